@@ -1,0 +1,183 @@
+"""Every error deltactl raises: one tree, each leaf with a stable code and an exit status.
+
+    DeltactlError                     exit 1
+    ├── UsageError                    exit 2   an option or argument is wrong
+    │   └── PredicateError                     a --where that cannot be parsed or answered
+    ├── TableError                    exit 1   the table, as it is, cannot serve the request
+    │   ├── NotATableError                     no _delta_log with commits at this place
+    │   ├── VersionNotFoundError               time travel out of range
+    │   ├── CorruptLogError                    a log file is broken
+    │   │   ├── LogGapError                    versions are missing
+    │   │   └── MissingActionError             no protocol or metaData
+    │   ├── DataFileError                      a data file or deletion vector is missing or broken
+    │   └── VerificationError                  rewritten rows do not equal the live input rows
+    ├── ConflictError                 exit 4   lost to a concurrent writer; may be tried again
+    │   └── CommitOutcomeUnknownError          the store did not tell whether a commit landed
+    ├── PartialSuccessError           exit 5   some tasks failed, the rest is committed
+    ├── SafetyError                   exit 6   refused by a safety rule
+    ├── UnsupportedFeatureError       exit 7   a table feature this operation must not touch
+    ├── StorageError                  exit 8   the store said no
+    │   ├── ObjectNotFoundError                no such file
+    │   ├── ObjectExistsError                  put-if-absent found the name taken
+    │   └── AccessDeniedError                  credentials or permissions
+    ├── EngineUnavailableError        exit 9   the engine asked for cannot run here
+    └── InterruptedRunError           exit 130 a signal ended the run (143 for SIGTERM)
+
+A message says what failed, on which file or version, and why; ``hint`` says what to do next.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class DeltactlError(Exception):
+    """Base of everything deltactl raises on purpose."""
+
+    code: ClassVar[str] = "FAILED"
+    exit_code: int = 1
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(DeltactlError):
+    """An option or argument is wrong."""
+
+    code = "USAGE"
+    exit_code = 2
+
+
+class PredicateError(UsageError):
+    """A predicate cannot be parsed, or asks about something other than partition columns."""
+
+    code = "PREDICATE"
+
+
+class TableError(DeltactlError):
+    """The table, as it is, cannot serve the request."""
+
+    code = "TABLE"
+
+
+class NotATableError(TableError):
+    """No Delta log with commits at this place."""
+
+    code = "NOT_A_TABLE"
+
+
+class VersionNotFoundError(TableError):
+    """The version or timestamp asked for is outside what the log can rebuild."""
+
+    code = "VERSION_NOT_FOUND"
+
+
+class CorruptLogError(TableError):
+    """A file of the transaction log is broken; the message names file and version."""
+
+    code = "LOG_CORRUPT"
+
+
+class LogGapError(CorruptLogError):
+    """Versions are missing between the checkpoint and the version asked for."""
+
+    code = "LOG_GAP"
+
+
+class MissingActionError(CorruptLogError):
+    """The log holds no protocol or no metaData action up to the version asked for."""
+
+    code = "LOG_ACTION_MISSING"
+
+
+class DataFileError(TableError):
+    """A data file or deletion vector is missing, broken, or not what the log says."""
+
+    code = "DATA_FILE"
+
+
+class VerificationError(TableError):
+    """Rewritten rows do not equal the live rows of the inputs; nothing was committed."""
+
+    code = "VERIFICATION"
+
+
+class ConflictError(DeltactlError):
+    """A concurrent writer won; running again may succeed."""
+
+    code = "CONFLICT"
+    exit_code = 4
+    retryable = True
+
+
+class CommitOutcomeUnknownError(ConflictError):
+    """The store did not tell whether a commit landed, and reading back did not settle it."""
+
+    code = "COMMIT_UNKNOWN"
+
+
+class PartialSuccessError(DeltactlError):
+    """Some tasks failed; what finished is committed."""
+
+    code = "PARTIAL"
+    exit_code = 5
+
+
+class SafetyError(DeltactlError):
+    """Refused by a rule that protects data."""
+
+    code = "SAFETY"
+    exit_code = 6
+
+
+class UnsupportedFeatureError(DeltactlError):
+    """The table uses a feature that this operation must not touch."""
+
+    code = "UNSUPPORTED_FEATURE"
+    exit_code = 7
+
+
+class StorageError(DeltactlError):
+    """The store refused or failed."""
+
+    code = "STORAGE"
+    exit_code = 8
+
+
+class ObjectNotFoundError(StorageError):
+    """The store holds nothing under this name."""
+
+    code = "OBJECT_NOT_FOUND"
+
+
+class ObjectExistsError(StorageError):
+    """Put-if-absent found the name taken."""
+
+    code = "OBJECT_EXISTS"
+
+
+class AccessDeniedError(StorageError):
+    """Credentials or permissions do not allow this."""
+
+    code = "ACCESS_DENIED"
+
+
+class EngineUnavailableError(DeltactlError):
+    """The engine asked for cannot run here."""
+
+    code = "ENGINE_UNAVAILABLE"
+    exit_code = 9
+
+
+class InterruptedRunError(DeltactlError):
+    """A signal ended the run; ``exit_code`` is 128 plus the signal's number."""
+
+    code = "INTERRUPTED"
+    exit_code = 130
+
+    def __init__(self, message: str, *, signal_number: int = 2, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = 128 + signal_number

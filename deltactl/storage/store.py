@@ -1,0 +1,91 @@
+"""The storage seam: bytes by name under one root.
+
+Names are relative to the root with ``/`` between parts, decoded (never URI-encoded). Reading
+methods also take an absolute URI or path on the same kind of store (shallow clones and deletion
+vectors name files that way); writing and deleting methods refuse anything outside the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One stored file: name relative to the root, bytes, modification time (ms since 1970)."""
+
+    name: str
+    size_bytes: int
+    modified_ms: int
+
+
+class Store(Protocol):
+    """Bytes by name under ``uri``.
+
+    Every method maps the library's errors to :class:`deltactl.errors.StorageError` and below,
+    with the name in the message and never a credential.
+    """
+
+    @property
+    def uri(self) -> str:
+        """The root as an absolute URI with a scheme, without a trailing slash."""
+        ...
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        """Files directly in folder ``prefix`` whose last part is >= ``start``, sorted by bytes.
+
+        Sub-folders are left out. A missing folder yields nothing.
+        """
+        ...
+
+    def walk(self, prefix: str = "") -> Iterator[list[str]]:
+        """Batches of names of all files below ``prefix``, unordered; symlinked folders are not followed."""
+        ...
+
+    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
+        """Facts of each name, in order; ``None`` where nothing is stored."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """Whole content. Raises ``ObjectNotFoundError``."""
+        ...
+
+    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
+        """Whole contents in the order of ``names``, fetched ahead, memory bounded."""
+        ...
+
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of each (offset, length); a range past the end gives what is there."""
+        ...
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        """A random-access Arrow file; the caller closes it."""
+        ...
+
+    def open_output(self, name: str) -> BinaryIO:
+        """A writer to a new file; visible and durable only after ``close()``. ``abort`` is not promised."""
+        ...
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write or replace whole; readers see old or new, never a part."""
+        ...
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        """Create whole and durable, or raise ``ObjectExistsError``.
+
+        Any other error leaves the outcome unknown: settle it by reading back.
+        """
+        ...
+
+    def sync_folders(self, names: Iterable[str]) -> None:
+        """Make the folder entries of these files durable (nothing to do on object stores)."""
+        ...
+
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        """Delete each name; absent names count as deleted. Gives what failed, by name."""
+        ...
