@@ -1,0 +1,48 @@
+# Every target sets itself up: a Python >= 3.11 is all that has to be there.
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.deltactl-installed
+REPORT := build/test-report.xml
+# -n 2: more workers than cores only makes timings wander
+PYTEST := $(BIN)/pytest -n 2
+CODE := deltactl tests $(if $(wildcard benchmarks/*.py),benchmarks)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test lint format coverage explore-slow demo clean
+
+help: ## show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP) ## create .venv and install deltactl with its development tools
+
+# Only pyproject.toml decides what is installed; the package itself is installed in place.
+$(STAMP): pyproject.toml .ci/setup
+	@bash .ci/setup $(VENV)
+	@touch $@
+
+test: lint ## lint, then run all tests but the slow ones
+	@mkdir -p $(dir $(REPORT))
+	$(PYTEST) --junit-xml=$(REPORT)
+
+lint: $(STAMP) ## style, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports --no-logo
+
+format: $(STAMP) ## rewrite the sources in the house format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+coverage: $(STAMP) ## branch coverage of protocol, log, parquet and operations, without the corpus
+	DELTACTL_CORPUS=/nonexistent $(PYTEST) --cov --cov-report=term
+
+explore-slow: $(STAMP) ## run the tests marked slow
+	$(PYTEST) -m slow --timeout=3600
+
+demo: $(STAMP) ## make many small files of a sample table into a few
+	$(BIN)/python -m benchmarks.demo
+
+clean: ## remove what was built, .venv included
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
