@@ -1,0 +1,97 @@
+"""Maintain Delta Lake tables: the library under the ``deltactl`` command.
+
+    from deltactl import Table
+
+    table = Table("/data/events")
+    table.snapshot().num_files
+
+The names below are resolved when they are first used (PEP 562): importing the package costs
+nothing, and ``deltactl --help`` never loads Arrow.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from deltactl.errors import (
+        AccessDeniedError,
+        CommitOutcomeUnknownError,
+        ConflictError,
+        CorruptLogError,
+        DataFileError,
+        DeltactlError,
+        EngineUnavailableError,
+        InterruptedRunError,
+        LogGapError,
+        MissingActionError,
+        NotATableError,
+        ObjectExistsError,
+        ObjectNotFoundError,
+        PartialSuccessError,
+        PredicateError,
+        SafetyError,
+        StorageError,
+        TableError,
+        UnsupportedFeatureError,
+        UsageError,
+        VerificationError,
+        VersionNotFoundError,
+    )
+    from deltactl.log.snapshot import Snapshot
+    from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
+    from deltactl.table import Table
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AccessDeniedError",
+    "CommitOutcomeUnknownError",
+    "ConflictError",
+    "CorruptLogError",
+    "DataFileError",
+    "DeltactlError",
+    "EngineUnavailableError",
+    "InterruptedRunError",
+    "LogGapError",
+    "MissingActionError",
+    "NotATableError",
+    "ObjectExistsError",
+    "ObjectNotFoundError",
+    "OptimizeOptions",
+    "OptimizeReport",
+    "PartialSuccessError",
+    "PredicateError",
+    "SafetyError",
+    "Snapshot",
+    "StorageError",
+    "Table",
+    "TableError",
+    "UnsupportedFeatureError",
+    "UsageError",
+    "VerificationError",
+    "VersionNotFoundError",
+    "__version__",
+]
+
+_ELSEWHERE: Final = {
+    "OptimizeOptions": "deltactl.operations.optimize",
+    "OptimizeReport": "deltactl.operations.optimize",
+    "Snapshot": "deltactl.log.snapshot",
+    "Table": "deltactl.table",
+}
+"""Where the public names live that are not errors."""
+
+
+def __getattr__(name: str) -> object:
+    """Import the module of a public name, and keep the name for the next time."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_ELSEWHERE.get(name, "deltactl.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

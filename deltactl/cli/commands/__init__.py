@@ -1,0 +1,27 @@
+"""The command table. A command is a module with ``def command(ctx, ...)``, loaded when run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """A row of the table: enough for ``deltactl --help`` without loading the command."""
+
+    name: str
+    help: str
+    package: str = __name__
+
+    @property
+    def module(self) -> str:
+        """Where the command lives: its name with dashes as underscores."""
+        return f"{self.package}.{self.name.replace('-', '_')}"
+
+
+COMMANDS: Final = (
+    CommandSpec("describe-history", "Show the commits of a table, newest first"),
+    CommandSpec("describe-detail", "Show what a table is: schema, size, properties, features"),
+    CommandSpec("optimize", "Rewrite many small files into a few of a good size"),
+)

@@ -1,0 +1,221 @@
+"""The program: find the command, run it, and turn whatever happens into an exit status."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from deltactl import __version__
+from deltactl.cli.commands import COMMANDS, CommandSpec
+from deltactl.cli.exits import ExitCode, render_exit_status
+from deltactl.cli.options import (
+    DebugOption,
+    GlobalOptions,
+    NoColorOption,
+    OutputOption,
+    QuietOption,
+    StorageOption,
+    VerboseOption,
+    declare_global_options,
+)
+from deltactl.cli.output import ReaderGone, flush
+from deltactl.cli.session import Session
+from deltactl.cli.signals import Terminated, raise_on_sigterm
+from deltactl.errors import DeltactlError, InterruptedRunError, UsageError
+
+PROGRAM = "deltactl"
+_CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class InternalError(DeltactlError):
+    """A mistake of ours, dressed for the user."""
+
+    code = "INTERNAL"
+
+
+class Command(TyperCommand):
+    """A command that also takes the global options, and begins the session before it runs."""
+
+    def invoke(self, ctx: Any) -> Any:  # Any: Typer keeps the type of this context to itself
+        """Move the global options into the session, then run the command with the rest."""
+        session = Session.of(ctx)
+        options = session.options_before.merge(GlobalOptions.take(ctx.params))
+        session.begin(self.name, ctx.params.get("table"), options)
+        return super().invoke(ctx)
+
+
+class LazyGroup(TyperGroup):
+    """Commands known by name and one line of help; their modules load when they are run."""
+
+    specs: dict[str, CommandSpec]
+
+    def register(self, specs: Sequence[CommandSpec]) -> None:
+        """Fill in the command table."""
+        self.specs = {spec.name: spec for spec in specs}
+        for spec in specs:
+            self.add_command(TyperCommand(spec.name, help=spec.help, rich_markup_mode=None))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, and load it: from here on its own options count."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, load_command(self.specs[name]) if name else found, rest
+
+
+def load_command(spec: CommandSpec) -> Command:
+    """Import a command's module and build the command with its options.
+
+    Raises:
+        UsageError: the module is not there yet.
+    """
+    if find_spec(spec.module) is None:
+        raise UsageError(f"`{spec.name}` is not part of this version", hint="see `deltactl --help`")
+    command = _build(import_module(spec.module).command, spec.name)
+    command.params.extend(_build(declare_global_options, "global").params)
+    return command
+
+
+def _build(function: Any, name: str) -> Command:
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(name, cls=Command, epilog=render_exit_status(), context_settings=_CONTEXT_SETTINGS)(
+        function
+    )
+    command = typer.main.get_command(app)
+    assert isinstance(command, Command)
+    return command
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+def root(
+    ctx: typer.Context,
+    storage_option: StorageOption = None,
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = 0,
+    debug: DebugOption = False,
+    no_color: NoColorOption = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit", is_eager=True, callback=_print_version
+        ),
+    ] = False,
+) -> None:
+    """Maintain Delta Lake tables."""
+    Session.of(ctx).options_before = GlobalOptions.take(dict(ctx.params))
+
+
+def build_group(specs: Sequence[CommandSpec] = COMMANDS) -> LazyGroup:
+    """Build the program from a command table."""
+    app = typer.Typer(
+        cls=LazyGroup,
+        add_completion=False,
+        rich_markup_mode=None,
+        epilog=render_exit_status(),
+        context_settings=_CONTEXT_SETTINGS,
+    )
+    app.callback()(root)
+    group = typer.main.get_command(app)
+    assert isinstance(group, LazyGroup)
+    group.register(specs)
+    return group
+
+
+def run(argv: Sequence[str], *, specs: Sequence[CommandSpec] = COMMANDS) -> int:
+    """Run the program in this process, and give its exit status."""
+    session = Session(argv, os.environ)
+    try:
+        with raise_on_sigterm():
+            return _run_command(session, argv, specs)
+    except ReaderGone:
+        return _leave_pipe()
+    except SystemExit:
+        raise
+    except BaseException as raised:
+        return _fail(session, _explain(raised), raised)
+    finally:
+        session.end()
+
+
+def _run_command(session: Session, argv: Sequence[str], specs: Sequence[CommandSpec]) -> int:
+    group = build_group(specs)
+    try:
+        # Not `group.main`: that one handles errors, pipes and signals in its own way.
+        with group.make_context(PROGRAM, list(argv), obj=session) as ctx:
+            if not argv:
+                typer.echo(ctx.get_help(), err=True)
+                return ExitCode.USAGE
+            group.invoke(ctx)
+    except typer.Exit as done:
+        flush(sys.stdout)
+        return done.exit_code
+    flush(sys.stdout)
+    return ExitCode.DONE
+
+
+def _explain(raised: BaseException) -> DeltactlError:
+    """Turn whatever ended the run into an error for the user."""
+    match raised:
+        case DeltactlError():
+            return raised
+        case typer.TyperException():
+            return _usage_error(raised)
+        case KeyboardInterrupt() | typer.Abort():
+            return InterruptedRunError("interrupted")
+        case Terminated():
+            return InterruptedRunError("terminated", signal_number=signal.SIGTERM)
+        case _:
+            return InternalError(
+                f"this is a bug in deltactl: {type(raised).__name__}: {raised}",
+                hint="run again with --debug, and report what it shows",
+            )
+
+
+def _usage_error(error: typer.TyperException) -> UsageError:
+    ctx = getattr(error, "ctx", None)
+    path = ctx.command_path if ctx is not None else PROGRAM
+    return UsageError(error.format_message().rstrip("."), hint=f"see `{path} --help`")
+
+
+def _fail(session: Session, error: DeltactlError, raised: BaseException) -> int:
+    try:
+        session.output.emit_error(session.envelope(), error)
+    except ReaderGone:
+        _leave_pipe()
+    if session.options.debug:
+        session.output.debug("".join(traceback.format_exception(raised)))
+    return error.exit_code
+
+
+def _leave_pipe() -> int:
+    """Give up stdout, so that the interpreter does not complain about it when it exits."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return ExitCode.BROKEN_PIPE
+
+
+def main() -> NoReturn:
+    """Run the program on the command line, and exit."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 lives as long as the process
+        else:
+            # A terminal that cannot show a letter must not end the run.
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,112 @@
+"""The JSON contract: one envelope per table and run, whatever the command."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, Final
+
+from deltactl.errors import DeltactlError
+
+SCHEMA_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """An error as the envelope carries it."""
+
+    code: str
+    message: str
+    hint: str | None = None
+
+    @classmethod
+    def of(cls, error: DeltactlError) -> ErrorInfo:
+        """Take code, message and hint of a raised error."""
+        return cls(error.code, error.message, error.hint)
+
+
+@dataclass(slots=True)
+class Envelope:
+    """What one run of a command did to one table.
+
+    ``version_before`` and ``version_after`` are equal when nothing was committed. ``result`` is
+    the command's own part: a dataclass, a mapping or a list of them.
+    """
+
+    command: str | None
+    table: str | None
+    version_before: int | None = None
+    version_after: int | None = None
+    dry_run: bool = False
+    engine: str | None = None
+    result: Any = None
+    warnings: list[str] = field(default_factory=list)
+    error: ErrorInfo | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the envelope as JSON values, ``schema_version`` first."""
+        return {"schema_version": SCHEMA_VERSION, **to_jsonable(self)}
+
+
+def dump_json(value: Any, *, indent: int | None = None) -> str:
+    """Encode to JSON in ASCII: other characters are escaped, so nothing acts on a terminal."""
+    return json.dumps(to_jsonable(value), indent=indent, allow_nan=False)
+
+
+def format_rfc3339(instant: datetime) -> str:
+    """Give an instant in UTC, ending in ``Z``; one without a zone is taken as UTC."""
+    aware = instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+    return aware.replace(tzinfo=None).isoformat() + "Z"
+
+
+def to_jsonable(value: Any) -> Any:
+    """Turn a result into what JSON can say.
+
+    Instants are RFC 3339 UTC, bytes base64, decimals exact strings, NaN and infinities strings.
+    """
+    if value is None or isinstance(value, bool | int | str) and not isinstance(value, Enum):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {_encode_key(key): to_jsonable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_jsonable(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return [to_jsonable(item) for item in sorted(value)]
+    return _encode_object(value)
+
+
+def _encode_key(key: Any) -> str:
+    encoded = to_jsonable(key)
+    return encoded if isinstance(encoded, str) else json.dumps(encoded)
+
+
+def _encode_object(value: Any) -> Any:
+    for kind, encode in _ENCODERS:
+        if isinstance(value, kind):
+            return encode(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: to_jsonable(getattr(value, f.name)) for f in fields(value)}
+    # Arrow and numpy, told by what they can do: this module must not import them.
+    for convert in ("to_pylist", "as_py", "tolist"):
+        if hasattr(value, convert):
+            return to_jsonable(getattr(value, convert)())
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+_ENCODERS: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
+    (Enum, lambda value: to_jsonable(value.value)),
+    (datetime, format_rfc3339),  # before date, of which it is a kind
+    (date | time, lambda value: value.isoformat()),
+    (timedelta, timedelta.total_seconds),
+    (bytes | bytearray | memoryview, lambda value: base64.b64encode(value).decode("ascii")),
+    (Decimal | PurePath, str),
+)

@@ -1,0 +1,47 @@
+"""Exit statuses: one table, shown by every ``--help``."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class ExitCode(IntEnum):
+    """What the process tells its caller. Errors carry their own (see ``deltactl.errors``)."""
+
+    DONE = 0
+    FAILURE = 1
+    USAGE = 2
+    WORK_NEEDED = 3
+    CONFLICT = 4
+    PARTIAL = 5
+    REFUSED = 6
+    UNSUPPORTED_FEATURE = 7
+    STORAGE = 8
+    ENGINE_UNAVAILABLE = 9
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+    TERMINATED = 143
+
+
+MEANINGS: Final = {
+    ExitCode.DONE: "done, or nothing to do",
+    ExitCode.FAILURE: "failure",
+    ExitCode.USAGE: "wrong usage",
+    ExitCode.WORK_NEEDED: "--check: a check failed, or work is needed",
+    ExitCode.CONFLICT: "lost to a concurrent writer; may be tried again",
+    ExitCode.PARTIAL: "partial success",
+    ExitCode.REFUSED: "refused by a safety rule",
+    ExitCode.UNSUPPORTED_FEATURE: "unsupported table feature",
+    ExitCode.STORAGE: "storage or credentials",
+    ExitCode.ENGINE_UNAVAILABLE: "engine unavailable",
+    ExitCode.INTERRUPTED: "interrupted",
+    ExitCode.BROKEN_PIPE: "the reader of the output went away",
+    ExitCode.TERMINATED: "terminated",
+}
+
+
+def render_exit_status() -> str:
+    r"""Give the table for the end of a help text; ``\b`` keeps its lines apart there."""
+    rows = (f"  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
+    return "\b\nExit status:\n" + "\n".join(rows)

@@ -1,0 +1,143 @@
+"""Options that commands share: one definition each.
+
+The global ones are added to every command by ``cli/app.py`` and may also stand before it; a
+command does not declare them, and finds them in its ``Session``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+import typer
+
+from deltactl.cli.output import OutputFormat
+from deltactl.cli.settings import Source, parse_flag, resolve_setting
+from deltactl.errors import UsageError
+
+TableArgument = Annotated[
+    str, typer.Argument(metavar="TABLE", help="Path or URI of the table", show_default=False)
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be done, and change nothing")
+]
+
+StorageOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="An option for the table's storage; may be repeated",
+        show_default=False,
+    ),
+]
+OutputOption = Annotated[
+    OutputFormat | None,
+    typer.Option("--output", "-o", help="Form of the result, by default table", show_default=False),
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes")]
+VerboseOption = Annotated[
+    int,
+    typer.Option(
+        "--verbose", "-v", count=True, help="Say more; may be repeated", show_default=False
+    ),
+]
+DebugOption = Annotated[bool, typer.Option("--debug", help="Show a traceback with an error")]
+NoColorOption = Annotated[bool, typer.Option("--no-color", help="No colours, as with NO_COLOR")]
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalOptions:
+    """The global options as they were typed."""
+
+    storage_option: Sequence[str] = ()
+    output: OutputFormat | None = None
+    quiet: bool = False
+    verbose: int = 0
+    debug: bool = False
+    no_color: bool = False
+
+    @classmethod
+    def take(cls, params: dict[str, Any]) -> GlobalOptions:
+        """Move the global options out of parsed parameters."""
+        given = {f.name: params.pop(f.name, None) for f in fields(cls)}
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+    def merge(self, later: GlobalOptions) -> GlobalOptions:
+        """Add what was said after the command to what was said before it."""
+        return GlobalOptions(
+            storage_option=(*self.storage_option, *later.storage_option),
+            output=later.output or self.output,
+            quiet=self.quiet or later.quiet,
+            verbose=self.verbose + later.verbose,
+            debug=self.debug or later.debug,
+            no_color=self.no_color or later.no_color,
+        )
+
+    def resolve(self, sources: Sequence[Source]) -> GlobalOptions:
+        """Fill in what other sources say about what was not typed."""
+        output = resolve_setting(
+            "output",
+            self.output,
+            parse=parse_output_format,
+            default=OutputFormat.TABLE,
+            sources=sources,
+        )
+        debug = resolve_setting(
+            "debug", self.debug or None, parse=parse_flag, default=False, sources=sources
+        )
+        quiet = resolve_setting(
+            "quiet", self.quiet or None, parse=parse_flag, default=False, sources=sources
+        )
+        return GlobalOptions(
+            storage_option=self.storage_option,
+            output=output.value,
+            quiet=quiet.value,
+            verbose=self.verbose,
+            debug=debug.value,
+            no_color=self.no_color,
+        )
+
+
+def declare_global_options(
+    storage_option: StorageOption = None,
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = 0,
+    debug: DebugOption = False,
+    no_color: NoColorOption = False,
+) -> None:
+    """Carry the declarations above in the only form that Typer reads: a signature."""
+
+
+def parse_output_format(text: str) -> OutputFormat:
+    """Read the name of a form.
+
+    Raises:
+        UsageError: there is no such form.
+    """
+    try:
+        return OutputFormat(text.strip().lower())
+    except ValueError:
+        forms = ", ".join(OutputFormat)
+        raise UsageError(f"{text!r} is not a form of output", hint=f"one of {forms}") from None
+
+
+def parse_storage_options(pairs: Sequence[str]) -> Mapping[str, str]:
+    """Read ``KEY=VALUE`` pairs; the value may hold ``=``, and a later key replaces an earlier.
+
+    Raises:
+        UsageError: a pair without ``=`` or without a key. The value, perhaps a secret, is not
+            repeated.
+    """
+    options: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (equals and key.strip()):
+            raise UsageError(
+                "--storage-option needs a key and a value",
+                hint="write --storage-option KEY=VALUE",
+            )
+        options[key.strip()] = value
+    return options

@@ -1,0 +1,278 @@
+"""Where results go: stdout for the result alone, stderr for everything else."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+from deltactl.cli.envelope import Envelope, ErrorInfo, dump_json, to_jsonable
+from deltactl.cli.page import Page, Tone
+from deltactl.cli.text import safe_text
+from deltactl.errors import DeltactlError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Enough rows to keep Arrow busy, few enough to keep memory flat.
+_ROWS_AT_ONCE: Final = 4096
+
+_STYLES: Final = {
+    Tone.PLAIN: "",
+    Tone.STRONG: "bold",
+    Tone.GOOD: "green",
+    Tone.CAUTION: "yellow",
+    Tone.BAD: "bold red",
+    Tone.FAINT: "dim",
+}
+
+
+class OutputFormat(StrEnum):
+    """Forms that a result can take."""
+
+    TABLE = "table"
+    JSON = "json"
+    NDJSON = "ndjson"
+    CSV = "csv"
+
+
+RenderTable = Callable[[Page], None]
+
+
+class ReaderGone(BaseException):
+    """Whoever read stdout has gone (``| head``): no error, and nobody on the way up may keep it."""
+
+
+class Output:
+    """Presents one run: a result at most once on stdout; warnings, notes and errors on stderr.
+
+    ``warn`` also collects: what was warned about before ``emit`` is in the envelope.
+    """
+
+    def __init__(
+        self,
+        form: OutputFormat = OutputFormat.TABLE,
+        *,
+        environ: Mapping[str, str],
+        quiet: bool = False,
+        stdout: TextIO | None = None,
+        stderr: TextIO | None = None,
+    ) -> None:
+        self.form = form
+        self.quiet = quiet
+        self.environ = environ
+        self.stdout = stdout or sys.stdout
+        self.stderr = stderr or sys.stderr
+        self.warnings: list[str] = []
+        self.has_emitted = False
+
+    def emit(
+        self,
+        envelope: Envelope,
+        *,
+        render_table: RenderTable,
+        rows: pa.Table | Iterable[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Print the result in the form that was asked for.
+
+        ``render_table`` fills the page for people. ``rows`` is what ndjson and csv print; without
+        rows ndjson prints the envelope on one line, and csv one row of ``envelope.result``.
+        """
+        envelope.warnings = [*envelope.warnings, *self.warnings]
+        self.has_emitted = True
+        with _stdout_errors():
+            self._emit(envelope, render_table, rows)
+            self.stdout.flush()
+
+    def _emit(
+        self,
+        envelope: Envelope,
+        render_table: RenderTable,
+        rows: pa.Table | Iterable[Mapping[str, Any]] | None,
+    ) -> None:
+        if self.form is OutputFormat.TABLE:
+            page = Page(terminal_width(self.stdout, self.environ))
+            render_table(page)
+            self._print_page(page, self.stdout)
+        elif self.form is OutputFormat.JSON:
+            self._write(dump_json(envelope.to_json(), indent=2))
+        elif self.form is OutputFormat.NDJSON:
+            for value in [envelope.to_json()] if rows is None else iterate_rows(rows):
+                self._write(dump_json(value))
+        else:
+            self._print_csv([to_jsonable(envelope.result)] if rows is None else rows)
+
+    def emit_error(self, envelope: Envelope, error: DeltactlError) -> None:
+        """Say what failed on stderr; with JSON also as the envelope, unless one is out already."""
+        if self.form is OutputFormat.JSON and not self.has_emitted:
+            envelope.error = ErrorInfo.of(error)
+            self.emit(envelope, render_table=lambda page: None)
+        self._say("error", error.message, Tone.BAD)
+        if error.hint:
+            self._say("hint", error.hint, Tone.STRONG)
+
+    def warn(self, message: str) -> None:
+        """Say something that the user should look at, and keep it for the envelope."""
+        if message in self.warnings:
+            return
+        self.warnings.append(message)
+        self._say("warning", message, Tone.CAUTION)
+
+    def note(self, message: str) -> None:
+        """Say something in passing on stderr; nothing when quiet."""
+        if not self.quiet:
+            self._say("note", message, Tone.FAINT)
+
+    def debug(self, text: str) -> None:
+        """Print text of several lines, such as a traceback."""
+        page = Page()
+        for line in text.splitlines():
+            page.line(line)
+        self._print_aside(page)
+
+    def _say(self, label: str, message: str, tone: Tone) -> None:
+        page = Page()
+        page.line(label, ": ", message)
+        label_piece, *rest = page.lines[0]
+        page.lines[0] = (label_piece._replace(tone=tone), *rest)
+        self._print_aside(page)
+
+    def _print_aside(self, page: Page) -> None:
+        # A log that cannot be written must not end a run that works.
+        with suppress(OSError):
+            self._print_page(page, self.stderr)
+            self.stderr.flush()
+
+    def _write(self, text: str) -> None:
+        self.stdout.write(text + "\n")
+
+    def _print_page(self, page: Page, stream: TextIO) -> None:
+        if has_color(stream, self.environ):
+            _print_colored(page, stream)
+        else:
+            stream.writelines(f"{line}\n" for line in page.plain_lines())
+
+    def _print_csv(self, rows: pa.Table | Iterable[Mapping[str, Any]]) -> None:
+        if not hasattr(rows, "schema"):
+            rows = list(rows)
+        # In a file the data is kept as it is; on a screen it must not act.
+        escape = safe_text if self.stdout.isatty() else str
+        names = column_names(rows)
+        writer = csv.writer(self.stdout, lineterminator="\n")
+        writer.writerow([escape(name) for name in names])
+        for row in iterate_rows(rows):
+            writer.writerow([escape(_csv_cell(row.get(name))) for name in names])
+
+
+@contextmanager
+def _stdout_errors() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise ReaderGone from None
+    except OSError as error:
+        raise DeltactlError(f"cannot write the result: {error.strerror}") from error
+
+
+def flush(stdout: TextIO) -> None:
+    """Write out what is buffered.
+
+    Raises:
+        ReaderGone: nobody reads it any more.
+        DeltactlError: the disk is full, or the like.
+    """
+    with _stdout_errors():
+        stdout.flush()
+
+
+def iterate_rows(rows: pa.Table | Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Give the rows of an Arrow table or of a list, one by one."""
+    if hasattr(rows, "to_batches"):
+        for batch in rows.to_batches(max_chunksize=_ROWS_AT_ONCE):
+            yield from batch.to_pylist()
+    else:
+        yield from rows
+
+
+def column_names(rows: pa.Table | list[Mapping[str, Any]]) -> list[str]:
+    """Name the columns: the table's own, or every key in the order of first sight."""
+    if hasattr(rows, "schema"):
+        return list(rows.schema.names)
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def _csv_cell(value: Any) -> str:
+    plain = to_jsonable(value)
+    if plain is None:
+        return ""
+    return plain if isinstance(plain, str) else dump_json(plain)
+
+
+def terminal_width(stream: TextIO, environ: Mapping[str, str]) -> int:
+    """Columns to fill: ``COLUMNS``, else the terminal's own, else 80."""
+    columns = environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):  # a pipe, or no file at all
+        return 80
+
+
+def has_color(stream: TextIO, environ: Mapping[str, str]) -> bool:
+    """Tell whether to colour: ``NO_COLOR``, then ``FORCE_COLOR``, then whether it is a terminal."""
+    if environ.get("NO_COLOR"):
+        return False
+    forced = environ.get("FORCE_COLOR")
+    if forced:
+        return forced != "0"
+    return environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def _print_colored(page: Page, stream: TextIO) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    # Sixteen colours only: they follow the theme of the user's terminal.
+    console = Console(file=stream, force_terminal=True, color_system="standard", highlight=False)
+    for line in page.lines:
+        text = Text.assemble(*((piece.text, _STYLES[piece.tone]) for piece in line))
+        text.rstrip()
+        console.print(text, soft_wrap=True)
+
+
+class _OutputHandler(logging.Handler):
+    """Brings log records of the library to the output."""
+
+    def __init__(self, output: Output) -> None:
+        super().__init__()
+        self.output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        if record.levelno >= logging.WARNING:
+            self.output.warn(message)
+        else:
+            self.output.note(f"{record.name}: {message}")
+
+
+@contextmanager
+def log_to(output: Output, verbose: int) -> Iterator[None]:
+    """Show what the library logs: warnings always, ``-v`` info, ``-vv`` debug."""
+    logger = logging.getLogger("deltactl")
+    handler = _OutputHandler(output)
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel([logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)])
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]

@@ -1,0 +1,103 @@
+"""What a person reads: lines, fields and tables, laid out once for terminals and pipes alike.
+
+Commands describe; the page escapes every text, aligns, and cuts what does not fit. Colour is
+laid over it only on the way out, so the words are the same with and without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from deltactl.cli.text import cell_width, fit_width, pad_width, safe_text
+
+_GAP = "  "
+# An elastic column gives way down to this, and no further.
+_MIN_ELASTIC = 8
+
+
+class Tone(StrEnum):
+    """What a piece of text means; how that looks is decided in one place (``output``)."""
+
+    PLAIN = "plain"
+    STRONG = "strong"
+    GOOD = "good"
+    CAUTION = "caution"
+    BAD = "bad"
+    FAINT = "faint"
+
+
+class Styled(NamedTuple):
+    """Text with its meaning."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+
+
+Cell = str | Styled
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. Elastic ones are cut when the line is too long, others never."""
+
+    header: str
+    right: bool = False
+    elastic: bool = False
+
+
+@dataclass(slots=True)
+class Page:
+    """Lines of styled pieces for a width in columns. Every text given to it is escaped here."""
+
+    width: int = 80
+    lines: list[tuple[Styled, ...]] = field(default_factory=list)
+
+    def line(self, *pieces: Cell) -> None:
+        """Add one line; without pieces, an empty one."""
+        self.lines.append(tuple(_safe(piece) for piece in pieces))
+
+    def fields(self, pairs: Iterable[tuple[str, Cell]]) -> None:
+        """Add labels and values, a line each, the values aligned."""
+        safe = [(safe_text(label), _safe(value)) for label, value in pairs]
+        widest = max((cell_width(label) for label, _ in safe), default=0)
+        for label, value in safe:
+            self.lines.append((Styled(pad_width(label, widest) + _GAP, Tone.FAINT), value))
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
+        """Add a header line and a line per row."""
+        header = [Styled(column.header, Tone.STRONG) for column in columns]
+        grid = [header, *([_safe(cell) for cell in row] for row in rows)]
+        widths = self._fit(columns, grid)
+        for row in grid:
+            self.lines.append(tuple(_align(columns, row, widths)))
+
+    def _fit(self, columns: Sequence[Column], grid: list[list[Styled]]) -> list[int]:
+        widths = [max(cell_width(cell.text) for cell in cells) for cells in zip(*grid, strict=True)]
+        excess = sum(widths) + len(_GAP) * (len(widths) - 1) - self.width
+        elastic = [i for i, column in enumerate(columns) if column.elastic]
+        while excess > 0 and elastic:
+            widest = max(elastic, key=lambda i: widths[i])
+            if widths[widest] <= _MIN_ELASTIC:
+                break
+            widths[widest] -= 1
+            excess -= 1
+        return widths
+
+    def plain_lines(self) -> Iterable[str]:
+        """Give the lines as text, without what trails."""
+        return ("".join(piece.text for piece in line).rstrip() for line in self.lines)
+
+
+def _safe(cell: Cell) -> Styled:
+    if isinstance(cell, Styled):
+        return Styled(safe_text(cell.text), cell.tone)
+    return Styled(safe_text(cell))
+
+
+def _align(columns: Sequence[Column], row: list[Styled], widths: list[int]) -> Iterable[Styled]:
+    for i, (column, cell, width) in enumerate(zip(columns, row, widths, strict=True)):
+        text = pad_width(fit_width(cell.text, width), width, right=column.right)
+        yield Styled(text if i == 0 else _GAP + text, cell.tone)

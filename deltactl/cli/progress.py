@@ -1,0 +1,97 @@
+"""How far a run is, on stderr: a bar for people who watch, a line now and then for logs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final, TextIO
+
+from deltactl.cli.output import Output, has_color
+from deltactl.engine.base import OnProgress, Progress
+from deltactl.units import format_size
+
+SECONDS_BETWEEN_LINES: Final = 10.0
+
+
+@contextmanager
+def progress(output: Output, label: str) -> Iterator[OnProgress]:
+    """Show the progress of ``label`` while the context lasts.
+
+    The callback may be called from any thread. Nothing is shown when quiet; a bar where stderr
+    is a terminal that can move its cursor; elsewhere one plain line per ten seconds.
+    """
+    if output.quiet:
+        yield _show_nothing
+    elif output.stderr.isatty() and output.environ.get("TERM") != "dumb":
+        with _bar(output, label) as callback:
+            yield callback
+    else:
+        yield LineProgress(label, output.stderr)
+
+
+def format_progress(label: str, state: Progress) -> str:
+    """Give one line: ``optimize: 12 of 60 tasks, 1.2 GiB of 6 GiB``."""
+    line = f"{label}: {state.tasks_done} of {state.tasks_total} tasks"
+    if state.bytes_total:
+        line += f", {format_size(state.bytes_done)} of {format_size(state.bytes_total)}"
+    return line
+
+
+@dataclass(slots=True)
+class LineProgress:
+    """A plain line per ``SECONDS_BETWEEN_LINES``, the first after as long."""
+
+    label: str
+    stream: TextIO
+    now: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _next_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._next_at = self.now() + SECONDS_BETWEEN_LINES
+
+    def __call__(self, state: Progress) -> None:
+        """Print the state when it is time."""
+        with self._lock:
+            if self.now() < self._next_at:
+                return
+            self._next_at = self.now() + SECONDS_BETWEEN_LINES
+            with suppress(OSError):  # a log that cannot be written must not end the run
+                self.stream.write(format_progress(self.label, state) + "\n")
+                self.stream.flush()
+
+
+def _show_nothing(_state: Progress) -> None:
+    """Swallow progress."""
+
+
+@contextmanager
+def _bar(output: Output, label: str) -> Iterator[OnProgress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+
+    console = Console(
+        file=output.stderr,
+        force_terminal=True,
+        no_color=not has_color(output.stderr, output.environ),
+        color_system="standard",
+    )
+    # The text is a field, not the description: rich would read markup in the latter.
+    columns = (TextColumn("{task.fields[text]}", markup=False), BarColumn(), TimeElapsedColumn())
+    with RichProgress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=None, text=label)
+
+        def update(state: Progress) -> None:
+            by_bytes = state.bytes_total > 0
+            bar.update(
+                task,
+                total=state.bytes_total if by_bytes else state.tasks_total,
+                completed=state.bytes_done if by_bytes else state.tasks_done,
+                text=format_progress(label, state),
+            )
+
+        yield update

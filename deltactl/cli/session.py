@@ -1,0 +1,92 @@
+"""What a command is given besides its own options: output, storage options, progress, signals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+import typer
+
+from deltactl.cli.envelope import Envelope
+from deltactl.cli.options import GlobalOptions, parse_storage_options
+from deltactl.cli.output import Output, OutputFormat, log_to
+from deltactl.cli.progress import progress
+from deltactl.cli.settings import EnvironmentSource, Source
+from deltactl.cli.signals import Cancellation, cancel_on_signals
+from deltactl.engine.base import OnProgress
+
+
+class Session:
+    """One call of the program. Commands get it with ``Session.of(ctx)``."""
+
+    def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
+        self.environ = environ
+        self.sources: tuple[Source, ...] = (EnvironmentSource(environ),)
+        self.command: str | None = None
+        self.table: str | None = None
+        self.options_before = GlobalOptions()  # what stood before the command
+        # Good enough to report that parsing failed; replaced by `begin` when it did not.
+        self.options = GlobalOptions(output=guess_format(argv), debug="--debug" in argv)
+        self.output = Output(self.options.output or OutputFormat.TABLE, environ=environ)
+        self._logging = ExitStack()
+
+    @staticmethod
+    def of(ctx: typer.Context) -> Session:
+        """Give the session of a command's context."""
+        session = ctx.obj
+        assert isinstance(session, Session)
+        return session
+
+    def begin(self, command: str | None, table: Any, options: GlobalOptions) -> None:
+        """Take over what was parsed, right before the command runs.
+
+        Raises:
+            UsageError: an environment variable cannot be understood.
+        """
+        self.command = command
+        self.table = table if isinstance(table, str) else None
+        self.options = options = options.resolve(self.sources)
+        environ = {**self.environ, "NO_COLOR": "1"} if options.no_color else self.environ
+        self.output = Output(
+            options.output or OutputFormat.TABLE, environ=environ, quiet=options.quiet
+        )
+        self._logging.enter_context(log_to(self.output, options.verbose))
+
+    def end(self) -> None:
+        """Let go of what ``begin`` took."""
+        self._logging.close()
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """What was said with ``--storage-option``."""
+        return dict(parse_storage_options(self.options.storage_option))
+
+    def envelope(self, **parts: Any) -> Envelope:
+        """Start the envelope of this command and table; ``parts`` are further fields of it."""
+        return Envelope(command=self.command, table=self.table, **parts)
+
+    def progress(self, label: str) -> AbstractContextManager[OnProgress]:
+        """Show progress while the context lasts; gives the callback for the engine."""
+        return progress(self.output, label)
+
+    @contextmanager
+    def cancellation(self) -> Iterator[Cancellation]:
+        """Let signals cancel the work in this context instead of breaking it off."""
+        with cancel_on_signals(self.output.note) as cancellation:
+            yield cancellation
+
+
+def guess_format(argv: Sequence[str]) -> OutputFormat | None:
+    """Find the last ``-o`` or ``--output`` in arguments that may be wrong in any other way."""
+    found: str | None = None
+    for position, word in enumerate(argv):
+        if word == "--":
+            break
+        if word in ("-o", "--output"):
+            found = argv[position + 1] if position + 1 < len(argv) else found
+        elif word.startswith("--output="):
+            found = word.removeprefix("--output=")
+        elif word.startswith("-o") and word[2:] in list(OutputFormat):
+            found = word[2:]
+    return OutputFormat(found) if found in list(OutputFormat) else None

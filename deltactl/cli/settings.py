@@ -1,0 +1,112 @@
+"""Where a setting comes from: flag, then environment, then default.
+
+Sources are tried in order, so that configuration files can take their place between the
+environment and the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+from deltactl.errors import UsageError
+
+T = TypeVar("T")
+
+
+class Origin(StrEnum):
+    """Kinds of places that a setting can come from."""
+
+    FLAG = "flag"
+    ENVIRONMENT = "environment"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved(Generic[T]):
+    """A setting's value, and where it was said: ``name`` is the flag or the variable."""
+
+    value: T
+    origin: Origin
+    name: str
+
+
+class Source(Protocol):
+    """A place that may know settings, as text."""
+
+    @property
+    def origin(self) -> Origin:
+        """What kind of place it is."""
+        ...
+
+    def find(self, key: str) -> tuple[str, str] | None:
+        """Give the name and the text of the setting ``key``, or None where it is not set."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSource:
+    """``DELTACTL_<KEY>``. A variable set to nothing counts as not set."""
+
+    environ: Mapping[str, str]
+
+    @property
+    def origin(self) -> Origin:
+        """Say that this is the environment."""
+        return Origin.ENVIRONMENT
+
+    def find(self, key: str) -> tuple[str, str] | None:
+        """Look the variable up."""
+        name = variable_name(key)
+        text = self.environ.get(name)
+        return (name, text) if text else None
+
+
+def variable_name(key: str) -> str:
+    """Name the environment variable of a setting: ``target-size`` is ``DELTACTL_TARGET_SIZE``."""
+    return "DELTACTL_" + key.replace("-", "_").upper()
+
+
+def resolve_setting(
+    key: str,
+    flag: T | None,
+    *,
+    parse: Callable[[str], T],
+    default: T,
+    sources: Sequence[Source],
+) -> Resolved[T]:
+    """Take the flag if given, else the first source that knows ``key``, else the default.
+
+    Raises:
+        UsageError: a source's text cannot be parsed; the message names the variable or file.
+    """
+    if flag is not None:
+        return Resolved(flag, Origin.FLAG, f"--{key}")
+    for source in sources:
+        if (found := source.find(key)) is not None:
+            name, text = found
+            return Resolved(_parse_from(name, text, parse), source.origin, name)
+    return Resolved(default, Origin.DEFAULT, "default")
+
+
+def parse_flag(text: str) -> bool:
+    """Read yes or no from text.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    lowered = text.strip().lower()
+    if lowered in ("1", "true", "yes", "on"):
+        return True
+    if lowered in ("0", "false", "no", "off"):
+        return False
+    raise UsageError(f"{text!r} is neither yes nor no", hint="write 1 or 0")
+
+
+def _parse_from(name: str, text: str, parse: Callable[[str], T]) -> T:
+    try:
+        return parse(text)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error.message}", hint=error.hint) from error

@@ -1,0 +1,65 @@
+"""Text that comes from tables, made safe to look at; and how wide it is on a screen."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+# Format characters that scripts and emoji need, and that move nothing else on the line.
+_JOINERS: Final = frozenset({"\u200c", "\u200d"})
+_ESCAPED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def safe_text(text: str) -> str:
+    r"""Escape whatever could act on a terminal, and leave the rest as it is.
+
+    Control characters (so ANSI sequences too), bidirectional and other invisible format
+    characters, line and paragraph separators and lone surrogates become ``\n``, ``\x1b`` or
+    ``\u202e``. Applying it twice changes nothing.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escape(char) if _is_active(char) else char for char in text)
+
+
+def _is_active(char: str) -> bool:
+    return unicodedata.category(char) in _ESCAPED_CATEGORIES and char not in _JOINERS
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    if code < 0x100:
+        return _NAMED.get(char) or f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def cell_width(text: str) -> int:
+    """Columns that safe text takes on a terminal: East Asian wide 2, combining marks 0."""
+    return len(text) if text.isascii() else sum(_char_width(char) for char in text)
+
+
+def _char_width(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def fit_width(text: str, width: int) -> str:
+    """Cut safe text that is wider than ``width`` columns, ending it with ``...``."""
+    if cell_width(text) <= width:
+        return text
+    dots = "..."[: max(width, 0)]
+    kept, used = [], len(dots)
+    for char in text:
+        used += _char_width(char)
+        if used > width:
+            break
+        kept.append(char)
+    return "".join(kept) + dots
+
+
+def pad_width(text: str, width: int, *, right: bool = False) -> str:
+    """Fill safe text with spaces up to ``width`` columns."""
+    fill = " " * (width - cell_width(text))
+    return fill + text if right else text + fill
