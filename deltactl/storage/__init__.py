@@ -1,0 +1,1 @@
+"""Bytes by name over local file systems and whatever fsspec reaches."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from deltactl.errors import StorageError
+
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
@@ -44,7 +46,10 @@ class Store(Protocol):
         ...
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
-        """Batches of names of all files below ``prefix``, unordered; symlinked folders are not followed."""
+        """Batches of names of all files below ``prefix``, unordered.
+
+        Symlinked folders are not followed.
+        """
         ...
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
@@ -68,7 +73,10 @@ class Store(Protocol):
         ...
 
     def open_output(self, name: str) -> BinaryIO:
-        """A writer to a new file; visible and durable only after ``close()``. ``abort`` is not promised."""
+        """A writer to a new file; complete and durable only after ``close()``.
+
+        There is no way to abort: delete what was not wanted.
+        """
         ...
 
     def put(self, name: str, data: bytes) -> None:

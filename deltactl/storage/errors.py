@@ -1,0 +1,165 @@
+"""The one place where errors of the system and of cloud libraries become deltactl's own.
+
+The kind of the exception decides first, since libraries raise ``FileNotFoundError`` and its like
+without a number; then the error number; what neither knows is a plain ``StorageError``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Final
+
+from deltactl.errors import (
+    AccessDeniedError,
+    DeltactlError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+)
+
+
+class TransientStorageError(StorageError):
+    """The store failed in a way that often passes: trying again may succeed."""
+
+    retryable = True
+
+
+def _numbers(*names: str) -> frozenset[int]:
+    """Give the error numbers that exist on this system, of those named."""
+    return frozenset(getattr(errno, name) for name in names if hasattr(errno, name))
+
+
+_TRANSIENT: Final = _numbers(
+    "EAGAIN", "EBUSY", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EHOSTDOWN", "EHOSTUNREACH",
+    "EINTR", "ENETDOWN", "ENETRESET", "ENETUNREACH", "ENOTCONN", "EPIPE", "EREMOTEIO", "ESHUTDOWN",
+    "ESTALE", "ETIMEDOUT",
+)  # fmt: skip
+
+_HINTS: Final[Mapping[str, str]] = {
+    "ENOSPC": "the disk is full: free space there and run again",
+    "EDQUOT": "the quota is used up: free space there and run again",
+    "EFBIG": "the file system does not take files of this size",
+    "EROFS": "the file system is mounted read-only",
+    "EMFILE": "this process has too many open files: raise `ulimit -n` or lower the parallelism",
+    "ENFILE": "the system has too many open files: raise fs.file-max or lower the parallelism",
+    "ENAMETOOLONG": "the file system takes no names of this length",
+    "ELOOP": "symbolic links lead in a circle",
+    "EIO": "the device failed: check its health and the system's log before running again",
+    "ENOTEMPTY": "a folder with files in it has this name",
+    "EXDEV": "the name lies on another file system",
+}
+_HINT_BY_NUMBER: Final[Mapping[int, str]] = {
+    getattr(errno, name): hint for name, hint in _HINTS.items() if hasattr(errno, name)
+}
+
+_Kind = tuple[type[StorageError], str | None]
+
+_TRANSIENT_KIND: Final[_Kind] = (TransientStorageError, "the store did not answer: try again")
+_DENIED_KIND: Final[_Kind] = (
+    AccessDeniedError,
+    "check the permissions, or the credentials, of who runs deltactl",
+)
+_KINDS: Final[Sequence[tuple[tuple[type[Exception], ...], _Kind]]] = (
+    ((FileNotFoundError,), (ObjectNotFoundError, None)),
+    ((FileExistsError,), (ObjectExistsError, None)),
+    ((PermissionError,), _DENIED_KIND),
+    ((NotADirectoryError,), (ObjectNotFoundError, "a file stands where the name needs a folder")),
+    ((IsADirectoryError,), (StorageError, "a folder has this name")),
+    ((ConnectionError, TimeoutError, InterruptedError, BlockingIOError), _TRANSIENT_KIND),
+    ((UnicodeError,), (StorageError, "the file system cannot spell this name")),
+)
+
+# Cloud libraries raise outside OSError; they are known by class name so that none is imported.
+_DENIED_CLASSES: Final = frozenset({
+    "ClientAuthenticationError", "CredentialRetrievalError", "CredentialUnavailableError",
+    "DefaultCredentialsError", "NoCredentialsError", "PartialCredentialsError", "RefreshError",
+    "TokenRetrievalError", "UnauthorizedSSOTokenError",
+})  # fmt: skip
+_TRANSIENT_CLASSES: Final = frozenset({
+    "ClientConnectionError", "ClientConnectorError", "ClientOSError", "ClientPayloadError",
+    "ConnectTimeoutError", "ConnectionClosedError", "EndpointConnectionError", "FSTimeoutError",
+    "IncompleteReadError", "ReadTimeoutError", "ServerDisconnectedError", "ServerTimeoutError",
+    "ServiceRequestError", "ServiceResponseError",
+})  # fmt: skip
+_DENIED_STATUSES: Final = frozenset({401, 403})
+_TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+
+
+def map_error(
+    error: Exception, verb: str, name: str, where: str, secrets: Sequence[str] = ()
+) -> StorageError:
+    """Give the deltactl error for ``error``, met while trying to ``verb`` ``name`` in ``where``.
+
+    Values in ``secrets`` are blotted out of the library's own words.
+    """
+    kind, hint = _classify(error)
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or kind.__name__
+    for secret in secrets:
+        reason = reason.replace(secret, "***")
+    return kind(f"cannot {verb} {name!r} in {where}: {reason}", hint=hint)
+
+
+@contextmanager
+def mapped_errors(verb: str, name: str, where: str) -> Iterator[None]:
+    """Turn the errors of the operating system inside the block into deltactl's.
+
+    Raises:
+        StorageError: or one of its kinds, for any ``OSError`` and for names that cannot be encoded.
+    """
+    try:
+        yield
+    except (OSError, UnicodeError) as error:
+        raise map_error(error, verb, name, where) from error
+
+
+def _classify(error: Exception) -> _Kind:
+    if isinstance(error, DeltactlError):
+        raise error
+    for classes, kind in _KINDS:
+        if isinstance(error, classes):
+            return kind
+    if isinstance(error, OSError) and error.errno is not None:
+        return _classify_number(error.errno)
+    return _classify_foreign(error)
+
+
+def _classify_number(number: int) -> _Kind:
+    if number in _TRANSIENT:
+        return _TRANSIENT_KIND
+    return StorageError, _HINT_BY_NUMBER.get(number)
+
+
+def _classify_foreign(error: Exception) -> _Kind:
+    classes = {cls.__name__ for cls in type(error).__mro__}
+    status = _http_status(error)
+    if status in _DENIED_STATUSES or classes & _DENIED_CLASSES:
+        return _DENIED_KIND
+    if status == HTTPStatus.NOT_FOUND or "ResourceNotFoundError" in classes:
+        return ObjectNotFoundError, None
+    if status == HTTPStatus.PRECONDITION_FAILED or "ResourceExistsError" in classes:
+        return ObjectExistsError, None
+    if status in _TRANSIENT_STATUSES or classes & _TRANSIENT_CLASSES:
+        return _TRANSIENT_KIND
+    return StorageError, None
+
+
+def _http_status(error: Exception) -> int | None:
+    for attribute in ("status_code", "status", "code"):
+        value = getattr(error, attribute, None)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.isdigit():
+            return int(value)
+    return None
+
+
+def folder_in_the_way(folder: str) -> NotADirectoryError:
+    """Give the error for a file that stands where a folder is needed.
+
+    ``os.mkdir`` says "exists" there, which a commit would take for a lost race.
+    """
+    return NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)

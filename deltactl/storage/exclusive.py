@@ -1,0 +1,124 @@
+"""Put-if-absent on file systems: a name gets its whole content once, or the call fails.
+
+The content is written and made durable under a hidden temporary name in the same folder; what
+follows decides the race in one step of the kernel. A hard link is that step wherever links exist:
+it fails when the name is taken. Elsewhere a rename that refuses to replace does the same. Nothing
+weaker is used: "look, then write" loses commits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from deltactl.errors import StorageError
+from deltactl.storage.local_files import sync_folder, temp_path, write_durable
+
+_NO_LINKS: Final = frozenset(
+    getattr(errno, name)
+    for name in ("EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK", "EXDEV")
+    if hasattr(errno, name)
+)
+_NO_EXCLUSIVE_RENAME: Final = _NO_LINKS | {errno.EINVAL}
+
+_LINKS_OF_A_WON_NAME: Final = 2
+
+_AT_FDCWD: Final = -100
+_RENAME_NOREPLACE: Final = 1  # Linux, linux/fs.h
+_RENAME_EXCL: Final = 4  # macOS, sys/stdio.h
+
+
+def create_exclusively(path: str, data: bytes) -> None:
+    """Create ``path`` whole and durable, or leave everything as it was.
+
+    Raises:
+        FileExistsError: the name is taken, by somebody else's content.
+        StorageError: this file system offers no step that can decide a race.
+        OSError: anything else; the outcome is unknown.
+    """
+    folder = os.path.dirname(path)
+    temporary = temp_path(folder)
+    try:
+        write_durable(temporary, data)
+        publish_exclusively(temporary, path)
+    finally:
+        # Also once the name is won: a failure to tidy up must not make a commit look lost.
+        with suppress(OSError):
+            os.unlink(temporary)
+    sync_folder(folder)
+
+
+def publish_exclusively(temporary: str, path: str) -> None:
+    """Give the file at ``temporary`` the name ``path`` unless that is taken.
+
+    Raises:
+        FileExistsError: the name is taken.
+        StorageError: neither links nor exclusive renames exist here.
+        OSError: anything else.
+    """
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        # Over NFS the reply to a link that landed can get lost; the retry then says "exists" (or
+        # the call fails outright). Nobody else knows the temporary name: two links mean ours.
+        if _links(temporary) == _LINKS_OF_A_WON_NAME:
+            return
+        if error.errno not in _NO_LINKS:
+            raise
+        _rename_exclusively(temporary, path)
+
+
+def _links(path: str) -> int:
+    try:
+        return os.stat(path).st_nlink
+    except OSError:
+        return 0
+
+
+def _rename_exclusively(temporary: str, path: str) -> None:
+    rename = _find_exclusive_rename()
+    if rename is None:
+        raise _refusal(path)
+    try:
+        rename(temporary, path)
+    except OSError as error:
+        if error.errno in _NO_EXCLUSIVE_RENAME:
+            raise _refusal(path) from error
+        raise
+
+
+def _refusal(path: str) -> StorageError:
+    return StorageError(
+        f"cannot create {os.path.basename(path)!r} safely in {os.path.dirname(path)!r}: this file"
+        " system has neither hard links nor renames that refuse to replace",
+        hint="two writers could overwrite each other's commits there; keep the table on a file"
+        " system or object store that can create a file only if it is absent",
+    )
+
+
+def _find_exclusive_rename() -> Callable[[str, str], None] | None:
+    """Give this system's rename that fails when the target exists, or None."""
+    if sys.platform == "win32":  # pragma: no cover
+        return os.rename
+    library = ctypes.CDLL(None, use_errno=True)
+    if sys.platform == "darwin":  # pragma: no cover
+        function = getattr(library, "renamex_np", None)
+        excl = ctypes.c_uint(_RENAME_EXCL)
+        return _checked(lambda old, new: function(old, new, excl)) if function else None
+    function = getattr(library, "renameat2", None)
+    here, excl = ctypes.c_int(_AT_FDCWD), ctypes.c_uint(_RENAME_NOREPLACE)
+    return _checked(lambda old, new: function(here, old, here, new, excl)) if function else None
+
+
+def _checked(call: Callable[[bytes, bytes], int]) -> Callable[[str, str], None]:
+    def rename(old: str, new: str) -> None:
+        if call(os.fsencode(old), os.fsencode(new)) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), new)
+
+    return rename

@@ -1,0 +1,77 @@
+"""The base of all stores around a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, BinaryIO
+
+from deltactl.errors import StorageError
+from deltactl.storage.store import FileInfo, Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ForwardingStore:
+    """Hands every call to the store inside; wrappers override what they care about."""
+
+    def __init__(self, inner: Store) -> None:
+        """Wrap ``inner``."""
+        self._inner = inner
+
+    def __repr__(self) -> str:
+        """Tell what is wrapped."""
+        return f"{type(self).__name__}({self._inner!r})"
+
+    @property
+    def uri(self) -> str:
+        """The root of the store inside."""
+        return self._inner.uri
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        """See ``Store.list_from``."""
+        return self._inner.list_from(prefix, start)
+
+    def walk(self, prefix: str = "") -> Iterator[list[str]]:
+        """See ``Store.walk``."""
+        return self._inner.walk(prefix)
+
+    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
+        """See ``Store.stat_many``."""
+        return self._inner.stat_many(names)
+
+    def read(self, name: str) -> bytes:
+        """See ``Store.read``."""
+        return self._inner.read(name)
+
+    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
+        """See ``Store.read_many``."""
+        return self._inner.read_many(names)
+
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """See ``Store.read_ranges``."""
+        return self._inner.read_ranges(name, ranges)
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        """See ``Store.open_input``."""
+        return self._inner.open_input(name)
+
+    def open_output(self, name: str) -> BinaryIO:
+        """See ``Store.open_output``."""
+        return self._inner.open_output(name)
+
+    def put(self, name: str, data: bytes) -> None:
+        """See ``Store.put``."""
+        self._inner.put(name, data)
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        """See ``Store.put_if_absent``."""
+        self._inner.put_if_absent(name, data)
+
+    def sync_folders(self, names: Iterable[str]) -> None:
+        """See ``Store.sync_folders``."""
+        self._inner.sync_folders(names)
+
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        """See ``Store.delete_many``."""
+        return self._inner.delete_many(names)

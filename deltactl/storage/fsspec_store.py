@@ -1,0 +1,279 @@
+"""The store of everything fsspec reaches; local files have a store of their own.
+
+fsspec's calls are thread-safe, so a small pool of threads gives the parallel requests that object
+stores need, alike for every library below it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar, cast
+
+from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
+from deltactl.storage.errors import map_error
+from deltactl.storage.fsspec_facts import file_info, secret_values
+from deltactl.storage.fsspec_files import MappedFile
+from deltactl.storage.names import (
+    is_absolute_name,
+    is_plain_name,
+    parse_scheme,
+    refuse_nul,
+    resolve_name,
+    resolve_prefix,
+)
+from deltactl.storage.store import FileInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+_PARALLEL_REQUESTS: Final = 16
+_BATCH_NAMES: Final = 8192
+
+
+class FsspecStore:
+    """Objects below one prefix of an fsspec file system.
+
+    ``exclusive_create`` says that the library maps ``pipe_file(mode="create")`` to a conditional
+    write of the store; fsspec's own fallback looks, then writes, and is never relied on.
+    """
+
+    __slots__ = ("_base", "_exclusive_create", "_fs", "_root", "_schemes", "_secrets", "_uri")
+
+    def __init__(
+        self,
+        uri: str,
+        file_system: Any,
+        root: str,
+        *,
+        exclusive_create: bool,
+        schemes: frozenset[str],
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Serve ``root``, which is how ``file_system`` spells ``uri``.
+
+        Absolute names may carry any of ``schemes``. Of ``options`` only the secrets are kept, to
+        blot them out of messages.
+        """
+        self._uri = uri.rstrip("/")
+        self._fs = file_system
+        self._root = root.rstrip("/")
+        self._base = f"{self._root}/"
+        self._exclusive_create = exclusive_create
+        self._schemes = schemes
+        self._secrets = secret_values(options or {})
+
+    def __repr__(self) -> str:
+        """Tell the root, and nothing of the options."""
+        return f"FsspecStore({self._uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """The root as it was given."""
+        return self._uri
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        """Files directly in a folder from ``start`` on; see ``Store.list_from``."""
+        key, name_prefix = self._folder(prefix)
+        first = start.encode("utf-8", "surrogateescape")
+        found = []
+        for entry in self._list(key, prefix):
+            last = entry["name"].rsplit("/", 1)[-1]
+            encoded = last.encode("utf-8", "surrogateescape")
+            # Some stores list the marker object of the folder itself among its files.
+            if entry["type"] == "file" and encoded >= first and entry["name"].rstrip("/") != key:
+                found.append((encoded, file_info(entry, name_prefix + last)))
+        found.sort(key=lambda pair: pair[0])
+        return (info for _, info in found)
+
+    def walk(self, prefix: str = "") -> Iterator[list[str]]:
+        """Names of all files below a folder, one sub-folder's listing in memory at a time."""
+        key, name_prefix = self._folder(prefix)
+        skip = len(key) + 1
+        batch: list[str] = []
+        for entry in self._list(key, prefix):
+            if entry["type"] != "directory":
+                below = [entry["name"]] if entry["name"].rstrip("/") != key else []
+            elif entry["name"].rstrip("/") == key:
+                continue
+            else:
+                with self._mapped("list", prefix):
+                    below = self._fs.find(entry["name"])
+            batch.extend(name_prefix + name[skip:] for name in below)
+            if len(batch) >= _BATCH_NAMES:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
+        """Facts of each name, asked for in parallel; see ``Store.stat_many``."""
+        return list(self._each(self._stat, names))
+
+    def read(self, name: str) -> bytes:
+        """Whole content of an object; see ``Store.read``."""
+        key = self._readable(name)
+        with self._mapped("read", name):
+            return bytes(self._fs.cat_file(key))
+
+    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
+        """Whole contents in order; at most sixteen are held or under way."""
+        return self._each(self.read, names)
+
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Bytes of each (offset, length), asked for in parallel; see ``Store.read_ranges``."""
+        key = self._readable(name)
+        return list(self._each(lambda piece: self._read_range(name, key, *piece), ranges))
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        """An Arrow file for random access; see ``Store.open_input``."""
+        import pyarrow as pa
+
+        key = self._readable(name)
+        with self._mapped("open", name):
+            file = self._fs.open(key, "rb")
+        return pa.PythonFile(MappedFile(file, self._mapper("read", name)), mode="r")
+
+    def open_output(self, name: str) -> BinaryIO:
+        """A writer to a new object, which exists once it is closed."""
+        key = self._writable(name)
+        with self._mapped("create", name):
+            file = self._fs.open(key, "wb")
+        return cast("BinaryIO", MappedFile(file, self._mapper("write", name)))
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write or replace a whole object; see ``Store.put``."""
+        key = self._writable(name)
+        with self._mapped("write", name):
+            self._fs.pipe_file(key, data)
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        """Create a whole object by a conditional write; see ``Store.put_if_absent``.
+
+        Raises:
+            StorageError: the store, or the library for it, has no conditional write.
+        """
+        key = self._writable(name)
+        if not self._exclusive_create:
+            raise StorageError(
+                f"cannot create {name!r} safely in {self._uri}: no conditional write is known here",
+                hint="two writers could overwrite each other's commits; this storage is read-only"
+                " for deltactl",
+            )
+        with self._mapped("create", name):
+            self._fs.pipe_file(key, data, mode="create")
+
+    def sync_folders(self, names: Iterable[str]) -> None:
+        """Only look at the names: an object is durable once it is written."""
+        for name in names:
+            self._writable(name)
+
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        """Delete each name, in parallel; see ``Store.delete_many``.
+
+        Raises:
+            SafetyError: a name leads out of the root; nothing is deleted then.
+        """
+        for name in names:
+            self._writable(name)
+        outcomes = self._each(self._delete, names)
+        return {
+            name: error for name, error in zip(names, outcomes, strict=True) if error is not None
+        }
+
+    def _stat(self, name: str) -> FileInfo | None:
+        key = self._readable(name)
+        try:
+            with self._mapped("look up", name):
+                entry = self._fs.info(key)
+        except ObjectNotFoundError:
+            return None
+        return file_info(entry, name) if entry["type"] == "file" else None
+
+    def _read_range(self, name: str, key: str, offset: int, length: int) -> bytes:
+        with self._mapped("read", name):
+            try:
+                return bytes(self._fs.cat_file(key, start=offset, end=offset + length))
+            except Exception:
+                # Stores refuse a range that begins past the end; the seam says: nothing is there.
+                if length == 0 or offset >= self._fs.info(key)["size"]:
+                    return b""
+                raise
+
+    def _delete(self, name: str) -> StorageError | None:
+        try:
+            with self._mapped("delete", name):
+                self._fs.rm_file(self._writable(name))
+        except ObjectNotFoundError:
+            return None
+        except StorageError as error:
+            return error
+        return None
+
+    def _list(self, key: str, prefix: str) -> list[dict[str, Any]]:
+        with self._mapped("list", prefix):
+            self._fs.invalidate_cache()
+            try:
+                return cast("list[dict[str, Any]]", self._fs.ls(key, detail=True))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
+    def _each(self, work: Callable[[A], R], items: Sequence[A]) -> Iterator[R]:
+        """Give ``work`` of each item in order, a bounded number ahead of the caller."""
+        if len(items) <= 1:
+            yield from map(work, items)
+            return
+        waiting: deque[Future[R]] = deque()
+        with ThreadPoolExecutor(min(_PARALLEL_REQUESTS, len(items))) as pool:
+            try:
+                for item in items:
+                    waiting.append(pool.submit(work, item))
+                    if len(waiting) >= _PARALLEL_REQUESTS:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def _readable(self, name: str) -> str:
+        if is_plain_name(name):
+            return self._base + name
+        if not is_absolute_name(name):
+            return self._base + resolve_name(name)
+        refuse_nul(name)
+        if parse_scheme(name) not in self._schemes:
+            raise StorageError(
+                f"{name!r} lies on another kind of storage than {self._uri}",
+                hint="open it as a table of its own",
+            )
+        return cast("str", self._fs._strip_protocol(name))
+
+    def _folder(self, prefix: str) -> tuple[str, str]:
+        if is_absolute_name(prefix):
+            return self._readable(prefix.rstrip("/")), f"{prefix.rstrip('/')}/"
+        relative = resolve_prefix(prefix)
+        return (self._base + relative, f"{relative}/") if relative else (self._root, "")
+
+    def _writable(self, name: str) -> str:
+        key = self._base + resolve_name(name)
+        if not key.startswith(self._base):  # pragma: no cover - resolve_name has refused it
+            raise SafetyError(f"{name!r} leads out of {self._uri}")
+        return key
+
+    def _mapper(self, verb: str, name: str) -> Callable[[Exception], StorageError]:
+        return lambda error: map_error(error, verb, name, self._uri, self._secrets)
+
+    @contextmanager
+    def _mapped(self, verb: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise map_error(error, verb, name, self._uri, self._secrets) from error

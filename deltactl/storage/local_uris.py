@@ -1,0 +1,47 @@
+"""Local paths as ``file:`` URIs and back."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import quote, unquote_to_bytes
+
+from deltactl.errors import StorageError
+from deltactl.storage.names import parse_scheme
+
+
+def path_to_uri(path: str) -> str:
+    """Give the ``file:`` URI of an absolute path, without a trailing slash."""
+    encoded = quote(os.fsencode(path), safe="/-_.~!$&'()*+,;=:@")
+    return f"file://{encoded if encoded.startswith('/') else f'/{encoded}'}"
+
+
+def uri_to_path(uri: str) -> str:
+    """Give the absolute path of a ``file:`` URI, decoded once.
+
+    Raises:
+        StorageError: the URI names another host, or no absolute path.
+    """
+    return os.fsdecode(unquote_to_bytes(strip_file_scheme(uri).encode("utf-8", "surrogateescape")))
+
+
+def strip_file_scheme(name: str) -> str:
+    """Give the path in an absolute name, whose escapes are decoded already.
+
+    Raises:
+        StorageError: the name is on another host or another kind of storage.
+    """
+    scheme = parse_scheme(name)
+    if scheme is None:
+        return name
+    if scheme != "file":
+        raise StorageError(
+            f"{name!r} lies on another kind of storage than this table",
+            hint="open it as a table of its own; a table of local files cannot reach it",
+        )
+    rest = name[len("file:") :]
+    if rest.startswith("//"):
+        host, _, path = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise StorageError(f"{name!r} names the host {host!r}", hint="write file:///path")
+        rest = f"/{path}"
+    return rest

@@ -1,0 +1,84 @@
+"""Names under a store's root: what may be read, and what may be written.
+
+A name is relative, decoded, with ``/`` between its parts. Reading also takes absolute names, since
+shallow clones and deletion vectors carry them; writing and deleting never do.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Final
+
+from deltactl.errors import SafetyError, StorageError
+
+_ABSOLUTE: Final = re.compile(r"/|file:/|[A-Za-z][A-Za-z0-9+.\-]*://")
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://|(file):/")
+
+
+def is_absolute_name(name: str) -> bool:
+    """Tell whether ``name`` is a path from ``/`` or a URI, not a name below the root."""
+    return _ABSOLUTE.match(name) is not None
+
+
+def parse_scheme(name: str) -> str | None:
+    """Give the lower-case scheme of a URI (``file:/x`` included), or None for a plain path."""
+    found = _SCHEME.match(name)
+    return (found[1] or found[2]).lower() if found else None
+
+
+def is_plain_name(name: str) -> bool:
+    """Tell, fast, that ``name`` needs none of the care of :func:`resolve_name`."""
+    return (
+        name != ""
+        and name[0] not in "/."
+        and name[-1] != "/"
+        and "/." not in name
+        and "//" not in name
+        and ":/" not in name
+        and "\0" not in name
+    )
+
+
+def resolve_name(name: str) -> str:
+    """Give the one spelling of a relative name.
+
+    Raises:
+        SafetyError: the name is absolute, or its ``..`` parts lead out of the root.
+        StorageError: the name cannot be that of a file.
+    """
+    if is_plain_name(name):
+        return name
+    resolved = resolve_prefix(name)
+    if not resolved or name.endswith(("/", "/.", "/..")):
+        raise StorageError(f"{name!r} is not the name of a file")
+    return resolved
+
+
+def resolve_prefix(prefix: str) -> str:
+    """Give the one spelling of a relative folder name; the root itself is ``""``.
+
+    Raises:
+        SafetyError: the name is absolute, or its ``..`` parts lead out of the root.
+        StorageError: the name holds a NUL character.
+    """
+    refuse_nul(prefix)
+    if is_absolute_name(prefix):
+        raise SafetyError(f"{prefix!r} is an absolute name; only names below the root will do here")
+    resolved = posixpath.normpath(prefix) if prefix else ""
+    if resolved == ".." or resolved.startswith("../"):
+        raise SafetyError(
+            f"{prefix!r} leads out of the table's folder",
+            hint="the name comes from the table's log; check who wrote it before going on",
+        )
+    return "" if resolved == "." else resolved
+
+
+def refuse_nul(name: str) -> None:
+    """Refuse a name that the system would cut at its NUL character.
+
+    Raises:
+        StorageError: the name holds a NUL character.
+    """
+    if "\0" in name:
+        raise StorageError(f"{name!r} holds a NUL character, which no file name can")

@@ -1,0 +1,175 @@
+"""From a table's address to its store: a registry of schemes.
+
+Nothing heavy is imported before a scheme needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from deltactl.errors import DeltactlError, StorageError, UsageError
+from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local_uris import uri_to_path
+from deltactl.storage.names import parse_scheme
+from deltactl.storage.store import Store
+
+Opener = Callable[[str, Mapping[str, str]], Store]
+"""``opener(uri, options) -> Store`` for the addresses of one scheme."""
+
+_PACKAGES: Final[Mapping[str, str]] = {
+    "s3": "s3fs", "s3a": "s3fs",
+    "gs": "gcsfs", "gcs": "gcsfs",
+    "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
+}  # fmt: skip
+_SINGLE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
+
+_file_systems: dict[tuple[object, ...], Any] = {}
+_file_systems_lock = threading.Lock()
+
+
+def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
+    """Open the store of a table: a path, ``~`` allowed, or a URI. Nothing need be there yet.
+
+    Raises:
+        UsageError: the address cannot be understood, or names a scheme nobody registered.
+        StorageError: the storage cannot be reached, or its package is not installed.
+    """
+    if not uri or "\0" in uri:
+        raise UsageError("the address of a table is empty" if not uri else "an address holds a NUL")
+    scheme = parse_scheme(uri)
+    if scheme is None:
+        _refuse_lookalike(uri)
+        # Unlike Path.expanduser, this leaves a folder be that is named like no user.
+        return LocalStore(os.path.expanduser(uri))  # noqa: PTH111
+    opener = _openers.get(scheme)
+    if opener is None:
+        raise UsageError(
+            f"no storage is known for the scheme {scheme!r}",
+            hint=f"known are: {', '.join(sorted(_openers))}, and plain paths",
+        )
+    return opener(uri, options or {})
+
+
+def is_local_uri(uri: str) -> bool:
+    """Tell, without opening anything, whether an address is on a local file system."""
+    return parse_scheme(uri) in (None, "file")
+
+
+def register_scheme(scheme: str, opener: Opener) -> Opener | None:
+    """Let ``opener`` serve a scheme from now on, and give the one that did before."""
+    before = _openers.get(scheme)
+    _openers[scheme] = opener
+    return before
+
+
+def _open_local(uri: str, options: Mapping[str, str]) -> Store:
+    path = uri_to_path(uri)
+    if not path.startswith("/"):
+        raise UsageError(f"{uri!r} is not absolute", hint="write file:///path, or a plain path")
+    return LocalStore(path)
+
+
+def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
+    _refuse_credentials(uri)
+    scheme, _, rest = uri.partition("://")
+    spelled = f"{scheme.lower()}://{rest}"
+    try:
+        # fsspec takes 0.1 s and more to import: only those who need it pay.
+        from deltactl.storage.fsspec_store import FsspecStore
+
+        file_system, root = _find_file_system(spelled, options)
+    except ImportError as error:
+        package = _PACKAGES[scheme.lower()]
+        raise StorageError(
+            f"{scheme}:// needs the package {package}, which is not installed",
+            hint=f"pip install {package}",
+        ) from error
+    return FsspecStore(
+        uri,
+        file_system,
+        root,
+        exclusive_create=True,
+        schemes=frozenset(
+            name for name, package in _PACKAGES.items() if package == _PACKAGES[scheme.lower()]
+        ),
+        options=options,
+    )
+
+
+def _find_file_system(uri: str, options: Mapping[str, str]) -> tuple[Any, str]:
+    """Give the file system of an address, one per endpoint and credentials, and its root there.
+
+    fsspec's own caches are off: a stale listing loses races, and its cache of instances keeps
+    credentials in a place that nobody here controls.
+    """
+    from fsspec.core import get_filesystem_class
+
+    scheme, _, rest = uri.partition("://")
+    file_system_class = get_filesystem_class(scheme)
+    from_uri = {
+        key: value
+        for key, value in file_system_class._get_kwargs_from_urls(uri).items()
+        if key != "version_aware"
+    }
+    # A forked process must not share its parent's event loop, hence the process in the key.
+    settings = {**from_uri, **{key: _typed(value) for key, value in options.items()}}
+    key = (os.getpid(), scheme, tuple(sorted((name, repr(it)) for name, it in settings.items())))
+    with _file_systems_lock:
+        found = _file_systems.get(key)
+        if found is None:
+            try:
+                found = file_system_class(
+                    **settings, use_listings_cache=False, skip_instance_cache=True
+                )
+            except (ImportError, DeltactlError):
+                raise
+            except Exception as error:
+                # The library's words may repeat an option: only the kind of the error is told.
+                raise StorageError(
+                    f"cannot connect to {scheme}://{rest.split('/')[0]}: {type(error).__name__}",
+                    hint="check the options given with --storage-option",
+                ) from None
+            _file_systems[key] = found
+    return found, str(file_system_class._strip_protocol(uri))
+
+
+def _typed(value: str) -> Any:
+    """Give an option as the libraries want it: truth values, and JSON for nested settings."""
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if value.startswith("{"):
+        import json
+
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _refuse_credentials(uri: str) -> None:
+    """Refuse addresses that carry secrets: they would be printed, logged and kept in commits."""
+    authority = uri.partition("://")[2].partition("/")[0]
+    if ":" in authority.partition("@")[0] and "@" in authority:
+        raise UsageError(
+            "the address carries a password", hint="give credentials with --storage-option"
+        )
+    if re.search(r"\?.*(sig|token|key)=", uri, re.IGNORECASE):
+        raise UsageError(
+            "the address carries a signature", hint="give credentials with --storage-option"
+        )
+
+
+def _refuse_lookalike(uri: str) -> None:
+    found = _SINGLE_SLASH.match(uri)
+    if found and found[1].lower() in _openers:
+        raise UsageError(
+            f"{uri!r} lacks a slash", hint=f"write {found[1]}://…, or ./{uri} for a local folder"
+        )
+
+
+_openers: dict[str, Opener] = {"file": _open_local, **dict.fromkeys(_PACKAGES, _open_remote)}

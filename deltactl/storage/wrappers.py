@@ -1,0 +1,285 @@
+"""Stores around a store: a dry run that cannot write, a meter, and patience."""
+
+from __future__ import annotations
+
+import io
+import random
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn, TypeVar, cast
+
+from deltactl.errors import SafetyError, StorageError
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.store import FileInfo, Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from _typeshed import ReadableBuffer
+
+R = TypeVar("R")
+
+
+class ReadOnlyStore(ForwardingStore):
+    """The store of a dry run. Reaching one of its writing methods is a mistake in deltactl.
+
+    Each of them raises ``SafetyError`` and leaves the table as it is.
+    """
+
+    def open_output(self, name: str) -> BinaryIO:
+        """Raise."""
+        self._refuse("create", name)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Raise."""
+        self._refuse("write", name)
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        """Raise."""
+        self._refuse("create", name)
+
+    def sync_folders(self, names: Iterable[str]) -> None:
+        """Raise."""
+        self._refuse("sync", ", ".join(names))
+
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        """Raise."""
+        self._refuse("delete", ", ".join(names[:3]))
+
+    def _refuse(self, verb: str, name: str) -> NoReturn:
+        raise SafetyError(
+            f"a dry run tried to {verb} {name!r}",
+            hint="nothing was changed; this is a mistake in deltactl, please report it",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StorageUsage:
+    """What was asked of a store. Bytes read through ``open_input`` are not known here."""
+
+    lists: int = 0
+    stats: int = 0
+    reads: int = 0
+    ranges: int = 0
+    opens: int = 0
+    puts: int = 0
+    deletes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def __add__(self, other: StorageUsage) -> StorageUsage:
+        """Sum two usages, of the driver's and a worker's store for example."""
+        return StorageUsage(
+            *(getattr(self, name) + getattr(other, name) for name in StorageUsage.__slots__)
+        )
+
+
+class MeteredStore(ForwardingStore):
+    """Counts calls and bytes; safe to share between threads. A failed call counts too."""
+
+    def __init__(self, inner: Store) -> None:
+        """Start from zero."""
+        super().__init__(inner)
+        self._lock = threading.Lock()
+        self._usage = StorageUsage()
+
+    @property
+    def usage(self) -> StorageUsage:
+        """What was asked so far."""
+        return self._usage
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        """Count one listing."""
+        self._count(StorageUsage(lists=1))
+        return super().list_from(prefix, start)
+
+    def walk(self, prefix: str = "") -> Iterator[list[str]]:
+        """Count one listing."""
+        self._count(StorageUsage(lists=1))
+        return super().walk(prefix)
+
+    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
+        """Count each name."""
+        self._count(StorageUsage(stats=len(names)))
+        return super().stat_many(names)
+
+    def read(self, name: str) -> bytes:
+        """Count one read and its bytes."""
+        self._count(StorageUsage(reads=1))
+        data = super().read(name)
+        self._count(StorageUsage(bytes_read=len(data)))
+        return data
+
+    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
+        """Count each file as the caller gets it."""
+        for data in super().read_many(names):
+            self._count(StorageUsage(reads=1, bytes_read=len(data)))
+            yield data
+
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Count each range and its bytes."""
+        self._count(StorageUsage(ranges=len(ranges)))
+        pieces = super().read_ranges(name, ranges)
+        self._count(StorageUsage(bytes_read=sum(map(len, pieces))))
+        return pieces
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        """Count one opened file."""
+        self._count(StorageUsage(opens=1))
+        return super().open_input(name)
+
+    def open_output(self, name: str) -> BinaryIO:
+        """Count one put, and its bytes as they are written."""
+        self._count(StorageUsage(puts=1))
+        written = super().open_output(name)
+        return cast("BinaryIO", _MeteredWriter(written, self._count))
+
+    def put(self, name: str, data: bytes) -> None:
+        """Count one put and its bytes."""
+        self._count(StorageUsage(puts=1, bytes_written=len(data)))
+        super().put(name, data)
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        """Count one put and its bytes."""
+        self._count(StorageUsage(puts=1, bytes_written=len(data)))
+        super().put_if_absent(name, data)
+
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        """Count each name."""
+        self._count(StorageUsage(deletes=len(names)))
+        return super().delete_many(names)
+
+    def _count(self, usage: StorageUsage) -> None:
+        with self._lock:
+            self._usage = self._usage + usage
+
+
+class _MeteredWriter(io.BufferedIOBase):
+    """A writer that tells how many bytes went through."""
+
+    def __init__(self, inner: BinaryIO, count: Callable[[StorageUsage], None]) -> None:
+        super().__init__()
+        self._inner = inner
+        self._count = count
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._inner.tell()
+
+    def write(self, buffer: ReadableBuffer, /) -> int:
+        written = self._inner.write(buffer)
+        self._count(StorageUsage(bytes_written=written))
+        return written
+
+    def flush(self) -> None:
+        if not self._inner.closed:
+            self._inner.flush()
+
+    def close(self) -> None:
+        if not self.closed:
+            try:
+                self._inner.close()
+            finally:
+                super().close()
+
+
+_FIRST_DELAY_SECONDS: Final = 0.2
+_LONGEST_DELAY_SECONDS: Final = 10.0
+
+
+class RetryingStore(ForwardingStore):
+    """Tries reads again after errors that say they are retryable; writes get one try.
+
+    A write that failed may have landed: only who can read it back may try again.
+    """
+
+    def __init__(
+        self,
+        inner: Store,
+        *,
+        sleep: Callable[[float], None],
+        attempts: int = 5,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """Try up to ``attempts`` times; ``sleep`` takes seconds, ``jitter`` gives [0, 1)."""
+        super().__init__(inner)
+        self._sleep = sleep
+        self._attempts = attempts
+        self._jitter = jitter
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        """Go on behind the last file given, so that none comes twice."""
+        last: FileInfo | None = None
+        for failures in range(self._attempts):
+            resume = last.name.rsplit("/", 1)[-1] if last else start
+            try:
+                for info in self._inner.list_from(prefix, resume):
+                    if last is None or info.name != last.name:
+                        last = info
+                        yield info
+                return
+            except StorageError as error:
+                self._pause(error, failures)
+
+    def walk(self, prefix: str = "") -> Iterator[list[str]]:
+        """Start again only while nothing was given: an unordered walk cannot be resumed."""
+        for failures in range(self._attempts):
+            given = False
+            try:
+                for batch in self._inner.walk(prefix):
+                    given = True
+                    yield batch
+                return
+            except StorageError as error:
+                if given:
+                    raise
+                self._pause(error, failures)
+
+    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
+        """Try again as a whole."""
+        return self._try(lambda: self._inner.stat_many(names))
+
+    def read(self, name: str) -> bytes:
+        """Try again as a whole."""
+        return self._try(lambda: self._inner.read(name))
+
+    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
+        """Go on with the file that failed; each file has its own number of tries."""
+        done = failures = 0
+        while done < len(names):
+            try:
+                for data in self._inner.read_many(names[done:]):
+                    done += 1
+                    failures = 0
+                    yield data
+                return
+            except StorageError as error:
+                self._pause(error, failures)
+                failures += 1
+
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Try again as a whole."""
+        return self._try(lambda: self._inner.read_ranges(name, ranges))
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        """Try to open again; what is read through the file later is not watched."""
+        return self._try(lambda: self._inner.open_input(name))
+
+    def _try(self, call: Callable[[], R]) -> R:
+        failures = 0
+        while True:
+            try:
+                return call()
+            except StorageError as error:
+                self._pause(error, failures)
+                failures += 1
+
+    def _pause(self, error: StorageError, failures: int) -> None:
+        """Wait before the next try, or raise ``error`` when there is none."""
+        if not error.retryable or failures + 1 >= self._attempts:
+            raise error
+        longest = min(_FIRST_DELAY_SECONDS * 2**failures, _LONGEST_DELAY_SECONDS)
+        # Half fixed, half by lot: clients that failed together do not come back together.
+        self._sleep(longest * (0.5 + self._jitter() / 2))

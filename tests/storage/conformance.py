@@ -1,0 +1,309 @@
+"""What every store must do: one function per promise of the seam, run over each kind of store.
+
+Each takes a fresh, empty store whose root may not exist yet.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from urllib.parse import unquote
+
+import pytest
+
+from deltactl.errors import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    SafetyError,
+    StorageError,
+)
+from deltactl.storage.store import Store
+
+STRANGE_NAMES = (
+    "a b.parquet",
+    "p=a%3Ab/x#1.parquet",
+    "p=100%/x?y=1&z.parquet",
+    "über/日本語 🎉.parquet",
+    "new\nline.parquet",
+    "..x",
+    ".hidden",
+    "a..b/c",
+    "c:d/e",
+    "-rf *",
+    "quote'\"`$(x)",
+)
+
+
+def reads_what_was_put(store: Store) -> None:
+    store.put("a/b.json", b"one")
+    assert store.read("a/b.json") == b"one"
+    store.put("a/b.json", b"second")
+    assert store.read("a/b.json") == b"second"
+    store.put("empty", b"")
+    assert store.read("empty") == b""
+
+
+def takes_strange_names(store: Store) -> None:
+    for number, name in enumerate(STRANGE_NAMES):
+        store.put(name, str(number).encode())
+    for number, name in enumerate(STRANGE_NAMES):
+        assert store.read(name) == str(number).encode()
+    assert sorted(name for batch in store.walk() for name in batch) == sorted(STRANGE_NAMES)
+    assert store.delete_many(STRANGE_NAMES) == {}
+    assert store.stat_many(STRANGE_NAMES) == [None] * len(STRANGE_NAMES)
+
+
+def absent_names_are_not_found(store: Store) -> None:
+    store.put("file", b"x")
+    for name in ("absent", "no/folder/x"):
+        with pytest.raises(ObjectNotFoundError, match=name):
+            store.read(name)
+        with pytest.raises(ObjectNotFoundError):
+            store.open_input(name)
+        with pytest.raises(ObjectNotFoundError):
+            store.read_ranges(name, [(0, 1), (1, 1)])
+        with pytest.raises(ObjectNotFoundError):
+            list(store.read_many(["file", name]))
+
+
+def folders_are_no_files(store: Store) -> None:
+    store.put("folder/x", b"x")
+    with pytest.raises(StorageError):
+        store.read("folder")
+    assert store.stat_many(["folder"]) == [None]
+
+
+def lists_sorted_by_bytes_from_start(store: Store) -> None:
+    names = ["é", "z", "a", "Z", "\uffee", "\U0001f389", "a.b", "a-b", "10", "9"]
+    for name in names:
+        store.put(f"log/{name}", name.encode())
+    store.put("log/sub/x", b"")
+    store.put("logs", b"")
+    listed = list(store.list_from("log"))
+    expected = sorted(names, key=lambda name: name.encode())
+    assert [info.name for info in listed] == [f"log/{name}" for name in expected]
+    assert [info.size_bytes for info in listed] == [len(name.encode()) for name in expected]
+    for start in ("", "9", "a", "a.", "zz", "é", "\U0001f38a"):
+        assert [info.name for info in store.list_from("log", start)] == [
+            f"log/{name}" for name in expected if name.encode() >= start.encode()
+        ]
+    assert [info.name for info in store.list_from("")] == ["logs"]
+    assert [info.name for info in store.list_from("log/", "z")][0] == "log/z"
+
+
+def lists_nothing_of_what_is_absent(store: Store) -> None:
+    assert list(store.list_from("_delta_log")) == []
+    assert list(store.walk()) == []
+    assert list(store.walk("x")) == []
+    store.put("file", b"")
+    assert list(store.list_from("file")) == []
+    assert list(store.walk("file/x")) == []
+
+
+def walks_every_file_once(store: Store) -> None:
+    names = [f"d{i % 3}/e{i % 2}/f{i}" for i in range(20)] + ["top", "d0/x"]
+    for name in names:
+        store.put(name, b"")
+    assert sorted(name for batch in store.walk() for name in batch) == sorted(names)
+    below = [name for name in names if name.startswith("d0/")]
+    for prefix in ("d0", "d0/", "./d0"):
+        assert sorted(name for batch in store.walk(prefix) for name in batch) == sorted(below)
+
+
+def tells_size_and_time(store: Store) -> None:
+    store.put("first", b"12345")
+    store.put("second", b"")
+    first, absent, second = store.stat_many(["first", "absent", "second"])
+    assert absent is None
+    assert first is not None
+    assert second is not None
+    assert (first.name, first.size_bytes, second.size_bytes) == ("first", 5, 0)
+    assert 1_600_000_000_000 < first.modified_ms <= second.modified_ms
+    assert next(store.list_from("", "first")) == first
+
+
+def reads_many_in_order(store: Store) -> None:
+    names = [f"n{i}" for i in range(40)]
+    for name in names:
+        store.put(name, name.encode())
+    wanted = [*reversed(names), "n3", "n3"]
+    assert list(store.read_many(wanted)) == [name.encode() for name in wanted]
+    assert list(store.read_many([])) == []
+    partial = iter(store.read_many(names))
+    assert next(partial) == b"n0"
+
+
+def reads_ranges(store: Store) -> None:
+    store.put("x", b"0123456789")
+    ranges = [(0, 3), (8, 100), (9, 1), (10, 5), (50, 5), (2, 0), (0, 10)]
+    assert store.read_ranges("x", ranges) == [b"012", b"89", b"9", b"", b"", b"", b"0123456789"]
+    assert store.read_ranges("x", []) == []
+
+
+def opens_for_random_access(store: Store) -> None:
+    store.put("x", b"0123456789")
+    with store.open_input("x") as file:
+        assert file.size() == 10
+        file.seek(4)
+        assert file.read(3) == b"456"
+        assert file.read_at(2, 8) == b"89"
+    assert file.closed
+
+
+def writes_through_open_output(store: Store) -> None:
+    data = bytes(range(256)) * 10_000
+    with store.open_output("p=1/new folder/x.parquet") as file:
+        assert file.write(data) == len(data)
+        assert file.write(b"end") == 3
+        assert file.tell() == len(data) + 3
+    file.close()
+    assert store.read("p=1/new folder/x.parquet") == data + b"end"
+    store.sync_folders(["p=1/new folder/x.parquet"])
+
+
+def writes_parquet(store: Store) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"a": list(range(1000))})
+    with store.open_output("x.parquet") as file:
+        pq.write_table(table, file)
+    with store.open_input("x.parquet") as source:
+        assert pq.read_table(source).equals(table)
+
+
+def puts_only_if_absent(store: Store) -> None:
+    store.put_if_absent("_delta_log/0.json", b"mine")
+    with pytest.raises(ObjectExistsError, match="0.json"):
+        store.put_if_absent("_delta_log/0.json", b"yours")
+    assert store.read("_delta_log/0.json") == b"mine"
+    store.put("plain", b"")
+    with pytest.raises(ObjectExistsError):
+        store.put_if_absent("plain", b"x")
+    assert sorted(name for batch in store.walk() for name in batch) == [
+        "_delta_log/0.json",
+        "plain",
+    ]
+
+
+def one_thread_wins(store: Store) -> None:
+    barrier = threading.Barrier(6)
+    winners: list[tuple[str, bytes]] = []
+
+    def write(number: int) -> None:
+        data = str(number).encode()
+        for round_number in range(10):
+            barrier.wait()
+            try:
+                store.put_if_absent(f"log/{round_number}", data)
+            except ObjectExistsError:
+                continue
+            winners.append((f"log/{round_number}", data))
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(winners) == [(f"log/{i}", store.read(f"log/{i}")) for i in range(10)]
+
+
+def deletes_many(store: Store) -> None:
+    names = [f"d/{i}" for i in range(30)]
+    for name in names:
+        store.put(name, b"")
+    assert store.delete_many([*names[:20], "absent", "no/such/folder"]) == {}
+    assert sorted(name for batch in store.walk() for name in batch) == sorted(names[20:])
+    assert store.delete_many([]) == {}
+
+
+def refuses_to_leave_the_root(store: Store) -> None:
+    store.put("keep", b"x")
+    for name in ("../x", "a/../../x", "..", "/etc/x", "file:///x", "memory://x/y", "s3://b/x"):
+        for write in _writes(store, name):
+            with pytest.raises(SafetyError):
+                write()
+    for name in ("../x", "a/../../x"):
+        with pytest.raises(SafetyError):
+            store.read(name)
+        with pytest.raises(SafetyError):
+            list(store.list_from(name))
+        with pytest.raises(SafetyError):
+            list(store.walk(name))
+        with pytest.raises(SafetyError):
+            store.stat_many([name])
+    with pytest.raises(SafetyError):
+        store.delete_many(["keep", "../x"])
+    assert store.read("keep") == b"x"
+
+
+def refuses_what_names_no_file(store: Store) -> None:
+    for name in ("", ".", "a/", "a/..", "x\0y"):
+        for write in _writes(store, name):
+            with pytest.raises(StorageError):
+                write()
+        with pytest.raises(StorageError):
+            store.read(name)
+
+
+def spells_a_name_one_way(store: Store) -> None:
+    store.put("a/./b//c", b"x")
+    assert store.read("a/b/c") == store.read("a/x/../b/c") == b"x"
+    assert [name for batch in store.walk() for name in batch] == ["a/b/c"]
+
+
+def reads_absolute_names(store: Store) -> None:
+    store.put("x y.json", b"x")
+    root = unquote(store.uri)
+    name = f"{root}/x y.json"
+    assert store.read(name) == b"x"
+    info = store.stat_many([name])[0]
+    assert info is not None
+    assert (info.name, info.size_bytes) == (name, 1)
+    with store.open_input(name) as file:
+        assert file.read() == b"x"
+    assert [found.name for found in store.list_from(root)] == [name]
+    assert [found for batch in store.walk(root) for found in batch] == [name]
+    with pytest.raises(StorageError, match="another kind"):
+        store.read("hdfs://namenode/x")
+
+
+def has_a_uri(store: Store) -> None:
+    assert "://" in store.uri
+    assert not store.uri.endswith("/")
+    assert store.uri in repr(store)
+
+
+def _writes(store: Store, name: str) -> list[Callable[[], object]]:
+    return [
+        lambda: store.put(name, b""),
+        lambda: store.put_if_absent(name, b""),
+        lambda: store.open_output(name),
+        lambda: store.delete_many([name]),
+        lambda: store.sync_folders([name]),
+    ]
+
+
+PROMISES = (
+    reads_what_was_put,
+    takes_strange_names,
+    absent_names_are_not_found,
+    folders_are_no_files,
+    lists_sorted_by_bytes_from_start,
+    lists_nothing_of_what_is_absent,
+    walks_every_file_once,
+    tells_size_and_time,
+    reads_many_in_order,
+    reads_ranges,
+    opens_for_random_access,
+    writes_through_open_output,
+    writes_parquet,
+    puts_only_if_absent,
+    one_thread_wins,
+    deletes_many,
+    refuses_to_leave_the_root,
+    refuses_what_names_no_file,
+    spells_a_name_one_way,
+    reads_absolute_names,
+    has_a_uri,
+)

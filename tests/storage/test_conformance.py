@@ -1,0 +1,59 @@
+"""Every kind of store keeps every promise of the seam."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from deltactl.storage.fsspec_store import FsspecStore
+from deltactl.storage.local_store import LocalStore
+from deltactl.storage.store import Store
+from deltactl.storage.wrappers import MeteredStore, RetryingStore
+from tests.storage import conformance
+from tests.support.stores import CountingStore, FaultyStore, MemoryStore
+
+_numbers = itertools.count()
+
+# The library's own exclusive create looks, then writes.
+_NOT_FOR_FSSPEC_MEMORY = {conformance.one_thread_wins}
+
+
+def _memory(_: Path) -> Store:
+    return MemoryStore(f"memory://conformance-{next(_numbers)}")
+
+
+def _fsspec(_: Path) -> Store:
+    file_system: Any = MemoryFileSystem(
+        global_store=False, use_listings_cache=False, skip_instance_cache=True
+    )
+    return FsspecStore(
+        "memory://root",
+        file_system,
+        "/root",
+        exclusive_create=True,
+        schemes=frozenset({"memory"}),
+    )
+
+
+STORES: dict[str, Callable[[Path], Store]] = {
+    "local": lambda folder: LocalStore(str(folder / "a %41 table" / "t")),
+    "memory": _memory,
+    "fsspec": _fsspec,
+    "metered": lambda folder: MeteredStore(LocalStore(str(folder))),
+    "retrying": lambda folder: RetryingStore(LocalStore(str(folder)), sleep=lambda _: None),
+    "faulty": lambda folder: FaultyStore(_memory(folder)),
+    "counting": lambda folder: CountingStore(_memory(folder)),
+}
+
+
+@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("promise", conformance.PROMISES, ids=lambda promise: promise.__name__)
+def test_promise(promise: Callable[[Store], None], kind: str, tmp_path: Path) -> None:
+    if kind == "fsspec" and promise in _NOT_FOR_FSSPEC_MEMORY:
+        pytest.skip("fsspec's memory file system does not promise this itself")
+    promise(STORES[kind](tmp_path))

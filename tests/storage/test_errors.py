@@ -1,0 +1,175 @@
+"""No error of the system gets past the mapping, and each lands in the right place."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from deltactl.errors import (
+    AccessDeniedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    SafetyError,
+    StorageError,
+)
+from deltactl.storage.errors import TransientStorageError, map_error, mapped_errors
+from deltactl.storage.local_store import LocalStore
+
+EXPECTED_KINDS: dict[type[OSError], type[StorageError]] = {
+    OSError: StorageError,
+    FileNotFoundError: ObjectNotFoundError,
+    FileExistsError: ObjectExistsError,
+    PermissionError: AccessDeniedError,
+    NotADirectoryError: ObjectNotFoundError,
+    IsADirectoryError: StorageError,
+    BlockingIOError: TransientStorageError,
+    InterruptedError: TransientStorageError,
+    TimeoutError: TransientStorageError,
+    ConnectionError: TransientStorageError,
+    BrokenPipeError: TransientStorageError,
+    ConnectionAbortedError: TransientStorageError,
+    ConnectionRefusedError: TransientStorageError,
+    ConnectionResetError: TransientStorageError,
+    ChildProcessError: StorageError,
+    ProcessLookupError: StorageError,
+}
+
+
+def test_every_kind_of_os_error_has_its_place() -> None:
+    builtin = {
+        kind
+        for kind in [OSError, *OSError.__subclasses__(), *ConnectionError.__subclasses__()]
+        if kind.__module__ == "builtins"
+    }
+    assert builtin == set(EXPECTED_KINDS)
+    for kind, expected in EXPECTED_KINDS.items():
+        # Libraries raise them with words only, the system with a number too.
+        assert type(map_error(kind("words"), "read", "x", "file:///t")) is expected
+
+
+@pytest.mark.parametrize("number", sorted(errno.errorcode), ids=errno.errorcode.get)
+def test_every_error_number_is_mapped(number: int) -> None:
+    error = OSError(number, os.strerror(number))
+    mapped = map_error(error, "read", "a\nb", "file:///t")
+    if type(error) is not OSError:
+        assert type(mapped) is EXPECTED_KINDS[type(error)]
+    assert type(mapped).__module__ in ("deltactl.errors", "deltactl.storage.errors")
+    assert mapped.message == f"cannot read 'a\\nb' in file:///t: {os.strerror(number)}"
+    assert mapped.exit_code == 8
+    assert mapped.code in ("STORAGE", "OBJECT_NOT_FOUND", "OBJECT_EXISTS", "ACCESS_DENIED")
+
+
+@pytest.mark.parametrize("name", ["ENOSPC", "EROFS", "EMFILE", "EDQUOT", "EIO", "ENAMETOOLONG"])
+def test_what_users_can_mend_comes_with_a_hint(name: str) -> None:
+    mapped = map_error(OSError(getattr(errno, name), "words"), "write", "x", "file:///t")
+    assert type(mapped) is StorageError
+    assert mapped.hint
+    assert not mapped.retryable
+
+
+@pytest.mark.parametrize("name", ["EBUSY", "ESTALE", "EREMOTEIO", "ENETUNREACH", "EHOSTUNREACH"])
+def test_what_passes_by_itself_is_retryable(name: str) -> None:
+    assert map_error(OSError(getattr(errno, name), "words"), "read", "x", "t").retryable
+
+
+class _HttpError(Exception):
+    def __init__(self, status: int) -> None:
+        super().__init__("words with s3cr3t in them")
+        self.status = status
+
+
+class NoCredentialsError(Exception):
+    """Named as botocore's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (_HttpError(401), AccessDeniedError),
+        (_HttpError(403), AccessDeniedError),
+        (_HttpError(404), ObjectNotFoundError),
+        (_HttpError(412), ObjectExistsError),
+        (_HttpError(409), TransientStorageError),
+        (_HttpError(429), TransientStorageError),
+        (_HttpError(503), TransientStorageError),
+        (_HttpError(400), StorageError),
+        (NoCredentialsError(), AccessDeniedError),
+        (ValueError("words"), StorageError),
+    ],
+)
+def test_errors_of_cloud_libraries(error: Exception, expected: type[StorageError]) -> None:
+    mapped = map_error(error, "read", "x", "s3://b", ["s3cr3t"])
+    assert type(mapped) is expected
+    assert "s3cr3t" not in mapped.message
+
+
+def test_own_errors_pass_unchanged() -> None:
+    with pytest.raises(SafetyError, match="as it was"):
+        map_error(SafetyError("as it was"), "read", "x", "t")
+    with pytest.raises(SafetyError, match="as it was"), mapped_errors("read", "x", "t"):
+        raise SafetyError("as it was")
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "list_from", "walk", "stat_many", "read", "read_many", "read_ranges", "open_input",
+        "open_output", "put", "put_if_absent", "sync_folders", "delete_many",
+    ],
+)  # fmt: skip
+def test_every_method_maps_what_the_system_says(
+    method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put("x", b"x")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "the device failed")
+
+    with monkeypatch.context() as patch:
+        for function in ("open", "stat", "scandir", "unlink", "fsync", "link", "replace"):
+            patch.setattr(os, function, fail)
+        patch.setattr("builtins.open", fail)
+        patch.setattr("pyarrow.OSFile", fail)
+        with pytest.raises(StorageError, match="the device failed"):
+            _call(store, method)
+
+
+def _call(store: LocalStore, method: str) -> None:
+    if method in ("list_from", "walk"):
+        list(getattr(store, method)(""))
+    elif method in ("put", "put_if_absent"):
+        getattr(store, method)("y", b"")
+    elif method == "read_ranges":
+        store.read_ranges("x", [(0, 1)])
+    elif method == "read_many":
+        list(store.read_many(["x"]))
+    elif method == "delete_many":
+        for error in store.delete_many(["x"]).values():
+            raise error
+    elif method in ("stat_many", "sync_folders"):
+        getattr(store, method)(["x"])
+    else:
+        getattr(store, method)("x")
+
+
+def test_writing_into_a_full_disk_is_a_storage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("no /dev/full here")
+    from deltactl.storage import local_files
+
+    monkeypatch.setattr(local_files, "_CREATE", os.O_WRONLY)
+    store = LocalStore(str(tmp_path))
+    (tmp_path / "x").symlink_to(full)
+    file = store.open_output("x")
+    file.write(b"some")
+    with pytest.raises(StorageError, match="No space left") as caught:
+        file.close()
+    assert caught.value.hint == "the disk is full: free space there and run again"
+    assert file.closed

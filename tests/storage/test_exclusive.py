@@ -1,0 +1,146 @@
+"""One winner for each name, whatever the file system can and cannot do."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from deltactl.errors import ObjectExistsError, StorageError
+from deltactl.storage import exclusive
+from deltactl.storage.local_store import LocalStore
+
+PROCESSES = 8
+NAMES = [f"_delta_log/{i:020d}.json" for i in range(50)]
+
+
+def _race(root: str, number: int) -> list[str]:
+    store = LocalStore(root)
+    won = []
+    for name in NAMES:
+        try:
+            store.put_if_absent(name, f"{number}".encode() * 1000)
+        except ObjectExistsError:
+            continue
+        won.append(name)
+    return won
+
+
+def _race_with_renames(root: str, number: int) -> list[str]:
+    os.link = _no_links
+    return _race(root, number)
+
+
+def _no_links(*_: object, **__: object) -> None:
+    raise PermissionError(errno.EPERM, "links are not supported")
+
+
+@pytest.mark.parametrize("race", [_race, _race_with_renames])
+def test_many_processes_one_winner_each(race: object, tmp_path: Path) -> None:
+    assert callable(race)
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(PROCESSES) as pool:
+        won = pool.starmap(race, [(str(tmp_path), number) for number in range(PROCESSES)])
+    assert sorted(name for names in won for name in names) == NAMES
+    for number, names in enumerate(won):
+        for name in names:
+            assert (tmp_path / name).read_bytes() == f"{number}".encode() * 1000
+    assert sorted(os.listdir(tmp_path / "_delta_log")) == [os.path.basename(it) for it in NAMES]
+
+
+def test_no_temporary_file_stays_behind(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put_if_absent("x", b"1")
+    with pytest.raises(ObjectExistsError):
+        store.put_if_absent("x", b"2")
+    assert os.listdir(tmp_path) == ["x"]
+    assert os.stat(tmp_path / "x").st_nlink == 1
+
+
+@pytest.mark.parametrize("error", [errno.EEXIST, errno.EIO, errno.EPERM])
+def test_a_link_that_landed_is_ours_whatever_was_said(
+    error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+
+    def link_and_lose_the_reply(source: str, target: str) -> None:
+        link(source, target)
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(os, "link", link_and_lose_the_reply)
+    LocalStore(str(tmp_path)).put_if_absent("x", b"1")
+    assert (tmp_path / "x").read_bytes() == b"1"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("name", ["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"])
+def test_without_links_a_rename_decides(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(getattr(errno, name), "no links")
+
+    monkeypatch.setattr(os, "link", fail)
+    store = LocalStore(str(tmp_path))
+    store.put_if_absent("x", b"1")
+    with pytest.raises(ObjectExistsError):
+        store.put_if_absent("x", b"2")
+    assert (tmp_path / "x").read_bytes() == b"1"
+    assert os.listdir(tmp_path) == ["x"]
+
+
+def test_without_either_it_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EINVAL, "no such rename")
+
+    monkeypatch.setattr(os, "link", _no_links)
+    for rename in (None, fail):
+        monkeypatch.setattr(exclusive, "_find_exclusive_rename", lambda found=rename: found)
+        with pytest.raises(StorageError, match="neither hard links nor renames") as caught:
+            LocalStore(str(tmp_path)).put_if_absent("x", b"1")
+        assert caught.value.hint
+        assert type(caught.value) is StorageError
+    assert os.listdir(tmp_path) == []
+
+
+def test_another_error_of_the_link_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "broken")
+
+    monkeypatch.setattr(os, "link", fail)
+    with pytest.raises(StorageError, match="broken"):
+        LocalStore(str(tmp_path)).put_if_absent("x", b"1")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_dangling_link_is_a_taken_name(tmp_path: Path) -> None:
+    (tmp_path / "x").symlink_to("nowhere")
+    with pytest.raises(ObjectExistsError):
+        LocalStore(str(tmp_path)).put_if_absent("x", b"1")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_content_is_durable_before_its_name_and_the_name_before_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    fsync, link = os.fsync, os.link
+
+    def watched_fsync(descriptor: int) -> None:
+        is_folder = os.path.isdir(f"/proc/self/fd/{descriptor}")
+        steps.append("sync folder" if is_folder else "sync content")
+        fsync(descriptor)
+
+    def watched_link(source: str, target: str) -> None:
+        steps.append("link")
+        link(source, target)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "link", watched_link)
+    store = LocalStore(str(tmp_path))
+    store.put_if_absent("_delta_log/0.json", b"1")
+    # The new log folder's own entry in the root comes first.
+    assert steps == ["sync folder", "sync content", "link", "sync folder"]

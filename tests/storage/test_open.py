@@ -1,0 +1,151 @@
+"""Addresses to stores, and credentials that nobody gets to see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deltactl.errors import StorageError, UsageError
+from deltactl.storage import open as opening
+from deltactl.storage.fsspec_store import FsspecStore
+from deltactl.storage.local_store import LocalStore
+from deltactl.storage.open import is_local_uri, open_store
+from tests.support.stores import FaultyStore, MemoryStore, opened_as
+
+
+@pytest.mark.parametrize(
+    ("address", "uri"),
+    [
+        ("/tmp/no such/t", "file:///tmp/no%20such/t"),
+        ("/tmp/a%20b/", "file:///tmp/a%20b".replace("%", "%25")),
+        ("file:///tmp/a%20b", "file:///tmp/a%20b"),
+        ("file:/tmp/a%2525", "file:///tmp/a%2525"),
+        ("file://localhost/tmp/x/", "file:///tmp/x"),
+        ("FILE:///tmp/x/../y", "file:///tmp/y"),
+        ("/tmp/a#b?c", "file:///tmp/a%23b%3Fc"),
+    ],
+)
+def test_local_addresses(address: str, uri: str) -> None:
+    store = open_store(address)
+    assert isinstance(store, LocalStore)
+    assert store.uri == uri
+    assert open_store(uri).uri == uri
+
+
+def test_relative_paths_and_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert open_store("t").uri == f"file://{tmp_path}/t"
+    assert open_store("~/t").uri == f"file://{tmp_path}/home/t"
+    assert open_store("c:d").uri == f"file://{tmp_path}/c:d"
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("", "empty"),
+        ("hdfs://namenode/t", "'hdfs'"),
+        ("http://host/t", "'http'"),
+        ("s3:/bucket/t", "slash"),
+        ("s3://key:s3cr3t@bucket/t", "password"),
+        ("az://c/t?sv=1&sig=s3cr3t", "signature"),
+        ("a\0b", "NUL"),
+    ],
+)
+def test_addresses_that_cannot_be(address: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        open_store(address)
+    assert "s3cr3t" not in f"{caught.value} {caught.value.hint}"
+
+
+def test_local_uris_are_told_without_opening() -> None:
+    assert is_local_uri("/x")
+    assert is_local_uri("file:/x")
+    assert is_local_uri("x")
+    assert not is_local_uri("s3://b/x")
+    assert not is_local_uri("memory://x")
+
+
+@pytest.mark.parametrize(
+    ("address", "options", "root", "alias"),
+    [
+        ("s3://bucket/a b/t", {"key": "k3y", "secret": "s3cr3t"}, "bucket/a b/t", "s3a://o/x"),
+        ("s3a://bucket/t/", {"anon": "true"}, "bucket/t", "s3://o/x"),
+        ("gs://bucket/t", {"token": "anon"}, "bucket/t", "gcs://o/x"),
+        ("abfss://c@acc.dfs.core.windows.net/t", {"account_key": "czNjcjN0"}, "c/t", "az://o/x"),
+        ("az://c/t", {"account_name": "acc", "anon": "true"}, "c/t", "abfs://o/x"),
+    ],
+)
+def test_object_stores(address: str, options: dict[str, str], root: str, alias: str) -> None:
+    store = open_store(address, options)
+    assert isinstance(store, FsspecStore)
+    assert store.uri == address.rstrip("/")
+    assert store._readable("x/y") == f"{root}/x/y"
+    assert store._readable(alias) == "o/x"
+    assert store._exclusive_create
+    assert not store._fs.dircache.use_listings_cache
+    for secret in ("k3y", "s3cr3t", "czNjcjN0"):
+        assert secret not in repr(store)
+    # One file system per endpoint and credentials, and another for others.
+    assert open_store(f"{address.rstrip('/')}/sub", options)._fs is store._fs  # type: ignore[attr-defined]
+    other = open_store(address, {**options, "default_block_size": "1"} | {"use_ssl": "true"})
+    assert other._fs is not store._fs  # type: ignore[attr-defined]
+
+
+def test_a_failed_connection_tells_no_options() -> None:
+    with pytest.raises(StorageError, match="cannot connect to az://c") as caught:
+        open_store("az://c/t", {"connection_string": "AccountKey=s3cr3t"})
+    assert "s3cr3t" not in f"{caught.value} {caught.value.hint}"
+    assert caught.value.__cause__ is None
+
+
+def test_secrets_are_blotted_out_of_errors() -> None:
+    store = open_store(
+        "s3://bucket/t", {"key": "k3y", "secret": "s3cr3t", "endpoint_url": "http://h"}
+    )
+    assert isinstance(store, FsspecStore)
+
+    class Failing:
+        def cat_file(self, key: str) -> bytes:
+            raise ValueError("denied for k3y with s3cr3t at http://h")
+
+    store._fs = Failing()
+    with pytest.raises(StorageError, match=r"denied for \*\*\* with \*\*\* at http://h"):
+        store.read("x")
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ImportError("Install gcsfs")
+
+    monkeypatch.setattr(opening, "_find_file_system", fail)
+    with pytest.raises(StorageError, match="needs the package gcsfs") as caught:
+        open_store("gs://b/t")
+    assert caught.value.hint == "pip install gcsfs"
+
+
+def test_stores_without_conditional_writes_are_refused_commits() -> None:
+    store = FsspecStore(
+        "x://b", object(), "b", exclusive_create=False, schemes=frozenset({"x"}), options=None
+    )
+    with pytest.raises(StorageError, match="no conditional write") as caught:
+        store.put_if_absent("0.json", b"")
+    assert caught.value.hint
+
+
+def test_nested_options_and_truth_values() -> None:
+    assert opening._typed("True") is True
+    assert opening._typed("false") is False
+    assert opening._typed('{"region_name": "x"}') == {"region_name": "x"}
+    assert opening._typed("{broken") == "{broken"
+    assert opening._typed("007") == "007"
+
+
+def test_memory_stores_and_stand_ins_open_by_address() -> None:
+    open_store("memory://shared").put("x", b"1")
+    assert open_store("memory://shared/").read("x") == b"1"
+    faulty = FaultyStore(MemoryStore("memory://shared"))
+    with opened_as(faulty):
+        assert open_store("memory://shared") is faulty
+    assert isinstance(open_store("memory://shared"), MemoryStore)

@@ -1,0 +1,213 @@
+"""Dry runs do not write, meters count, patience is for reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from deltactl.errors import ObjectExistsError, ObjectNotFoundError, SafetyError, StorageError
+from deltactl.storage.errors import TransientStorageError
+from deltactl.storage.local_store import LocalStore
+from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.wrappers import MeteredStore, ReadOnlyStore, RetryingStore, StorageUsage
+from tests.support.stores import (
+    CountingStore,
+    Crash,
+    Fault,
+    FaultyStore,
+    ListOnceStore,
+    MemoryStore,
+)
+
+READS: list[Callable[[Store], object]] = [
+    lambda store: list(store.list_from("")),
+    lambda store: sorted(name for batch in store.walk() for name in batch),
+    lambda store: store.stat_many(["a", "b", "absent"]),
+    lambda store: store.read("a"),
+    lambda store: list(store.read_many(["b", "a"])),
+    lambda store: store.read_ranges("a", [(0, 1), (1, 1)]),
+    lambda store: store.open_input("a").read(),
+]
+WRITES: list[Callable[[Store], object]] = [
+    lambda store: store.open_output("new"),
+    lambda store: store.put("new", b""),
+    lambda store: store.put_if_absent("new", b""),
+    lambda store: store.sync_folders(["a"]),
+    lambda store: store.delete_many(["a"]),
+]
+
+
+@pytest.fixture
+def memory(request: pytest.FixtureRequest) -> MemoryStore:
+    store = MemoryStore(f"memory://{request.node.name}")
+    store.restore({"a": b"12", "b": b"345"})
+    return store
+
+
+@pytest.mark.parametrize("number", range(len(WRITES)))
+def test_dry_runs_refuse_to_write(number: int, memory: MemoryStore) -> None:
+    before = memory.contents()
+    with pytest.raises(SafetyError, match="a dry run tried to"):
+        WRITES[number](ReadOnlyStore(memory))
+    assert memory.contents() == before
+
+
+@pytest.mark.parametrize("number", range(len(READS)))
+def test_dry_runs_read(number: int, memory: MemoryStore) -> None:
+    assert READS[number](ReadOnlyStore(memory)) == READS[number](memory)
+
+
+def test_meter_counts_calls_and_bytes(tmp_path: Path) -> None:
+    store = MeteredStore(LocalStore(str(tmp_path)))
+    store.put("a", b"12")
+    store.put_if_absent("b", b"345")
+    with store.open_output("c") as file:
+        file.write(b"6789")
+        file.write(b"0")
+    for read in READS:
+        read(store)
+    store.delete_many(["a", "b"])
+    with pytest.raises(ObjectNotFoundError):
+        store.read("a")
+    assert store.usage == StorageUsage(
+        lists=2,
+        stats=3,
+        reads=4,
+        ranges=2,
+        opens=1,
+        puts=3,
+        deletes=2,
+        bytes_read=2 + 3 + 2 + 2,
+        bytes_written=2 + 3 + 5,
+    )
+    assert (store.usage + store.usage).bytes_written == 20
+
+
+def test_meter_is_thread_safe(memory: MemoryStore) -> None:
+    store = MeteredStore(memory)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: store.read("a"), range(2000)))
+    assert store.usage == StorageUsage(reads=2000, bytes_read=4000)
+
+
+@pytest.mark.parametrize("number", range(len(READS)))
+def test_reads_are_tried_again(number: int, memory: MemoryStore) -> None:
+    delays: list[float] = []
+    faulty = FaultyStore(memory, Fault(1, "error"), Fault(2, "error", "after"))
+    store = RetryingStore(faulty, sleep=delays.append, jitter=lambda: 0.5)
+    assert READS[number](store) == READS[number](memory)
+    assert delays == pytest.approx([0.15, 0.3])
+
+
+@pytest.mark.parametrize("number", range(len(READS)))
+def test_patience_ends(number: int, memory: MemoryStore) -> None:
+    faulty = FaultyStore(memory, *(Fault(at, "error") for at in range(1, 10)))
+    with pytest.raises(StorageError, match="on purpose"):
+        READS[number](RetryingStore(faulty, sleep=lambda _: None, attempts=3))
+    assert len(faulty.calls) == 3
+
+
+@pytest.mark.parametrize("number", range(len(WRITES)))
+def test_writes_are_never_tried_again(number: int, memory: MemoryStore) -> None:
+    faulty = FaultyStore(memory, Fault(1, "error"))
+    with pytest.raises(StorageError, match="on purpose"):
+        WRITES[number](RetryingStore(faulty, sleep=lambda _: None))
+    assert len(faulty.calls) == 1
+
+
+def test_lasting_errors_are_not_tried_again(memory: MemoryStore) -> None:
+    counting = CountingStore(memory)
+    with pytest.raises(ObjectNotFoundError):
+        RetryingStore(counting, sleep=lambda _: None).read("absent")
+    assert counting.calls == {"read": 1}
+
+
+class _BreakingOff(CountingStore):
+    """Listings and long reads fail in the middle, the first time."""
+
+    def list_from(self, prefix: str, start: str = "") -> object:  # type: ignore[override]
+        first = self.calls["list_from"] == 0
+        for info in super().list_from(prefix, start):
+            if first and info.name == "b":
+                raise TransientStorageError("broke off")
+            yield info
+
+    def read_many(self, names: object) -> object:  # type: ignore[override]
+        first = self.calls["read_many"] == 0
+        for number, data in enumerate(super().read_many(names)):  # type: ignore[arg-type]
+            if first and number == 1:
+                raise TransientStorageError("broke off")
+            yield data
+
+    def walk(self, prefix: str = "") -> object:  # type: ignore[override]
+        yield ["a"]
+        raise TransientStorageError("broke off")
+
+
+def test_what_broke_off_goes_on_without_repeating(memory: MemoryStore) -> None:
+    memory.put("c", b"6")
+    inner: Store = _BreakingOff(memory)  # type: ignore[assignment]
+    store = RetryingStore(inner, sleep=lambda _: None)
+    assert [info.name for info in store.list_from("")] == ["a", "b", "c"]
+    assert list(store.read_many(["a", "b", "c"])) == [b"12", b"345", b"6"]
+    # An unordered walk cannot go on: names would come twice, or not at all.
+    walk = store.walk()
+    assert next(walk) == ["a"]
+    with pytest.raises(TransientStorageError):
+        next(walk)
+
+
+def test_crashes_happen_before_or_after_the_effect(memory: MemoryStore) -> None:
+    with pytest.raises(Crash):
+        FaultyStore(memory, Fault(1, method="put")).put("x", b"1")
+    assert memory.stat_many(["x"]) == [None]
+    with pytest.raises(Crash):
+        FaultyStore(memory, Fault(1, "crash", "after", "put")).put("x", b"1")
+    assert memory.read("x") == b"1"
+
+
+def test_torn_writes_leave_half(memory: MemoryStore) -> None:
+    faulty = FaultyStore(memory, Fault(1, "tear", method="close"))
+    file = faulty.open_output("x")
+    file.write(b"123456")
+    with pytest.raises(Crash):
+        file.close()
+    assert memory.read("x") == b"123"
+
+
+def test_a_lie_is_told_once(memory: MemoryStore) -> None:
+    faulty = FaultyStore(memory, Fault(1, "lie", method="put_if_absent"))
+    with pytest.raises(ObjectExistsError):
+        faulty.put_if_absent("x", b"mine")
+    assert memory.read("x") == b"mine"
+    faulty.put_if_absent("y", b"mine too")
+    assert faulty.calls == [("put_if_absent", "x"), ("put_if_absent", "y")]
+
+
+def test_unclosed_outputs_of_a_crash_do_not_appear(memory: MemoryStore) -> None:
+    faulty = FaultyStore(memory)
+    file = faulty.open_output("x")
+    file.write(b"1")
+    del file
+    assert memory.stat_many(["x"]) == [None]
+
+
+def test_listing_twice_is_noticed(memory: MemoryStore) -> None:
+    store = ListOnceStore(memory)
+    assert [info.name for info in store.list_from("")] == ["a", "b"]
+    with pytest.raises(AssertionError, match="listed twice"):
+        store.walk("./")
+    assert store.touched("") == ["list_from"]
+
+
+def test_files_of_memory_have_rising_times(memory: MemoryStore) -> None:
+    memory.put("later", b"")
+    a, later = memory.stat_many(["a", "later"])
+    assert a is not None
+    assert later is not None
+    assert a.modified_ms < later.modified_ms
+    memory.set_modified("later", 5)
+    assert memory.stat_many(["later"]) == [FileInfo("later", 0, 5)]

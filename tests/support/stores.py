@@ -1,0 +1,458 @@
+"""Stores for tests: in memory, faulty on purpose, and counting.
+
+Importing this module lets ``open_store`` open ``memory://name``. Stores of one name share their
+files within the process. ``opened_as`` puts any other store behind its address, so that workers,
+which open storage by address, reach the same one.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeVar, cast
+
+from deltactl.errors import ObjectExistsError, ObjectNotFoundError, StorageError
+from deltactl.storage.errors import TransientStorageError
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.names import is_absolute_name, refuse_nul, resolve_name, resolve_prefix
+from deltactl.storage.open import register_scheme
+from deltactl.storage.store import FileInfo, Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from _typeshed import ReadableBuffer
+
+R = TypeVar("R")
+
+
+class _Space:
+    """The files of all memory stores of the process, by absolute URI, with times in ms."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.files: dict[str, tuple[bytes, int]] = {}
+        self.now_ms = 1_700_000_000_000
+
+    def tick(self) -> int:
+        self.now_ms += 1
+        return self.now_ms
+
+
+_SPACE = _Space()
+
+
+class MemoryStore:
+    """Files in a dictionary. Each write is a millisecond later than the one before."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri.rstrip("/")
+
+    def __repr__(self) -> str:
+        return f"MemoryStore({self._uri!r})"
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        found = []
+        for name, uri, last in self._below(prefix):
+            if "/" not in last and last.encode("utf-8", "surrogateescape") >= start.encode():
+                found.append((last.encode("utf-8", "surrogateescape"), self._info(name, uri)))
+        return (info for _, info in sorted(found, key=lambda pair: pair[0]) if info)
+
+    def walk(self, prefix: str = "") -> Iterator[list[str]]:
+        names = [name for name, _, _ in self._below(prefix)]
+        # Small batches and a hostile order: nobody may rely on either.
+        names.reverse()
+        return (names[i : i + 3] for i in range(0, len(names), 3))
+
+    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
+        return [self._info(name, self._readable(name)) for name in names]
+
+    def read(self, name: str) -> bytes:
+        found = _SPACE.files.get(self._readable(name))
+        if found is None:
+            raise ObjectNotFoundError(f"cannot read {name!r} in {self._uri}: no such file")
+        return found[0]
+
+    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
+        return (self.read(name) for name in names)
+
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        data = self.read(name)
+        return [data[offset : offset + length] for offset, length in ranges]
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        import pyarrow as pa
+
+        return pa.BufferReader(self.read(name))
+
+    def open_output(self, name: str) -> BinaryIO:
+        uri = self._writable(name)
+        return cast("BinaryIO", _MemoryWriter(lambda data: self._store(uri, data)))
+
+    def put(self, name: str, data: bytes) -> None:
+        self._store(self._writable(name), data)
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        uri = self._writable(name)
+        with _SPACE.lock:
+            if uri in _SPACE.files:
+                raise ObjectExistsError(f"cannot create {name!r} in {self._uri}: it exists")
+            _SPACE.files[uri] = (bytes(data), _SPACE.tick())
+
+    def sync_folders(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._writable(name)
+
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        uris = [self._writable(name) for name in names]
+        with _SPACE.lock:
+            for uri in uris:
+                _SPACE.files.pop(uri, None)
+        return {}
+
+    def set_modified(self, name: str, modified_ms: int) -> None:
+        """Change the time of a file, as ``os.utime`` does."""
+        with _SPACE.lock:
+            uri = self._writable(name)
+            _SPACE.files[uri] = (_SPACE.files[uri][0], modified_ms)
+
+    def contents(self) -> dict[str, bytes]:
+        """Every file below the root: what to compare before and after a crash."""
+        return {name: _SPACE.files[uri][0] for name, uri, _ in self._below("")}
+
+    def restore(self, contents: Mapping[str, bytes]) -> None:
+        """Make ``contents`` all there is below the root."""
+        self.delete_many(list(self.contents()))
+        for name, data in contents.items():
+            self.put(name, data)
+
+    def _below(self, prefix: str) -> list[tuple[str, str, str]]:
+        """Name, URI and what follows the folder, of each file below a folder."""
+        if is_absolute_name(prefix):
+            folder, shown = self._readable(prefix.rstrip("/")), f"{prefix.rstrip('/')}/"
+        else:
+            relative = resolve_prefix(prefix)
+            folder = f"{self._uri}/{relative}".rstrip("/")
+            shown = f"{relative}/" if relative else ""
+        with _SPACE.lock:
+            uris = [uri for uri in _SPACE.files if uri.startswith(f"{folder}/")]
+        skip = len(folder) + 1
+        return [(shown + uri[skip:], uri, uri[skip:]) for uri in uris]
+
+    def _info(self, name: str, uri: str) -> FileInfo | None:
+        found = _SPACE.files.get(uri)
+        return FileInfo(name, len(found[0]), found[1]) if found else None
+
+    def _store(self, uri: str, data: bytes) -> None:
+        with _SPACE.lock:
+            _SPACE.files[uri] = (bytes(data), _SPACE.tick())
+
+    def _readable(self, name: str) -> str:
+        refuse_nul(name)
+        if not is_absolute_name(name):
+            return self._writable(name)
+        if not name.startswith("memory://"):
+            raise StorageError(f"{name!r} lies on another kind of storage")
+        return name
+
+    def _writable(self, name: str) -> str:
+        return f"{self._uri}/{resolve_name(name)}"
+
+
+class _MemoryWriter(io.BytesIO):
+    """A buffer whose content becomes a file when it is closed."""
+
+    def __init__(self, store: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._store = store
+
+    def close(self) -> None:
+        if not self.closed:
+            self._store(self.getvalue())
+        super().close()
+
+    def __del__(self) -> None:
+        """A writer that a crash left open must not write when it is collected."""
+
+
+class Crash(BaseException):
+    """The process dies here: nothing may catch this, and no clean-up is to be relied on."""
+
+
+Action = Literal["error", "crash", "tear", "lie"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What goes wrong at the ``at``-th call (from 1) of ``method``, or of any when that is None.
+
+    ``error`` raises a retryable StorageError, ``crash`` raises Crash, each before or after the
+    effect. ``tear`` leaves half of what is written, then crashes. ``lie`` lets put_if_absent win
+    and then says that the name was taken, as a library's retry after a lost reply does.
+    """
+
+    at: int
+    action: Action = "crash"
+    when: Literal["before", "after"] = "before"
+    method: str | None = None
+
+
+class FaultyStore(ForwardingStore):
+    """Fails as ``faults`` say. Threads and stores opened later by address share one count."""
+
+    def __init__(self, inner: Store, *faults: Fault) -> None:
+        super().__init__(inner)
+        self._faults = list(faults)
+        self._lock = threading.Lock()
+        self.calls: list[tuple[str, str]] = []
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        return iter(
+            self._do("list_from", prefix, lambda: list(self._inner.list_from(prefix, start)))
+        )
+
+    def walk(self, prefix: str = "") -> Iterator[list[str]]:
+        return iter(self._do("walk", prefix, lambda: list(self._inner.walk(prefix))))
+
+    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
+        return self._do("stat_many", _some(names), lambda: self._inner.stat_many(names))
+
+    def read(self, name: str) -> bytes:
+        return self._do("read", name, lambda: self._inner.read(name))
+
+    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
+        return iter(self._do("read_many", _some(names), lambda: list(self._inner.read_many(names))))
+
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return self._do("read_ranges", name, lambda: self._inner.read_ranges(name, ranges))
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        return self._do("open_input", name, lambda: self._inner.open_input(name))
+
+    def open_output(self, name: str) -> BinaryIO:
+        opened = self._do("open_output", name, lambda: self._inner.open_output(name))
+        return cast("BinaryIO", _FaultyWriter(self, name, opened))
+
+    def put(self, name: str, data: bytes) -> None:
+        def tear() -> None:
+            self._inner.put(name, data[: len(data) // 2])
+
+        self._do("put", name, lambda: self._inner.put(name, data), tear)
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        def tear() -> None:
+            self._inner.put_if_absent(name, data[: len(data) // 2])
+
+        self._do("put_if_absent", name, lambda: self._inner.put_if_absent(name, data), tear)
+
+    def sync_folders(self, names: Iterable[str]) -> None:
+        found = list(names)
+        self._do("sync_folders", _some(found), lambda: self._inner.sync_folders(found))
+
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        def tear() -> None:
+            self._inner.delete_many(names[: len(names) // 2])
+
+        return self._do("delete_many", _some(names), lambda: self._inner.delete_many(names), tear)
+
+    def _do(
+        self,
+        method: str,
+        name: str,
+        effect: Callable[[], R],
+        tear: Callable[[], None] | None = None,
+    ) -> R:
+        fault = self._next_fault(method, name)
+        if fault is None:
+            return effect()
+        if fault.action == "tear":
+            if tear is not None:
+                tear()
+            raise Crash(f"torn in {method} of {name}")
+        if fault.action != "lie" and fault.when == "before":
+            raise self._raised(fault, method, name)
+        effect()
+        raise self._raised(fault, method, name)
+
+    def _next_fault(self, method: str, name: str) -> Fault | None:
+        with self._lock:
+            self.calls.append((method, name))
+            of_method = sum(1 for done, _ in self.calls if done == method)
+            for fault in self._faults:
+                if fault.at == (len(self.calls) if fault.method is None else of_method) and (
+                    fault.method in (None, method)
+                ):
+                    return fault
+        return None
+
+    @staticmethod
+    def _raised(fault: Fault, method: str, name: str) -> BaseException:
+        if fault.action == "crash":
+            return Crash(f"{fault.when} {method} of {name}")
+        if fault.action == "lie":
+            return ObjectExistsError(f"cannot create {name!r}: it exists (which is our own doing)")
+        return TransientStorageError(f"cannot {method} {name!r}: the store failed on purpose")
+
+
+class _FaultyWriter(io.BufferedIOBase):
+    """Holds the content back until ``close``, which is a store call of its own."""
+
+    def __init__(self, store: FaultyStore, name: str, inner: BinaryIO) -> None:
+        super().__init__()
+        self._store = store
+        self._name = name
+        self._file = inner
+        self._data = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return len(self._data)
+
+    def write(self, buffer: ReadableBuffer, /) -> int:
+        data = memoryview(buffer).cast("B")
+        self._data += data
+        return len(data)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        self._store._do("close", self._name, self._finish, self._tear)
+
+    def __del__(self) -> None:
+        """A writer that a crash left open must not write when it is collected."""
+
+    def _finish(self) -> None:
+        self._file.write(self._data)
+        self._file.close()
+
+    def _tear(self) -> None:
+        self._file.write(self._data[: len(self._data) // 2])
+        self._file.close()
+
+
+class CountingStore(ForwardingStore):
+    """Counts the calls by method, and keeps the names each was about."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.calls: Counter[str] = Counter()
+        self.names: dict[str, list[str]] = {}
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        self._count("list_from", [prefix])
+        return super().list_from(prefix, start)
+
+    def walk(self, prefix: str = "") -> Iterator[list[str]]:
+        self._count("walk", [prefix])
+        return super().walk(prefix)
+
+    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
+        self._count("stat_many", names)
+        return super().stat_many(names)
+
+    def read(self, name: str) -> bytes:
+        self._count("read", [name])
+        return super().read(name)
+
+    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
+        self._count("read_many", names)
+        return super().read_many(names)
+
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        self._count("read_ranges", [name])
+        return super().read_ranges(name, ranges)
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        self._count("open_input", [name])
+        return super().open_input(name)
+
+    def open_output(self, name: str) -> BinaryIO:
+        self._count("open_output", [name])
+        return super().open_output(name)
+
+    def put(self, name: str, data: bytes) -> None:
+        self._count("put", [name])
+        super().put(name, data)
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        self._count("put_if_absent", [name])
+        super().put_if_absent(name, data)
+
+    def sync_folders(self, names: Iterable[str]) -> None:
+        found = list(names)
+        self._count("sync_folders", found)
+        super().sync_folders(found)
+
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        self._count("delete_many", names)
+        return super().delete_many(names)
+
+    def touched(self, name: str) -> list[str]:
+        """The methods that were called about ``name``."""
+        return sorted(method for method, names in self.names.items() if name in names)
+
+    def _count(self, method: str, names: Sequence[str]) -> None:
+        self.calls[method] += 1
+        self.names.setdefault(method, []).extend(names)
+
+
+class ListOnceStore(CountingStore):
+    """Fails the test when a folder is listed twice."""
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        self._once(prefix)
+        return super().list_from(prefix, start)
+
+    def walk(self, prefix: str = "") -> Iterator[list[str]]:
+        self._once(prefix)
+        return super().walk(prefix)
+
+    def _once(self, prefix: str) -> None:
+        folder = posixpath.normpath(prefix)
+        listed = [*self.names.get("list_from", []), *self.names.get("walk", [])]
+        if folder in map(posixpath.normpath, listed):
+            raise AssertionError(f"{prefix!r} was listed twice")
+
+
+_stand_ins: dict[str, Store] = {}
+
+
+@contextmanager
+def opened_as(store: Store) -> Iterator[Store]:
+    """While this lasts, ``open_store`` of the store's URI gives this very store."""
+    scheme = store.uri.partition(":")[0]
+    before = register_scheme(scheme, lambda uri, options: _open(uri, options))
+
+    def _open(uri: str, options: Mapping[str, str]) -> Store:
+        stand_in = _stand_ins.get(uri.rstrip("/"))
+        if stand_in is not None:
+            return stand_in
+        if before is None:
+            raise StorageError(f"no opener for {scheme}")
+        return before(uri, options)
+
+    _stand_ins[store.uri] = store
+    try:
+        yield store
+    finally:
+        del _stand_ins[store.uri]
+        if before is not None:
+            register_scheme(scheme, before)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3])
+
+
+register_scheme("memory", lambda uri, options: MemoryStore(uri))
