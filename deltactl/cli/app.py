@@ -29,7 +29,7 @@ from deltactl.cli.options import (
     VerboseOption,
     declare_global_options,
 )
-from deltactl.cli.output import ReaderGone, flush
+from deltactl.cli.output import ReaderGone, stdout_errors
 from deltactl.cli.session import Session
 from deltactl.cli.signals import Terminated, raise_on_sigterm
 from deltactl.errors import DeltactlError, InterruptedRunError, UsageError
@@ -46,6 +46,11 @@ class InternalError(DeltactlError):
 
 class Command(TyperCommand):
     """A command that also takes the global options, and begins the session before it runs."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse; ``--help`` prints here, and its reader may be gone."""
+        with stdout_errors():
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:  # Any: Typer keeps the type of this context to itself
         """Move the global options into the session, then run the command with the rest."""
@@ -65,6 +70,11 @@ class LazyGroup(TyperGroup):
         self.specs = {spec.name: spec for spec in specs}
         for spec in specs:
             self.add_command(TyperCommand(spec.name, help=spec.help, rich_markup_mode=None))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse; ``--help`` and ``--version`` print here."""
+        with stdout_errors():
+            return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command, and load it: from here on its own options count."""
@@ -162,10 +172,12 @@ def _run_command(session: Session, argv: Sequence[str], specs: Sequence[CommandS
                 return ExitCode.USAGE
             group.invoke(ctx)
     except typer.Exit as done:
-        flush(sys.stdout)
-        return done.exit_code
-    flush(sys.stdout)
-    return ExitCode.DONE
+        code = done.exit_code
+    else:
+        code = ExitCode.DONE
+    with stdout_errors():
+        sys.stdout.flush()
+    return code
 
 
 def _explain(raised: BaseException) -> DeltactlError:

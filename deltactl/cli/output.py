@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -85,7 +86,7 @@ class Output:
         """
         envelope.warnings = [*envelope.warnings, *self.warnings]
         self.has_emitted = True
-        with _stdout_errors():
+        with stdout_errors():
             self._emit(envelope, render_table, rows)
             self.stdout.flush()
 
@@ -139,7 +140,7 @@ class Output:
         page = Page()
         page.line(label, ": ", message)
         label_piece, *rest = page.lines[0]
-        page.lines[0] = (label_piece._replace(tone=tone), *rest)
+        page.lines[0] = (replace(label_piece, tone=tone), *rest)
         self._print_aside(page)
 
     def _print_aside(self, page: Page) -> None:
@@ -170,24 +171,19 @@ class Output:
 
 
 @contextmanager
-def _stdout_errors() -> Iterator[None]:
+def stdout_errors() -> Iterator[None]:
+    """Tell what it means when stdout cannot be written to.
+
+    Raises:
+        ReaderGone: nobody reads it any more.
+        DeltactlError: the disk is full, or the like.
+    """
     try:
         yield
     except BrokenPipeError:
         raise ReaderGone from None
     except OSError as error:
         raise DeltactlError(f"cannot write the result: {error.strerror}") from error
-
-
-def flush(stdout: TextIO) -> None:
-    """Write out what is buffered.
-
-    Raises:
-        ReaderGone: nobody reads it any more.
-        DeltactlError: the disk is full, or the like.
-    """
-    with _stdout_errors():
-        stdout.flush()
 
 
 def iterate_rows(rows: pa.Table | Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -239,7 +235,13 @@ def _print_colored(page: Page, stream: TextIO) -> None:
     from rich.text import Text
 
     # Sixteen colours only: they follow the theme of the user's terminal.
-    console = Console(file=stream, force_terminal=True, color_system="standard", highlight=False)
+    console = Console(
+        file=stream,
+        force_terminal=True,
+        no_color=False,  # decided already; rich would look at the environment again
+        color_system="standard",
+        highlight=False,
+    )
     for line in page.lines:
         text = Text.assemble(*((piece.text, _STYLES[piece.tone]) for piece in line))
         text.rstrip()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 
 from deltactl.cli.text import cell_width, fit_width, pad_width, safe_text
 
@@ -29,7 +28,8 @@ class Tone(StrEnum):
     FAINT = "faint"
 
 
-class Styled(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Styled:
     """Text with its meaning."""
 
     text: str

@@ -1,0 +1,63 @@
+"""The program as a fixture: in this process, and as a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from deltactl.cli.app import run
+from deltactl.cli.commands import COMMANDS, CommandSpec
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+FAKES = tuple(
+    CommandSpec(name, f"fake: {name}", package="tests.cli.fakes")
+    for name in ("show-facts", "go-wrong", "wait-here", "not-written-yet")
+)
+
+RunCli = Callable[..., Ran]
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> RunCli:
+    """Run ``deltactl`` in this process."""
+
+    def call(*args: str, specs: Sequence[CommandSpec] = COMMANDS) -> Ran:
+        code = run(args, specs=specs)
+        captured = capsys.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    return call
+
+
+@pytest.fixture
+def fake_cli(cli: RunCli) -> RunCli:
+    """Run ``deltactl`` with the commands of ``tests.cli.fakes`` instead of its own."""
+
+    def call(*args: str) -> Ran:
+        return cli(*args, specs=FAKES)
+
+    return call
+
+
+@pytest.fixture
+def process() -> RunCli:
+    """Run Python in a process of its own; ``process("-m", "deltactl", ...)`` is the program."""
+
+    def call(*args: str) -> Ran:
+        done = subprocess.run(
+            [sys.executable, *args], capture_output=True, text=True, timeout=60, check=False
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return call

@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import deltactl
+from deltactl import errors
+from deltactl.cli.commands import COMMANDS
+from deltactl.cli.exits import MEANINGS, ExitCode
+from tests.cli.conftest import RunCli
+
+HEAVY = ("pyarrow", "fsspec", "s3fs", "pyspark", "sqlglot", "numpy", "pandas", "rich")
+FAKE_MAIN = (
+    "import sys; from deltactl.cli.app import run; from tests.cli.conftest import FAKES; "
+    "sys.exit(run(sys.argv[1:], specs=FAKES))"
+)
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_help_and_version_import_nothing_heavy(process: RunCli, argument: str) -> None:
+    program = (
+        "import sys; from deltactl.cli.app import run; code = run(sys.argv[1:]); "
+        f"sys.stderr.write(','.join(m for m in {HEAVY} if m in sys.modules)); sys.exit(code)"
+    )
+    ran = process("-c", program, argument)
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_help_costs_at_most_three_imports_of_typer(process: RunCli) -> None:
+    def best_of(*args: str) -> float:
+        times = []
+        for _ in range(5):
+            start = time.perf_counter()
+            assert process(*args).code == 0
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    assert best_of("-m", "deltactl", "--help") <= 3 * best_of("-c", "import typer")
+
+
+def test_help_lists_every_command_and_exit_status(process: RunCli) -> None:
+    ran = process("-m", "deltactl", "--help")
+    assert ran.err == ""
+    for spec in COMMANDS:
+        assert f"  {spec.name} " in ran.out
+        assert spec.help in ran.out
+    for code, meaning in MEANINGS.items():
+        assert f" {code.value}  {meaning}\n" in ran.out
+
+
+def test_version(cli: RunCli) -> None:
+    assert cli("--version").out == f"deltactl {deltactl.__version__}\n"
+
+
+def test_without_arguments_help_goes_to_stderr(cli: RunCli) -> None:
+    ran = cli()
+    assert (ran.code, ran.out) == (2, "")
+    assert "Commands:" in ran.err
+
+
+def test_help_of_a_command(fake_cli: RunCli) -> None:
+    ran = fake_cli("show-facts", "--help")
+    assert (ran.code, ran.err) == (0, "")
+    assert "A second paragraph of help." in ran.out
+    for text in ("TABLE", "--dry-run", "--storage-option KEY=VALUE", "--debug", "Exit status:"):
+        assert text in ran.out
+
+
+def test_a_result_for_people(fake_cli: RunCli) -> None:
+    ran = fake_cli("show-facts", "/data/[red]x", "--storage-option", "a=1=2")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == "table  /data/[red]x\nkey  value\na    1=2\n"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("-o", "json", "show-facts", "t", "--storage-option", "k=v"),
+        ("--storage-option", "k=v", "show-facts", "-o", "json", "t"),
+        ("-o", "csv", "--storage-option", "k=u", "show-facts", "t", "--output=json")
+        + ("--storage-option", "k=v"),
+    ],
+)
+def test_global_options_stand_before_or_after_the_command(
+    fake_cli: RunCli, args: tuple[str, ...]
+) -> None:
+    ran = fake_cli(*args)
+    assert json.loads(ran.out) == {
+        "schema_version": 1,
+        "command": "show-facts",
+        "table": "t",
+        "version_before": 3,
+        "version_after": 3,
+        "dry_run": False,
+        "engine": None,
+        "result": [{"key": "k", "value": "v"}],
+        "warnings": [],
+        "error": None,
+    }
+
+
+def test_output_comes_from_the_environment(
+    fake_cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELTACTL_OUTPUT", "ndjson")
+    assert fake_cli("show-facts", "t", "--storage-option", "k=v").out == (
+        '{"key": "k", "value": "v"}\n'
+    )
+    monkeypatch.setenv("DELTACTL_OUTPUT", "yaml")
+    ran = fake_cli("show-facts", "t")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        "error: DELTACTL_OUTPUT: 'yaml' is not a form of output\n"
+        "hint: one of table, json, ndjson, csv\n"
+    )
+
+
+def test_warnings_go_to_stderr_and_into_the_envelope(fake_cli: RunCli) -> None:
+    ran = fake_cli(
+        "show-facts", "t", "-o", "json", "--warn", "odd\x1b[31m", "--warn", "odd\x1b[31m"
+    )
+    assert json.loads(ran.out)["warnings"] == ["odd\x1b[31m"]
+    assert ran.err == "warning: odd\\x1b[31m\n"
+
+
+def test_verbose_shows_what_the_library_logs(fake_cli: RunCli) -> None:
+    assert fake_cli("show-facts", "t").err == ""
+    assert fake_cli("show-facts", "t", "-v").err == "note: deltactl.fake: looked closely\n"
+    assert fake_cli("show-facts", "t", "-vq").err == ""
+
+
+def test_a_command_chooses_its_exit_status(fake_cli: RunCli) -> None:
+    assert fake_cli("show-facts", "t", "--check").code == ExitCode.WORK_NEEDED
+
+
+ERRORS = [
+    error
+    for error in vars(errors).values()
+    if isinstance(error, type) and issubclass(error, errors.DeltactlError)
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_every_error_has_its_status_and_no_traceback(
+    fake_cli: RunCli, error: type[errors.DeltactlError]
+) -> None:
+    ran = fake_cli("go-wrong", "t", "--raises", error.__name__, "--hint", "turn it")
+    assert ran.code == error.exit_code
+    assert ran.code in MEANINGS
+    assert (ran.out, ran.err) == ("", "error: it broke\nhint: turn it\n")
+
+
+def test_an_error_in_json_is_the_envelope(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-wrong", "t", "--raises", "ConflictError", "-o", "json")
+    envelope = json.loads(ran.out)
+    assert (ran.code, envelope["command"], envelope["table"]) == (4, "go-wrong", "t")
+    assert envelope["error"] == {"code": "CONFLICT", "message": "it broke", "hint": None}
+    assert ran.err == "error: it broke\n"
+
+
+def test_an_error_after_the_result_adds_no_second_envelope(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-wrong", "t", "--raises", "PartialSuccessError", "-ojson", "--after-result")
+    assert (ran.code, json.loads(ran.out)["result"]) == (5, {"part": 1})
+
+
+def test_text_of_an_error_cannot_act_on_the_terminal(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-wrong", "t", "--raises", "TableError", "--message", "a\x1b[2J\n[red]b")
+    assert ran.err == "error: a\\x1b[2J\\n[red]b\n"
+
+
+def test_a_traceback_comes_with_debug_only(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-wrong", "t", "--raises", "TableError", "--debug")
+    assert ran.code == 1
+    assert "Traceback (most recent call last):" in ran.err
+    assert "deltactl.errors.TableError: it broke" in ran.err
+
+
+def test_an_unexpected_exception_is_called_a_bug(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-wrong", "t")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == (
+        "error: this is a bug in deltactl: ZeroDivisionError: it broke\n"
+        "hint: run again with --debug, and report what it shows\n"
+    )
+    assert "go_wrong.py" in fake_cli("--debug", "go-wrong", "t").err
+
+
+@pytest.mark.parametrize(
+    ("args", "message", "hint"),
+    [
+        (["show-fact", "t"], "No such command 'show-fact'. Did you mean 'show-facts'?", "deltactl"),
+        (["show-facts"], "Missing argument 'TABLE'", "deltactl show-facts"),
+        (["show-facts", "t", "--nope"], "No such option: --nope", "deltactl show-facts"),
+    ],
+)
+def test_wrong_usage(fake_cli: RunCli, args: list[str], message: str, hint: str) -> None:
+    ran = fake_cli(*args)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"error: {message}\nhint: see `{hint} --help`\n"
+    in_json = fake_cli(*args, "-o", "json")
+    assert (in_json.code, json.loads(in_json.out)["error"]["code"]) == (2, "USAGE")
+
+
+def test_a_storage_option_without_value_is_not_repeated(fake_cli: RunCli) -> None:
+    ran = fake_cli("show-facts", "t", "--storage-option", "hunter2")
+    assert ran.code == 2
+    assert "hunter2" not in ran.err
+
+
+def test_a_command_that_is_not_there_yet(fake_cli: RunCli) -> None:
+    assert "not-written-yet" in fake_cli("--help").out
+    ran = fake_cli("not-written-yet", "t")
+    assert ran.code == 2
+    assert ran.err.startswith("error: `not-written-yet` is not part of this version\n")
+
+
+def test_an_interrupt(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-wrong", "t", "--raises", "interrupt")
+    assert (ran.code, ran.out, ran.err) == (130, "", "error: interrupted\n")
+
+
+def start(*args: str) -> subprocess.Popen[str]:
+    child = subprocess.Popen(
+        [sys.executable, "-u", "-c", FAKE_MAIN, *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout
+    assert child.stdout.readline() == "ready\n"
+    return child
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_signals_end_a_command(number: int, code: int, word: str) -> None:
+    child = start("wait-here")
+    child.send_signal(number)
+    _, err = child.communicate(timeout=20)
+    assert (child.returncode, err) == (code, f"error: {word}\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_cancel_an_orderly_command(number: int, code: int) -> None:
+    child = start("wait-here", "--orderly", "-q")
+    child.send_signal(number)
+    _, err = child.communicate(timeout=20)
+    assert (child.returncode, err) == (code, "error: stopped in good order\n")
+
+
+def test_a_second_signal_aborts_at_once() -> None:
+    child = start("wait-here", "--orderly", "--deaf")
+    child.send_signal(signal.SIGTERM)
+    assert child.stdout
+    assert child.stdout.readline() == "deaf\n"
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == 130
+    assert err.startswith("note: stopping;")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "deltactl", "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert child.stdout
+    assert child.stderr
+    child.stdout.close()
+    err = child.stderr.read()
+    child.stderr.close()
+    assert (child.wait(timeout=20), err) == (ExitCode.BROKEN_PIPE, b"")
+
+
+def test_a_full_disk_is_said_plainly() -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-c", FAKE_MAIN, "show-facts", "t"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.stderr.startswith("error: cannot write the result: ")
+    assert done.returncode == 1
+
+
+def test_closed_streams_are_survived() -> None:
+    done = subprocess.run(
+        ["bash", "-c", '"$0" -m deltactl --version >&- 2>&-', sys.executable], check=False
+    )
+    assert done.returncode == 0

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltactl.cli.envelope import Envelope
+from deltactl.cli.output import Output, OutputFormat, has_color, log_to, terminal_width
+from deltactl.cli.page import Column, Page, Styled, Tone
+from deltactl.errors import TableError
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class ClosedPipe(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+ROWS: list[Mapping[str, Any]] = [
+    {"version": 1, "who": "a,b", "tags": {"k": 1}, "at": datetime(2024, 1, 1, tzinfo=UTC)},
+    {"version": 2, "who": "x\x1b[31m\ny", "note": None},
+]
+
+
+def emit(form: OutputFormat, rows: Any = None, stdout: io.StringIO | None = None) -> str:
+    stdout = stdout or io.StringIO()
+    output = Output(form, environ={}, stdout=stdout, stderr=io.StringIO())
+    envelope = Envelope("show", "/t", result={"n": 1})
+    output.emit(envelope, render_table=lambda page: page.line("hello"), rows=rows)
+    return stdout.getvalue()
+
+
+def test_table() -> None:
+    assert emit(OutputFormat.TABLE, ROWS) == "hello\n"
+
+
+def test_ndjson_prints_rows() -> None:
+    lines = [json.loads(line) for line in emit(OutputFormat.NDJSON, ROWS).splitlines()]
+    assert lines[0]["at"] == "2024-01-01T00:00:00Z"
+    assert lines[1] == {"version": 2, "who": "x\x1b[31m\ny", "note": None}
+
+
+def test_ndjson_without_rows_is_the_envelope_on_one_line() -> None:
+    text = emit(OutputFormat.NDJSON)
+    assert text.count("\n") == 1
+    assert json.loads(text)["result"] == {"n": 1}
+
+
+def test_csv_keeps_data_as_it_is_in_a_file() -> None:
+    assert emit(OutputFormat.CSV, ROWS) == (
+        "version,who,tags,at,note\n"
+        '1,"a,b","{""k"": 1}",2024-01-01T00:00:00Z,\n'
+        '2,"x\x1b[31m\ny",,,\n'
+    )
+
+
+def test_csv_is_escaped_on_a_screen() -> None:
+    assert "x\\x1b[31m\\ny" in emit(OutputFormat.CSV, ROWS, Screen())
+
+
+def test_csv_of_arrow_keeps_the_columns_of_no_rows() -> None:
+    table = pa.table({"b": [1, 2], "a": [None, "x"]})
+    assert emit(OutputFormat.CSV, table) == "b,a\n1,\n2,x\n"
+    assert emit(OutputFormat.CSV, table.slice(0, 0)) == "b,a\n"
+
+
+def test_csv_without_rows_is_one_row_of_the_result() -> None:
+    assert emit(OutputFormat.CSV) == "n\n1\n"
+
+
+def test_warnings_are_said_once_and_kept() -> None:
+    err = io.StringIO()
+    out = io.StringIO()
+    output = Output(OutputFormat.JSON, environ={}, stdout=out, stderr=err)
+    output.warn("odd")
+    output.warn("odd")
+    output.emit(Envelope("show", None), render_table=lambda page: None)
+    assert err.getvalue() == "warning: odd\n"
+    assert json.loads(out.getvalue())["warnings"] == ["odd"]
+
+
+def test_notes_are_silent_when_quiet() -> None:
+    err = io.StringIO()
+    Output(environ={}, quiet=True, stderr=err).note("by the way")
+    assert err.getvalue() == ""
+
+
+def test_a_log_that_cannot_be_written_breaks_nothing() -> None:
+    output = Output(environ={}, stdout=io.StringIO(), stderr=ClosedPipe())
+    output.warn("odd")
+    output.emit_error(Envelope("show", None), TableError("broken"))
+
+
+@pytest.mark.parametrize(
+    ("environ", "screen", "color"),
+    [
+        ({}, False, False),
+        ({}, True, True),
+        ({"TERM": "dumb"}, True, False),
+        ({"NO_COLOR": "1"}, True, False),
+        ({"NO_COLOR": ""}, True, True),
+        ({"FORCE_COLOR": "1"}, False, True),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, False, True),
+        ({"FORCE_COLOR": "0"}, True, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, True, False),
+    ],
+)
+def test_color(environ: dict[str, str], screen: bool, color: bool) -> None:
+    assert has_color(Screen() if screen else io.StringIO(), environ) is color
+
+
+@pytest.mark.parametrize(
+    ("columns", "width"), [("120", 120), ("", 80), ("0", 80), ("x", 80), ("-5", 80), ("²", 80)]
+)
+def test_width(columns: str, width: int) -> None:
+    assert terminal_width(io.StringIO(), {"COLUMNS": columns}) == width
+
+
+def test_color_changes_no_word() -> None:
+    def render(page: Page) -> None:
+        page.line(Styled("[bold]gone[/]", Tone.BAD), " plain :smile: http://x")
+        page.table([Column("name"), Column("n", right=True)], [("a", "1"), ("b" * 200, "22")])
+
+    plain, colored = io.StringIO(), Screen()
+    for stream in (plain, colored):
+        Output(environ={}, stdout=stream).emit(Envelope("show", None), render_table=render)
+    assert "\x1b[1;31m[bold]gone[/]\x1b[0m plain :smile: http://x\n" in colored.getvalue()
+    stripped = colored.getvalue()
+    for code in ("\x1b[1;31m", "\x1b[1m", "\x1b[0m"):
+        stripped = stripped.replace(code, "")
+    assert stripped == plain.getvalue()
+
+
+def test_log_records_reach_the_output_and_the_logger_is_left_as_it_was() -> None:
+    err = io.StringIO()
+    output = Output(environ={}, stderr=err)
+    logger = logging.getLogger("deltactl.some.room")
+    with log_to(output, verbose=0):
+        logger.info("unheard")
+        logger.warning("heard %s", "well")
+    with log_to(output, verbose=2):
+        logger.debug("fine detail")
+    assert err.getvalue() == "warning: heard well\nnote: deltactl.some.room: fine detail\n"
+    assert output.warnings == ["heard well"]
+    assert logging.getLogger("deltactl").handlers == []
+    assert logging.getLogger("deltactl").propagate

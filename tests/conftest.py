@@ -1,0 +1,70 @@
+"""What every test gets: a world of its own, and skips that say why."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+REPOSITORY = Path(__file__).parent.parent
+
+# Shared machines stall at times: a slow example is no bug.
+settings.register_profile("deltactl", deadline=None)
+settings.load_profile("deltactl")
+
+_FOREIGN = ("DELTACTL_", "AWS_", "AZURE_", "GOOGLE_", "GCS_", "FSSPEC_")
+_TERMINAL = ("NO_COLOR", "FORCE_COLOR", "TERM", "COLORTERM", "COLUMNS", "LINES")
+
+
+def find_corpus() -> Path:
+    """Where the tables of other writers are, there or not."""
+    return Path(os.environ.get("DELTACTL_CORPUS", REPOSITORY.parent / "shared" / "corpus"))
+
+
+# Looked up once, before tests are put into a world without such variables.
+CORPUS = find_corpus()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what this machine cannot run. The reasons stand in .ci/allowed-skips.txt."""
+    reasons = {"corpus": _corpus_missing(), "spark": _spark_missing()}
+    for item in items:
+        for marker, reason in reasons.items():
+            if reason and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _corpus_missing() -> str | None:
+    return None if CORPUS.is_dir() else f"corpus: no tables of other writers at {CORPUS}"
+
+
+def _spark_missing() -> str | None:
+    if find_spec("pyspark") is None:
+        return "spark: PySpark is not installed"
+    return None if shutil.which("java") else "spark: no Java runtime"
+
+
+@pytest.fixture(autouse=True)
+def isolated_world(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keep the user's home, configuration and terminal out of the tests."""
+    home = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name.startswith(_FOREIGN) or name in _TERMINAL:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(home / name.lower()))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """The folder with tables of other writers; for tests marked ``corpus``."""
+    return CORPUS

@@ -1,0 +1,66 @@
+"""The shape of the code: its layers, and how large functions and files get."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from statistics import median, quantiles
+
+from tests.conftest import REPOSITORY
+
+RecordProperty = Callable[[str, object], None]
+
+FILES = sorted((REPOSITORY / "deltactl").rglob("*.py"))
+
+
+def function_lines() -> list[int]:
+    return [
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+
+
+def file_lines() -> list[int]:
+    counts = (len(path.read_text("utf-8").splitlines()) for path in FILES)
+    return [count for count in counts if count > 0]
+
+
+def test_layers() -> None:
+    linter = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run(
+        [linter, "--no-logo"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_functions_stay_short(record_property: RecordProperty) -> None:
+    lines = function_lines()
+    p95 = quantiles(lines, n=20)[-1]
+    record_property("function_lines", f"median {median(lines)}, p95 {p95:.0f}, max {max(lines)}")
+    assert median(lines) <= 12
+    assert p95 <= 50
+
+
+def test_files_stay_small(record_property: RecordProperty) -> None:
+    lines = file_lines()
+    record_property("file_lines", f"median {median(lines)}, max {max(lines)}")
+    assert median(lines) <= 250
+
+
+def test_errors_tell_themselves_apart() -> None:
+    from deltactl import errors
+
+    tree = [
+        error
+        for error in vars(errors).values()
+        if isinstance(error, type) and issubclass(error, errors.DeltactlError)
+    ]
+    codes = sorted(error.code for error in tree)
+    assert all(first != second for first, second in pairwise(codes))
+    assert all(error.__name__ in (errors.__doc__ or "") for error in tree)

@@ -1,0 +1,63 @@
+"""The public names: complete, in order, lazy, and resolvable."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import deltactl
+from deltactl import errors
+
+SOURCE = Path(deltactl.__file__ or "")
+
+
+def type_checking_imports() -> dict[str, str]:
+    """Name and module of what type checkers see."""
+    return {
+        alias.name: node.module or ""
+        for node in ast.walk(ast.parse(SOURCE.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("deltactl.")
+        for alias in node.names
+    }
+
+
+def test_every_error_is_public() -> None:
+    tree = {name for name, value in vars(errors).items() if isinstance(value, type)}
+    assert tree <= set(deltactl.__all__)
+
+
+def test_all_is_sorted_and_equals_what_type_checkers_see() -> None:
+    assert deltactl.__all__ == sorted(deltactl.__all__)
+    assert {*type_checking_imports(), "__version__"} == set(deltactl.__all__)
+    assert set(deltactl.__all__) <= set(dir(deltactl))
+
+
+@pytest.mark.parametrize("name", deltactl.__all__)
+def test_names_resolve_to_where_type_checkers_find_them(name: str) -> None:
+    value = getattr(deltactl, name)
+    if name != "__version__":
+        assert value.__module__ == type_checking_imports()[name]
+
+
+def test_other_names_are_refused() -> None:
+    with pytest.raises(AttributeError, match="module 'deltactl' has no attribute 'Tables'"):
+        deltactl.Tables  # noqa: B018
+
+
+def test_importing_the_package_loads_nothing_else() -> None:
+    code = (
+        "import sys, deltactl; "
+        "print([m for m in sys.modules if m.startswith(('deltactl.', 'pyarrow'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_the_package_is_typed() -> None:
+    assert find_spec("deltactl") is not None
+    assert SOURCE.with_name("py.typed").exists()
