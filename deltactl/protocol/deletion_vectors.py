@@ -1,0 +1,256 @@
+"""Deletion vectors: descriptors, bitmaps and their framing (PROTOCOL: Deletion Vectors).
+
+A vector names the rows of one Parquet file that are deleted, by physical position from 0. Nothing
+here reads a file: callers fetch the bytes and hand them over.
+
+    stored:  read_framed(bytes from offset on) -> decode_bitmap -> live_mask
+    inline:  decode_inline(descriptor)                          -> live_mask
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
+from deltactl.protocol.paths import decode_path
+from deltactl.protocol.z85 import z85_decode
+
+UUID_RELATIVE: Final = "u"
+ABSOLUTE: Final = "p"
+INLINE: Final = "i"
+
+FILE_VERSION: Final = b"\x01"
+"""First byte of a deletion vector file."""
+
+FRAME_OVERHEAD: Final = 8
+"""Bytes around each stored bitmap: its size before, its checksum after."""
+
+_PORTABLE_MAGIC: Final = 1681511377
+_NATIVE_MAGIC: Final = 1681511376
+_UUID_CHARS: Final = 20
+# The standard serialisation of a 32-bit bitmap without containers.
+_EMPTY_ROARING: Final = struct.pack("<II", 12346, 0)
+_MAX_POSITION: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionVector:
+    """The descriptor of ``add.deletionVector``.
+
+    Args:
+        storage_type: ``u`` (UUID file under the table), ``p`` (absolute URI) or ``i`` (inline).
+        path_or_inline_dv: as in the log.
+        offset: of the size field in the file; ``None`` where the log has none.
+        size_bytes: of the serialised bitmap, without framing and before z85.
+        cardinality: rows deleted.
+
+    Raises:
+        UnsupportedFeatureError: another storage type.
+    """
+
+    storage_type: str
+    path_or_inline_dv: str
+    offset: int | None
+    size_bytes: int
+    cardinality: int
+
+    def __post_init__(self) -> None:
+        if self.storage_type not in (UUID_RELATIVE, ABSOLUTE, INLINE):
+            raise UnsupportedFeatureError(
+                f"deletion vector {self.path_or_inline_dv!r} has storage type"
+                f" {self.storage_type!r}, which deltactl does not know"
+            )
+
+    @property
+    def unique_id(self) -> str:
+        """What tells two vectors of one data file apart in the log (PROTOCOL: Derived Fields)."""
+        suffix = "" if self.offset is None else f"@{self.offset}"
+        return f"{self.storage_type}{self.path_or_inline_dv}{suffix}"
+
+    @property
+    def file_name(self) -> str | None:
+        """Decoded name of the file: relative to the table's root, or absolute; ``None`` if inline.
+
+        The prefix of a relative name is text from the log: ask ``paths.leaves_root``.
+
+        Raises:
+            CorruptLogError: the text holds no UUID, or the URI does not decode.
+        """
+        text = self.path_or_inline_dv
+        if self.storage_type == INLINE:
+            return None
+        if self.storage_type == ABSOLUTE:
+            return decode_path(text)
+        prefix, encoded = text[:-_UUID_CHARS], text[-_UUID_CHARS:]
+        try:
+            name = f"deletion_vector_{UUID(bytes=z85_decode(encoded))}.bin"
+        except ValueError as error:
+            raise CorruptLogError(f"deletion vector {text!r} names no UUID: {error}") from None
+        return f"{prefix}/{name}" if prefix else name
+
+
+def unique_ids(dv: pa.StructArray | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """:attr:`DeletionVector.unique_id` of each row as strings; null where there is no vector.
+
+    Args:
+        dv: structs with ``storage_type``, ``path_or_inline_dv`` and ``offset``.
+    """
+    base = pc.binary_join_element_wise(
+        pc.struct_field(dv, "storage_type"), pc.struct_field(dv, "path_or_inline_dv"), ""
+    )
+    offsets = pc.struct_field(dv, "offset")
+    if offsets.null_count == len(offsets):
+        return base
+    at_offset = pc.binary_join_element_wise("@", offsets.cast(pa.string()), "")
+    return pc.binary_join_element_wise(base, pc.fill_null(at_offset, ""), "")
+
+
+def decode_bitmap(
+    data: bytes, *, what: str = "deletion vector", cardinality: int | None = None
+) -> BitMap64:
+    """Deleted row positions from a serialised bitmap, portable or native (PROTOCOL: Format).
+
+    Args:
+        data: magic number and bitmap, without framing.
+        what: the file or vector, for the message of an error.
+        cardinality: rows the descriptor promises; not compared when ``None``.
+
+    Raises:
+        DataFileError: unknown magic number, broken bytes, or another number of rows. Nothing is
+            allocated on the word of a count in ``data``.
+    """
+    try:
+        (magic,) = struct.unpack_from("<I", data)
+        if magic == _PORTABLE_MAGIC:
+            portable = data[4:]
+        elif magic == _NATIVE_MAGIC:
+            portable = _native_to_portable(data)
+        else:
+            raise ValueError(f"its magic number is {magic}")
+        bitmap = BitMap64.deserialize(portable)
+    except (ValueError, IndexError, struct.error) as error:  # IndexError: no bytes at all
+        raise DataFileError(f"{what} is not a deletion vector bitmap: {error}") from None
+    if bitmap and bitmap.max() > _MAX_POSITION:
+        raise DataFileError(f"{what} deletes rows beyond 2^63-1")
+    if cardinality is not None and len(bitmap) != cardinality:
+        raise DataFileError(f"{what} deletes {len(bitmap)} rows where the log says {cardinality}")
+    return bitmap
+
+
+def _native_to_portable(data: bytes) -> bytes:
+    """The portable form, without magic, of Spark's older one: count, then (length, bitmap) each."""
+    (count,) = struct.unpack_from("<I", data, 4)
+    buckets: list[bytes] = []
+    position = 8
+    for high_bits in range(count):  # ends at the first bucket that the bytes do not hold
+        (length,) = struct.unpack_from("<I", data, position)
+        bitmap = data[position + 4 : position + 4 + length]
+        if len(bitmap) != length:
+            raise ValueError("it ends early")
+        if bitmap != _EMPTY_ROARING:
+            buckets.append(struct.pack("<I", high_bits) + bitmap)
+        position += 4 + length
+    return struct.pack("<Q", len(buckets)) + b"".join(buckets)
+
+
+def encode_bitmap(bitmap: BitMap64) -> bytes:
+    """Portable, run-optimised bytes with the magic number; ``bitmap`` is left as it is."""
+    compact = BitMap64(bitmap)
+    compact.run_optimize()
+    return struct.pack("<I", _PORTABLE_MAGIC) + compact.serialize()
+
+
+def frame(bitmaps: Iterable[BitMap64]) -> tuple[bytes, list[int]]:
+    """A whole deletion vector file, and the ``offset`` of each bitmap in it.
+
+    ``size_bytes`` of a descriptor is ``len(encode_bitmap(bitmap))``.
+    """
+    parts = [FILE_VERSION]
+    offsets: list[int] = []
+    position = len(FILE_VERSION)
+    for bitmap in bitmaps:
+        payload = encode_bitmap(bitmap)
+        offsets.append(position)
+        parts += [struct.pack(">i", len(payload)), payload, struct.pack(">I", zlib.crc32(payload))]
+        position += len(payload) + FRAME_OVERHEAD
+    return b"".join(parts), offsets
+
+
+def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:
+    """The bitmap's bytes for :func:`decode_bitmap`, size and checksum verified.
+
+    Args:
+        data: the file from ``dv.offset`` (0 if absent) on, at least
+            ``dv.size_bytes + FRAME_OVERHEAD`` bytes; what follows them is not looked at.
+        dv: the descriptor.
+        what: the file, for the message of an error.
+
+    Raises:
+        DataFileError: the file ends early, or its size or checksum is another.
+    """
+    needed = dv.size_bytes + FRAME_OVERHEAD
+    place = f"{what} at offset {dv.offset or 0}"
+    if dv.size_bytes < 0 or len(data) < needed:
+        raise DataFileError(f"{place} ends early: {len(data)} of {needed} bytes are there")
+    (size,) = struct.unpack_from(">i", data)
+    if size != dv.size_bytes:
+        raise DataFileError(
+            f"{place} holds a deletion vector of {size} bytes where the log says {dv.size_bytes}"
+        )
+    payload = data[4 : 4 + size]
+    (checksum,) = struct.unpack_from(">I", data, 4 + size)
+    if zlib.crc32(payload) != checksum:
+        raise DataFileError(f"{place} holds a deletion vector whose checksum does not match")
+    return payload
+
+
+def decode_inline(dv: DeletionVector) -> BitMap64:
+    """Deleted row positions of an inline vector, the cardinality verified.
+
+    Raises:
+        DataFileError: not z85, shorter than ``size_bytes``, or as :func:`decode_bitmap`.
+    """
+    what = f"inline deletion vector {dv.path_or_inline_dv[:40]!r}"
+    try:
+        padded = z85_decode(dv.path_or_inline_dv)
+    except ValueError as error:
+        raise DataFileError(f"{what} cannot be read: {error}") from None
+    if not 0 <= dv.size_bytes <= len(padded):
+        raise DataFileError(f"{what} holds {len(padded)} bytes where the log says {dv.size_bytes}")
+    return decode_bitmap(padded[: dv.size_bytes], what=what, cardinality=dv.cardinality)
+
+
+def live_mask(bitmap: BitMap64, first_row: int, num_rows: int) -> pa.BooleanArray:
+    """Which of the rows ``first_row`` to ``first_row + num_rows - 1`` of a file are live.
+
+    Returns:
+        ``num_rows`` booleans, true for live rows: a filter for the batch read at that place. Rows
+        of ``bitmap`` outside the range cost nothing.
+    """
+    live = np.ones(num_rows, np.bool_)
+    if num_rows and bitmap:
+        stop = min(first_row + num_rows, bitmap.max() + 1)
+        if first_row < stop:
+            deleted = (bitmap & BitMap64(range(first_row, stop))).to_array()
+            live[np.asarray(deleted, np.uint64) - np.uint64(first_row)] = False
+    return pa.array(live)
+
+
+def ensure_within(bitmap: BitMap64, num_rows: int, what: str) -> None:
+    """Refuse a vector that deletes rows which a file of ``num_rows`` does not have.
+
+    Raises:
+        DataFileError: it does; the vector belongs to another file.
+    """
+    if bitmap and bitmap.max() >= num_rows:
+        raise DataFileError(f"{what} deletes row {bitmap.max()} of a file with {num_rows} rows")

@@ -1,0 +1,144 @@
+"""Names of the files in ``_delta_log``, as typed values and back (PROTOCOL: File Types).
+
+A version is written with exactly 20 digits, which is what makes the byte order of a listing the
+order of versions, ``N.checkpoint*`` before ``N.crc`` before ``N.json``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+LOG_DIR: Final = "_delta_log"
+LAST_CHECKPOINT: Final = "_last_checkpoint"
+SIDECAR_DIR: Final = "_sidecars"
+STAGED_COMMITS_DIR: Final = "_staged_commits"
+
+CheckpointKind: TypeAlias = Literal["classic", "multipart", "uuid"]
+CheckpointFormat: TypeAlias = Literal["parquet", "json"]
+
+_MAX_VERSION: Final = 2**63 - 1
+_COMMIT_LENGTH: Final = len("00000000000000000000.json")
+_VERSIONED: Final = re.compile(r"([0-9]{20})\.(.+)", re.DOTALL)
+_COMPACTED: Final = re.compile(r"([0-9]{20})\.compacted\.json")
+_MULTIPART: Final = re.compile(r"checkpoint\.([0-9]{1,10})\.([0-9]{1,10})\.parquet")
+_UUID: Final = re.compile(r"checkpoint\.([^./]+)\.(json|parquet)")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFile:
+    """``N.json``: one commit."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChecksumFile:
+    """``N.crc``: the state of the table at a version, summed up."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFile:
+    """One file of a checkpoint.
+
+    ``part`` (from 1) and ``num_parts`` are set for multi-part checkpoints, ``unique_id`` for
+    UUID-named ones (V2 spec); only the latter may be JSON.
+    """
+
+    version: int
+    kind: CheckpointKind
+    part: int | None
+    num_parts: int | None
+    unique_id: str | None
+    format: CheckpointFormat
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedFile:
+    """``x.y.compacted.json``: the commits ``start`` to ``end``, both included, reconciled."""
+
+    start: int
+    end: int
+
+
+LogFile: TypeAlias = CommitFile | ChecksumFile | CheckpointFile | CompactedFile
+
+
+def parse_log_name(name: str) -> LogFile | None:
+    """What the file ``name`` directly in ``_delta_log`` is; ``None`` for names to be ignored.
+
+    Ignored are unknown names, temporary and side files, versions over 2^63-1, a part outside its
+    count and a compaction that ends before it starts: no error, since the protocol leaves room for
+    files of others.
+    """
+    # Nearly every name of a long log is a commit, so that form is told without the regex engine.
+    if len(name) == _COMMIT_LENGTH and name.endswith(".json"):
+        digits = name[:20]
+        if not (digits.isascii() and digits.isdigit()):
+            return None
+        version = int(digits)
+        return CommitFile(version) if version <= _MAX_VERSION else None
+    match = _VERSIONED.fullmatch(name)
+    if match is None or int(match[1]) > _MAX_VERSION:
+        return None
+    return _parse_suffix(int(match[1]), match[2])
+
+
+def _parse_suffix(version: int, suffix: str) -> LogFile | None:
+    if suffix == "crc":
+        return ChecksumFile(version)
+    if match := _COMPACTED.fullmatch(suffix):
+        end = int(match[1])
+        return CompactedFile(version, end) if version < end <= _MAX_VERSION else None
+    return _parse_checkpoint(version, suffix)
+
+
+def _parse_checkpoint(version: int, suffix: str) -> CheckpointFile | None:
+    if suffix == "checkpoint.parquet":
+        return CheckpointFile(version, "classic", None, None, None, "parquet")
+    if match := _MULTIPART.fullmatch(suffix):
+        part, num_parts = int(match[1]), int(match[2])
+        if not 1 <= part <= num_parts:
+            return None
+        return CheckpointFile(version, "multipart", part, num_parts, None, "parquet")
+    if match := _UUID.fullmatch(suffix):
+        file_format: CheckpointFormat = "json" if match[2] == "json" else "parquet"
+        return CheckpointFile(version, "uuid", None, None, match[1], file_format)
+    return None
+
+
+def version_prefix(version: int) -> str:
+    """Start of a listing that must see everything of ``version`` and later: 20 digits and a dot."""
+    return f"{version:020d}."
+
+
+def commit_name(version: int) -> str:
+    """``N.json``."""
+    return f"{version:020d}.json"
+
+
+def checksum_name(version: int) -> str:
+    """``N.crc``."""
+    return f"{version:020d}.crc"
+
+
+def checkpoint_name(
+    version: int, unique_id: str | None = None, file_format: CheckpointFormat = "parquet"
+) -> str:
+    """``N.checkpoint.parquet``, or with ``unique_id`` the UUID-named form of the V2 spec."""
+    if unique_id is None:
+        return f"{version:020d}.checkpoint.parquet"
+    return f"{version:020d}.checkpoint.{unique_id}.{file_format}"
+
+
+def multipart_name(version: int, part: int, num_parts: int) -> str:
+    """``N.checkpoint.o.p.parquet``: part ``o``, from 1, of ``p``."""
+    return f"{version:020d}.checkpoint.{part:010d}.{num_parts:010d}.parquet"
+
+
+def compacted_name(start: int, end: int) -> str:
+    """``x.y.compacted.json``, both versions included."""
+    return f"{start:020d}.{end:020d}.compacted.json"

@@ -1,0 +1,156 @@
+"""One partition value's text to a Python value that Arrow takes for the column's type.
+
+Section "Partition Value Serialization" of the protocol, and what writers really emit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date
+from decimal import Context, Decimal, Inexact
+from typing import Final
+
+import pyarrow as pa
+
+Parser = Callable[[str], object]
+"""Reads a text that is not empty; raises ``ValueError`` or ``ArithmeticError``."""
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NOT_FINITE: Final = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+_UNICODE_ESCAPES: Final = re.compile(r"(?:\\u00[0-9a-fA-F]{2})+")
+_MOMENT: Final = re.compile(
+    r"(?P<year>[+-]?[0-9]{4,6})-(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})"
+    r"(?:[T ](?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2}))?)?"
+    r"(?:\.(?P<fraction>[0-9]{1,9}))?"
+    r" ?(?P<zone>Z|UTC|GMT|(?P<sign>[+-])(?P<zh>[0-9]{1,2})(?::?(?P<zm>[0-9]{2}))?)?)?"
+)
+_SECOND_US: Final = 1_000_000
+_DAY_US: Final = 86_400 * _SECOND_US
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+# The Gregorian calendar repeats after 400 years.
+_CYCLE_YEARS: Final = 400
+_CYCLE_DAYS: Final = 146_097
+
+
+def text_parser(type: pa.DataType) -> Parser | None:  # noqa: PLR0911 - a table of types
+    """The parser for a column of ``type``; ``None`` where the type cannot partition a table.
+
+    Timestamps give microseconds since 1970 (UTC, or local for a type without zone), dates days
+    since 1970.
+    """
+    if pa.types.is_signed_integer(type):
+        return _integer_parser(type.bit_width)
+    if pa.types.is_floating(type):
+        return _parse_float
+    if pa.types.is_decimal128(type):
+        return _decimal_parser(type.precision, type.scale)
+    if pa.types.is_boolean(type):
+        return _parse_boolean
+    if pa.types.is_date32(type):
+        return _parse_date
+    if pa.types.is_timestamp(type) and type.unit == "us":
+        return _parse_instant if type.tz else _parse_local
+    if pa.types.is_binary(type) or pa.types.is_large_binary(type):
+        return _parse_binary
+    return None
+
+
+def _integer_parser(bits: int) -> Parser:
+    def parse(text: str) -> int:
+        # int() alone would take "1_000" and digits of other scripts.
+        if not _INTEGER.fullmatch(text):
+            raise ValueError(text)
+        return _within(int(text), bits)
+
+    return parse
+
+
+def _within(value: int, bits: int) -> int:
+    if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
+        raise OverflowError(value)
+    return value
+
+
+def _parse_float(text: str) -> float:
+    if not (_NUMBER.fullmatch(text) or _NOT_FINITE.fullmatch(text)):
+        raise ValueError(text)
+    return float(text)
+
+
+def _decimal_parser(precision: int, scale: int) -> Parser:
+    # Digits beyond the scale would be another partition: never rounded away.
+    context = Context(prec=precision, traps=[Inexact])
+    unit = Decimal((0, (1,), -scale))
+
+    def parse(text: str) -> Decimal:
+        if not _NUMBER.fullmatch(text):
+            raise ValueError(text)
+        value = Decimal(text).quantize(unit, context=context)
+        if not value.is_finite():  # more digits than the precision holds
+            raise OverflowError(text)
+        return value
+
+    return parse
+
+
+def _parse_boolean(text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise ValueError(text)
+    return lowered == "true"
+
+
+def _parse_binary(text: str) -> bytes:
+    # delta-rs, and the protocol's example, escape every byte; Spark writes the bytes as UTF-8.
+    # Only a text of nothing but escapes can be told to be the former.
+    if _UNICODE_ESCAPES.fullmatch(text):
+        return bytes(int(code, 16) for code in text[2:].split("\\u"))
+    return text.encode()
+
+
+def _parse_date(text: str) -> int:
+    return _within(_days(_match_moment(text)), 32)
+
+
+def _parse_instant(text: str) -> int:
+    match = _match_moment(text)
+    return _within(_local_us(match) - _zone_us(match), 64)
+
+
+def _parse_local(text: str) -> int:
+    # As Spark does, a zone behind a zone-less value is read over.
+    return _within(_local_us(_match_moment(text)), 64)
+
+
+def _match_moment(text: str) -> re.Match[str]:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    return match
+
+
+def _days(match: re.Match[str]) -> int:
+    # Through an equal year of another cycle: Arrow and Spark know years that datetime does not.
+    cycles, year = divmod(int(match["year"]), _CYCLE_YEARS)
+    day = date(year + _CYCLE_YEARS, int(match["month"]), int(match["day"]))
+    return day.toordinal() - _EPOCH_ORDINAL + (cycles - 1) * _CYCLE_DAYS
+
+
+def _local_us(match: re.Match[str]) -> int:
+    hour, minute, second = (int(match[unit] or 0) for unit in ("hour", "minute", "second"))
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError(match[0])
+    seconds = (hour * 60 + minute) * 60 + second
+    fraction_us = int((match["fraction"] or "0").ljust(6, "0")[:6])
+    return _days(match) * _DAY_US + seconds * _SECOND_US + fraction_us
+
+
+def _zone_us(match: re.Match[str]) -> int:
+    if match["sign"] is None:
+        return 0
+    hours, minutes = int(match["zh"]), int(match["zm"] or 0)
+    if hours > 23 or minutes > 59:
+        raise ValueError(match[0])
+    return (1 if match["sign"] == "+" else -1) * (hours * 60 + minutes) * 60 * _SECOND_US

@@ -1,0 +1,154 @@
+"""Partition values: texts of ``add.partitionValues`` to typed Arrow columns, and the map itself.
+
+Section "Partition Value Serialization" of the protocol. Texts outlive the schema: after type
+widening an old file keeps ``1`` under a column that is now a double, or ``2024-01-01`` under one
+that is now a timestamp without zone, so each type reads every form that can widen to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import CorruptLogError
+from deltactl.protocol.partition_texts import text_parser
+
+_MAP_TYPE: Final = pa.map_(pa.string(), pa.string())
+
+
+def parse_partition_column(
+    values: pa.Array | pa.ChunkedArray, type: pa.DataType, *, column: str | None = None
+) -> pa.Array | pa.ChunkedArray:
+    """Typed partition values of one column.
+
+    Args:
+        values: texts, ``string`` or ``large_string``; null and ``""`` both mean null.
+        type: integers, floats, decimal128, bool, date32, ``timestamp("us", "UTC")``,
+            ``timestamp("us")``, string or binary. Timestamps without a zone are read as UTC.
+        column: name for the message of an error.
+
+    Returns:
+        The same kind and chunks as ``values``, of ``type``. Each distinct text is parsed once.
+
+    Raises:
+        CorruptLogError: a text that is no value of the type, or a type that cannot partition.
+    """
+    if not isinstance(values, pa.ChunkedArray):
+        return _parse_chunks([values], type, column)[0]
+    return pa.chunked_array(_parse_chunks(values.chunks, type, column), type)
+
+
+def _parse_chunks(chunks: list[pa.Array], type: pa.DataType, column: str | None) -> list[pa.Array]:
+    if pa.types.is_string(type) or pa.types.is_large_string(type):
+        return [_parse_strings(chunk, type) for chunk in chunks]
+    if not chunks:
+        return []
+    distinct = pc.unique(pa.chunked_array(chunks))
+    parsed = _parse_distinct(distinct, type, column)
+    return [parsed.take(pc.index_in(chunk, value_set=distinct)) for chunk in chunks]
+
+
+def _parse_strings(texts: pa.Array, type: pa.DataType) -> pa.Array:
+    empty = pc.equal(texts, "")
+    if pc.any(empty).as_py():
+        texts = pc.if_else(empty, pa.scalar(None, texts.type), texts)
+    return texts if texts.type == type else texts.cast(type)
+
+
+def _parse_distinct(distinct: pa.Array, type: pa.DataType, column: str | None) -> pa.Array:
+    if pa.types.is_timestamp(type) or pa.types.is_date(type):
+        # A table may have a moment for each file; Arrow's cast knows the usual forms.
+        with contextlib.suppress(pa.ArrowInvalid):
+            return _cast_moments(_parse_strings(distinct, distinct.type), type)
+    parse = text_parser(type)
+    if parse is None:
+        named = f" {column!r}" if column else ""
+        raise CorruptLogError(f"partition column{named} has type {type}, which cannot partition")
+    of_column = f" of column {column!r}" if column else ""
+    parsed: list[object] = []
+    for text in distinct.to_pylist():
+        try:
+            parsed.append(parse(text) if text else None)
+        except (ValueError, ArithmeticError):
+            raise CorruptLogError(
+                f"partition value {text!r}{of_column} is not a valid {type}"
+            ) from None
+    return pa.array(parsed, type)
+
+
+def _cast_moments(texts: pa.Array, type: pa.DataType) -> pa.Array:
+    """``texts`` cast; raises ``ArrowInvalid`` unless all have one form that Arrow knows."""
+    try:
+        return texts.cast(type)
+    except pa.ArrowInvalid:
+        if not pa.types.is_timestamp(type) or type.tz != "UTC":
+            raise
+    # No zone in the texts: local time in UTC.
+    return texts.cast(pa.timestamp(type.unit)).cast(type)
+
+
+def lookup_map(maps: pa.Array | pa.ChunkedArray, key: str) -> pa.Array | pa.ChunkedArray:
+    """The value under ``key`` in each row; null where the row or the key is missing.
+
+    Args:
+        maps: ``map<string, string>``, rows of any layout. Of a doubled key the last counts.
+        key: the column's physical name.
+
+    Returns:
+        The same kind, of the map's value type.
+    """
+    if not isinstance(maps, pa.ChunkedArray):
+        return _lookup_array(maps, key)
+    found = [_lookup_array(chunk, key) for chunk in maps.chunks]
+    return pa.chunked_array(found, maps.type.item_type)
+
+
+def _lookup_array(maps: pa.Array, key: str) -> pa.Array:
+    # Not MapArray.keys: it ignores the offset of the entries' struct.
+    keys, items = maps.values.field(0), maps.values.field(1)
+    offsets = maps.offsets.to_numpy(zero_copy_only=False)
+    first, last = int(offsets[0]), int(offsets[-1])
+    is_key = pc.fill_null(pc.equal(keys.slice(first, last - first), key), False)
+    hits = np.flatnonzero(is_key.to_numpy(zero_copy_only=False)) + first
+    if not len(hits):
+        return pa.nulls(len(maps), maps.type.item_type)
+    rows = np.searchsorted(offsets, hits, side="right") - 1
+    indices = np.zeros(len(maps), np.int64)
+    indices[rows] = hits
+    missing = np.ones(len(maps), np.bool_)
+    missing[rows] = False
+    if maps.null_count:  # a null row may still span entries
+        missing |= maps.is_null().to_numpy(zero_copy_only=False)
+    return items.take(pa.array(indices, mask=missing if missing.any() else None))
+
+
+def build_map(columns: Mapping[str, pa.Array], *, num_rows: int | None = None) -> pa.MapArray:
+    """``map<string, string>`` with one entry per column in every row, in the order of ``columns``.
+
+    Args:
+        columns: texts, all of one length; nulls become null values under their key.
+        num_rows: needed where ``columns`` is empty (every row is then an empty map).
+    """
+    arrays = [_as_strings(column) for column in columns.values()]
+    rows = len(arrays[0]) if arrays else num_rows or 0
+    width = len(arrays)
+    offsets = pa.array(np.arange(rows + 1, dtype=np.int32) * width)
+    if not arrays:
+        empty = pa.array([], pa.string())
+        return pa.MapArray.from_arrays(offsets, empty, empty, _MAP_TYPE)
+    names = pa.array(list(columns), pa.string())
+    keys = names.take(pa.array(np.tile(np.arange(width), rows)))
+    # Column by column to row by row.
+    order = np.arange(width * rows).reshape(width, rows).T.ravel()
+    items = arrays[0] if width == 1 else pa.concat_arrays(arrays).take(pa.array(order))
+    return pa.MapArray.from_arrays(offsets, keys, items, _MAP_TYPE)
+
+
+def _as_strings(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return array if array.type == pa.string() else array.cast(pa.string())

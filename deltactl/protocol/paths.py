@@ -1,0 +1,280 @@
+"""Paths of data files: ``add.path`` text, decoded names, Hive folders, absolute or not.
+
+Three spellings exist (PROTOCOL: Add File and Remove File, Partition Value Serialization):
+
+- the *value*, say ``a:b 1``;
+- the decoded *name* in the store, where folders are Hive-escaped (step A): ``p=a%3Ab 1/x.parquet``;
+- the *path* in the log, the name as a URI (step B): ``p=a%253Ab%201/x.parquet``.
+
+Paths are decoded exactly once, to the name. ``+`` never means a space.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import CorruptLogError
+
+HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+"""Stands for null and the empty string in folder names; never in the log."""
+
+_PERCENT: Final = ord("%")
+_BLOCK_BYTES: Final = 1 << 20
+_BLOCK_ROWS: Final = 1 << 14
+_CONTROLS: Final = [*range(0x20), 0x7F]
+_HIVE_ESCAPES: Final = {c: f"%{c:02X}" for c in [*_CONTROLS, *map(ord, "\"#%'*/:=?\\{[]^")]}
+_URI_ESCAPES: Final = {c: f"%{c:02X}" for c in [*_CONTROLS, *map(ord, ' "#%<>?[\\]^`{|}')]}
+_ESCAPED_RUN: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+
+# A scheme counts only with a slash behind it: "part:0.parquet" is a file name.
+_ABSOLUTE: Final = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?/"
+_IS_ABSOLUTE: Final = re.compile(_ABSOLUTE)
+_LOOKS_LIKE_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?!/)")
+
+_S3_ALIASES: Final = ("^(?i:s3[an])://", "s3://")
+# Two slashes are not a local path: "file://host/share" names another machine.
+_LOCAL_FILES: Final = (r"^(?i:file):(?:/|///+|//(?i:localhost)/+)([^/]|$)", r"/\1")
+
+_Bytes = npt.NDArray[np.uint8]
+_Offsets = npt.NDArray[np.int64]
+
+
+def _hex_values() -> npt.NDArray[np.int16]:
+    table = np.full(256, -1, np.int16)
+    for digit in "0123456789abcdefABCDEF":
+        table[ord(digit)] = int(digit, 16)
+    return table
+
+
+_HEX: Final = _hex_values()
+
+
+def decode_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Names of ``add.path`` texts: percent-decoded exactly once.
+
+    Args:
+        paths: ``string`` or ``large_string``; nulls stay null. A ``%`` without two hex digits
+            behind it stays as it is.
+
+    Returns:
+        The same kind, type and chunks. The input itself where nothing is escaped.
+
+    Raises:
+        CorruptLogError: a decoded name is not UTF-8; the message names the path.
+    """
+    return _by_chunk(paths, _decode_array)
+
+
+def _by_chunk(
+    values: pa.Array | pa.ChunkedArray, convert: Callable[[pa.Array], pa.Array]
+) -> pa.Array | pa.ChunkedArray:
+    """``convert`` on each chunk; the input itself when every chunk came back unchanged."""
+    if not isinstance(values, pa.ChunkedArray):
+        return convert(values)
+    before = values.chunks
+    after = [convert(chunk) for chunk in before]
+    if all(new is old for new, old in zip(after, before, strict=True)):
+        return values
+    return pa.chunked_array(after, values.type)
+
+
+def _decode_array(array: pa.Array) -> pa.Array:
+    data, offsets = _text_buffers(array)
+    if not _has_percent(data):
+        return array
+    decoded = np.empty_like(data)
+    moved = np.zeros_like(offsets)
+    has_high_bytes = False
+    # By blocks of rows: temporaries then stay in cache, which is most of the speed.
+    for first in range(0, len(array), _BLOCK_ROWS):
+        rows = offsets[first : first + _BLOCK_ROWS + 1]
+        block, ends, high = _decode_block(data[rows[0] : rows[-1]], rows - rows[0])
+        start = moved[first]
+        decoded[start : start + len(block)] = block
+        moved[first : first + len(rows)] = ends + start
+        has_high_bytes |= high
+    result = _text_array(array, decoded[: moved[-1]], moved)
+    if has_high_bytes:
+        _ensure_utf8(result, array)
+    return result
+
+
+def _decode_block(data: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets, bool]:
+    """Decoded bytes, the offsets of the rows in them, and whether bytes over 0x7F came up."""
+    escapes = _find_escapes(data, offsets)
+    if not len(escapes):
+        return data, offsets, False
+    codes = (_HEX[data[escapes + 1]] << 4 | _HEX[data[escapes + 2]]).astype(np.uint8)
+    decoded = data.copy()
+    decoded[escapes] = codes
+    keep = np.ones(len(data), np.bool_)
+    keep[escapes + 1] = False
+    keep[escapes + 2] = False
+    moved = offsets - 2 * np.searchsorted(escapes, offsets)
+    return decoded[keep], moved, bool((codes >= 0x80).any())
+
+
+def _text_buffers(array: pa.Array) -> tuple[_Bytes, _Offsets]:
+    """Bytes of the rows of ``array`` and ``len + 1`` offsets into them, from 0."""
+    wide = pa.types.is_large_string(array.type)
+    _, offset_buffer, data_buffer = array.buffers()
+    raw = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
+    offsets = raw[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    if data_buffer is None:
+        return np.empty(0, np.uint8), offsets
+    return np.frombuffer(data_buffer, np.uint8)[first:last], offsets - first
+
+
+def _has_percent(data: _Bytes) -> bool:
+    return any(
+        bool((data[start : start + _BLOCK_BYTES] == _PERCENT).any())
+        for start in range(0, len(data), _BLOCK_BYTES)
+    )
+
+
+def _find_escapes(data: _Bytes, offsets: _Offsets) -> _Offsets:
+    """Positions of ``%`` that start a well-formed escape within one row, ascending."""
+    percents = np.flatnonzero(data == _PERCENT)
+    row_ends = offsets[np.searchsorted(offsets, percents, side="right")]
+    percents = percents[percents + 2 < row_ends]
+    is_hex = (_HEX[data[percents + 1]] >= 0) & (_HEX[data[percents + 2]] >= 0)
+    escapes: _Offsets = percents[is_hex]
+    return escapes
+
+
+def _text_array(like: pa.Array, data: _Bytes, offsets: _Offsets) -> pa.Array:
+    wide = pa.types.is_large_string(like.type)
+    validity = None
+    if like.null_count:
+        validity = pc.is_valid(like).buffers()[1]
+    buffers = [
+        validity,
+        pa.py_buffer(offsets if wide else offsets.astype(np.int32)),
+        pa.py_buffer(data),
+    ]
+    return pa.Array.from_buffers(like.type, len(like), buffers, like.null_count)
+
+
+def _ensure_utf8(decoded: pa.Array, paths: pa.Array) -> None:
+    try:
+        decoded.validate(full=True)
+    except pa.ArrowInvalid:
+        for path in paths:  # the table is broken: speed no longer matters, the culprit does
+            if path.is_valid:
+                decode_path(path.as_py())
+        raise CorruptLogError("a path of the log does not decode to UTF-8") from None
+
+
+def decode_path(path: str) -> str:
+    """The name of one ``add.path``; as :func:`decode_paths`."""
+    try:
+        return unquote_to_bytes(path.encode()).decode()
+    except UnicodeError:
+        raise CorruptLogError(f"path {path!r} of the log does not decode to UTF-8") from None
+
+
+def encode_path(name: str) -> str:
+    """The ``add.path`` of a decoded name (step B); ``decode_path`` gives the name back.
+
+    Non-ASCII characters stay as they are, as Delta on Spark leaves them. In a relative name a
+    colon that would make its first part read as a scheme is escaped too.
+    """
+    encoded = name.translate(_URI_ESCAPES)
+    if _LOOKS_LIKE_SCHEME.match(encoded):
+        encoded = encoded.replace(":", "%3A", 1)
+    return encoded
+
+
+def hive_escape(text: str) -> str:
+    """A partition column's name or value as a part of a folder name (step A)."""
+    return text.translate(_HIVE_ESCAPES)
+
+
+def hive_unescape(text: str) -> str:
+    """The text behind a part of a folder name; undoes :func:`hive_escape`.
+
+    Some writers escape non-ASCII characters as UTF-8 too, so runs of escapes are read as UTF-8,
+    and only where that fails byte by byte, as Hive itself does.
+    """
+    return _ESCAPED_RUN.sub(_unescape_run, text)
+
+
+def _unescape_run(match: re.Match[str]) -> str:
+    raw = unquote_to_bytes(match[0])
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
+
+
+def partition_folder(pairs: Sequence[tuple[str, str | None]]) -> str:
+    """Folder of a partition as a decoded name: ``a=1/b=__HIVE_DEFAULT_PARTITION__``.
+
+    Args:
+        pairs: column name (as the folder shall show it) and value text in partition order;
+            ``None`` and ``""`` become the Hive placeholder. Empty gives ``""``.
+    """
+    return "/".join(
+        f"{hive_escape(name)}={hive_escape(value) if value else HIVE_NULL}" for name, value in pairs
+    )
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a decoded name is a URI or starts at a root, rather than lying under the table."""
+    return _IS_ABSOLUTE.match(path) is not None
+
+
+def absolute_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """:func:`is_absolute` of each row as booleans; null rows give false."""
+    return pc.fill_null(pc.match_substring_regex(paths, _ABSOLUTE), False)
+
+
+def canonical_paths(decoded: pa.Array | pa.ChunkedArray, scheme: str) -> pa.Array | pa.ChunkedArray:
+    """One spelling for absolute names, so that equal files have equal text.
+
+    Writers spell the same file ``file:/x``, ``file:///x`` or ``/x``, and ``s3a://``, ``s3n://`` or
+    ``s3://``. Relative names and other schemes are left alone.
+
+    Args:
+        decoded: decoded names, ``string`` or ``large_string``.
+        scheme: of the table's store; with ``file`` local URIs become plain paths.
+
+    Returns:
+        The same kind; the input itself when no row is absolute.
+    """
+
+    def canonical(array: pa.Array) -> pa.Array:
+        mask = absolute_mask(array)
+        if not pc.any(mask).as_py():
+            return array
+        names = pc.replace_substring_regex(array.filter(mask), *_S3_ALIASES)
+        if scheme == "file":
+            names = pc.replace_substring_regex(names, *_LOCAL_FILES)
+        return pc.replace_with_mask(array, mask, names)
+
+    return _by_chunk(decoded, canonical)
+
+
+def leaves_root(name: str) -> bool:
+    """Whether ``..`` parts of a relative decoded name climb out of the table's root.
+
+    Absolute names are judged by :func:`is_absolute`; here only their ``..`` parts are.
+    """
+    depth = 0
+    for part in name.split("/"):
+        if part == "..":
+            depth -= 1
+            if depth < 0:
+                return True
+        elif part not in ("", "."):
+            depth += 1
+    return False
