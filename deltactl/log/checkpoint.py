@@ -1,0 +1,219 @@
+"""Reading checkpoints: classic, multi-part and V2, with their sidecars.
+
+Source: PROTOCOL.md, "Checkpoints", "V2 Spec", "Sidecar Files".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltactl.errors import CorruptLogError, DeltactlError, ObjectNotFoundError
+from deltactl.log.commit_json import CommitParser, LogFile
+from deltactl.log.file_actions import adds_from_struct, removes_from_struct
+from deltactl.log.listing import Checkpoint
+from deltactl.protocol.actions import (
+    ADD_SCHEMA,
+    JSON_NAMES,
+    REMOVE_SCHEMA,
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Txn,
+    parse_domain_metadata,
+    parse_metadata,
+    parse_protocol,
+    parse_txn,
+)
+from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
+from deltactl.protocol.paths import decode_path, is_absolute
+from deltactl.protocol.stats_json import encode_stats_column
+from deltactl.storage.store import Store
+
+_BATCH_ROWS = 1 << 17
+_SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
+
+
+@dataclass(slots=True)
+class CheckpointHead:
+    """The singletons of a checkpoint and where its file actions lie."""
+
+    version: int
+    parts: tuple[str, ...]
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    txns: dict[str, Txn] = field(default_factory=dict)
+    domains: dict[str, DomainMetadata] = field(default_factory=dict)
+    sidecars: tuple[str, ...] = ()
+
+    @classmethod
+    def nothing(cls) -> CheckpointHead:
+        """What stands below the commits of a log without a checkpoint."""
+        return cls(-1, ())
+
+
+@contextmanager
+def _named(name: str, version: int) -> Iterator[None]:
+    """Turn Arrow's errors into ours, with the file's name."""
+    try:
+        yield
+    except ObjectNotFoundError as error:
+        raise CorruptLogError(
+            f"checkpoint file {name} of version {version} is missing",
+            hint="An older checkpoint or the JSON commits may still rebuild the table.",
+        ) from error
+    except DeltactlError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        detail = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise CorruptLogError(
+            f"checkpoint file {name} of version {version} cannot be read: {detail}",
+            hint="An older checkpoint or the JSON commits may still rebuild the table.",
+        ) from error
+
+
+def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
+    """Read the singletons of a checkpoint; file actions are left for :func:`read_adds`.
+
+    Raises:
+        CorruptLogError: a part is not readable.
+    """
+    head = CheckpointHead(checkpoint.version, checkpoint.names)
+    sidecars: list[str] = []
+    for name in checkpoint.names:
+        for row in _singleton_rows(store, checkpoint, name):
+            with _named(name, checkpoint.version):
+                _apply(head, sidecars, row)
+    head.sidecars = tuple(sidecars)
+    return head
+
+
+def read_adds(store: Store, head: CheckpointHead, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Batches of live files with the given columns of :data:`ADD_SCHEMA`, others null-free absent."""
+    for name in _action_files(head):
+        yield from _read_actions(store, head, name, "add", columns)
+
+
+def read_removes(store: Store, head: CheckpointHead, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """Batches of tombstones with the given columns of :data:`REMOVE_SCHEMA`."""
+    for name in _action_files(head):
+        yield from _read_actions(store, head, name, "remove", columns)
+
+
+def _action_files(head: CheckpointHead) -> tuple[str, ...]:
+    # With sidecars the top-level file holds no file actions (PROTOCOL.md, "V2 Spec").
+    return head.sidecars or head.parts
+
+
+def _singleton_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator[dict[str, Any]]:
+    if checkpoint.format == "json":
+        for parsed in CommitParser().parse([LogFile(name, store.read(name))]):
+            yield {"parsed": parsed}
+        return
+    with _named(name, checkpoint.version), store.open_input(name) as source:
+        parquet = pq.ParquetFile(source)
+        present = set(parquet.schema_arrow.names)
+        columns = [column for column in _SINGLETONS if column in present]
+        for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
+            for column in columns:
+                for node in batch.column(column).drop_null().to_pylist():
+                    yield {column: node}
+
+
+def _apply(head: CheckpointHead, sidecars: list[str], row: dict[str, Any]) -> None:
+    if (parsed := row.get("parsed")) is not None:
+        head.protocol = parsed.protocol or head.protocol
+        head.metadata = parsed.metadata or head.metadata
+        head.txns |= parsed.txns
+        head.domains |= parsed.domains
+        sidecars.extend(_sidecar_name(node["path"]) for node in parsed.sidecars)
+    elif (node := row.get("protocol")) is not None:
+        head.protocol = parse_protocol(node)
+    elif (node := row.get("metaData")) is not None:
+        head.metadata = parse_metadata(node)
+    elif (node := row.get("txn")) is not None:
+        head.txns[node["appId"]] = parse_txn(node)
+    elif (node := row.get("domainMetadata")) is not None:
+        head.domains[node["domain"]] = parse_domain_metadata(node)
+    elif (node := row.get("sidecar")) is not None:
+        sidecars.append(_sidecar_name(node["path"]))
+
+
+def _sidecar_name(path: str) -> str:
+    decoded = decode_path(path)
+    return decoded if is_absolute(decoded) else f"{LOG_DIR}/{SIDECAR_DIR}/{decoded}"
+
+
+def _read_actions(
+    store: Store, head: CheckpointHead, name: str, action: str, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    version = head.version
+    if name.endswith(".json"):
+        keys = () if head.metadata is None else tuple(
+            f.physical_name for f in head.metadata.partition_fields
+        )
+        for parsed in CommitParser(keys).parse([LogFile(name, store.read(name))]):
+            table = parsed.adds if action == "add" else parsed.removes
+            yield table.select(columns)
+        return
+    with _named(name, version), store.open_input(name) as source:
+        parquet = pq.ParquetFile(source)
+        if action not in parquet.schema_arrow.names:
+            return
+        leaves = _choose_leaves(parquet, action, columns)
+        for batch in parquet.iter_batches(_BATCH_ROWS, columns=leaves):
+            structs = batch.column(action)
+            if structs.null_count == len(structs):
+                continue
+            yield _to_table(structs.drop_null(), action, columns)
+
+
+def _choose_leaves(parquet: pq.ParquetFile, action: str, columns: Sequence[str]) -> list[str]:
+    """Parquet column prefixes that hold the wanted columns; never the parsed statistics in vain."""
+    struct = parquet.schema_arrow.field(action).type
+    members = {struct.field(i).name for i in range(struct.num_fields)}
+    wanted = {JSON_NAMES["path"]}
+    wanted |= {JSON_NAMES[c] for c in columns if c in JSON_NAMES}
+    if (
+        "stats" in columns
+        and "stats_parsed" in members
+        and ("stats" not in members or _may_be_null(parquet, f"{action}.stats", f"{action}.path"))
+    ):
+        wanted.add("stats_parsed")
+    return [f"{action}.{member}" for member in sorted(wanted & members)]
+
+
+def _may_be_null(parquet: pq.ParquetFile, path: str, present: str) -> bool:
+    """Whether a leaf has more nulls than another one, by the footer."""
+    nulls = {path: 0, present: 0}
+    schema = parquet.schema
+    indices = {schema.column(i).path: i for i in range(len(schema))}
+    for group in range(parquet.metadata.num_row_groups):
+        for leaf in nulls:
+            statistics = parquet.metadata.row_group(group).column(indices[leaf]).statistics
+            if statistics is None or not statistics.has_null_count:
+                return True
+            nulls[leaf] += statistics.null_count
+    return nulls[path] > nulls[present]
+
+
+def _to_table(structs: pa.StructArray, action: str, columns: Sequence[str]) -> pa.Table:
+    column = pa.chunked_array([structs])
+    members = {structs.type.field(i).name for i in range(structs.type.num_fields)}
+    convert = adds_from_struct if action == "add" else removes_from_struct
+    table = convert(column)
+    if "stats_parsed" in members:
+        rendered = encode_stats_column(structs.field("stats_parsed"))
+        stats = pc.coalesce(table["stats"], pa.chunked_array([rendered]))
+        table = table.set_column(table.schema.get_field_index("stats"), "stats", stats)
+    return table.select(columns)
+
+
+FILE_COLUMNS = tuple(ADD_SCHEMA.names)
+TOMBSTONE_COLUMNS = tuple(REMOVE_SCHEMA.names)

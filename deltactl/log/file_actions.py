@@ -1,0 +1,116 @@
+"""File actions as the log stores them (JSON or Parquet structs) to the house's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import CorruptLogError
+from deltactl.protocol.actions import (
+    ADD_SCHEMA,
+    DELETION_VECTOR_JSON_NAMES,
+    DELETION_VECTOR_TYPE,
+    JSON_NAMES,
+    REMOVE_SCHEMA,
+    STRING_MAP,
+)
+from deltactl.protocol.deletion_vectors import unique_ids
+from deltactl.protocol.partitions import build_map
+from deltactl.protocol.paths import decode_paths
+
+Convert = Callable[[pa.ChunkedArray], pa.Table]
+
+
+def adds_from_struct(column: pa.ChunkedArray) -> pa.Table:
+    """Rows of :data:`ADD_SCHEMA` from non-null ``add`` structs; absent members become null."""
+    return _from_struct(column, ADD_SCHEMA)
+
+
+def removes_from_struct(column: pa.ChunkedArray) -> pa.Table:
+    """Rows of :data:`REMOVE_SCHEMA` from non-null ``remove`` structs."""
+    return _from_struct(column, REMOVE_SCHEMA)
+
+
+def file_keys(files: pa.Table) -> pa.ChunkedArray:
+    """One text a row that is equal exactly when (path, deletion vector id) is.
+
+    Decoded paths are compared as text: ``/x`` and ``file:/x`` are two files here, as they are for
+    readers built on the Delta kernel (PROTOCOL.md, "Action Reconciliation").
+    """
+    paths, vectors = files["path"], files["deletion_vector"]
+    if vectors.null_count == len(vectors):
+        return paths
+    ids = pa.chunked_array([unique_ids(chunk) for chunk in vectors.chunks], pa.string())
+    return pc.coalesce(pc.binary_join_element_wise(paths, ids, "\0"), paths)
+
+
+def _from_struct(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
+    members = {column.type.field(i).name for i in range(column.type.num_fields)}
+    arrays: dict[str, pa.ChunkedArray] = {}
+    for field in schema:
+        if field.name == "encoded_path":
+            continue
+        name = JSON_NAMES[field.name]
+        if name in members:
+            value = _member(column, name)
+            arrays[field.name] = _convert(value, field)
+        else:
+            arrays[field.name] = pa.chunked_array([pa.nulls(len(column), field.type)])
+    encoded = arrays["path"]
+    if encoded.null_count:
+        raise CorruptLogError("a file action of the log has no path")
+    arrays["encoded_path"] = encoded
+    arrays["path"] = decode_paths(encoded)
+    return pa.table([arrays[name] for name in schema.names], schema=schema)
+
+
+def _member(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    # The structs are filtered to valid rows, so the child needs no validity of its parent.
+    return pa.chunked_array(
+        [chunk.field(name) for chunk in column.chunks], column.type.field(name).type
+    )
+
+
+def _convert(value: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    if field.type == STRING_MAP:
+        convert = _to_map
+    elif field.type == DELETION_VECTOR_TYPE:
+        convert = _to_deletion_vector
+    elif value.type == field.type:
+        return value
+    else:
+        return value.cast(field.type)
+    return pa.chunked_array([convert(chunk) for chunk in value.chunks], field.type)
+
+
+def _to_map(array: pa.Array) -> pa.Array:
+    if pa.types.is_map(array.type):
+        return array if array.type == STRING_MAP else array.cast(STRING_MAP)
+    if array.null_count == len(array):
+        return pa.nulls(len(array), STRING_MAP)
+    if array.type.num_fields == 0:
+        offsets = pa.array([0] * (len(array) + 1), pa.int32())
+        empty = pa.array([], pa.string())
+        maps = pa.MapArray.from_arrays(offsets, empty, empty)
+    else:
+        names = [array.type.field(i).name for i in range(array.type.num_fields)]
+        maps = build_map({name: array.field(name) for name in names})
+    if array.null_count:
+        return pc.if_else(array.is_valid(), maps, pa.scalar(None, STRING_MAP))
+    return maps
+
+
+def _to_deletion_vector(array: pa.Array) -> pa.Array:
+    if array.null_count == len(array):
+        return pa.nulls(len(array), DELETION_VECTOR_TYPE)
+    members = {array.type.field(i).name for i in range(array.type.num_fields)}
+    children = [
+        array.field(name).cast(ours.type)
+        if name in members
+        else pa.nulls(len(array), ours.type)
+        for name, ours in zip(DELETION_VECTOR_JSON_NAMES, DELETION_VECTOR_TYPE, strict=True)
+    ]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(DELETION_VECTOR_TYPE), mask=mask)

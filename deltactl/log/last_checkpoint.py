@@ -1,0 +1,111 @@
+"""``_last_checkpoint``: a hint where to start listing, never more.
+
+Source: PROTOCOL.md, "Last Checkpoint File" and "JSON checksum".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+from deltactl.errors import StorageError
+from deltactl.protocol.names import LAST_CHECKPOINT, LOG_DIR
+from deltactl.storage.store import Store
+
+Warn = Callable[[str], None]
+
+HINT_NAME = f"{LOG_DIR}/{LAST_CHECKPOINT}"
+
+
+class _Literal(str):
+    """A JSON number, boolean or null kept as written."""
+
+    __slots__ = ()
+
+
+def read_hint(store: Store, warn: Warn) -> int | None:
+    """The version the hint names, or ``None`` when it is absent or not to be trusted.
+
+    Never raises: a torn file, a wrong checksum or an unreadable hint is a warning.
+    """
+    try:
+        data = store.read(HINT_NAME)
+    except StorageError as error:
+        if error.code != "OBJECT_NOT_FOUND":
+            warn(f"{HINT_NAME} cannot be read ({error.message}); listing the whole log")
+        return None
+    try:
+        node = _load_verbatim(data)
+        version = int(node["version"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        warn(f"{HINT_NAME} is not valid JSON; listing the whole log")
+        return None
+    stored = node.get("checksum")
+    if stored is not None and stored not in json_checksums(node):
+        warn(f"{HINT_NAME} does not match its own checksum; listing the whole log")
+        return None
+    return version if version >= 0 else None
+
+
+def json_checksums(node: dict[str, Any]) -> tuple[str, str]:
+    """The checksum of a JSON object in both orders seen in the wild.
+
+    The protocol sorts by path; Delta on Spark sorts the joined ``path=value`` texts, which
+    differs for arrays of more than ten scalars. A reader has to accept either.
+    """
+    pairs = list(_flatten({k: v for k, v in node.items() if k != "checksum"}, ""))
+    by_path = sorted(pairs, key=lambda pair: pair[0].encode())
+    joined = [f"{path}={value}" for path, value in by_path]
+    return _md5(joined), _md5(sorted(joined, key=str.encode))
+
+
+def _md5(parts: list[str]) -> str:
+    return hashlib.md5(",".join(parts).encode(), usedforsecurity=False).hexdigest()
+
+
+def _load_verbatim(data: bytes) -> dict[str, Any]:
+    node = json.loads(
+        data,
+        parse_int=_Literal,
+        parse_float=_Literal,
+        parse_constant=_Literal,
+        object_pairs_hook=_unique_keys,
+    )
+    if not isinstance(node, dict):
+        raise TypeError("not an object")
+    return node
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    node = dict(pairs)
+    if len(node) != len(pairs):
+        raise ValueError("duplicate keys")
+    return node
+
+
+def _flatten(node: Any, prefix: str) -> Iterator[tuple[str, str]]:
+    match node:
+        case dict():
+            children = [(f'"{_encode(key)}"', value) for key, value in node.items()]
+        case list():
+            children = [(str(index), value) for index, value in enumerate(node)]
+        case _:
+            yield prefix, _scalar_text(node)
+            return
+    for segment, value in children:
+        yield from _flatten(value, f"{prefix}+{segment}" if prefix else segment)
+
+
+def _scalar_text(value: object) -> str:
+    if isinstance(value, _Literal):
+        return str(value)
+    if isinstance(value, str):
+        return f'"{_encode(value)}"'
+    return {True: "true", False: "false"}.get(value, "null")  # type: ignore[call-overload,no-any-return]
+
+
+def _encode(text: str) -> str:
+    return quote(text, safe="-._~")

@@ -1,0 +1,92 @@
+"""One listing of ``_delta_log``, sorted into kinds of files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from deltactl.protocol.names import (
+    LOG_DIR,
+    ChecksumFile,
+    CheckpointFile,
+    CommitFile,
+    CompactedFile,
+    parse_log_name,
+    version_prefix,
+)
+from deltactl.storage.store import FileInfo, Store
+
+# Of several complete checkpoints at one version any is correct; this order is Delta on Spark's.
+_KIND_ORDER = {"classic": 0, "multipart": 1, "uuid": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A complete checkpoint: all parts of one kind at one version (sidecars not counted)."""
+
+    version: int
+    kind: str
+    format: str
+    files: tuple[FileInfo, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Store names of the parts."""
+        return tuple(info.name for info in self.files)
+
+
+@dataclass(slots=True)
+class LogListing:
+    """What lies in the log from ``start_version`` on."""
+
+    start_version: int
+    commits: dict[int, FileInfo] = field(default_factory=dict)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
+    compacted: dict[tuple[int, int], FileInfo] = field(default_factory=dict)
+    checksums: dict[int, FileInfo] = field(default_factory=dict)
+
+    @property
+    def latest_version(self) -> int | None:
+        """The newest version that a commit or checkpoint names."""
+        newest = [*self.commits.keys(), *(c.version for c in self.checkpoints)]
+        return max(newest, default=None)
+
+
+def list_log(store: Store, start_version: int = 0) -> LogListing:
+    """List the log once, from the files of ``start_version`` on.
+
+    Incomplete multi-part sets and zero-byte checkpoints are left out, as the protocol demands of
+    readers; unknown names are ignored. A missing log gives an empty listing.
+    """
+    listing = LogListing(start_version)
+    parts: dict[tuple[int, int], dict[int, FileInfo]] = defaultdict(dict)
+    for info in store.list_from(LOG_DIR, version_prefix(start_version)):
+        match parse_log_name(info.name.rpartition("/")[2]):
+            case CommitFile(version):
+                listing.commits[version] = info
+            case ChecksumFile(version):
+                listing.checksums[version] = info
+            case CompactedFile(start, end):
+                listing.compacted[start, end] = info
+            case CheckpointFile() as found if info.size_bytes > 0:
+                _add_checkpoint(listing, parts, found, info)
+    for (version, num_parts), files in parts.items():
+        if len(files) == num_parts:
+            ordered = tuple(files[part] for part in sorted(files))
+            listing.checkpoints.append(Checkpoint(version, "multipart", "parquet", ordered))
+    listing.checkpoints.sort(key=lambda c: (c.version, _KIND_ORDER[c.kind], c.names))
+    return listing
+
+
+def _add_checkpoint(
+    listing: LogListing,
+    parts: dict[tuple[int, int], dict[int, FileInfo]],
+    found: CheckpointFile,
+    info: FileInfo,
+) -> None:
+    if found.kind == "multipart":
+        assert found.part is not None and found.num_parts is not None
+        if 1 <= found.part <= found.num_parts:
+            parts[found.version, found.num_parts][found.part] = info
+        return
+    listing.checkpoints.append(Checkpoint(found.version, found.kind, found.format, (info,)))

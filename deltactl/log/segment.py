@@ -1,0 +1,115 @@
+"""Which log files rebuild a version: one checkpoint, then the commits after it.
+
+Source: PROTOCOL.md, "Action Reconciliation" and "Log Compaction Files".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltactl.errors import LogGapError, NotATableError, VersionNotFoundError
+from deltactl.log.last_checkpoint import Warn, read_hint
+from deltactl.log.listing import Checkpoint, LogListing, list_log
+from deltactl.storage.store import FileInfo, Store
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegment:
+    """The files that rebuild ``version``.
+
+    ``tail`` holds commits and compacted files after the checkpoint in ascending order; ``commit``
+    is the file of ``version`` itself, absent when only its checkpoint is left.
+    """
+
+    version: int
+    checkpoint: Checkpoint | None
+    tail: tuple[FileInfo, ...]
+    commit: FileInfo | None
+
+    @property
+    def checkpoint_version(self) -> int:
+        """The checkpoint's version, -1 without one."""
+        return -1 if self.checkpoint is None else self.checkpoint.version
+
+
+def list_from_hint(store: Store, warn: Warn, version: int | None = None) -> LogListing:
+    """List from the checkpoint that the hint names; from zero when that cannot serve ``version``."""
+    hinted = read_hint(store, warn)
+    if hinted is not None and (version is None or hinted <= version):
+        listing = list_log(store, hinted)
+        if any(checkpoint.version >= hinted for checkpoint in listing.checkpoints):
+            return listing
+        warn(f"_last_checkpoint names version {hinted}, which has no complete checkpoint")
+    return list_log(store)
+
+
+def select_segment(
+    listing: LogListing,
+    version: int | None = None,
+    *,
+    skip: frozenset[Checkpoint] = frozenset(),
+    where: str = "the table",
+) -> LogSegment:
+    """Choose the newest usable checkpoint at or below ``version`` and the commits that follow it.
+
+    Args:
+        listing: what the log holds.
+        version: the version wanted; the latest when ``None``.
+        skip: checkpoints found unreadable.
+        where: the table's name, for messages.
+
+    Raises:
+        NotATableError: the log is empty.
+        VersionNotFoundError: ``version`` is newer than the log.
+        LogGapError: commits are missing; the message names them.
+    """
+    latest = listing.latest_version
+    if latest is None:
+        raise NotATableError(
+            f"{where} is not a Delta table: its _delta_log holds no commits",
+            hint="Check the path: it must be the folder that contains _delta_log.",
+        )
+    wanted = latest if version is None else version
+    if not 0 <= wanted <= latest:
+        raise VersionNotFoundError(
+            f"{where} has no version {wanted}: the latest is {latest}",
+            hint="`deltactl describe-history` lists the versions.",
+        )
+    usable = [c for c in listing.checkpoints if c.version <= wanted and c not in skip]
+    checkpoint = max(usable, key=lambda c: c.version, default=None)
+    first = 0 if checkpoint is None else checkpoint.version + 1
+    missing = [v for v in range(first, wanted + 1) if v not in listing.commits]
+    if missing:
+        raise _gap(where, wanted, checkpoint, missing)
+    tail = tuple(_choose_tail(listing, first, wanted))
+    return LogSegment(wanted, checkpoint, tail, listing.commits.get(wanted))
+
+
+def _choose_tail(listing: LogListing, first: int, last: int) -> list[FileInfo]:
+    """Commits from ``first`` to ``last``, each stretch replaced by the longest compacted file."""
+    longest: dict[int, int] = {}
+    for start, end in listing.compacted:
+        if start < end <= last and start >= first:
+            longest[start] = max(end, longest.get(start, -1))
+    chosen, version = [], first
+    while version <= last:
+        end = longest.get(version)
+        if end is None:
+            chosen.append(listing.commits[version])
+            version += 1
+        else:
+            chosen.append(listing.compacted[version, end])
+            version = end + 1
+    return chosen
+
+
+def _gap(where: str, wanted: int, checkpoint: Checkpoint | None, missing: list[int]) -> LogGapError:
+    shown = ", ".join(map(str, missing[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
+    after = "no checkpoint" if checkpoint is None else f"the checkpoint at {checkpoint.version}"
+    return LogGapError(
+        f"version {wanted} of {where} cannot be rebuilt: commit {shown} missing ({after} below)",
+        hint="Restore the missing _delta_log files from a backup; "
+        "`deltactl describe-history` shows what is left.",
+    )

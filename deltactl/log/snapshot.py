@@ -1,0 +1,148 @@
+"""A table at one version: singletons in hand, files on demand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import CorruptLogError, LogGapError, MissingActionError
+from deltactl.log.checkpoint import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
+from deltactl.log.commit_info import commit_timestamp
+from deltactl.log.last_checkpoint import Warn
+from deltactl.log.listing import Checkpoint, LogListing, list_log
+from deltactl.log.replay import Tail, live_batches, replay_tail, tombstone_batches
+from deltactl.log.segment import LogSegment, list_from_hint, select_segment
+from deltactl.protocol.actions import ADD_SCHEMA, DomainMetadata, Metadata, Protocol, Txn
+from deltactl.protocol.properties import TableProperties
+from deltactl.storage.store import Store
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A table as of ``version``. Immutable; safe to share between threads.
+
+    ``files`` is loaded on first use; :meth:`file_batches` streams for tables that do not fit.
+    """
+
+    version: int
+    protocol: Protocol
+    metadata: Metadata
+    txns: Mapping[str, Txn] = field(repr=False)
+    domains: Mapping[str, DomainMetadata] = field(repr=False)
+    segment: LogSegment = field(repr=False)
+    store: Store = field(repr=False)
+    _head: CheckpointHead | None = field(repr=False)
+    _tail: Tail = field(repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @cached_property
+    def timestamp(self) -> int:
+        """When the version was committed, ms since 1970 UTC: in-commit timestamp, else file time."""
+        return commit_timestamp(self.store, self.segment, self.metadata)
+
+    @cached_property
+    def properties(self) -> TableProperties:
+        """The table's typed ``delta.*`` properties."""
+        return TableProperties(self.metadata.configuration)
+
+    @cached_property
+    def files(self) -> pa.Table:
+        """All live files: one row each, columns of ``protocol.actions.ADD_SCHEMA``."""
+        with self._lock:
+            batches = list(self.file_batches())
+            return pa.concat_tables(batches) if batches else ADD_SCHEMA.empty_table()
+
+    @cached_property
+    def _totals(self) -> tuple[int, int]:
+        num_files = size_bytes = 0
+        for batch in self.file_batches(["size_bytes"]):
+            num_files += batch.num_rows
+            size_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
+        return num_files, size_bytes
+
+    @property
+    def num_files(self) -> int:
+        """How many files are live."""
+        return self._totals[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all live files, deleted rows included."""
+        return self._totals[1]
+
+    def file_batches(self, columns: Sequence[str] = FILE_COLUMNS) -> Iterator[pa.Table]:
+        """Stream live files with the given columns; memory holds one batch and the log's tail."""
+        return live_batches(self.store, self._head, self._tail, columns)
+
+    def tombstone_batches(self, columns: Sequence[str] = TOMBSTONE_COLUMNS) -> Iterator[pa.Table]:
+        """Stream tombstones, expired ones included."""
+        return tombstone_batches(self.store, self._head, self._tail, columns)
+
+
+def load_snapshot(
+    store: Store,
+    version: int | None = None,
+    *,
+    warn: Warn,
+    listing: LogListing | None = None,
+) -> Snapshot:
+    """Rebuild a version from the log.
+
+    A checkpoint that cannot be read is left aside with a warning when older files can still
+    rebuild the version.
+
+    Raises:
+        NotATableError: there is no log.
+        VersionNotFoundError: the version is not in the log.
+        LogGapError, CorruptLogError, MissingActionError: the log is damaged.
+    """
+    listing = listing if listing is not None else list_from_hint(store, warn, version)
+    skipped: frozenset[Checkpoint] = frozenset()
+    broken: CorruptLogError | None = None
+    while True:
+        try:
+            segment = select_segment(listing, version, skip=skipped, where=store.uri)
+        except LogGapError as gap:
+            if listing.start_version == 0:
+                raise (broken or gap) from gap
+            listing = list_log(store)
+            continue
+        try:
+            head = None if segment.checkpoint is None else read_head(store, segment.checkpoint)
+        except CorruptLogError as error:
+            warn(f"{error.message}; rebuilding from older files")
+            assert segment.checkpoint is not None
+            broken, skipped = broken or error, skipped | {segment.checkpoint}
+            continue
+        return _load_segment(store, segment, head)
+
+
+def _load_segment(store: Store, segment: LogSegment, head: CheckpointHead | None) -> Snapshot:
+    base = head if head is not None else CheckpointHead.nothing()
+    keys = () if base.metadata is None else (f.physical_name for f in base.metadata.partition_fields)
+    tail = replay_tail(store, segment.tail, keys)
+    protocol, metadata = tail.protocol or base.protocol, tail.metadata or base.metadata
+    for name, action in (("protocol", protocol), ("metaData", metadata)):
+        if action is None:
+            raise MissingActionError(
+                f"version {segment.version} of {store.uri} has no {name} action",
+                hint="The log is damaged; restore _delta_log from a backup.",
+            )
+    assert protocol is not None and metadata is not None
+    domains = {**base.domains, **tail.domains}
+    return Snapshot(
+        version=segment.version,
+        protocol=protocol,
+        metadata=metadata,
+        txns={**base.txns, **tail.txns},
+        domains={name: domain for name, domain in domains.items() if not domain.removed},
+        segment=segment,
+        store=store,
+        _head=head,
+        _tail=tail,
+    )

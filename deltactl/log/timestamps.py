@@ -1,0 +1,94 @@
+"""Versions and times: monotonised file times, in-commit timestamps, time travel by timestamp.
+
+Source: PROTOCOL.md, "In-Commit Timestamps"; Delta's rule that of two commits the later one is
+newer by at least a millisecond, whatever their files' times say.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+
+from deltactl.errors import VersionNotFoundError
+from deltactl.log.commit_info import read_in_commit_timestamp, uses_in_commit_timestamp
+from deltactl.log.listing import LogListing
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.properties import TableProperties
+from deltactl.storage.store import Store
+from deltactl.units import format_timestamp
+
+
+def monotonise(timestamps_ms: Sequence[int]) -> list[int]:
+    """Make times strictly ascending: each at least its predecessor plus 1 ms."""
+    steps = np.arange(len(timestamps_ms), dtype=np.int64)
+    times = np.asarray(timestamps_ms, dtype=np.int64)
+    return [int(t) for t in np.maximum.accumulate(times - steps) + steps]
+
+
+class _InCommitTimes(Sequence[int]):
+    """In-commit timestamps of versions, read one by one as a binary search asks for them."""
+
+    def __init__(self, store: Store, listing: LogListing, versions: Sequence[int]) -> None:
+        self._store, self._listing, self._versions = store, listing, versions
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def __getitem__(self, index: int) -> int:  # type: ignore[override]
+        commit = self._listing.commits[self._versions[index]]
+        return read_in_commit_timestamp(self._store, commit.name)
+
+
+def resolve_timestamp(
+    store: Store,
+    listing: LogListing,
+    metadata: Metadata,
+    timestamp_ms: int,
+    *,
+    allow_later: bool = False,
+) -> int:
+    """The last version committed at or before a time.
+
+    Args:
+        store: where the log lies.
+        listing: the whole log.
+        metadata: that of the latest version; tells since when in-commit timestamps hold.
+        timestamp_ms: ms since 1970 UTC.
+        allow_later: give the latest version for a time after it instead of refusing.
+
+    Raises:
+        VersionNotFoundError: the time is before the first commit left, or after the last.
+    """
+    versions = sorted(listing.commits)
+    if not versions:
+        raise VersionNotFoundError(f"{store.uri} has no commits to find a timestamp in")
+    latest = versions[-1]
+    timed = [v for v in versions if uses_in_commit_timestamp(metadata, v)]
+    enabled_at = TableProperties(metadata.configuration).integer(
+        "delta.inCommitTimestampEnablementTimestamp", 0
+    )
+    if timed and timestamp_ms >= enabled_at:
+        chosen: Sequence[int] = timed
+        times: Sequence[int] = _InCommitTimes(store, listing, timed)
+    else:
+        chosen = [v for v in versions if v not in set(timed)] or timed
+        times = monotonise([listing.commits[v].modified_ms for v in chosen])
+    position = bisect_right(times, timestamp_ms)
+    asked = format_timestamp(timestamp_ms)
+    if position == 0:
+        raise VersionNotFoundError(
+            f"{asked} is before the first commit left in the log of {store.uri} "
+            f"(version {chosen[0]}, {format_timestamp(times[0])})",
+            hint="`deltactl describe-history` lists the versions and their times.",
+        )
+    if position == len(times) and chosen[-1] == latest and times[-1] < timestamp_ms:
+        if allow_later:
+            return latest
+        raise VersionNotFoundError(
+            f"{asked} is after the latest commit of {store.uri} "
+            f"(version {latest}, {format_timestamp(times[-1])})",
+            hint="Leave the timestamp out to read the latest version.",
+        )
+    return chosen[position - 1]

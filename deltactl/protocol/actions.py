@@ -1,0 +1,206 @@
+"""Actions of the log: Arrow layout of file actions, small values for the singletons.
+
+Source: PROTOCOL.md, "Actions". File actions never become objects: they are rows of the tables
+described by :data:`ADD_SCHEMA` and :data:`REMOVE_SCHEMA`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from deltactl.errors import CorruptLogError
+from deltactl.protocol.schema import Field, StructType, parse_schema
+
+STRING_MAP = pa.map_(pa.string(), pa.string())
+
+DELETION_VECTOR_TYPE = pa.struct(
+    [
+        ("storage_type", pa.string()),
+        ("path_or_inline_dv", pa.string()),
+        ("offset", pa.int32()),
+        ("size_bytes", pa.int32()),
+        ("cardinality", pa.int64()),
+    ]
+)
+
+_SHARED = [
+    # `path` is decoded once; `encoded_path` is the text in the log, copied unchanged into removes.
+    ("path", pa.string()),
+    ("encoded_path", pa.string()),
+    ("partition_values", STRING_MAP),
+    ("size_bytes", pa.int64()),
+    ("stats", pa.string()),
+    ("tags", STRING_MAP),
+    ("deletion_vector", DELETION_VECTOR_TYPE),
+    ("base_row_id", pa.int64()),
+    ("default_row_commit_version", pa.int64()),
+]
+
+ADD_SCHEMA = pa.schema(
+    [
+        *_SHARED,
+        ("modification_time_ms", pa.int64()),
+        ("data_change", pa.bool_()),
+        ("clustering_provider", pa.string()),
+    ]
+)
+"""A live file: one row. ``size_bytes`` counts the Parquet file, deleted rows included."""
+
+REMOVE_SCHEMA = pa.schema(
+    [
+        *_SHARED,
+        ("deletion_timestamp_ms", pa.int64()),
+        ("data_change", pa.bool_()),
+        ("extended_file_metadata", pa.bool_()),
+    ]
+)
+"""A tombstone: one row."""
+
+JSON_NAMES: Mapping[str, str] = {
+    "path": "path",
+    "partition_values": "partitionValues",
+    "size_bytes": "size",
+    "stats": "stats",
+    "tags": "tags",
+    "deletion_vector": "deletionVector",
+    "base_row_id": "baseRowId",
+    "default_row_commit_version": "defaultRowCommitVersion",
+    "modification_time_ms": "modificationTime",
+    "data_change": "dataChange",
+    "clustering_provider": "clusteringProvider",
+    "deletion_timestamp_ms": "deletionTimestamp",
+    "extended_file_metadata": "extendedFileMetadata",
+}
+"""Column of our tables to the member of the action in the log."""
+
+DELETION_VECTOR_JSON_NAMES = (
+    "storageType",
+    "pathOrInlineDv",
+    "offset",
+    "sizeInBytes",
+    "cardinality",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """The ``protocol`` action. Feature lists are ``None`` where the log has none."""
+
+    min_reader_version: int
+    min_writer_version: int
+    reader_features: frozenset[str] | None = None
+    writer_features: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The ``metaData`` action; the schema is parsed on first use."""
+
+    id: str
+    schema_string: str
+    partition_columns: tuple[str, ...] = ()
+    configuration: Mapping[str, str] = field(default_factory=dict)
+    name: str | None = None
+    description: str | None = None
+    format_provider: str = "parquet"
+    created_time_ms: int | None = None
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The table's columns, partition columns included, in order."""
+        return parse_schema(self.schema_string)
+
+    @cached_property
+    def column_mapping_mode(self) -> str:
+        """``none``, ``name`` or ``id``."""
+        return self.configuration.get("delta.columnMapping.mode", "none").lower()
+
+    @cached_property
+    def partition_fields(self) -> tuple[Field, ...]:
+        """The partition columns' fields in partition order; their physical names key the values."""
+        found = []
+        for name in self.partition_columns:
+            partition_field = self.schema.find(name)
+            if partition_field is None:
+                raise CorruptLogError(f"partition column {name!r} is not in the table's schema")
+            found.append(partition_field)
+        return tuple(found)
+
+    @cached_property
+    def data_schema(self) -> StructType:
+        """The schema without partition columns."""
+        partition_names = {f.name for f in self.partition_fields}
+        return StructType(tuple(f for f in self.schema.fields if f.name not in partition_names))
+
+
+@dataclass(frozen=True, slots=True)
+class Txn:
+    """The ``txn`` action: how far an application has written."""
+
+    app_id: str
+    version: int
+    last_updated_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DomainMetadata:
+    """The ``domainMetadata`` action; ``removed`` ones cancel older configuration."""
+
+    domain: str
+    configuration: str
+    removed: bool = False
+
+
+def parse_protocol(node: Mapping[str, Any]) -> Protocol:
+    """A ``protocol`` object of the log as a value."""
+    reader, writer = node.get("readerFeatures"), node.get("writerFeatures")
+    return Protocol(
+        min_reader_version=int(node["minReaderVersion"]),
+        min_writer_version=int(node["minWriterVersion"]),
+        reader_features=None if reader is None else frozenset(reader),
+        writer_features=None if writer is None else frozenset(writer),
+    )
+
+
+def parse_metadata(node: Mapping[str, Any]) -> Metadata:
+    """A ``metaData`` object of the log as a value; maps may come as lists of pairs (Parquet).
+
+    Raises:
+        CorruptLogError: there is no schema.
+    """
+    schema_string = node.get("schemaString")
+    if schema_string is None:
+        raise CorruptLogError("the metaData action has no schemaString")
+    created = node.get("createdTime")
+    return Metadata(
+        id=str(node.get("id") or ""),
+        schema_string=str(schema_string),
+        partition_columns=tuple(node.get("partitionColumns") or ()),
+        configuration={
+            str(k): str(v) for k, v in dict(node.get("configuration") or {}).items() if v is not None
+        },
+        name=node.get("name"),
+        description=node.get("description"),
+        format_provider=str((node.get("format") or {}).get("provider") or "parquet"),
+        created_time_ms=None if created is None else int(created),
+    )
+
+
+def parse_txn(node: Mapping[str, Any]) -> Txn:
+    """A ``txn`` object of the log as a value."""
+    updated = node.get("lastUpdated")
+    return Txn(str(node["appId"]), int(node["version"]), None if updated is None else int(updated))
+
+
+def parse_domain_metadata(node: Mapping[str, Any]) -> DomainMetadata:
+    """A ``domainMetadata`` object of the log as a value."""
+    return DomainMetadata(
+        domain=str(node["domain"]),
+        configuration=str(node.get("configuration") or ""),
+        removed=bool(node.get("removed", False)),
+    )

@@ -1,0 +1,188 @@
+"""Table features as rows of one registry: what each is, and what an operation may do with it.
+
+Source: PROTOCOL.md, "Table Features" and its appendix; the RFC folder for names not there yet.
+Adding a feature is adding a row: readers and commands ask :func:`ensure_supported` and never
+look at a feature's name themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from deltactl.errors import UnsupportedFeatureError
+from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.schema import PrimitiveType, leaf_types
+
+MAX_READER_VERSION = 3
+MAX_WRITER_VERSION = 7
+
+
+class Operation(Enum):
+    """What a command wants to do with a table."""
+
+    READ = "read rows of"
+    REWRITE = "rewrite files of"
+
+
+BOTH = frozenset(Operation)
+READ_ONLY = frozenset({Operation.READ})
+NOTHING: frozenset[Operation] = frozenset()
+
+Condition = Callable[[Metadata], bool]
+
+
+def _always(_: Metadata) -> bool:
+    return True
+
+
+def _enabled(key: str) -> Condition:
+    def is_enabled(metadata: Metadata) -> bool:
+        return metadata.configuration.get(key, "false").lower() == "true"
+
+    return is_enabled
+
+
+def _has_variant(metadata: Metadata) -> bool:
+    return any(leaf == PrimitiveType("variant") for leaf in leaf_types(metadata.schema))
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One row: ``allows`` is what may be done while ``active`` holds; inactive ones bind nothing.
+
+    ``legacy_reader`` and ``legacy_writer`` are the protocol versions from which on the feature is
+    implied (0: never), ``reader`` tells whether readers must know it.
+    """
+
+    name: str
+    reader: bool = False
+    legacy_reader: int = 0
+    legacy_writer: int = 0
+    allows: frozenset[Operation] = BOTH
+    active: Condition = _always
+
+
+_ROWS = (
+    Feature("appendOnly", legacy_writer=2),
+    Feature("invariants", legacy_writer=2),
+    Feature("checkConstraints", legacy_writer=3),
+    Feature("changeDataFeed", legacy_writer=4),
+    Feature("generatedColumns", legacy_writer=4),
+    Feature("columnMapping", reader=True, legacy_reader=2, legacy_writer=5),
+    Feature("identityColumns", legacy_writer=6),
+    Feature("allowColumnDefaults"),
+    Feature("deletionVectors", reader=True),
+    Feature("domainMetadata"),
+    Feature("rowTracking"),
+    Feature("clustering"),
+    Feature("timestampNtz", reader=True),
+    Feature("timestampWithoutTimezone", reader=True),
+    Feature("typeWidening", reader=True),
+    Feature("typeWidening-preview", reader=True),
+    Feature("inCommitTimestamp"),
+    Feature("inCommitTimestamp-preview"),
+    Feature("v2Checkpoint", reader=True),
+    Feature("vacuumProtocolCheck", reader=True),
+    Feature("checkpointProtection"),
+    Feature("columnMappingUsageTracking"),
+    Feature("materializePartitionColumns"),
+    # Statistics in UTF-8 order stay valid under any collation; the schema is not touched.
+    Feature("collations"),
+    Feature("collations-preview"),
+    Feature("variantType", reader=True),
+    Feature("variantType-preview", reader=True),
+    # Only unshredded variants can be carried through; without a variant column there are none.
+    Feature("variantShredding", reader=True, allows=READ_ONLY, active=_has_variant),
+    Feature("variantShredding-preview", reader=True, allows=READ_ONLY, active=_has_variant),
+    Feature("icebergCompatV1", allows=READ_ONLY, active=_enabled("delta.enableIcebergCompatV1")),
+    Feature("icebergCompatV2", allows=READ_ONLY, active=_enabled("delta.enableIcebergCompatV2")),
+    Feature("icebergCompatV3", allows=READ_ONLY, active=_enabled("delta.enableIcebergCompatV3")),
+    Feature(
+        "icebergWriterCompatV1",
+        allows=READ_ONLY,
+        active=_enabled("delta.enableIcebergWriterCompatV1"),
+    ),
+    # Whose latest commits only a catalog or coordinator knows, or whose data lies elsewhere.
+    Feature("catalogManaged", reader=True, allows=NOTHING),
+    Feature("catalogOwned-preview", reader=True, allows=NOTHING),
+    Feature("coordinatedCommits-preview", allows=READ_ONLY),
+    Feature("redirectReaderWriter-preview", reader=True, allows=NOTHING),
+    Feature("redirectWriterOnly-preview", allows=READ_ONLY),
+    Feature("adaptiveMetadata-preview", reader=True, allows=NOTHING),
+    Feature("geospatial", reader=True, allows=NOTHING),
+    Feature("geospatial-dev", reader=True, allows=NOTHING),
+    Feature("timestampNanos", reader=True, allows=NOTHING),
+)
+REGISTRY: dict[str, Feature] = {row.name: row for row in _ROWS}
+
+
+def list_features(protocol: Protocol) -> frozenset[str]:
+    """Names of all features a protocol supports: listed ones and those its versions imply."""
+    listed = (protocol.reader_features or frozenset()) | (protocol.writer_features or frozenset())
+    implied = {
+        row.name
+        for row in _ROWS
+        if (
+            protocol.min_writer_version < MAX_WRITER_VERSION
+            and 0 < row.legacy_writer <= protocol.min_writer_version
+        )
+        or (
+            protocol.min_reader_version < MAX_READER_VERSION
+            and 0 < row.legacy_reader <= protocol.min_reader_version
+        )
+    }
+    return listed | implied
+
+
+def has_feature(protocol: Protocol, name: str) -> bool:
+    """Whether the protocol supports a feature, by listing or by version."""
+    return name in list_features(protocol)
+
+
+def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operation) -> None:
+    """Refuse what a table's protocol does not let this program do.
+
+    Raises:
+        UnsupportedFeatureError: naming every feature or version in the way.
+    """
+    blockers = list(_version_blockers(protocol, operation))
+    relevant = (
+        protocol.reader_features or frozenset()
+        if operation is Operation.READ
+        else list_features(protocol)
+    )
+    if metadata.format_provider.lower() != "parquet":
+        blockers.append(f"data format {metadata.format_provider!r}")
+    blockers += [
+        name
+        for name in sorted(relevant | list_features(protocol) & _reader_names())
+        if not _is_allowed(name, metadata, operation)
+    ]
+    if blockers:
+        raise UnsupportedFeatureError(
+            f"cannot {operation.value} this table: unsupported table feature"
+            f"{'s' if len(blockers) > 1 else ''}: {', '.join(blockers)}",
+            hint="`deltactl describe-detail` still shows the table; use a tool that knows "
+            "the feature, or drop the feature from the table.",
+        )
+
+
+def _reader_names() -> frozenset[str]:
+    return frozenset(row.name for row in _ROWS if row.reader)
+
+
+def _version_blockers(protocol: Protocol, operation: Operation) -> Iterable[str]:
+    if not 1 <= protocol.min_reader_version <= MAX_READER_VERSION:
+        yield f"minReaderVersion {protocol.min_reader_version}"
+    writes = operation is not Operation.READ
+    if writes and not 1 <= protocol.min_writer_version <= MAX_WRITER_VERSION:
+        yield f"minWriterVersion {protocol.min_writer_version}"
+
+
+def _is_allowed(name: str, metadata: Metadata, operation: Operation) -> bool:
+    row = REGISTRY.get(name)
+    if row is None:
+        return False
+    return operation in row.allows or not row.active(metadata)

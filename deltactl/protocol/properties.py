@@ -1,0 +1,107 @@
+"""Typed ``delta.*`` table properties with their defaults.
+
+Source: PROTOCOL.md, "Table properties", and Delta's published property list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from deltactl.errors import UsageError
+from deltactl.units import parse_duration, parse_size
+
+DEFAULT_INDEXED_COLUMNS = 32
+DEFAULT_STRING_PREFIX = 32
+
+
+@dataclass(frozen=True)
+class TableProperties:
+    """Reads a table's configuration; keys are found whatever their case, as Spark does.
+
+    A value that does not parse counts as unset: other writers own these texts, and a typo there
+    must not stop maintenance.
+    """
+
+    configuration: Mapping[str, str]
+    _folded: dict[str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        folded = {key.lower(): value for key, value in self.configuration.items()}
+        object.__setattr__(self, "_folded", folded)
+
+    def text(self, key: str) -> str | None:
+        """The raw value, or ``None``."""
+        return self._folded.get(key.lower())
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        """A boolean property."""
+        value = self.text(key)
+        return default if value is None else value.strip().lower() == "true"
+
+    def integer(self, key: str, default: int) -> int:
+        """An integer property."""
+        value = self.text(key)
+        try:
+            return default if value is None else int(value)
+        except ValueError:
+            return default
+
+    def size_bytes(self, key: str) -> int | None:
+        """A size; a bare number means bytes (other writers store it so)."""
+        value = self.text(key)
+        if value is None:
+            return None
+        try:
+            return int(value) if value.strip().isdigit() else parse_size(value)
+        except UsageError:
+            return None
+
+    def duration_ms(self, key: str, default_ms: int) -> int:
+        """A calendar interval in milliseconds."""
+        value = self.text(key)
+        try:
+            return default_ms if value is None else parse_duration(value)
+        except UsageError:
+            return default_ms
+
+    @property
+    def target_file_size(self) -> int | None:
+        """``delta.targetFileSize`` in bytes."""
+        return self.size_bytes("delta.targetFileSize")
+
+    @property
+    def compression_codec(self) -> str | None:
+        """``delta.parquet.compression.codec``, lower case."""
+        value = self.text("delta.parquet.compression.codec")
+        return value.strip().lower() if value else None
+
+    @property
+    def parquet_format_version(self) -> str:
+        """``delta.parquet.format.version``."""
+        return self.text("delta.parquet.format.version") or "1.0.0"
+
+    @property
+    def indexed_columns_count(self) -> int:
+        """``delta.dataSkippingNumIndexedCols``; -1 means all."""
+        return self.integer("delta.dataSkippingNumIndexedCols", DEFAULT_INDEXED_COLUMNS)
+
+    @property
+    def string_prefix_length(self) -> int:
+        """``delta.dataSkippingStringPrefixLength`` in characters."""
+        return self.integer("delta.dataSkippingStringPrefixLength", DEFAULT_STRING_PREFIX)
+
+    @property
+    def in_commit_timestamps(self) -> bool:
+        """``delta.enableInCommitTimestamps``."""
+        return self.flag("delta.enableInCommitTimestamps")
+
+    @property
+    def row_tracking_enabled(self) -> bool:
+        """``delta.enableRowTracking``."""
+        return self.flag("delta.enableRowTracking")
+
+    @property
+    def row_tracking_suspended(self) -> bool:
+        """``delta.rowTrackingSuspended``."""
+        return self.flag("delta.rowTrackingSuspended")

@@ -1,0 +1,236 @@
+"""Delta schemas: JSON text to types, types to Arrow, column mapping names and ids.
+
+Source: PROTOCOL.md, "Schema Serialization Format", "Column Mapping", "Primitive Types".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+
+Naming: TypeAlias = Literal["logical", "physical"]
+"""Which names an Arrow schema carries: those users see, or those stored in files."""
+
+PHYSICAL_NAME_KEY = "delta.columnMapping.physicalName"
+FIELD_ID_KEY = "delta.columnMapping.id"
+TYPE_CHANGES_KEY = "delta.typeChanges"
+PARQUET_FIELD_ID = b"PARQUET:field_id"
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_PRIMITIVES: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+    "decimal": pa.decimal128(10, 0),
+    # Not shredded: a group of two binaries, `value` first (PROTOCOL.md, "Variant data in Parquet").
+    "variant": pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary())]),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PrimitiveType:
+    """A type without children, by the name the schema JSON gives it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """A list of one element type."""
+
+    element: DeltaType
+    contains_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """Keys to values."""
+
+    key: DeltaType
+    value: DeltaType
+    value_contains_null: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A named column or struct member with its metadata (column mapping, defaults, ...)."""
+
+    name: str
+    type: DeltaType
+    nullable: bool = True
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def physical_name(self) -> str:
+        """The name in Parquet files, statistics and partition values."""
+        return str(self.metadata.get(PHYSICAL_NAME_KEY, self.name))
+
+    @property
+    def field_id(self) -> int | None:
+        """The Parquet field id that column mapping assigned, if any."""
+        value = self.metadata.get(FIELD_ID_KEY)
+        return int(value) if value is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """Ordered fields; the table's schema itself is one."""
+
+    fields: tuple[Field, ...]
+
+    def find(self, name: str) -> Field | None:
+        """The field of this name: exact first, else the only one that differs by case alone."""
+        for candidate in self.fields:
+            if candidate.name == name:
+                return candidate
+        folded = [f for f in self.fields if f.name.lower() == name.lower()]
+        return folded[0] if len(folded) == 1 else None
+
+
+DeltaType: TypeAlias = PrimitiveType | ArrayType | MapType | StructType
+
+
+def parse_schema(text: str) -> StructType:
+    """Parse ``metaData.schemaString``.
+
+    Raises:
+        CorruptLogError: the text is not a Delta schema.
+    """
+    try:
+        parsed = _parse_type(json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CorruptLogError(
+            f"the table's schemaString is not a Delta schema: {type(error).__name__}: {error}"[:500]
+        ) from error
+    if not isinstance(parsed, StructType):
+        raise CorruptLogError("the table's schemaString is not a struct")
+    return parsed
+
+
+def _parse_type(node: Any) -> DeltaType:
+    if isinstance(node, str):
+        return PrimitiveType(node)
+    kind = node["type"]
+    if kind == "struct":
+        return StructType(tuple(_parse_field(child) for child in node["fields"]))
+    if kind == "array":
+        return ArrayType(_parse_type(node["elementType"]), bool(node.get("containsNull", True)))
+    if kind == "map":
+        return MapType(
+            _parse_type(node["keyType"]),
+            _parse_type(node["valueType"]),
+            bool(node.get("valueContainsNull", True)),
+        )
+    raise ValueError(f"unknown type {kind!r}")
+
+
+def _parse_field(node: Mapping[str, Any]) -> Field:
+    return Field(
+        name=str(node["name"]),
+        type=_parse_type(node["type"]),
+        nullable=bool(node.get("nullable", True)),
+        metadata=node.get("metadata") or {},
+    )
+
+
+def is_void(delta_type: DeltaType) -> bool:
+    """Whether values of this type are never stored in data files."""
+    return isinstance(delta_type, PrimitiveType) and delta_type.name == "void"
+
+
+def leaf_types(delta_type: DeltaType) -> Iterator[PrimitiveType]:
+    """Every primitive type inside, nested ones included."""
+    match delta_type:
+        case StructType(fields):
+            for child in fields:
+                yield from leaf_types(child.type)
+        case ArrayType(element):
+            yield from leaf_types(element)
+        case MapType(key, value):
+            yield from leaf_types(key)
+            yield from leaf_types(value)
+        case PrimitiveType():
+            yield delta_type
+
+
+def walk_fields(struct: StructType) -> Iterator[Field]:
+    """Every field at every depth, those inside arrays and maps included."""
+    for child in struct.fields:
+        yield child
+        yield from _fields_inside(child.type)
+
+
+def _fields_inside(delta_type: DeltaType) -> Iterator[Field]:
+    match delta_type:
+        case StructType():
+            yield from walk_fields(delta_type)
+        case ArrayType(element):
+            yield from _fields_inside(element)
+        case MapType(key, value):
+            yield from _fields_inside(key)
+            yield from _fields_inside(value)
+
+
+def arrow_type(delta_type: DeltaType, naming: Naming = "logical") -> pa.DataType:
+    """The Arrow type of a Delta type.
+
+    Timestamps are ``timestamp[us, UTC]``, timestamp_ntz ``timestamp[us]``. With physical naming,
+    void members are left out (files do not hold them) and structs carry their field ids.
+
+    Raises:
+        UnsupportedFeatureError: a type this program does not know (geometry, nanoseconds, ...).
+    """
+    match delta_type:
+        case StructType():
+            return pa.struct(list(arrow_schema(delta_type, naming)))
+        case ArrayType(element, contains_null):
+            return pa.list_(pa.field("element", arrow_type(element, naming), contains_null))
+        case MapType(key, value, contains_null):
+            return pa.map_(
+                pa.field("key", arrow_type(key, naming), nullable=False),
+                pa.field("value", arrow_type(value, naming), contains_null),
+            )
+        case PrimitiveType(name):
+            return _primitive_arrow(name)
+
+
+def _primitive_arrow(name: str) -> pa.DataType:
+    if (known := _PRIMITIVES.get(name)) is not None:
+        return known
+    if match := _DECIMAL.fullmatch(name):
+        precision, scale = int(match[1]), int(match[2])
+        if 1 <= precision <= 38 and 0 <= scale <= precision:  # noqa: PLR2004 - Delta's own limit
+            return pa.decimal128(precision, scale)
+    raise UnsupportedFeatureError(
+        f"column type {name!r} is not supported",
+        hint="Use a writer that knows this type, or read other columns.",
+    )
+
+
+def arrow_schema(struct: StructType, naming: Naming = "logical") -> pa.Schema:
+    """The Arrow schema of a struct; physical naming adds Parquet field ids and drops void."""
+    if naming == "logical":
+        return pa.schema([pa.field(f.name, arrow_type(f.type), f.nullable) for f in struct.fields])
+    return pa.schema([_physical_field(f) for f in struct.fields if not is_void(f.type)])
+
+
+def _physical_field(f: Field) -> pa.Field:
+    metadata = None if f.field_id is None else {PARQUET_FIELD_ID: str(f.field_id).encode()}
+    return pa.field(f.physical_name, arrow_type(f.type, "physical"), f.nullable, metadata=metadata)

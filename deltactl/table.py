@@ -1,0 +1,84 @@
+"""``Table``: the library under the commands."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from deltactl.log.last_checkpoint import Warn
+from deltactl.log.listing import list_log
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.timestamps import resolve_timestamp
+from deltactl.errors import UsageError
+
+from deltactl.storage.open import open_store
+from deltactl.storage.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class TableWarning(UserWarning):
+    """Something about a table that did not stop the work, such as a torn hint."""
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, TableWarning, stacklevel=3)
+
+
+class Table:
+    """A Delta table at a URI. Opening reads nothing; each call looks at the log anew."""
+
+    def __init__(
+        self,
+        uri: str,
+        storage_options: Mapping[str, str] | None = None,
+        *,
+        store: Store | None = None,
+        warn: Warn = _warn,
+    ) -> None:
+        """Name a table.
+
+        Args:
+            uri: a local path, ``file:`` URI or object store URI.
+            storage_options: settings for the file system; never shown or logged.
+            store: use this store instead of opening ``uri``.
+            warn: takes what is worth knowing but stops nothing.
+        """
+        self._store = open_store(uri, storage_options) if store is None else store
+        self._warn = warn
+
+    @property
+    def uri(self) -> str:
+        """The table's root as an absolute URI."""
+        return self._store.uri
+
+    def snapshot(self, version: int | None = None, timestamp: int | None = None) -> Snapshot:
+        """The table at a version, at a time (ms since 1970 UTC), or now.
+
+        Raises:
+            DeltactlError: no table there, no such version, or a damaged log.
+        """
+        if version is not None and timestamp is not None:
+            raise UsageError("give a version or a timestamp, not both")
+        if timestamp is None:
+            return load_snapshot(self._store, version, warn=self._warn)
+        listing = list_log(self._store)
+        latest = load_snapshot(self._store, warn=self._warn, listing=listing)
+        wanted = resolve_timestamp(self._store, listing, latest.metadata, timestamp)
+        return load_snapshot(self._store, wanted, warn=self._warn, listing=listing)
+
+    def scan(
+        self,
+        version: int | None = None,
+        timestamp: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.RecordBatchReader:
+        """Stream the live logical rows, partition columns included, in schema order.
+
+        Raises:
+            UnsupportedFeatureError: a reader feature this program does not know.
+            DataFileError: while reading: a missing or broken data file or deletion vector.
+        """
+        return scan_snapshot(self.snapshot(version, timestamp), columns)
