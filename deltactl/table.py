@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from deltactl.errors import UsageError
 from deltactl.log.last_checkpoint import Warn
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.timestamps import resolve_timestamp
-from deltactl.errors import UsageError
-
+from deltactl.operations.scan import scan_snapshot
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 

@@ -95,7 +95,7 @@ def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
 
 
 def read_adds(store: Store, head: CheckpointHead, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Batches of live files with the given columns of :data:`ADD_SCHEMA`, others null-free absent."""
+    """Batches of live files with the given columns of :data:`ADD_SCHEMA`."""
     for name in _action_files(head):
         yield from _read_actions(store, head, name, "add", columns)
 
@@ -155,8 +155,10 @@ def _read_actions(
 ) -> Iterator[pa.Table]:
     version = head.version
     if name.endswith(".json"):
-        keys = () if head.metadata is None else tuple(
-            f.physical_name for f in head.metadata.partition_fields
+        keys = (
+            ()
+            if head.metadata is None
+            else tuple(f.physical_name for f in head.metadata.partition_fields)
         )
         for parsed in CommitParser(keys).parse([LogFile(name, store.read(name))]):
             table = parsed.adds if action == "add" else parsed.removes

@@ -45,7 +45,7 @@ def in_commit_timestamp(info: dict[str, Any] | None) -> int | None:
 
 
 def uses_in_commit_timestamp(metadata: Metadata, version: int) -> bool:
-    """Whether ``version`` is timed by its in-commit timestamp, by the table's present properties."""
+    """Whether the table's present properties time ``version`` by its in-commit timestamp."""
     properties = TableProperties(metadata.configuration)
     if not properties.in_commit_timestamps:
         return False

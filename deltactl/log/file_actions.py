@@ -107,9 +107,7 @@ def _to_deletion_vector(array: pa.Array) -> pa.Array:
         return pa.nulls(len(array), DELETION_VECTOR_TYPE)
     members = {array.type.field(i).name for i in range(array.type.num_fields)}
     children = [
-        array.field(name).cast(ours.type)
-        if name in members
-        else pa.nulls(len(array), ours.type)
+        array.field(name).cast(ours.type) if name in members else pa.nulls(len(array), ours.type)
         for name, ours in zip(DELETION_VECTOR_JSON_NAMES, DELETION_VECTOR_TYPE, strict=True)
     ]
     mask = array.is_null() if array.null_count else None

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from deltactl.protocol.names import (
     LOG_DIR,
-    ChecksumFile,
     CheckpointFile,
+    ChecksumFile,
     CommitFile,
     CompactedFile,
     parse_log_name,

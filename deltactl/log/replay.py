@@ -43,9 +43,7 @@ class Tail:
     domains: dict[str, DomainMetadata] = field(default_factory=dict)
 
 
-def replay_tail(
-    store: Store, tail: Sequence[FileInfo], partition_keys: Iterable[str] = ()
-) -> Tail:
+def replay_tail(store: Store, tail: Sequence[FileInfo], partition_keys: Iterable[str] = ()) -> Tail:
     """Read and reconcile the commits of a segment.
 
     Raises:
@@ -54,9 +52,7 @@ def replay_tail(
     names = [info.name for info in tail]
     contents = zip(names, store.read_many(names), strict=True)
     parser = CommitParser(partition_keys)
-    parsed = list(
-        parser.parse(LogFile(name, data, _is_compacted(name)) for name, data in contents)
-    )
+    parsed = list(parser.parse(LogFile(name, data, _is_compacted(name)) for name, data in contents))
     adds = _concat([p.adds for p in parsed], ADD_SCHEMA)
     removes = _concat([p.removes for p in parsed], REMOVE_SCHEMA)
     result = _reconcile(adds, removes)

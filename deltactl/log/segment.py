@@ -35,7 +35,7 @@ class LogSegment:
 
 
 def list_from_hint(store: Store, warn: Warn, version: int | None = None) -> LogListing:
-    """List from the checkpoint that the hint names; from zero when that cannot serve ``version``."""
+    """List from the hinted checkpoint; from zero where that cannot serve ``version``."""
     hinted = read_hint(store, warn)
     if hinted is not None and (version is None or hinted <= version):
         listing = list_log(store, hinted)
@@ -90,13 +90,12 @@ def select_segment(
 def _choose_tail(listing: LogListing, first: int, last: int) -> list[FileInfo]:
     """Commits from ``first`` to ``last``, each stretch replaced by the longest compacted file."""
     longest: dict[int, int] = {}
-    for start, end in listing.compacted:
-        if start < end <= last and start >= first:
-            longest[start] = max(end, longest.get(start, -1))
+    for low, high in listing.compacted:
+        if first <= low < high <= last:
+            longest[low] = max(high, longest.get(low, -1))
     chosen, version = [], first
     while version <= last:
-        end = longest.get(version)
-        if end is None:
+        if (end := longest.get(version)) is None:
             chosen.append(listing.commits[version])
             version += 1
         else:

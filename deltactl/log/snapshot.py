@@ -42,7 +42,7 @@ class Snapshot:
 
     @cached_property
     def timestamp(self) -> int:
-        """When the version was committed, ms since 1970 UTC: in-commit timestamp, else file time."""
+        """When the version was committed (ms): its in-commit timestamp, else the file's time."""
         return commit_timestamp(self.store, self.segment, self.metadata)
 
     @cached_property
@@ -124,7 +124,9 @@ def load_snapshot(
 
 def _load_segment(store: Store, segment: LogSegment, head: CheckpointHead | None) -> Snapshot:
     base = head if head is not None else CheckpointHead.nothing()
-    keys = () if base.metadata is None else (f.physical_name for f in base.metadata.partition_fields)
+    keys = (
+        () if base.metadata is None else (f.physical_name for f in base.metadata.partition_fields)
+    )
     tail = replay_tail(store, segment.tail, keys)
     protocol, metadata = tail.protocol or base.protocol, tail.metadata or base.metadata
     for name, action in (("protocol", protocol), ("metaData", metadata)):

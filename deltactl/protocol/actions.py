@@ -182,7 +182,9 @@ def parse_metadata(node: Mapping[str, Any]) -> Metadata:
         schema_string=str(schema_string),
         partition_columns=tuple(node.get("partitionColumns") or ()),
         configuration={
-            str(k): str(v) for k, v in dict(node.get("configuration") or {}).items() if v is not None
+            str(k): str(v)
+            for k, v in dict(node.get("configuration") or {}).items()
+            if v is not None
         },
         name=node.get("name"),
         description=node.get("description"),

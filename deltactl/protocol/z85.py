@@ -9,6 +9,7 @@ ALPHABET: Final = (
 )
 _VALUES: Final = {char: value for value, char in enumerate(ALPHABET)}
 _BASE: Final = 85
+_WORD_BYTES: Final = 4
 
 
 def z85_encode(data: bytes) -> str:
@@ -30,20 +31,32 @@ def z85_encode(data: bytes) -> str:
 def z85_decode(text: str) -> bytes:
     """Bytes of z85 ``text``; undoes :func:`z85_encode`.
 
+    A last group of 1 to 3 ``#`` stands for that many missing bytes: writers built on a Rust library
+    end vectors so, and no other group can start with ``#`` without passing 32 bits.
+
     Raises:
         ValueError: a length that is no multiple of 5, a character outside the alphabet, or a group
             over 2^32-1.
     """
     if len(text) % 5:
         raise ValueError(f"z85 text has a multiple of 5 characters, not {len(text)}")
-    words: list[bytes] = []
-    for start in range(0, len(text), 5):
-        word = 0
-        for char in text[start : start + 5]:
-            if char not in _VALUES:
-                raise ValueError(f"{char!r} is not a z85 character")
-            word = word * _BASE + _VALUES[char]
-        if word >= 1 << 32:
-            raise ValueError(f"z85 group {text[start : start + 5]!r} exceeds 32 bits")
-        words.append(word.to_bytes(4, "big"))
+    groups = [text[start : start + 5] for start in range(0, len(text), 5)]
+    padding = 0
+    if groups:
+        padding = len(groups[-1]) - len(groups[-1].lstrip("#"))
+        padding = padding if padding < _WORD_BYTES else 0
+        groups[-1] = groups[-1][padding:]
+    words = [_decode_group(group, _WORD_BYTES) for group in groups[:-1]]
+    words += [_decode_group(group, _WORD_BYTES - padding) for group in groups[-1:]]
     return b"".join(words)
+
+
+def _decode_group(group: str, num_bytes: int) -> bytes:
+    word = 0
+    for char in group:
+        if char not in _VALUES:
+            raise ValueError(f"{char!r} is not a z85 character")
+        word = word * _BASE + _VALUES[char]
+    if word >> (8 * num_bytes):
+        raise ValueError(f"z85 group {group!r} exceeds {8 * num_bytes} bits")
+    return word.to_bytes(num_bytes, "big")

@@ -1,0 +1,29 @@
+"""Rows of a files table as values, for the files a command is about to touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from deltactl.parquet.reader import DataFile
+from deltactl.protocol.deletion_vectors import DeletionVector
+
+
+def iter_data_files(files: pa.Table) -> Iterator[DataFile]:
+    """Each row of a table with ``ADD_SCHEMA`` columns as a :class:`DataFile`, in order."""
+    for batch in files.to_batches(max_chunksize=1024):
+        for row in batch.to_pylist():
+            yield DataFile(
+                path=row["path"],
+                size_bytes=row["size_bytes"] or 0,
+                partition_values=dict(row["partition_values"] or ()),
+                deletion_vector=_vector(row["deletion_vector"]),
+                base_row_id=row["base_row_id"],
+                default_row_commit_version=row["default_row_commit_version"],
+            )
+
+
+def _vector(node: Mapping[str, Any] | None) -> DeletionVector | None:
+    return None if node is None else DeletionVector(**node)

@@ -1,0 +1,64 @@
+"""All live rows of a snapshot as one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from deltactl.errors import UsageError
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.inputs import iter_data_files
+from deltactl.parquet.reader import RowReader
+from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.schema import StructType
+
+_COLUMNS = (
+    "path",
+    "size_bytes",
+    "partition_values",
+    "deletion_vector",
+    "base_row_id",
+    "default_row_commit_version",
+)
+
+
+def scan_snapshot(snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+    """Stream live logical rows, partition columns included.
+
+    Args:
+        snapshot: the version to read.
+        columns: logical top-level names in the order wanted; all in schema order when ``None``.
+
+    Raises:
+        UnsupportedFeatureError: before the first row, naming features that forbid reading.
+        UsageError: an unknown column.
+        DataFileError: while reading.
+    """
+    ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
+    metadata = snapshot.metadata
+    reader = RowReader(
+        _choose(metadata.schema, columns), metadata.partition_fields, metadata.column_mapping_mode
+    )
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for table in snapshot.file_batches(_COLUMNS):
+            for file in iter_data_files(table):
+                for live in reader.read(snapshot.store, file):
+                    if live.columns.num_rows:
+                        yield live.columns
+
+    return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+
+def _choose(schema: StructType, columns: Sequence[str] | None) -> StructType:
+    if columns is None:
+        return schema
+    chosen = []
+    for name in columns:
+        field = schema.find(name)
+        if field is None:
+            known = ", ".join(f.name for f in schema.fields)
+            raise UsageError(f"the table has no column {name!r}", hint=f"Columns: {known}")
+        chosen.append(field)
+    return StructType(tuple(chosen))

@@ -1,0 +1,173 @@
+"""From the columns a data file has to the columns a table wants.
+
+Source: PROTOCOL.md, "Reader Requirements for Column Mapping", "Reader Requirements for Type
+Widening"; data files may be older than the schema, so every level may miss members, hold extra
+ones, or hold narrower types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import DataFileError
+from deltactl.protocol.schema import (
+    PARQUET_FIELD_ID,
+    ArrayType,
+    DeltaType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+)
+from deltactl.protocol.variants import read_variant
+
+_VARIANT = PrimitiveType("variant")
+
+
+@dataclass(frozen=True, slots=True)
+class Matcher:
+    """Finds a table's field among a file's, by the table's column mapping mode."""
+
+    mode: str
+
+    def find(self, wanted: Field, present: Sequence[pa.Field]) -> int | None:
+        """The index of the field that holds ``wanted``; ``None`` means it reads as null."""
+        if self.mode == "id":
+            return self._find_by_id(wanted, present)
+        name = wanted.physical_name if self.mode == "name" else wanted.name
+        for index, candidate in enumerate(present):
+            if candidate.name == name:
+                return index
+        if self.mode == "name":
+            return None
+        # Writers that fold case differ from the schema in nothing else.
+        folded = [i for i, f in enumerate(present) if f.name.lower() == name.lower()]
+        return folded[0] if len(folded) == 1 else None
+
+    @staticmethod
+    def _find_by_id(wanted: Field, present: Sequence[pa.Field]) -> int | None:
+        text = b"" if wanted.field_id is None else str(wanted.field_id).encode()
+        for index, candidate in enumerate(present):
+            if (candidate.metadata or {}).get(PARQUET_FIELD_ID) == text:
+                return index
+        return None
+
+
+def ensure_field_ids(matcher: Matcher, file_schema: pa.Schema, name: str) -> None:
+    """Refuse a file without any field id in a table that maps by id: all would read as null.
+
+    Raises:
+        DataFileError: naming the file.
+    """
+    if (
+        matcher.mode == "id"
+        and len(file_schema)
+        and not any(PARQUET_FIELD_ID in (field.metadata or {}) for field in file_schema)
+    ):
+        raise DataFileError(
+            f"{name} has no Parquet field ids, which the table's column mapping mode `id` needs"
+        )
+
+
+def convert(
+    array: pa.Array, delta_type: DeltaType, target: pa.DataType, match: Matcher
+) -> pa.Array:
+    """A file's column as the table's type: renamed, reordered, widened, missing members null.
+
+    Args:
+        array: as read from Parquet.
+        delta_type: the table's type, whose ids and names are looked for.
+        target: the Arrow type wanted; its members correspond to ``delta_type``'s stored ones.
+        match: how members are found.
+
+    Raises:
+        pa.ArrowException: the values do not fit the type.
+    """
+    if isinstance(array, pa.ExtensionArray) and delta_type != _VARIANT:
+        array = array.storage
+    match delta_type:
+        case StructType():
+            return _convert_struct(array, delta_type, target, match)
+        case ArrayType(element):
+            return _convert_list(array, element, target, match)
+        case MapType(key, value):
+            return _convert_map(array, key, value, target, match)
+        case _ if delta_type == _VARIANT:
+            return read_variant(array)
+        case _:
+            return cast_leaf(array, target)
+
+
+def _convert_struct(
+    array: pa.StructArray, struct: StructType, target: pa.StructType, match: Matcher
+) -> pa.Array:
+    present = list(array.type)
+    # With physical names void members are not in the target: pair by what is stored.
+    wanted = [f for f in struct.fields if target.get_field_index(_name_in(target, f)) >= 0]
+    children = []
+    for member, field in zip(wanted, target, strict=True):
+        index = match.find(member, present)
+        if index is None:
+            children.append(pa.nulls(len(array), field.type))
+        else:
+            children.append(convert(array.field(index), member.type, field.type, match))
+    mask = array.is_null() if array.null_count else None
+    if not children:
+        return pa.array([{}] * len(array), target, mask=mask)
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
+
+
+def _name_in(target: pa.StructType, field: Field) -> str:
+    return field.name if target.get_field_index(field.name) >= 0 else field.physical_name
+
+
+def _offsets(array: pa.Array) -> pa.Array:
+    # A copy that starts at zero: Arrow refuses a null mask beside sliced offsets.
+    return pa.array(array.offsets.to_numpy(zero_copy_only=False), pa.int32())
+
+
+def _convert_list(
+    array: pa.Array, element: DeltaType, target: pa.ListType, match: Matcher
+) -> pa.Array:
+    if not pa.types.is_list(array.type):
+        array = array.cast(pa.list_(array.type.value_field))
+    values = convert(array.values, element, target.value_type, match)
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(_offsets(array), values, type=target, mask=mask)
+
+
+def _convert_map(
+    array: pa.MapArray, key: DeltaType, value: DeltaType, target: pa.MapType, match: Matcher
+) -> pa.Array:
+    entries = array.values
+    keys = convert(entries.field(0), key, target.key_type, match)
+    items = convert(entries.field(1), value, target.item_type, match)
+    mask = array.is_null() if array.null_count else None
+    return pa.MapArray.from_arrays(_offsets(array), keys, items, type=target, mask=mask)
+
+
+def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Widen a primitive column; timestamps change their zone mark, never their instant.
+
+    Parquet's INT96 and zone-less timestamps under a Delta ``timestamp`` column are UTC.
+    """
+    source = array.type
+    if source == target:
+        return array
+    if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
+        micros = array.cast(pa.timestamp("us", source.tz), safe=False)
+        if (source.tz is None) == (target.tz is None):
+            return micros.cast(target)
+        return micros.view(pa.int64()).view(target)
+    if pa.types.is_dictionary(source):
+        return cast_leaf(array.cast(source.value_type), target)
+    if pa.types.is_decimal(target) and pa.types.is_integer(source):
+        return pc.cast(array.cast(pa.decimal128(_INTEGER_DIGITS[source.bit_width], 0)), target)
+    return array.cast(target)
+
+
+_INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}

@@ -1,0 +1,249 @@
+"""A data file of a table as its live logical rows.
+
+Source: PROTOCOL.md, "Deletion Vectors", "Column Mapping", "Type Widening", "Row Tracking".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
+
+from deltactl.errors import DataFileError, DeltactlError, ObjectNotFoundError
+from deltactl.parquet.projection import Matcher, convert, ensure_field_ids
+from deltactl.protocol.deletion_vectors import (
+    FRAME_OVERHEAD,
+    DeletionVector,
+    decode_bitmap,
+    decode_inline,
+    ensure_within,
+    live_mask,
+    read_framed,
+)
+from deltactl.protocol.partitions import parse_partition_column
+from deltactl.protocol.paths import is_absolute, leaves_root
+from deltactl.protocol.schema import Field, Naming, StructType, arrow_type, is_void
+from deltactl.storage.store import Store
+
+DEFAULT_BATCH_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One data file to read: what its ``add`` says, values only. ``path`` is decoded."""
+
+    path: str
+    size_bytes: int
+    partition_values: Mapping[str, str | None] = field(default_factory=dict)
+    deletion_vector: DeletionVector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBatch:
+    """Live rows of a run of physical rows: ``first_row`` is the first one's place in the file.
+
+    ``mask`` tells which of the physical rows ``first_row`` ... are live; ``None`` means all.
+    """
+
+    columns: pa.RecordBatch
+    first_row: int
+    num_physical_rows: int
+    mask: pa.BooleanArray | None = None
+
+
+@dataclass(frozen=True)
+class RowReader:
+    """Reads files of one table with one schema, names and mapping mode.
+
+    ``extra`` columns (row tracking's materialised ones) are looked for by plain name and are null
+    where a file lacks them.
+    """
+
+    struct: StructType
+    partition_fields: tuple[Field, ...]
+    mapping_mode: str
+    naming: Naming = "logical"
+    extra: tuple[pa.Field, ...] = ()
+
+    def __post_init__(self) -> None:
+        stored = [f for f in self.struct.fields if self.naming == "logical" or not is_void(f.type)]
+        object.__setattr__(self, "_fields", stored)
+        targets = [
+            pa.field(self._name(f), arrow_type(f.type, self.naming), metadata=None) for f in stored
+        ]
+        object.__setattr__(self, "schema", pa.schema([*targets, *self.extra]))
+
+    schema: pa.Schema = field(init=False, repr=False, compare=False)
+    _fields: Sequence[Field] = field(init=False, repr=False, compare=False)
+
+    def _name(self, f: Field) -> str:
+        return f.name if self.naming == "logical" else f.physical_name
+
+    def read(
+        self, store: Store, file: DataFile, *, batch_rows: int = DEFAULT_BATCH_ROWS
+    ) -> Iterator[LiveBatch]:
+        """Stream the live rows of a file in file order.
+
+        Raises:
+            DataFileError: file or deletion vector missing, broken, or not what the log says.
+            UnsupportedFeatureError: a type or deletion vector this program does not know.
+        """
+        ensure_readable_path(file.path)
+        deleted = read_deletion_vector(store, file)
+        with _naming_file(file.path), store.open_input(file.path) as source:
+            parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+            if deleted is not None:
+                ensure_within(deleted, parquet.metadata.num_rows, file.path)
+            first_row = 0
+            for batch in self._physical(parquet, file, batch_rows):
+                num_rows = batch.num_rows
+                mask = None if deleted is None else live_mask(deleted, first_row, num_rows)
+                live = batch if mask is None else batch.filter(mask)
+                yield LiveBatch(live, first_row, num_rows, mask)
+                first_row += num_rows
+
+    def _physical(
+        self, parquet: pq.ParquetFile, file: DataFile, batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        """All rows of the file, deleted ones included, in the wanted columns."""
+        matcher = Matcher(self.mapping_mode)
+        present = list(parquet.schema_arrow)
+        constants = self._constants(file)
+        sources = [
+            None if i in constants or is_void(f.type) else matcher.find(f, present)
+            for i, f in enumerate(self._fields)
+        ]
+        if len(constants) < len(self._fields):
+            ensure_field_ids(matcher, parquet.schema_arrow, file.path)
+        names = {present[s].name for s in sources if s is not None}
+        names |= {e.name for e in self.extra} & set(parquet.schema_arrow.names)
+        if not names:
+            yield from self._constant_batches(parquet.metadata.num_rows, constants, batch_rows)
+            return
+        for batch in parquet.iter_batches(batch_rows, columns=sorted(names)):
+            arrays = [
+                constants[i].take_rows(batch.num_rows)
+                if i in constants
+                else self._column(batch, None if s is None else present[s].name, i, matcher)
+                for i, s in enumerate(sources)
+            ]
+            arrays += [self._extra_column(batch, extra) for extra in self.extra]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _column(
+        self, batch: pa.RecordBatch, name: str | None, index: int, matcher: Matcher
+    ) -> pa.Array:
+        target = self.schema.field(index).type
+        if name is None:
+            return pa.nulls(batch.num_rows, target)
+        try:
+            return convert(batch.column(name), self._fields[index].type, target, matcher)
+        except pa.ArrowException as error:
+            raise DataFileError(
+                f"column {self._fields[index].name!r} cannot be read as {target}: {error}"
+            ) from error
+
+    @staticmethod
+    def _extra_column(batch: pa.RecordBatch, extra: pa.Field) -> pa.Array:
+        if extra.name not in batch.schema.names:
+            return pa.nulls(batch.num_rows, extra.type)
+        return batch.column(extra.name).cast(extra.type)
+
+    def _constants(self, file: DataFile) -> dict[int, _Constant]:
+        partition = {f.name for f in self.partition_fields}
+        return {
+            index: _Constant.parse(file.partition_values.get(f.physical_name), f)
+            for index, f in enumerate(self._fields)
+            if f.name in partition
+        }
+
+    def _constant_batches(
+        self, num_rows: int, constants: Mapping[int, _Constant], batch_rows: int
+    ) -> Iterator[pa.RecordBatch]:
+        for start in range(0, num_rows, batch_rows):
+            rows = min(batch_rows, num_rows - start)
+            arrays = [
+                constants[i].take_rows(rows) if i in constants else pa.nulls(rows, f.type)
+                for i, f in enumerate(self.schema)
+            ]
+            if not arrays:
+                rows_only = pa.array([{}] * rows, pa.struct([]))
+                yield pa.RecordBatch.from_struct_array(rows_only)
+                continue
+            yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class _Constant:
+    """A partition value: the same for every row of a file."""
+
+    value: pa.Scalar
+
+    @classmethod
+    def parse(cls, text: str | None, f: Field) -> _Constant:
+        texts = pa.array([text], pa.string())
+        return cls(parse_partition_column(texts, arrow_type(f.type), column=f.name)[0])
+
+    def take_rows(self, num_rows: int) -> pa.Array:
+        return pa.repeat(self.value, num_rows)
+
+
+def ensure_readable_path(path: str) -> None:
+    """Refuse a relative path that climbs out of the table's folder.
+
+    Raises:
+        DataFileError: naming the path.
+    """
+    if not is_absolute(path) and leaves_root(path):
+        raise DataFileError(
+            f"the log names {path!r}, which lies outside the table's folder",
+            hint="The log was written by a broken or hostile writer; nothing was read.",
+        )
+
+
+def read_deletion_vector(store: Store, file: DataFile) -> BitMap64 | None:
+    """Rows of a file that are deleted, as physical positions; ``None`` without a vector.
+
+    Raises:
+        DataFileError: the vector's file is missing, torn, or fails its checksum.
+    """
+    vector = file.deletion_vector
+    if vector is None:
+        return None
+    name = vector.file_name
+    if name is None:
+        return decode_inline(vector)
+    ensure_readable_path(name)
+    with _naming_file(name):
+        length = vector.size_bytes + FRAME_OVERHEAD
+        (framed,) = store.read_ranges(name, [(vector.offset or 0, length)])
+        payload = read_framed(framed, vector, name)
+        return decode_bitmap(payload, what=name, cardinality=vector.cardinality)
+
+
+@contextmanager
+def _naming_file(path: str) -> Iterator[None]:
+    """Map what Arrow and the store raise to a ``DataFileError`` that names the file."""
+    try:
+        yield
+    except ObjectNotFoundError as error:
+        raise DataFileError(
+            f"data file {path!r} is in the log but not in the store",
+            hint="It was deleted behind the log's back (a vacuum with too short a retention, a "
+            "lifecycle rule): restore it, or restore an older version of the table.",
+        ) from error
+    except DataFileError as error:
+        if path in error.message:
+            raise
+        raise DataFileError(f"{path!r}: {error.message}", hint=error.hint) from error
+    except DeltactlError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        detail = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+        raise DataFileError(f"data file {path!r} cannot be read: {detail}") from error
