@@ -18,6 +18,8 @@ from deltactl.storage.store import Store
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from deltactl.operations.detail import DetailReport
+
 
 class TableWarning(UserWarning):
     """Something about a table that did not stop the work, such as a torn hint."""
@@ -68,6 +70,44 @@ class Table:
         latest = load_snapshot(self._store, warn=self._warn, listing=listing)
         wanted = resolve_timestamp(self._store, listing, latest.metadata, timestamp)
         return load_snapshot(self._store, wanted, warn=self._warn, listing=listing)
+
+    def history(
+        self,
+        limit: int | None = None,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        operations: Sequence[str] = (),
+    ) -> pa.Table:
+        """The commits, newest first: Delta's columns, then ``reconstructible`` and ``problem``.
+
+        Works on damaged logs too; a commit that is missing or broken is a row with a ``problem``.
+
+        Args:
+            limit: at most so many, and no other commits are read.
+            since: only commits at or after this time, ms since 1970 UTC.
+            until: only commits at or before this time.
+            operations: only commits of these operations.
+
+        Raises:
+            DeltactlError: no table there, or the store refuses.
+        """
+        from deltactl.operations.history import HistoryOptions, load_history
+
+        options = HistoryOptions(
+            limit=limit, since_ms=since, until_ms=until, operations=tuple(operations)
+        )
+        return load_history(self._store, options, self._warn).table()
+
+    def detail(self, version: int | None = None) -> DetailReport:
+        """What the table is: ``row`` has the columns of Delta's ``DESCRIBE DETAIL``.
+
+        Raises:
+            DeltactlError: no table there, no such version, or a damaged log.
+        """
+        from deltactl.operations.detail import load_detail
+
+        return load_detail(self._store, self._warn, version)
 
     def scan(
         self,

@@ -6,36 +6,74 @@ Source: PROTOCOL.md, "Commit Provenance Information" and "In-Commit Timestamps".
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.segment import LogSegment
-from deltactl.protocol.actions import Metadata
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 
-_NEEDLE = b'"commitInfo"'
+if TYPE_CHECKING:  # Arrow is not needed to read a commitInfo
+    from deltactl.protocol.actions import Metadata
+
+
+class RawFloat(float):
+    """A number with a fraction or exponent that remembers how it was written."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> RawFloat:
+        """Take the number's text."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+
+_DECODER = json.JSONDecoder(parse_float=RawFloat)
 
 
 def parse_commit_info(name: str, data: bytes) -> dict[str, Any] | None:
     """The first ``commitInfo`` of a commit's content; ``None`` when it has none.
 
+    Other lines are not parsed. Numbers with a fraction are :class:`RawFloat`.
+
     Raises:
         CorruptLogError: the line that holds it is not JSON.
     """
-    if _NEEDLE not in data:
-        return None
-    for number, line in enumerate(data.splitlines(), 1):
-        if _NEEDLE not in line:
-            continue
+    return next(find_actions(name, data, "commitInfo"), None)
+
+
+def find_actions(name: str, data: bytes, action: str) -> Iterator[dict[str, Any]]:
+    """The objects of one kind of action in a commit's content; only lines naming it are parsed.
+
+    Raises:
+        CorruptLogError: such a line is not JSON; names file and line.
+    """
+    needle = f'"{action}"'.encode()
+    found = data.find(needle)
+    while found >= 0:
+        start, end = data.rfind(b"\n", 0, found) + 1, data.find(b"\n", found)
+        end = len(data) if end < 0 else end
         try:
-            node = json.loads(line)
+            node = parse_json_line(data[start:end])
         except (ValueError, RecursionError) as error:
+            number = data.count(b"\n", 0, start) + 1
             raise CorruptLogError(f"{name}, line {number}: not valid JSON ({error})") from error
-        info = node.get("commitInfo") if isinstance(node, dict) else None
-        if isinstance(info, dict):
-            return info
-    return None
+        value = node.get(action) if isinstance(node, dict) else None
+        if isinstance(value, dict):
+            yield value
+        found = data.find(needle, end)
+
+
+def parse_json_line(line: bytes) -> Any:
+    """One line of a log file as a JSON value.
+
+    Raises:
+        ValueError, RecursionError: it is not JSON, or nested beyond measure.
+    """
+    return _DECODER.decode(line.decode())
 
 
 def in_commit_timestamp(info: dict[str, Any] | None) -> int | None:

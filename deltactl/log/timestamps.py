@@ -7,24 +7,24 @@ newer by at least a millisecond, whatever their files' times say.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-
-import numpy as np
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from deltactl.errors import VersionNotFoundError
 from deltactl.log.commit_info import read_in_commit_timestamp, uses_in_commit_timestamp
 from deltactl.log.listing import LogListing
-from deltactl.protocol.actions import Metadata
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
+if TYPE_CHECKING:  # Arrow is not needed to tell times
+    from deltactl.protocol.actions import Metadata
 
-def monotonise(timestamps_ms: Sequence[int]) -> list[int]:
+
+def monotonise(timestamps_ms: Iterable[int]) -> list[int]:
     """Make times strictly ascending: each at least its predecessor plus 1 ms."""
-    steps = np.arange(len(timestamps_ms), dtype=np.int64)
-    times = np.asarray(timestamps_ms, dtype=np.int64)
-    return [int(t) for t in np.maximum.accumulate(times - steps) + steps]
+    return list(accumulate(timestamps_ms, lambda before, time: max(time, before + 1)))
 
 
 class _InCommitTimes(Sequence[int]):

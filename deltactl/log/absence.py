@@ -1,0 +1,50 @@
+"""What to say where no table is."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from urllib.parse import unquote
+
+from deltactl.errors import NotATableError, StorageError
+from deltactl.protocol.names import LOG_DIR
+from deltactl.storage.store import Store
+
+_LEVELS_UP = 4
+
+
+def no_table_error(store: Store) -> NotATableError:
+    """The error for a place without a Delta log, after a look at what is there instead.
+
+    Raises:
+        StorageError: the place cannot be looked at.
+    """
+    where = store.uri
+    if next(iter(store.list_from(LOG_DIR)), None) is not None:
+        return NotATableError(
+            f"{where} is not a Delta table: its _delta_log holds no commits",
+            hint="restore the log from a backup, or check the path",
+        )
+    above = _find_table_above(store)
+    if above is not None:
+        hint = f"there is a table at {above}"
+    else:
+        hint = "give the folder that contains _delta_log"
+    if next(store.walk(), None):
+        return NotATableError(f"{where} is not a Delta table: it has no _delta_log", hint=hint)
+    if store.stat_many([unquote(where)]) != [None]:
+        return NotATableError(f"{where} is a file, not a Delta table", hint=hint)
+    return NotATableError(f"no Delta table at {where}: there is nothing here", hint=hint)
+
+
+def _find_table_above(store: Store) -> str | None:
+    """The table that a place lies inside of, such as one of its partitions."""
+    scheme, separator, path = store.uri.partition("://")
+    for _ in range(_LEVELS_UP):
+        path = path.rpartition("/")[0]
+        if not path.strip("/"):
+            break
+        parent = f"{scheme}{separator}{path}"
+        with suppress(StorageError):
+            if next(iter(store.list_from(f"{unquote(parent)}/{LOG_DIR}")), None) is not None:
+                return parent
+    return None

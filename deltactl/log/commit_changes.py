@@ -1,0 +1,209 @@
+"""What commits added and removed, counted from their own actions, column-wise."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import CorruptLogError
+from deltactl.log.commit_json import CommitParser, LogFile
+
+_CHUNK_BYTES = 32 << 20
+# Where writers put it; numRecords elsewhere could be a column of that name.
+_NUM_RECORDS = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>[0-9]{1,18})\s*[,}]'
+_PARTITION_VALUES = re.compile(
+    rb'"partitionValues"\s*:\s*(\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\})', re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileCounts:
+    """Files of one kind: how many, their bytes and live rows (``None`` where unknown)."""
+
+    num_files: int = 0
+    size_bytes: int | None = 0
+    num_rows: int | None = 0
+    num_deletion_vectors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitChange:
+    """What one commit added and removed; ``data_change`` is false when it only rearranged."""
+
+    added: FileCounts = FileCounts()
+    removed: FileCounts = FileCounts()
+    data_change: bool = False
+
+
+def live_rows(files: pa.Table) -> pa.ChunkedArray:
+    """Rows of each file action: ``numRecords`` without deleted rows, null where unknown."""
+    stats = files["stats"]
+    found = pc.struct_field(pc.extract_regex(stats, _NUM_RECORDS), "rows").cast(pa.int64())
+    missed = pc.and_(pc.is_valid(stats), pc.is_null(found))
+    if pc.any(missed).as_py():
+        parsed = [
+            _parse_num_records(text) if again else rows
+            for text, rows, again in zip(
+                stats.to_pylist(), found.to_pylist(), missed.to_pylist(), strict=True
+            )
+        ]
+        found = pa.chunked_array([pa.array(parsed, pa.int64())])
+    deleted = pc.struct_field(files["deletion_vector"], "cardinality")
+    return pc.subtract(found, pc.fill_null(deleted, 0))
+
+
+def _parse_num_records(text: str) -> int | None:
+    try:
+        rows = json.loads(text).get("numRecords")
+    except (ValueError, AttributeError, RecursionError):
+        return None
+    if isinstance(rows, bool) or not isinstance(rows, int) or not 0 <= rows < 2**62:
+        return None
+    return rows
+
+
+def count_changes(commits: Iterable[LogFile]) -> Iterator[CommitChange | CorruptLogError]:
+    """What each commit changed, in order; an error in place of one that cannot be parsed."""
+    chunk: list[LogFile] = []
+    size = 0
+    for commit in commits:
+        chunk.append(commit)
+        size += len(commit.data)
+        if size >= _CHUNK_BYTES:
+            yield from _count_chunk(chunk)
+            chunk, size = [], 0
+    if chunk:
+        yield from _count_chunk(chunk)
+
+
+def _count_chunk(commits: Sequence[LogFile]) -> list[CommitChange | CorruptLogError]:
+    try:
+        parsed = list(CommitParser().parse(commits))
+    except CorruptLogError as error:
+        if len(commits) == 1:
+            return [error]
+        half = len(commits) // 2
+        return _count_chunk(commits[:half]) + _count_chunk(commits[half:])
+    ends = np.cumsum([_count_lines(commit.data) for commit in commits])
+    added = _count_by_commit([p.adds for p in parsed], ends)
+    removed = _count_by_commit([p.removes for p in parsed], ends)
+    nothing = (FileCounts(), False)
+    changes: list[CommitChange | CorruptLogError] = []
+    for index in range(len(commits)):
+        adds, adds_change = added.get(index, nothing)
+        removes, removes_change = removed.get(index, nothing)
+        changes.append(CommitChange(adds, removes, adds_change or removes_change))
+    return changes
+
+
+def _count_by_commit(
+    tables: Sequence[pa.Table], ends: np.ndarray[Any, Any]
+) -> dict[int, tuple[FileCounts, bool]]:
+    """Counts, and whether data changed, of each commit; ``ends`` tells where its rows end."""
+    files = pa.concat_tables(tables)
+    commit = pa.array(np.searchsorted(ends, files["seq"].to_numpy(), side="right"))
+    return {index: (counts, change) for (index,), counts, change in _count_groups(files, [commit])}
+
+
+def _count_lines(data: bytes) -> int:
+    """Lines of a commit that are not blank: the rows that parsing makes of it."""
+    if b"\n\n" in data or b"\r" in data or b"\n " in data or data[:1].isspace():
+        return sum(1 for line in data.split(b"\n") if line.strip())
+    return data.count(b"\n") + (not data.endswith(b"\n"))
+
+
+def _count_groups(
+    files: pa.Table, keys: Sequence[pa.Array | pa.ChunkedArray]
+) -> Iterator[tuple[tuple[Any, ...], FileCounts, bool]]:
+    """Sum up file actions by keys: each group's key values, counts, and whether data changed."""
+    names = [f"key{index}" for index in range(len(keys))]
+    facts = pa.table(
+        {
+            **dict(zip(names, keys, strict=True)),
+            # As floats: absurd sizes must not overflow the sum.
+            "size": files["size_bytes"].cast(pa.float64(), safe=False),
+            "rows": live_rows(files).cast(pa.float64(), safe=False),
+            "vector": files["deletion_vector"].is_valid().cast(pa.int64()),
+            "change": pc.fill_null(files["data_change"], True),
+        }
+    )
+    every = pc.ScalarAggregateOptions(skip_nulls=False)  # one unknown value: an unknown sum
+    sums = facts.group_by(names).aggregate(
+        [
+            ("vector", "count"),
+            ("size", "sum", every),
+            ("rows", "sum", every),
+            ("vector", "sum"),
+            ("change", "any"),
+        ]
+    )
+    for row in sums.to_pylist():
+        counts = FileCounts(
+            row["vector_count"], _whole(row["size_sum"]), _whole(row["rows_sum"]), row["vector_sum"]
+        )
+        yield tuple(row[name] for name in names), counts, row["change_any"]
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """What one commit added to and removed from one partition, by physical column names."""
+
+    partition_values: Mapping[str, str | None]
+    added: FileCounts = FileCounts()
+    removed: FileCounts = FileCounts()
+
+
+def count_partitions(commit: LogFile) -> list[PartitionChange]:
+    """What a commit changed per partition, sorted by value; one entry if there are no partitions.
+
+    Raises:
+        CorruptLogError: the commit cannot be parsed.
+    """
+    keys = sorted(_find_partition_keys(commit.data))
+    parsed = list(CommitParser(keys).parse([commit]))
+    added = _count_by_partition([p.adds for p in parsed], keys)
+    removed = _count_by_partition([p.removes for p in parsed], keys)
+    order = sorted(
+        added.keys() | removed.keys(),
+        key=lambda values: [(it is not None, it or "") for it in values],
+    )
+    return [
+        PartitionChange(
+            dict(zip(keys, values, strict=True)),
+            added.get(values, FileCounts()),
+            removed.get(values, FileCounts()),
+        )
+        for values in order
+    ]
+
+
+def _count_by_partition(
+    tables: Sequence[pa.Table], keys: Sequence[str]
+) -> dict[tuple[str | None, ...], FileCounts]:
+    files = pa.concat_tables(tables)
+    # The constant is for tables without partitions: Arrow groups by at least one column.
+    columns = [pa.array(np.zeros(files.num_rows, np.int8))]
+    columns += [pc.map_lookup(files["partition_values"], key, "first") for key in keys]
+    return {tuple(values): counts for (_, *values), counts, _ in _count_groups(files, columns)}
+
+
+def _find_partition_keys(data: bytes) -> set[str]:
+    """The keys of all ``partitionValues`` of a commit: parsing wants to know them beforehand."""
+    keys: set[str] = set()
+    for text in set(_PARTITION_VALUES.findall(data)):
+        try:
+            keys |= json.loads(text).keys()
+        except ValueError:
+            continue
+    return keys

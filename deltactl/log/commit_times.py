@@ -1,0 +1,108 @@
+"""When each version was committed, told from the commits themselves as they are read.
+
+Source: PROTOCOL.md, "In-Commit Timestamps". The newest metaData decides since when in-commit
+timestamps hold, and loading it could mean reading the whole log. It is not needed: a writer must
+put an in-commit timestamp into every commit while they are enabled, so a newest commit without
+one says that they are not; and the commit that enables them carries the metaData that says so.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import Any
+
+from deltactl.errors import CorruptLogError
+from deltactl.log.commit_info import find_actions, in_commit_timestamp
+from deltactl.log.listing import LogListing
+from deltactl.log.timestamps import monotonise
+from deltactl.protocol.properties import TableProperties
+
+_MAX_LONG = 2**63 - 1
+
+
+class CommitTimes:
+    """Gives the time of versions; has to see commits newest first."""
+
+    def __init__(self, listing: LogListing) -> None:
+        """Nothing is known yet but the times of the files."""
+        self._listing = listing
+        self._newest_seen = False
+        self._uses_in_commit = False
+        self._since: int | None = None  # by the newest metaData
+        self._oldest_timed: int | None = None  # by what was seen
+        self._in_commit: dict[int, int] = {}
+        self._chains: dict[int, dict[int, int]] = {}
+
+    @property
+    def uses_in_commit(self) -> bool:
+        """Whether in-commit timestamps hold for the newest version."""
+        return self._uses_in_commit
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a commit was seen that tells which kind of time holds."""
+        return self._newest_seen
+
+    def see(self, version: int, name: str, info: dict[str, Any], data: bytes) -> None:
+        """Learn from a commit; ``info`` is its ``commitInfo``."""
+        own = in_commit_timestamp(info)
+        if not self._newest_seen:
+            self._newest_seen, self._uses_in_commit = True, own is not None
+        if not self._uses_in_commit:
+            return
+        if own is not None and abs(own) <= _MAX_LONG:
+            self._in_commit[version] = own
+            self._oldest_timed = version
+        if self._since is None:
+            self._learn_properties(name, data)
+
+    def _learn_properties(self, name: str, data: bytes) -> None:
+        try:
+            metadata = next(find_actions(name, data, "metaData"), None)
+        except CorruptLogError:
+            return
+        if metadata is None:
+            return
+        configuration = metadata.get("configuration")
+        texts = configuration.items() if isinstance(configuration, dict) else ()
+        properties = TableProperties({key: it for key, it in texts if isinstance(it, str)})
+        self._uses_in_commit = properties.in_commit_timestamps
+        self._since = properties.integer("delta.inCommitTimestampEnablementVersion", 0)
+
+    @property
+    def since(self) -> int | None:
+        """The first version that is timed by its in-commit timestamp, as far as was seen."""
+        if not self._uses_in_commit:
+            return None
+        return self._oldest_timed if self._since is None else self._since
+
+    def timestamp_ms(self, version: int) -> int:
+        """When a version that has a file was committed, ms since 1970 UTC."""
+        since = self.since
+        if since is not None and version >= since:
+            own = self._in_commit.get(version)
+            return self._listing.commits[version].modified_ms if own is None else own
+        return self._chain(since)[version]
+
+    def lacks_timestamp(self, version: int) -> bool:
+        """Whether a version should have an in-commit timestamp and has none."""
+        since = self.since
+        return since is not None and version >= since and version not in self._in_commit
+
+    def version_range(self, since_ms: int | None, until_ms: int | None) -> tuple[int, int]:
+        """The versions committed within a time by their files' times; both ends included."""
+        chain = self._chain(None)
+        versions, times = list(chain), list(chain.values())
+        low = 0 if since_ms is None else bisect_left(times, since_ms)
+        high = len(times) if until_ms is None else bisect_right(times, until_ms)
+        return (versions[low], versions[high - 1]) if low < high else (1, 0)
+
+    def _chain(self, before: int | None) -> dict[int, int]:
+        """Strictly ascending file times of the versions ``before`` one, or of all."""
+        key = -1 if before is None else before
+        if key not in self._chains:
+            commits = self._listing.commits
+            versions = sorted(v for v in commits if before is None or v < before)
+            times = monotonise(commits[v].modified_ms for v in versions)
+            self._chains[key] = dict(zip(versions, times, strict=True))
+        return self._chains[key]

@@ -1,0 +1,303 @@
+"""The commits of a table, newest first, read from whatever is left of the log.
+
+Nothing is replayed and no snapshot is built: with a broken checkpoint, a torn commit or a gap the
+rest is still shown, and the hole is marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+from deltactl.errors import CorruptLogError, ObjectNotFoundError, StorageError
+from deltactl.log.absence import no_table_error
+from deltactl.log.commit_info import parse_commit_info, parse_json_line
+from deltactl.log.commit_times import CommitTimes
+from deltactl.log.history_columns import HistoryRow, as_text, history_row, history_table
+from deltactl.log.listing import LogListing
+from deltactl.log.rebuildable import find_rebuildable
+from deltactl.storage.store import FileInfo, Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# A longer gap is one row: a stray file with a huge version must not make millions of them.
+_LONGEST_LISTED_GAP = 10
+# So many files in a row that cannot be read are no longer a hole, but a store that refuses.
+_MAX_REFUSALS = 10
+_SHOWN_ERROR = 200
+
+
+@dataclass(slots=True)
+class CommitRecord:
+    """A version of the history; one without ``file`` is a hole, ``problem`` says what is wrong."""
+
+    version: int
+    file: FileInfo | None
+    info: dict[str, Any] | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which commits to read. Times in ms since 1970 UTC and versions, both ends included.
+
+    ``operations`` are names, compared without case. ``limit`` counts what is left of the rest.
+    """
+
+    limit: int | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    first_version: int = 0
+    last_version: int | None = None
+    operations: Collection[str] = ()
+
+
+@dataclass(slots=True)
+class History:
+    """What was read, and what of the log was not.
+
+    ``num_unread`` counts the versions between those shown and the oldest one selected.
+    """
+
+    latest_version: int
+    num_commits: int
+    rows: list[HistoryRow]
+    num_unread: int
+    uses_in_commit_timestamps: bool
+
+    def table(self) -> pa.Table:
+        """The rows as Arrow columns: Delta's, then ``reconstructible`` and ``problem``."""
+        return history_table(self.rows)
+
+
+class CommitObserver(Protocol):
+    """Is given each commit that is kept; may find and set its ``problem``."""
+
+    def see(self, record: CommitRecord, data: bytes) -> None:
+        """Take a commit and its content."""
+        ...
+
+    def finish(self) -> None:
+        """All commits have been given."""
+        ...
+
+
+def read_history(
+    store: Store,
+    listing: LogListing,
+    selection: Selection | None = None,
+    *,
+    observer: CommitObserver | None = None,
+) -> History:
+    """Read the commits of a whole listing, newest first.
+
+    Only commits that are shown are read, apart from those a filter has to look at. Files that
+    vanish meanwhile are left out.
+
+    Raises:
+        NotATableError: the log is empty.
+        StorageError: the store refuses to give any commit.
+    """
+    selection = selection or Selection()
+    if listing.latest_version is None:
+        raise no_table_error(store)
+    reading = _Reading(store, listing, selection, observer)
+    reading.run()
+    if observer is not None:
+        observer.finish()
+    return History(
+        latest_version=listing.latest_version,
+        num_commits=len(listing.commits),
+        rows=reading.rows(),
+        num_unread=reading.num_unread,
+        uses_in_commit_timestamps=reading.times.uses_in_commit,
+    )
+
+
+def list_versions(
+    listing: LogListing, first: int = 0, last: int | None = None
+) -> list[CommitRecord]:
+    """The versions of a log, newest first, with a record for each that is missing between.
+
+    Versions older than the oldest commit are no hole: log cleanup removes them. ``first`` and
+    ``last`` are included.
+    """
+    latest = listing.latest_version
+    assert latest is not None
+    top = latest if last is None else min(last, latest)
+    bottom = max(first, min(listing.commits, default=latest))
+    kept = sorted((v for v in listing.commits if bottom <= v <= top), reverse=True)
+    records: list[CommitRecord] = []
+    for newer, version in pairwise([top + 1, *kept]):
+        records += _holes(version + 1, newer - 1)
+        records.append(CommitRecord(version, listing.commits[version]))
+    records += _holes(bottom, (kept[-1] if kept else top + 1) - 1)
+    return records
+
+
+def _holes(first: int, last: int) -> list[CommitRecord]:
+    count = last - first + 1
+    if count > _LONGEST_LISTED_GAP:
+        problem = f"the commits {first} to {last} are missing ({count:,} versions)"
+        return [CommitRecord(last, None, problem=problem)]
+    missing = "the commit file is missing"
+    return [CommitRecord(v, None, problem=missing) for v in range(last, first - 1, -1)]
+
+
+@dataclass(slots=True)
+class _Reading:
+    store: Store
+    listing: LogListing
+    selection: Selection
+    observer: CommitObserver | None
+    times: CommitTimes = field(init=False)
+    kept: list[CommitRecord] = field(default_factory=list)
+    broken: set[int] = field(default_factory=set)
+    num_unread: int = 0
+    _operations: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.times = CommitTimes(self.listing)
+        self._operations = frozenset(name.casefold() for name in self.selection.operations)
+
+    def run(self) -> None:
+        chosen = self.selection
+        records = list_versions(self.listing, chosen.first_version, chosen.last_version)
+        timed = chosen.since_ms is not None or chosen.until_ms is not None
+        newest = max(self.listing.commits, default=None)
+        if newest is not None and (timed or all(r.version != newest for r in records)):
+            self._look_at(newest)
+        if timed and not self.times.uses_in_commit:
+            low, high = self.times.version_range(chosen.since_ms, chosen.until_ms)
+            records = [record for record in records if low <= record.version <= high]
+            timed = False
+        filtered = timed or bool(self._operations)
+        if not filtered and chosen.limit is not None:
+            self.num_unread = max(len(records) - chosen.limit, 0)
+            records = records[: chosen.limit]
+        self._keep(records, timed)
+
+    def _look_at(self, version: int) -> None:
+        """Learn from the newest commit which kind of time holds."""
+        record = CommitRecord(version, self.listing.commits[version])
+        for _, data in _read_each(self.store, [record]):
+            if data is not None:
+                self._examine(record, data)
+
+    def _keep(self, records: Sequence[CommitRecord], timed: bool) -> None:
+        for position, (record, data) in enumerate(_read_each(self.store, records), 1):
+            if data is not None:
+                self._examine(record, data)
+            if timed and self._is_before(record):
+                return
+            if not self._is_wanted(record, timed):
+                continue
+            if data is not None and self.observer is not None:
+                self.observer.see(record, data)
+            self.kept.append(record)
+            if len(self.kept) == self.selection.limit:
+                self.num_unread = max(self.num_unread, len(records) - position)
+                return
+
+    def _examine(self, record: CommitRecord, data: bytes) -> None:
+        assert record.file is not None
+        name = record.file.name
+        try:
+            record.info = parse_commit_info(name, data)
+            if record.info is None or b"\n" in data.rstrip():
+                _refuse_torn(name, data)
+        except CorruptLogError as error:
+            record.problem = error.message[:_SHOWN_ERROR]
+        if record.info is not None:
+            self.times.see(record.version, name, record.info, data)
+
+    def _is_before(self, record: CommitRecord) -> bool:
+        since = self.selection.since_ms
+        if since is None or record.file is None:
+            return False
+        return self.times.timestamp_ms(record.version) < since
+
+    def _is_wanted(self, record: CommitRecord, timed: bool) -> bool:
+        if self._operations:
+            operation = as_text(record.info.get("operation")) if record.info else None
+            if operation is None or operation.casefold() not in self._operations:
+                return False
+        until = self.selection.until_ms
+        if not timed or until is None:
+            return True
+        if record.file is None:
+            return bool(self.kept)
+        return self.times.timestamp_ms(record.version) <= until
+
+    def rows(self) -> list[HistoryRow]:
+        broken = {r.version for r in self.kept if r.problem is not None and r.file is not None}
+        wanted = {record.version for record in self.kept}
+        rebuildable = find_rebuildable(self.store, self.listing, wanted, broken)
+        return [
+            history_row(
+                record.version,
+                record.info,
+                timestamp_ms=None
+                if record.file is None
+                else self.times.timestamp_ms(record.version),
+                reconstructible=record.version in rebuildable,
+                problem=record.problem or self._lack(record),
+            )
+            for record in self.kept
+        ]
+
+    def _lack(self, record: CommitRecord) -> str | None:
+        if record.file is not None and self.times.lacks_timestamp(record.version):
+            return "the commit has no inCommitTimestamp; the time shown is its file's"
+        return None
+
+
+def _refuse_torn(name: str, data: bytes) -> None:
+    """Refuse a commit that is empty or whose last line breaks off; others are not looked at."""
+    whole = data.rstrip()
+    if not whole:
+        raise CorruptLogError(f"{name} is empty: a torn write, or the content was lost")
+    line = whole[whole.rfind(b"\n") + 1 :]
+    try:
+        is_object = isinstance(parse_json_line(line), dict)
+    except (ValueError, RecursionError) as error:
+        number = whole.count(b"\n") + 1
+        raise CorruptLogError(f"{name}, line {number}: not valid JSON ({error})") from error
+    if not is_object:
+        raise CorruptLogError(f"{name}: its last line is not a JSON object")
+
+
+def _read_each(
+    store: Store, records: Sequence[CommitRecord]
+) -> Iterator[tuple[CommitRecord, bytes | None]]:
+    """Each record with its content; a hole has none, and what vanished is left out.
+
+    Raises:
+        StorageError: the store refuses one commit after the other.
+    """
+    contents: Iterator[bytes] | None = None
+    refusals = 0
+    for position, record in enumerate(records):
+        if record.file is None:
+            yield record, None
+            continue
+        if contents is None:
+            rest = [r.file.name for r in records[position:] if r.file is not None]
+            contents = iter(store.read_many(rest))
+        try:
+            data = next(contents)
+        except ObjectNotFoundError:
+            contents = None
+            continue
+        except StorageError as error:
+            contents, refusals = None, refusals + 1
+            if refusals == min(_MAX_REFUSALS, len(records)):
+                raise
+            record.problem = error.message[:_SHOWN_ERROR]
+            yield record, None
+        else:
+            refusals = 0
+            yield record, data

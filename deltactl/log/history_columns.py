@@ -1,0 +1,158 @@
+"""The columns of a table's history: Delta's own in Delta's order, then ours.
+
+A ``commitInfo`` is whatever its writer put there: values of other types than expected become text
+where a text is wanted, and null elsewhere. Nothing in it can make reading fail.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from deltactl.log.commit_info import RawFloat
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+HistoryRow = dict[str, Any]
+"""Column to plain value; ``timestamp`` in ms since 1970 UTC, maps and structs as dictionaries."""
+
+_MAX_LONG = 2**63 - 1
+_JOB = ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")
+_NOTEBOOK = ("notebookId",)
+
+
+def as_text(value: Any) -> str | None:
+    """A JSON value as text: strings as they are, everything else as JSON writes it."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, RawFloat):
+        return value.text
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (RecursionError, ValueError):  # nested, or long, beyond measure
+        return None
+
+
+def as_long(value: Any) -> int | None:
+    """A JSON value as a 64-bit integer, or nothing."""
+    if isinstance(value, bool):
+        return None
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if isinstance(value, float) and value != number:
+        return None
+    return number if -_MAX_LONG - 1 <= number <= _MAX_LONG else None
+
+
+def _as_flag(value: Any) -> bool | None:
+    if isinstance(value, str):
+        return {"true": True, "false": False}.get(value.lower())
+    return value if isinstance(value, bool) else None
+
+
+def _as_text_map(value: Any) -> dict[str, str | None] | None:
+    if not isinstance(value, dict):
+        return None
+    return {key: it if isinstance(it, str) else as_text(it) for key, it in value.items()}
+
+
+def _struct_of(members: Sequence[str]) -> Callable[[Any], dict[str, str | None] | None]:
+    def convert(value: Any) -> dict[str, str | None] | None:
+        if not isinstance(value, dict):
+            return None
+        return {member: as_text(value.get(member)) for member in members}
+
+    return convert
+
+
+_CONVERT: Mapping[str, Callable[[Any], Any]] = {
+    "userId": as_text,
+    "userName": as_text,
+    "operation": as_text,
+    "operationParameters": _as_text_map,
+    "job": _struct_of(_JOB),
+    "notebook": _struct_of(_NOTEBOOK),
+    "clusterId": as_text,
+    "readVersion": as_long,
+    "isolationLevel": as_text,
+    "isBlindAppend": _as_flag,
+    "operationMetrics": _as_text_map,
+    "userMetadata": as_text,
+    "engineInfo": as_text,
+}
+_TEXTS = tuple(name for name, convert in _CONVERT.items() if convert is as_text)
+COLUMNS = ("version", "timestamp", *_CONVERT, "reconstructible", "problem")
+
+
+def history_row(
+    version: int,
+    info: Mapping[str, Any] | None,
+    *,
+    timestamp_ms: int | None = None,
+    reconstructible: bool = False,
+    problem: str | None = None,
+) -> HistoryRow:
+    """One row from a commit's ``commitInfo``; without one, as Delta gives it."""
+    row: HistoryRow = {"version": version, "timestamp": timestamp_ms}
+    if info is None:
+        row |= dict.fromkeys(_CONVERT)
+        # Delta's row of a commit without commitInfo; a commit that is not there has none.
+        row["operationParameters"] = {} if timestamp_ms is not None else None
+    else:
+        for name, convert in _CONVERT.items():
+            value = info.get(name)
+            row[name] = None if value is None else convert(value)
+    row["reconstructible"] = reconstructible
+    row["problem"] = problem
+    return row
+
+
+def history_table(rows: Sequence[HistoryRow]) -> pa.Table:
+    """The rows as Arrow columns."""
+    import pyarrow as pa
+
+    schema = _schema()
+    arrays = []
+    for field in schema:
+        values = [row[field.name] for row in rows]
+        if pa.types.is_map(field.type):
+            values = [None if it is None else list(it.items()) for it in values]
+        try:
+            arrays.append(pa.array(values, field.type))
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
+            arrays.append(pa.array(_whole(values), field.type))
+    return pa.table(arrays, schema=schema)
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    text, text_map = pa.string(), pa.map_(pa.string(), pa.string())
+    types: dict[str, pa.DataType] = {
+        "version": pa.int64(),
+        # Milliseconds hold whatever a log may say; microseconds end in the year 294246.
+        "timestamp": pa.timestamp("ms", "UTC"),
+        "operationParameters": text_map,
+        "job": pa.struct([(member, text) for member in _JOB]),
+        "notebook": pa.struct([(member, text) for member in _NOTEBOOK]),
+        "readVersion": pa.int64(),
+        "isBlindAppend": pa.bool_(),
+        "operationMetrics": text_map,
+        "reconstructible": pa.bool_(),
+    }
+    return pa.schema([(name, types.get(name, text)) for name in COLUMNS])
+
+
+def _whole(value: Any) -> Any:
+    """Put the replacement character where a text cannot be encoded."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {key: _whole(it) for key, it in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_whole(it) for it in value)
+    return value

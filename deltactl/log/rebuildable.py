@@ -1,0 +1,96 @@
+"""Which versions the log can still rebuild.
+
+A version needs every commit since commit 0, or since a checkpoint that can be read.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Set as AbstractSet
+from itertools import groupby
+
+from deltactl.errors import CorruptLogError, StorageError
+from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.storage.store import Store
+
+_MAGIC = b"PAR1"
+_FOOTER_BYTES = 8
+
+
+def find_rebuildable(
+    store: Store, listing: LogListing, wanted: AbstractSet[int], broken: AbstractSet[int]
+) -> set[int]:
+    """Those of the ``wanted`` versions that can be rebuilt.
+
+    ``broken`` are versions whose commit is there but cannot be read. Checkpoints are looked into
+    only where a wanted version has nothing else to stand on.
+    """
+    checkpoints = {
+        version: list(found) for version, found in groupby(listing.checkpoints, lambda c: c.version)
+    }
+    readable = listing.commits.keys() - broken
+    lowest = min(wanted, default=0)
+    found: set[int] = set()
+    for run in _runs(sorted(readable | checkpoints.keys()), readable):
+        if run[-1] >= lowest:
+            anchor = _find_anchor(store, run, checkpoints, readable)
+            found.update(version for version in run[anchor:] if version in wanted)
+    return found
+
+
+def _runs(versions: list[int], readable: AbstractSet[int]) -> list[list[int]]:
+    """Stretches of versions, each reachable from the one before it by its own commit."""
+    runs: list[list[int]] = []
+    for version in versions:
+        if version in readable and runs and runs[-1][-1] == version - 1:
+            runs[-1].append(version)
+        else:
+            runs.append([version])
+    return runs
+
+
+def _find_anchor(
+    store: Store,
+    run: list[int],
+    checkpoints: dict[int, list[Checkpoint]],
+    readable: AbstractSet[int],
+) -> int:
+    """Where in a run rebuilding can begin: at commit 0, else at the first good checkpoint."""
+    if run[0] == 0 and 0 in readable:
+        return 0
+    for index, version in enumerate(run):
+        if any(is_readable(store, checkpoint) for checkpoint in checkpoints.get(version, ())):
+            return index
+    return len(run)
+
+
+def is_readable(store: Store, checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint has its singletons and its sidecars."""
+    from deltactl.log.checkpoint import read_head
+
+    try:
+        head = read_head(store, checkpoint)
+        if head.protocol is None or head.metadata is None:
+            return False
+        return None not in store.stat_many(head.sidecars)
+    except (CorruptLogError, StorageError):
+        return False
+
+
+def torn_file(store: Store, checkpoint: Checkpoint) -> str | None:
+    """The name of a Parquet file of a checkpoint that was plainly cut off; costs a few bytes each.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    for info in checkpoint.files:
+        if checkpoint.format != "parquet":
+            continue
+        start = max(info.size_bytes - _FOOTER_BYTES, 0)
+        (tail,) = store.read_ranges(info.name, [(start, _FOOTER_BYTES)])
+        if len(tail) < _FOOTER_BYTES or tail[4:] != _MAGIC:
+            return info.name
+        (footer_bytes,) = struct.unpack("<I", tail[:4])
+        if footer_bytes + _FOOTER_BYTES > info.size_bytes:
+            return info.name
+    return None

@@ -1,0 +1,143 @@
+"""``describe-detail``: what a table is, at a version."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from deltactl.errors import DeltactlError
+from deltactl.log.absence import no_table_error
+from deltactl.log.listing import list_log
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.features import Operation, ensure_supported, list_features
+from deltactl.protocol.schema import StructType
+from deltactl.storage.store import Store
+
+Warn = Callable[[str], None]
+
+_CLUSTERING = "delta.clustering"
+
+
+@dataclass(frozen=True, slots=True)
+class DetailReport:
+    """A table at a version. ``row`` has Delta's columns in Delta's order, times in ms.
+
+    ``unsupported`` holds, by what one would do with the table, why this program refuses to.
+    """
+
+    version: int
+    timestamp_ms: int
+    row: dict[str, Any]
+    schema: StructType | None
+    unsupported: dict[Operation, str]
+
+
+def load_detail(store: Store, warn: Warn, version: int | None = None) -> DetailReport:
+    """Describe a table at a version, or as it is now.
+
+    Features and column types need not be known: only the log is read.
+
+    Raises:
+        NotATableError: there is no log.
+        VersionNotFoundError: the version cannot be rebuilt from the log.
+        CorruptLogError: the log is damaged.
+    """
+    listing = list_log(store)
+    if listing.latest_version is None:
+        raise no_table_error(store)
+    snapshot = load_snapshot(store, version, warn=warn, listing=listing)
+    try:
+        timestamp_ms = snapshot.timestamp
+    except DeltactlError as error:
+        warn(error.message)
+        timestamp_ms = _last_modified_ms(snapshot)
+    return DetailReport(
+        snapshot.version,
+        timestamp_ms,
+        _row(store, snapshot),
+        _schema(snapshot.metadata),
+        _list_refusals(snapshot),
+    )
+
+
+def _row(store: Store, snapshot: Snapshot) -> dict[str, Any]:
+    metadata, protocol = snapshot.metadata, snapshot.protocol
+    return {
+        "format": "delta",
+        "id": metadata.id,
+        "name": metadata.name,
+        "description": metadata.description,
+        "location": _location(store.uri),
+        "createdAt": metadata.created_time_ms,
+        "lastModified": _last_modified_ms(snapshot),
+        "partitionColumns": list(metadata.partition_columns),
+        "clusteringColumns": clustering_columns(snapshot),
+        "numFiles": snapshot.num_files,
+        "sizeInBytes": snapshot.size_bytes,
+        "properties": dict(metadata.configuration),
+        "minReaderVersion": protocol.min_reader_version,
+        "minWriterVersion": protocol.min_writer_version,
+        "tableFeatures": sorted(list_features(protocol)),
+    }
+
+
+def _location(uri: str) -> str:
+    # As Hadoop spells local places: file:/abs, not file:///abs.
+    return f"file:{uri.removeprefix('file://')}" if uri.startswith("file:///") else uri
+
+
+def _last_modified_ms(snapshot: Snapshot) -> int:
+    """The latest commit's file time as it is: neither monotonised nor in-commit."""
+    segment = snapshot.segment
+    if segment.commit is not None:
+        return segment.commit.modified_ms
+    assert segment.checkpoint is not None  # the only other thing that can hold a version
+    return segment.checkpoint.files[0].modified_ms
+
+
+def _schema(metadata: Metadata) -> StructType | None:
+    try:
+        return metadata.schema
+    except DeltactlError:
+        return None
+
+
+def clustering_columns(snapshot: Snapshot) -> list[str]:
+    """Logical names of the clustering columns, nested ones dotted; empty if there are none.
+
+    The protocol's text shows a list of names, what is really written is a list of name paths.
+    """
+    domain = snapshot.domains.get(_CLUSTERING)
+    if domain is None:
+        return []
+    try:
+        columns = json.loads(domain.configuration)["clusteringColumns"]
+        paths = [[it] if isinstance(it, str) else [str(part) for part in it] for it in columns]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []
+    schema = _schema(snapshot.metadata)
+    return [".".join(_logical_path(schema, path)) for path in paths]
+
+
+def _logical_path(schema: StructType | None, path: list[str]) -> list[str]:
+    names: list[str] = []
+    level: object = schema
+    for part in path:
+        fields = level.fields if isinstance(level, StructType) else ()
+        found = next((field for field in fields if field.physical_name == part), None)
+        names.append(part if found is None else found.name)
+        level = None if found is None else found.type
+    return names
+
+
+def _list_refusals(snapshot: Snapshot) -> dict[Operation, str]:
+    refusals: dict[Operation, str] = {}
+    for operation in Operation:
+        try:
+            ensure_supported(snapshot.protocol, snapshot.metadata, operation)
+        except DeltactlError as error:
+            refusals[operation] = error.message
+    return refusals

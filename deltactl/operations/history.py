@@ -1,0 +1,225 @@
+"""``describe-history``: what happened to a table, from whatever is left of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from deltactl.errors import CorruptLogError, LogGapError, StorageError, VersionNotFoundError
+from deltactl.log.absence import no_table_error
+from deltactl.log.history import Selection, read_history
+from deltactl.log.history_columns import HistoryRow, history_table
+from deltactl.log.listing import LogListing, list_log
+from deltactl.log.rebuildable import torn_file
+from deltactl.log.timestamps import resolve_timestamp
+from deltactl.operations.history_changes import Change, ChangeCounter
+from deltactl.protocol.names import LOG_DIR, commit_name
+from deltactl.storage.store import Store
+from deltactl.units import format_timestamp
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltactl.log.commit_changes import PartitionChange
+
+Warn = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryOptions(Selection):
+    """Which commits to show; with ``changes``, also what each added and removed."""
+
+    changes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryReport:
+    """Commits newest first, a plain row each; ``changes`` by version where asked for.
+
+    ``num_unread`` tells how many older versions the limit kept back.
+    """
+
+    latest_version: int
+    rows: list[HistoryRow]
+    num_unread: int = 0
+    changes: Mapping[int, Change] = field(default_factory=dict)
+
+    def table(self) -> pa.Table:
+        """The rows as Arrow: Delta's columns, then ``reconstructible`` and ``problem``."""
+        return history_table(self.rows)
+
+
+def load_history(store: Store, options: HistoryOptions, warn: Warn) -> HistoryReport:
+    """Read the commits of a table, newest first.
+
+    Raises:
+        NotATableError: there is no log.
+        StorageError: the log cannot be read at all.
+    """
+    listing = list_log(store)
+    counter = ChangeCounter() if options.changes else None
+    history = read_history(store, listing, options, observer=counter)
+    changes = counter.changes if counter else {}
+    _look_at_checkpoint(store, listing, warn)
+    return HistoryReport(history.latest_version, history.rows, history.num_unread, changes)
+
+
+def _look_at_checkpoint(store: Store, listing: LogListing, warn: Warn) -> None:
+    """Warn of a newest checkpoint that was cut off: whoever reads the table starts there."""
+    if not listing.checkpoints:
+        return
+    checkpoint = listing.checkpoints[-1]
+    try:
+        torn = torn_file(store, checkpoint)
+    except StorageError as error:
+        warn(f"the checkpoint at version {checkpoint.version} cannot be read: {error.message}")
+        return
+    if torn is not None:
+        warn(f"the checkpoint at version {checkpoint.version} is broken: {torn} is cut off")
+
+
+@dataclass(frozen=True, slots=True)
+class VersionAt:
+    """The version that was current at a time, and the one that ended it, if any."""
+
+    latest_version: int
+    row: HistoryRow
+    next_row: HistoryRow | None
+
+
+def version_at(store: Store, timestamp_ms: int, warn: Warn) -> VersionAt:
+    """Find the version that was current at a time, ms since 1970 UTC; it may lie in the future.
+
+    Raises:
+        NotATableError: there is no log.
+        VersionNotFoundError: the time is before the first commit left in the log.
+    """
+    listing = list_log(store)
+    newest = read_history(store, listing, Selection(limit=1))
+    version = None
+    if newest.uses_in_commit_timestamps:
+        version = _search_in_commit_timestamps(store, listing, timestamp_ms, warn)
+    if version is None:
+        found = read_history(store, listing, Selection(limit=1, until_ms=timestamp_ms)).rows
+        if not found:
+            raise _before_all(store, listing, timestamp_ms)
+        version = int(found[0]["version"])
+    pair = Selection(first_version=version, last_version=version + 1)
+    rows = read_history(store, listing, pair).rows
+    row = next((row for row in rows if row["version"] == version), None)
+    if row is None:
+        raise _vanished(version)
+    return VersionAt(newest.latest_version, row, rows[0] if rows[0] is not row else None)
+
+
+def _search_in_commit_timestamps(
+    store: Store, listing: LogListing, timestamp_ms: int, warn: Warn
+) -> int | None:
+    """Search with few reads, as far as the table's metadata can be had."""
+    from deltactl.log.snapshot import load_snapshot
+
+    try:
+        metadata = load_snapshot(store, warn=warn, listing=listing).metadata
+        return resolve_timestamp(store, listing, metadata, timestamp_ms, allow_later=True)
+    except (CorruptLogError, StorageError):
+        return None
+
+
+def _before_all(store: Store, listing: LogListing, timestamp_ms: int) -> VersionNotFoundError:
+    asked = format_timestamp(timestamp_ms)
+    if not listing.commits:
+        return VersionNotFoundError(f"{store.uri} has no commits left to find {asked} in")
+    oldest = min(listing.commits)
+    row = read_history(store, listing, Selection(last_version=oldest)).rows[0]
+    return VersionNotFoundError(
+        f"{asked} is before the first commit left in the log of {store.uri}: "
+        f"version {oldest} of {format_timestamp(row['timestamp'])}",
+        hint="`deltactl describe-history --all` lists the versions and their times",
+    )
+
+
+def _vanished(version: int) -> VersionNotFoundError:
+    return VersionNotFoundError(f"the commit of version {version} vanished while it was read")
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFiles:
+    """What one commit did to files: in all, and per partition (logical column names)."""
+
+    latest_version: int
+    row: HistoryRow
+    partitions: list[PartitionChange]
+
+
+def commit_files(store: Store, version: int, warn: Warn) -> CommitFiles:
+    """Count what a commit added and removed, per partition.
+
+    Raises:
+        NotATableError: there is no log.
+        VersionNotFoundError: the log does not reach to this version.
+        CorruptLogError: the commit is missing or broken.
+    """
+    from deltactl.log.commit_changes import count_partitions
+    from deltactl.log.commit_json import LogFile
+
+    listing = list_log(store)
+    ensure_in_log(store, listing, version)
+    name = f"{LOG_DIR}/{commit_name(version)}"
+    if version not in listing.commits:
+        raise LogGapError(
+            f"the commit of version {version} is missing: there is no {name} in {store.uri}",
+            hint="restore the file from a backup",
+        )
+    chosen = Selection(first_version=version, last_version=version)
+    history = read_history(store, listing, chosen)
+    partitions = count_partitions(LogFile(name, store.read(name)))
+    if not history.rows:
+        raise _vanished(version)
+    return CommitFiles(
+        history.latest_version, history.rows[0], _rename(store, version, partitions, warn)
+    )
+
+
+def ensure_in_log(store: Store, listing: LogListing, version: int) -> None:
+    """Refuse a version that lies outside the log.
+
+    Raises:
+        NotATableError: there is no log.
+        VersionNotFoundError: the log does not reach to this version.
+    """
+    latest = listing.latest_version
+    if latest is None:
+        raise no_table_error(store)
+    oldest = min(listing.commits, default=latest)
+    if not oldest <= version <= latest:
+        raise VersionNotFoundError(
+            f"the log of {store.uri} has no version {version}: it goes from {oldest} to {latest}",
+            hint="`deltactl describe-history --all` lists the versions",
+        )
+
+
+def _rename(
+    store: Store, version: int, partitions: list[PartitionChange], warn: Warn
+) -> list[PartitionChange]:
+    """Put the names of partition columns that people know in place of physical ones."""
+    from dataclasses import replace
+
+    from deltactl.log.snapshot import load_snapshot
+
+    if not any(partition.partition_values for partition in partitions):
+        return partitions
+    try:
+        fields = load_snapshot(store, version, warn=warn).metadata.partition_fields
+    except (CorruptLogError, StorageError):
+        return partitions  # the names in the commit will do
+    names = {field.physical_name: field.name for field in fields}
+
+    def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+        ordered = {names[key]: values.get(key) for key in names if key in values}
+        return ordered | {key: it for key, it in values.items() if key not in names}
+
+    return [
+        replace(partition, partition_values=renamed(partition.partition_values))
+        for partition in partitions
+    ]

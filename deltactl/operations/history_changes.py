@@ -1,0 +1,142 @@
+"""What each commit of a history changed: by its own metrics, else counted from its actions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deltactl.log.history import CommitRecord
+from deltactl.log.history_columns import as_long
+
+if TYPE_CHECKING:
+    from deltactl.log.commit_changes import CommitChange
+
+_CHUNK_BYTES = 32 << 20
+# Metrics of files added, their bytes, files removed, their bytes; an operation's own, or the usual.
+_USUAL = ("numAddedFiles", "numAddedBytes", "numRemovedFiles", "numRemovedBytes")
+_WRITTEN = ("numFiles", "numOutputBytes", "numRemovedFiles", "numRemovedBytes")
+_FILE_METRICS: Mapping[str, tuple[str, str, str, str]] = {
+    "WRITE": _WRITTEN,
+    "CREATE TABLE AS SELECT": _WRITTEN,
+    "STREAMING UPDATE": ("numAddedFiles", "numOutputBytes", "numRemovedFiles", "numRemovedBytes"),
+    "MERGE": (
+        "numTargetFilesAdded",
+        "numTargetBytesAdded",
+        "numTargetFilesRemoved",
+        "numTargetBytesRemoved",
+    ),
+    "RESTORE": ("numRestoredFiles", "restoredFilesSize", "numRemovedFiles", "removedFilesSize"),
+}
+# Metrics of rows added, removed and updated.
+_ROW_METRICS: Mapping[str, tuple[str, str, str]] = {
+    "WRITE": ("numOutputRows", "", ""),
+    "CREATE TABLE AS SELECT": ("numOutputRows", "", ""),
+    "STREAMING UPDATE": ("numOutputRows", "", ""),
+    "DELETE": ("", "numDeletedRows", ""),
+    "UPDATE": ("", "", "numUpdatedRows"),
+    "MERGE": ("numTargetRowsInserted", "numTargetRowsDeleted", "numTargetRowsUpdated"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a commit changed; ``None`` where that is not known."""
+
+    files_added: int | None = None
+    bytes_added: int | None = None
+    files_removed: int | None = None
+    bytes_removed: int | None = None
+    rows_added: int | None = None
+    rows_removed: int | None = None
+    rows_updated: int | None = None
+
+
+def change_from_metrics(info: Mapping[str, Any]) -> Change | None:
+    """What the metrics of a ``commitInfo`` say; ``None`` when they leave out files or bytes."""
+    metrics, operation = info.get("operationMetrics"), info.get("operation")
+    if not isinstance(metrics, dict) or not isinstance(operation, str):
+        return None
+    names = _FILE_METRICS.get(operation, _USUAL)
+    added, added_bytes, removed, removed_bytes = (as_long(metrics.get(name)) for name in names)
+    if removed is None and _only_adds(operation, info.get("operationParameters")):
+        removed = 0
+    if removed == 0:
+        removed_bytes = 0
+    if None in (added, added_bytes, removed, removed_bytes):
+        return None
+    rows = (
+        as_long(metrics.get(name)) if name else None
+        for name in _ROW_METRICS.get(operation, ("", "", ""))
+    )
+    return Change(added, added_bytes, removed, removed_bytes, *rows)
+
+
+def _only_adds(operation: str, parameters: Any) -> bool:
+    if operation == "CREATE TABLE AS SELECT":
+        return True
+    mode = parameters.get("mode") if isinstance(parameters, dict) else None
+    return operation == "WRITE" and mode in ("Append", "ErrorIfExists")
+
+
+class ChangeCounter:
+    """Takes the commits of a history as they are read, and counts those that need it in bulk.
+
+    A commit that turns out to be broken gets its ``problem`` here.
+    """
+
+    def __init__(self) -> None:
+        self.changes: dict[int, Change] = {}
+        self._pending: list[tuple[CommitRecord, bytes]] = []
+        self._pending_bytes = 0
+
+    def see(self, record: CommitRecord, data: bytes) -> None:
+        """Take a commit."""
+        if record.problem is not None:
+            return
+        change = None if record.info is None else change_from_metrics(record.info)
+        if change is None and b'"add"' not in data and b'"remove"' not in data:
+            change = Change(0, 0, 0, 0)
+        if change is not None:
+            self.changes[record.version] = change
+            return
+        self._pending.append((record, data))
+        self._pending_bytes += len(data)
+        if self._pending_bytes >= _CHUNK_BYTES:
+            self._count()
+
+    def finish(self) -> None:
+        """Count what is left: ``changes`` is complete now."""
+        self._count()
+
+    def _count(self) -> None:
+        if not self._pending:
+            return
+        from deltactl.errors import CorruptLogError
+        from deltactl.log.commit_changes import count_changes
+        from deltactl.log.commit_json import LogFile
+
+        files = [LogFile(record.file.name if record.file else "", d) for record, d in self._pending]
+        for (record, _), counted in zip(self._pending, count_changes(files), strict=True):
+            if isinstance(counted, CorruptLogError):
+                record.problem = counted.message
+            else:
+                self.changes[record.version] = _from_counts(counted)
+        self._pending, self._pending_bytes = [], 0
+
+
+def _from_counts(counted: CommitChange) -> Change:
+    """Counts as a change; rows are net, since a rewrite adds again what it keeps."""
+    added, removed = counted.added, counted.removed
+    rows_added = rows_removed = None
+    if counted.data_change and added.num_rows is not None and removed.num_rows is not None:
+        net = added.num_rows - removed.num_rows
+        rows_added, rows_removed = max(net, 0), max(-net, 0)
+    return Change(
+        added.num_files,
+        added.size_bytes,
+        removed.num_files,
+        removed.size_bytes,
+        rows_added,
+        rows_removed,
+    )
