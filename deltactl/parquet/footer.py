@@ -1,0 +1,189 @@
+"""Statistics out of Parquet footers.
+
+What a footer says is not what the log wants to know. Its null counts are of leaves, so those of
+lists and maps count elements; its float bounds leave NaN out. What it cannot tell comes along as
+:class:`RowFacts` from whoever saw the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltactl.errors import DataFileError
+from deltactl.protocol.stats import FileStats, LeafStats, Path, Value
+from deltactl.protocol.stats_columns import StatsColumns
+
+_MICROS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
+
+
+@dataclass(frozen=True, slots=True)
+class RowFacts:
+    """What only the rows tell: leaves free of NaN, null counts of lists and maps."""
+
+    nan_free: Set[Path] = frozenset()
+    nested_null_counts: Mapping[Path, int] = field(default_factory=dict)
+
+
+NO_FACTS = RowFacts()
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A leaf of the file: its index among all, and its Arrow type."""
+
+    index: int
+    type: pa.DataType
+
+
+def read_file_stats(
+    metadata: pq.FileMetaData, columns: StatsColumns, facts: RowFacts = NO_FACTS
+) -> FileStats:
+    """Statistics of a whole file for the leaves asked for.
+
+    Row groups are merged; a bound that one of them lacks is not known for the file. Leaves that
+    the file does not hold say nothing.
+    """
+    found = _index_leaves(metadata.schema.to_arrow_schema())
+    leaves = {}
+    for leaf in columns.leaves:
+        if leaf.kind == "nested":
+            leaves[leaf.path] = LeafStats(facts.nested_null_counts.get(leaf.path))
+            continue
+        # A variant is null where its metadata are, which every variant has.
+        column = found.get((*leaf.path, "metadata") if leaf.kind == "variant" else leaf.path)
+        if column is None:
+            continue
+        with_bounds = leaf.has_bounds and (leaf.kind != "float" or leaf.path in facts.nan_free)
+        leaves[leaf.path] = _merge_row_groups(metadata, column, with_bounds)
+    return FileStats(metadata.num_rows, leaves)
+
+
+def _index_leaves(schema: pa.Schema) -> dict[Path, _Column]:
+    """Leaves outside lists and maps by path: dotted paths of the footer itself are ambiguous."""
+    found: dict[Path, _Column] = {}
+    for index, (path, type_) in enumerate(_walk_fields(schema, ())):
+        if path is not None:
+            found[path] = _Column(index, type_)
+    return found
+
+
+def _walk_fields(fields: Any, parent: Path | None) -> Iterator[tuple[Path | None, pa.DataType]]:
+    """Leaves in the footer's order, which is depth first; no path for those that repeat."""
+    for member in fields:
+        path = None if parent is None else (*parent, member.name)
+        yield from _walk_type(member.type, path)
+
+
+def _walk_type(type_: pa.DataType, path: Path | None) -> Iterator[tuple[Path | None, pa.DataType]]:
+    if isinstance(type_, pa.BaseExtensionType):
+        type_ = type_.storage_type
+    if pa.types.is_struct(type_):
+        yield from _walk_fields(type_, path)
+    elif pa.types.is_map(type_):
+        yield from _walk_type(type_.key_type, None)
+        yield from _walk_type(type_.item_type, None)
+    elif pa.types.is_nested(type_):
+        yield from _walk_type(type_.value_type, None)
+    else:
+        yield path, type_
+
+
+def _merge_row_groups(metadata: pq.FileMetaData, column: _Column, with_bounds: bool) -> LeafStats:
+    null_count: int | None = 0
+    lower: list[Value | None] = []
+    upper: list[Value | None] = []
+    for group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(group).column(column.index)
+        stats = chunk.statistics
+        nulls = stats.null_count if stats is not None and stats.has_null_count else None
+        null_count = None if nulls is None or null_count is None else null_count + nulls
+        if not with_bounds or nulls == chunk.num_values:
+            continue
+        has_bounds = stats is not None and stats.has_min_max
+        lower.append(_decode(stats.min_raw, column.type) if has_bounds else None)
+        upper.append(_decode(stats.max_raw, column.type, upper=True) if has_bounds else None)
+    return LeafStats(null_count, _bound(lower, min), _bound(upper, max))
+
+
+def _bound(values: list[Value | None], choose: Callable[[list[Any]], Any]) -> Value | None:
+    if not values or any(value is None or value != value for value in values):  # noqa: PLR0124
+        return None  # unknown for a row group, or NaN
+    bound: Value = choose(values)
+    return bound
+
+
+def _decode(raw: Any, type_: pa.DataType, *, upper: bool = False) -> Value | None:
+    """A value as :class:`LeafStats` has it, from the footer's physical one."""
+    if pa.types.is_decimal(type_):
+        unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
+        # By way of text: arithmetic would round to the digits of the decimal context.
+        return Decimal(f"{unscaled}e{-type_.scale}")
+    if pa.types.is_timestamp(type_) and isinstance(raw, int):
+        times, over = _MICROS[type_.unit]
+        return -(-raw * times // over) if upper else raw * times // over
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        with suppress(UnicodeDecodeError):
+            return bytes(raw).decode()
+    if isinstance(raw, (int, float)) and not isinstance(raw, bool):
+        return raw
+    return None  # among others INT96, whose bounds are in no order
+
+
+def read_null_counts(metadata: pq.FileMetaData) -> dict[str, int]:
+    """Null slots of each top-level column, as :func:`count_nulls` counts them in rows.
+
+    Raises:
+        DataFileError: the footer does not tell.
+    """
+    counts: dict[str, int] = {}
+    index = 0
+    for member in metadata.schema.to_arrow_schema():
+        counts[member.name] = 0
+        for _ in _walk_type(member.type, None):
+            counts[member.name] += _null_slots(metadata, index, member.name)
+            index += 1
+    return counts
+
+
+def _null_slots(metadata: pq.FileMetaData, index: int, name: str) -> int:
+    total = 0
+    for group in range(metadata.num_row_groups):
+        stats = metadata.row_group(group).column(index).statistics
+        if stats is None or not stats.has_null_count:
+            raise DataFileError(f"the Parquet footer has no null count of column {name!r}")
+        total += stats.null_count
+    return total
+
+
+def count_nulls(array: pa.Array) -> int:
+    """Null slots of a column: rows that are null, or for nested types what Parquet counts so.
+
+    That is the sum over leaves of how often a leaf has no value: null itself, below a null
+    struct, or once for each null or empty list or map above it.
+    """
+    type_ = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return count_nulls(array.storage)
+    if pa.types.is_struct(type_):
+        return sum(count_nulls(member) for member in array.flatten())
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
+        return _count_nulls_of_lists(array)
+    return int(array.null_count)
+
+
+def _count_nulls_of_lists(array: pa.Array) -> int:
+    # Null rows may still span values; dropping them leaves only values that count.
+    present = array.drop_null() if array.null_count else array
+    offsets = present.offsets.to_numpy(zero_copy_only=False)
+    empty = int(np.count_nonzero(offsets[1:] == offsets[:-1])) + int(array.null_count)
+    values = present.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    num_leaves = sum(1 for _ in _walk_type(values.type, None))
+    return empty * num_leaves + count_nulls(values)

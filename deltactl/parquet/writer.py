@@ -1,0 +1,275 @@
+"""A data file: written from batches in bounded memory, described by the footer that was stored.
+
+Source: PROTOCOL.md, "Data Files", "Column Mapping"; physical types as Delta on Spark reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltactl.errors import DataFileError, DeltactlError, UnsupportedFeatureError
+from deltactl.parquet.footer import RowFacts, read_file_stats, read_null_counts
+from deltactl.protocol.stats import Path, encode_stats
+from deltactl.protocol.stats_columns import StatsColumns
+from deltactl.storage.store import Store
+
+DEFAULT_ROW_GROUP_BYTES: Final = 128 << 20
+DEFAULT_ROW_GROUP_ROWS: Final = 1 << 20
+_LEVELLED: Final = frozenset({"zstd", "gzip", "brotli"})
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How Parquet is written; a row group ends at whichever of its two limits comes first.
+
+    ``codec`` is zstd, snappy, gzip, lz4, brotli or none; ``level`` ``None`` is the codec's own.
+    """
+
+    codec: str = "zstd"
+    level: int | None = None
+    row_group_bytes: int = DEFAULT_ROW_GROUP_BYTES
+    row_group_rows: int = DEFAULT_ROW_GROUP_ROWS
+    data_page_version: str = "1.0"
+    format_version: str = "2.6"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """What was stored: ``null_counts`` (see ``count_nulls``) and rows are the footer's own."""
+
+    name: str
+    size_bytes: int
+    num_rows: int
+    stats_json: str
+    null_counts: dict[str, int]
+
+
+class DataFileWriter:
+    """Writes one data file; leaving the ``with`` block before ``close`` discards it.
+
+    Args:
+        store: where to.
+        name: relative to the store's root; must not exist.
+        schema: physical names, with Parquet field ids where the table has them.
+        options: see there.
+        stats: leaves to describe.
+
+    Raises:
+        UnsupportedFeatureError: a schema that Parquet has no columns for.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        schema: pa.Schema,
+        options: WriteOptions,
+        stats: StatsColumns,
+    ) -> None:
+        _ensure_storable(schema)
+        self._store = store
+        self._name = name
+        self._schema = schema
+        self._options = options
+        self._stats = stats
+        self._facts = _FactCollector(schema, stats)
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._pending_rows = 0
+        self._num_rows = 0
+        self._closed = False
+        self._sink = store.open_output(name)
+        try:
+            with self._naming_file():
+                self._writer = _open_parquet(self._sink, schema, options)
+        except BaseException:
+            self._closed = True
+            self._discard()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.abort()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows; they are kept until a row group is full."""
+        rows = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+        self._facts.collect(rows)
+        while rows.num_rows:
+            count = self._count_that_fit(rows)
+            if count:
+                fitting = rows.slice(0, count)
+                self._pending.append(fitting)
+                self._pending_bytes += int(fitting.nbytes)
+                self._pending_rows += count
+                rows = rows.slice(count)
+            if rows.num_rows or self._is_full():
+                self._flush()
+
+    def close(self) -> WrittenFile:
+        """Store the rest, and describe the file by the footer that the store then gives.
+
+        Raises:
+            DataFileError: what was stored is not what was written.
+            StorageError: the store failed.
+        """
+        with self._naming_file():
+            self._flush()
+            self._writer.close()
+            self._sink.close()
+            with self._store.open_input(self._name) as source:
+                size_bytes = int(source.size())
+                metadata = pq.read_metadata(source)
+        if metadata.num_rows != self._num_rows:
+            raise DataFileError(
+                f"{self._name}: {self._num_rows} rows were written and {metadata.num_rows} stored"
+            )
+        file_stats = read_file_stats(metadata, self._stats, self._facts.finish())
+        written = WrittenFile(
+            name=self._name,
+            size_bytes=size_bytes,
+            num_rows=metadata.num_rows,
+            stats_json=encode_stats(file_stats, self._stats),
+            null_counts=read_null_counts(metadata),
+        )
+        self._closed = True
+        return written
+
+    def abort(self) -> None:
+        """Discard the file unless it was closed; an error in doing so hides no other."""
+        if self._closed:
+            return
+        self._closed = True
+        self._pending.clear()
+        with suppress(Exception):
+            # Else its destructor would write the footer, later and on a closed sink.
+            self._writer.close()
+        self._discard()
+
+    def _discard(self) -> None:
+        with suppress(OSError, ValueError, DeltactlError):
+            self._sink.close()
+        with suppress(DeltactlError):
+            self._store.delete_many([self._name])
+
+    def _is_full(self) -> bool:
+        return (
+            self._pending_bytes >= self._options.row_group_bytes
+            or self._pending_rows >= self._options.row_group_rows
+        )
+
+    def _count_that_fit(self, rows: pa.RecordBatch) -> int:
+        """How many of the rows the row group still has room for; at least one when it is empty."""
+        room = self._options.row_group_rows - self._pending_rows
+        count = min(int(rows.num_rows), room)
+        size_bytes = int(rows.nbytes)
+        space = self._options.row_group_bytes - self._pending_bytes
+        if size_bytes > space:
+            count = min(count, rows.num_rows * max(space, 0) // size_bytes)
+        return count if self._pending else max(count, 1)
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        table = pa.Table.from_batches(self._pending, self._schema)
+        self._pending.clear()
+        with self._naming_file():
+            self._writer.write_table(table, row_group_size=table.num_rows)
+        self._num_rows += table.num_rows
+        self._pending_bytes = self._pending_rows = 0
+
+    @contextmanager
+    def _naming_file(self) -> Iterator[None]:
+        try:
+            yield
+        except DeltactlError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise DataFileError(f"{self._name} cannot be written: {error}"[:500]) from error
+
+
+def _open_parquet(sink: object, schema: pa.Schema, options: WriteOptions) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        version=options.format_version,
+        data_page_version=options.data_page_version,
+        compression=options.codec,
+        compression_level=options.level if options.codec in _LEVELLED else None,
+        # Arrow's own schema would bring back types that the table does not have.
+        store_schema=False,
+        # Short decimals as INT32 and INT64, as other writers of Delta have them.
+        store_decimal_as_integer=True,
+        use_deprecated_int96_timestamps=False,
+    )
+
+
+def _ensure_storable(schema: pa.Schema) -> None:
+    """Refuse what Parquet cannot hold, or holds only as something the table does not say."""
+    if not len(schema):
+        raise UnsupportedFeatureError(
+            "data files of a table without stored columns cannot be rewritten",
+            hint="All columns are void or partition columns: leave the files as they are.",
+        )
+    for member in schema:
+        _ensure_storable_type(member.type, member.name)
+
+
+def _ensure_storable_type(type_: pa.DataType, path: str) -> None:
+    if pa.types.is_null(type_) or (pa.types.is_struct(type_) and type_.num_fields == 0):
+        raise UnsupportedFeatureError(
+            f"column {path!r} holds nothing but void, which data files cannot store",
+            hint="Give the column a type with values, or leave the files as they are.",
+        )
+    if pa.types.is_map(type_):
+        children = [("key", type_.key_type), ("value", type_.item_type)]
+    elif pa.types.is_struct(type_):
+        children = [(member.name, member.type) for member in type_]
+    elif pa.types.is_nested(type_):
+        children = [("element", type_.value_type)]
+    else:
+        children = []
+    for name, child in children:
+        _ensure_storable_type(child, f"{path}.{name}")
+
+
+class _FactCollector:
+    """Sees every row once for what footers do not tell."""
+
+    def __init__(self, schema: pa.Schema, columns: StatsColumns) -> None:
+        stored = [leaf for leaf in columns.leaves if schema.get_field_index(leaf.path[0]) >= 0]
+        self._nan_free = {leaf.path for leaf in stored if leaf.kind == "float"}
+        self._nulls = {leaf.path: 0 for leaf in stored if leaf.kind == "nested"}
+
+    def collect(self, batch: pa.RecordBatch) -> None:
+        for path in tuple(self._nan_free):
+            if pc.any(pc.is_nan(_leaf(batch, path))).as_py():
+                self._nan_free.discard(path)  # one is enough: looked at no more
+        for path in self._nulls:
+            self._nulls[path] += _leaf(batch, path).null_count
+
+    def finish(self) -> RowFacts:
+        return RowFacts(frozenset(self._nan_free), dict(self._nulls))
+
+
+def _leaf(batch: pa.RecordBatch, path: Path) -> pa.Array:
+    """A leaf's column, null also where a struct above it is."""
+    array = batch.column(batch.schema.get_field_index(path[0]))
+    for name in path[1:]:
+        array = pc.struct_field(array, [array.type.get_field_index(name)])
+    return array

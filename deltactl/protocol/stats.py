@@ -1,0 +1,253 @@
+"""Statistics of a data file as the JSON text of ``add.stats``, and row counts out of such texts.
+
+Source: PROTOCOL.md, "Per-file Statistics"; where it leaves a choice, what Delta on Spark writes,
+unless that would be wrong for some reader.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from math import copysign, isinf, isnan
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, choose_stats_columns
+
+__all__ = [
+    "FileStats",
+    "LeafStats",
+    "StatsColumns",
+    "choose_stats_columns",
+    "encode_stats",
+    "num_records",
+    "truncate_maximum",
+    "truncate_minimum",
+]
+
+Path: TypeAlias = tuple[str, ...]
+Value: TypeAlias = int | float | str | Decimal
+
+_ASCII_TIE: Final = "\x7f"
+_UNICODE_TIE: Final = "\U0010ffff"
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+_EPOCH: Final = datetime(1970, 1, 1)
+_INFINITIES: Final = {True: '"Infinity"', False: '"-Infinity"'}
+
+
+@dataclass(frozen=True, slots=True)
+class LeafStats:
+    """What is known about one leaf: ``None`` means nothing is.
+
+    ``minimum`` and ``maximum`` are bounds, not necessarily values of the file. Dates are days and
+    timestamps microseconds since 1970: Python's own types end at the year 9999, columns do not.
+    """
+
+    null_count: int | None = None
+    minimum: Value | None = None
+    maximum: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileStats:
+    """Statistics of a file by the physical path of each leaf."""
+
+    num_records: int
+    leaves: Mapping[Path, LeafStats] = field(default_factory=dict)
+
+
+def encode_stats(file_stats: FileStats, columns: StatsColumns) -> str:
+    """The text of ``add.stats``, with the members and in the order that Delta on Spark has."""
+    members = [f'"numRecords":{file_stats.num_records}']
+    if columns.leaves:
+        bounded = [leaf for leaf in columns.leaves if leaf.has_bounds]
+        lower, upper, nulls = {}, {}, {}
+        for leaf in columns.leaves:
+            stats = file_stats.leaves.get(leaf.path, LeafStats())
+            if leaf.has_bounds:
+                lower[leaf.path] = _encode_bound(stats.minimum, leaf, columns, upper=False)
+                upper[leaf.path] = _encode_bound(stats.maximum, leaf, columns, upper=True)
+            nulls[leaf.path] = None if stats.null_count is None else str(stats.null_count)
+        members += [
+            f'"minValues":{_nest(bounded, lower)}',
+            f'"maxValues":{_nest(bounded, upper)}',
+            f'"nullCount":{_nest(columns.leaves, nulls)}',
+        ]
+    if columns.tight_bounds:
+        members.append('"tightBounds":true')
+    return "{" + ",".join(members) + "}"
+
+
+def _nest(leaves: Sequence[StatsLeaf], texts: Mapping[Path, str | None]) -> str:
+    """An object of the leaves' texts; structs stay where all of their leaves say nothing."""
+    tree: dict[str, Any] = {}
+    for leaf in leaves:
+        node = tree
+        for name in leaf.path[:-1]:
+            node = node.setdefault(name, {})
+        if (text := texts[leaf.path]) is not None:
+            node[leaf.path[-1]] = text
+    return _render(tree)
+
+
+def _render(tree: Mapping[str, Any]) -> str:
+    members = (
+        f"{_quote(name)}:{node if isinstance(node, str) else _render(node)}"
+        for name, node in tree.items()
+    )
+    return "{" + ",".join(members) + "}"
+
+
+def _quote(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _encode_bound(
+    value: Value | None, leaf: StatsLeaf, columns: StatsColumns, *, upper: bool
+) -> str | None:
+    if value is None:
+        return None
+    match leaf.kind:
+        case "string":
+            text = _encode_string(str(value), columns.string_prefix, upper=upper)
+        case "float":
+            text = _encode_float(float(value), upper=upper)
+        case "decimal":
+            # All digits, never through a float, which has room for 15 of the 38.
+            text = format(Decimal(value), "f")
+        case "date":
+            text = _encode_date(int(value))
+        case "timestamp" | "timestamp_ntz":
+            text = _encode_timestamp(int(value), leaf.kind == "timestamp", upper=upper)
+        case _:
+            text = str(int(value))
+    return text
+
+
+def _encode_string(value: str, prefix: int, *, upper: bool) -> str | None:
+    bound = truncate_maximum(value, prefix) if upper else truncate_minimum(value, prefix)
+    return None if bound is None else _quote(bound)
+
+
+def truncate_minimum(value: str, prefix: int) -> str:
+    """A string of at most ``prefix`` characters that sorts at or before ``value``."""
+    return value[: max(prefix, 0)]
+
+
+def truncate_maximum(value: str, prefix: int) -> str | None:
+    """A short string that sorts, by UTF-8 bytes, at or after all that ``value`` does.
+
+    The prefix is counted in UTF-16 code units, as Spark counts it, and grows past characters
+    that no tie-breaker exceeds, up to twice its length; ``None`` where that does not suffice.
+    """
+    end = _skip_units(value, max(prefix, 0))
+    if end >= len(value):
+        return value
+    if prefix <= 0:
+        return None
+    units = _utf16_length(value[:end])
+    while units <= 2 * prefix:
+        if end == len(value):
+            return value
+        if value[end] < _ASCII_TIE:
+            return value[:end] + _ASCII_TIE
+        if value[end] < _UNICODE_TIE:
+            return value[:end] + _UNICODE_TIE
+        units, end = units + 2, end + 1
+    return None
+
+
+def _skip_units(value: str, limit: int) -> int:
+    """How many characters make up the first ``limit`` UTF-16 units; a pair is never split."""
+    units = 0
+    for index, character in enumerate(value):
+        if units >= limit:
+            return index
+        units += 1 if character <= "\uffff" else 2
+    return len(value)
+
+
+def _utf16_length(text: str) -> int:
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def _encode_float(value: float, *, upper: bool) -> str | None:
+    if isnan(value):
+        # Its place in the order differs between readers: a column that has any has no bounds.
+        return None
+    if isinf(value):
+        return _INFINITIES[value > 0]
+    if value == 0:
+        # -0.0 and 0.0 are equal in SQL and apart in some readers' order: cover both.
+        value = copysign(0.0, 1 if upper else -1)
+    # A float32 gets the digits of the double it equals: a reader that takes 1.1 for a double,
+    # as all do once the column is widened, would skip the file that holds 1.1f.
+    return repr(value)
+
+
+def _encode_date(days: int) -> str | None:
+    try:
+        return f'"{date.fromordinal(_EPOCH_ORDINAL + days).isoformat()}"'
+    except (ValueError, OverflowError):
+        return None  # beyond the years that readers parse
+
+
+def _encode_timestamp(micros: int, zoned: bool, *, upper: bool) -> str | None:
+    """ISO 8601: milliseconds, as Delta on Spark writes them, and microseconds where those lie.
+
+    Spark floors both bounds and, when skipping files, takes a maximum for up to 1 ms more;
+    delta-rs and DuckDB take it at its word. A maximum exact to the microsecond is right for all.
+    """
+    try:
+        moment = _EPOCH + timedelta(microseconds=micros)
+    except OverflowError:
+        return None
+    exact = upper and micros % 1000 != 0
+    text = moment.isoformat(timespec="microseconds" if exact else "milliseconds")
+    return f'"{text}Z"' if zoned else f'"{text}"'
+
+
+_FIRST = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>[0-9]{1,18})\s*[,}]'
+"""A row count as the first member: there it can be nothing else."""
+_HEAD_CHARACTERS: Final = 48
+_MAX_RECORDS: Final = (1 << 63) - 1
+
+
+def num_records(stats: pa.ChunkedArray) -> pa.ChunkedArray:
+    """``numRecords`` of each statistics text as int64; null where absent, broken or negative."""
+    chunks = [_num_records_of(chunk) for chunk in stats.chunks]
+    return pa.chunked_array(chunks, pa.int64())
+
+
+def _num_records_of(texts: pa.Array) -> pa.Array:
+    # The head alone goes to the regular expression: the texts are long.
+    heads = pc.binary_slice(texts.cast(_binary_like(texts.type)), 0, _HEAD_CHARACTERS)
+    rows = pc.struct_field(pc.extract_regex(heads, _FIRST), "rows")
+    rows = rows.cast(pa.string()).cast(pa.int64())
+    unsettled = pc.and_(rows.is_null(), texts.is_valid())
+    if not pc.any(unsettled).as_py():
+        return rows
+    parsed = [_parse_num_records(text) for text in texts.filter(unsettled).to_pylist()]
+    return pc.replace_with_mask(rows, unsettled, pa.array(parsed, pa.int64()))
+
+
+def _binary_like(type_: pa.DataType) -> pa.DataType:
+    return pa.large_binary() if pa.types.is_large_string(type_) else pa.binary()
+
+
+def _parse_num_records(text: str) -> int | None:
+    try:
+        node = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    rows = node.get("numRecords") if isinstance(node, dict) else None
+    if isinstance(rows, float) and rows.is_integer():
+        rows = int(rows)
+    if not isinstance(rows, int) or isinstance(rows, bool) or not 0 <= rows <= _MAX_RECORDS:
+        return None
+    return rows

@@ -1,0 +1,155 @@
+"""Which leaves of a table get statistics.
+
+Source: PROTOCOL.md, "Per-file Statistics"; the table properties ``delta.dataSkippingStatsColumns``
+and ``delta.dataSkippingNumIndexedCols``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.features import has_feature
+from deltactl.protocol.properties import DEFAULT_STRING_PREFIX, TableProperties
+from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType, is_void
+
+_KINDS = {
+    "byte": "integer",
+    "short": "integer",
+    "integer": "integer",
+    "long": "integer",
+    "float": "float",
+    "double": "float",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
+    "string": "string",
+    "variant": "variant",
+}
+_UNBOUNDED = frozenset({"variant", "nested", "other"})
+
+
+@dataclass(frozen=True, slots=True)
+class StatsLeaf:
+    """A column or struct member without members of its own that get statistics.
+
+    ``kind`` says how bounds are written: integer, float, decimal, date, timestamp, timestamp_ntz
+    or string; variant, nested (arrays and maps) and other leaves have null counts only.
+    """
+
+    path: tuple[str, ...]
+    kind: str
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether minimum and maximum are kept."""
+        return self.kind not in _UNBOUNDED
+
+
+@dataclass(frozen=True, slots=True)
+class StatsColumns:
+    """The leaves of a table that get statistics, by physical path and in the schema's order.
+
+    ``tight_bounds``: say so in the text, which tables with deletion vectors ask for.
+    """
+
+    leaves: tuple[StatsLeaf, ...] = ()
+    string_prefix: int = DEFAULT_STRING_PREFIX
+    tight_bounds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    logical: tuple[str, ...]
+    physical: tuple[str, ...]
+    kind: str
+
+
+def choose_stats_columns(
+    metadata: Metadata, protocol: Protocol, *, clustering: Sequence[tuple[str, ...]] = ()
+) -> StatsColumns:
+    """The leaves that the table's properties ask for.
+
+    Args:
+        metadata: columns and properties.
+        protocol: tells whether deletion vectors may appear.
+        clustering: physical paths of clustering columns, which always have statistics.
+    """
+    properties = TableProperties(metadata.configuration)
+    leaves = list(_walk(metadata.data_schema, (), ()))
+    is_wanted = _property_filter(properties, leaves)
+    always = {tuple(path) for path in clustering}
+    return StatsColumns(
+        leaves=tuple(
+            StatsLeaf(leaf.physical, leaf.kind)
+            for leaf in leaves
+            if leaf.physical in always or is_wanted(leaf)
+        ),
+        string_prefix=properties.string_prefix_length,
+        tight_bounds=has_feature(protocol, "deletionVectors"),
+    )
+
+
+def _walk(
+    struct: StructType, logical: tuple[str, ...], physical: tuple[str, ...]
+) -> Iterator[_Leaf]:
+    for field in struct.fields:
+        names = (*logical, field.name)
+        stored = (*physical, field.physical_name)
+        if isinstance(field.type, StructType):
+            yield from _walk(field.type, names, stored)
+        elif not is_void(field.type):
+            yield _Leaf(names, stored, _kind_of(field.type))
+
+
+def _kind_of(delta_type: DeltaType) -> str:
+    if not isinstance(delta_type, PrimitiveType):
+        return "nested"
+    if delta_type.name.startswith("decimal"):
+        return "decimal"
+    return _KINDS.get(delta_type.name, "other")
+
+
+def _property_filter(
+    properties: TableProperties, leaves: Sequence[_Leaf]
+) -> Callable[[_Leaf], bool]:
+    named = properties.text("delta.dataSkippingStatsColumns")
+    if named is not None:
+        paths = [_fold(path) for path in parse_column_list(named)]
+        return lambda leaf: any(_fold(leaf.logical)[: len(path)] == path for path in paths)
+    count = properties.indexed_columns_count
+    counted = leaves if count < 0 else leaves[:count]
+    indexed = {leaf.physical for leaf in counted}
+    return lambda leaf: leaf.physical in indexed
+
+
+def _fold(path: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name.lower() for name in path)
+
+
+def parse_column_list(text: str) -> list[tuple[str, ...]]:
+    """Column paths from ``a, b.c, `odd.name`.d``; a doubled backtick stands for one.
+
+    Texts that Delta on Spark would refuse give names that no column has.
+    """
+    paths: list[tuple[str, ...]] = []
+    names: list[str] = []
+    name, quoted, position = "", False, 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if quoted and character == "`" and text[position : position + 1] == "`":
+            name, position = name + "`", position + 1
+        elif character == "`":
+            quoted = not quoted
+        elif quoted or character not in ".,":
+            name += character if quoted or not character.isspace() else ""
+        else:
+            names.append(name)
+            name = ""
+            if character == ",":
+                paths.append(tuple(names))
+                names = []
+    paths.append((*names, name))
+    return [path for path in paths if any(path)]
