@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -22,6 +22,9 @@ PHYSICAL_NAME_KEY = "delta.columnMapping.physicalName"
 FIELD_ID_KEY = "delta.columnMapping.id"
 TYPE_CHANGES_KEY = "delta.typeChanges"
 PARQUET_FIELD_ID = b"PARQUET:field_id"
+
+VARIANT_TYPE: Final = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary())])
+"""Not shredded: a group of two binaries, `value` first (PROTOCOL.md, "Variant data in Parquet")."""
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _PRIMITIVES: Mapping[str, pa.DataType] = {
@@ -39,8 +42,7 @@ _PRIMITIVES: Mapping[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
     "void": pa.null(),
     "decimal": pa.decimal128(10, 0),
-    # Not shredded: a group of two binaries, `value` first (PROTOCOL.md, "Variant data in Parquet").
-    "variant": pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary())]),
+    "variant": VARIANT_TYPE,
 }
 
 
@@ -201,11 +203,12 @@ def arrow_type(delta_type: DeltaType, naming: Naming = "logical") -> pa.DataType
         case StructType():
             return pa.struct(list(arrow_schema(delta_type, naming)))
         case ArrayType(element, contains_null):
-            return pa.list_(pa.field("element", arrow_type(element, naming), contains_null))
+            nullable = contains_null or naming == "physical"
+            return pa.list_(pa.field("element", arrow_type(element, naming), nullable))
         case MapType(key, value, contains_null):
             return pa.map_(
                 pa.field("key", arrow_type(key, naming), nullable=False),
-                pa.field("value", arrow_type(value, naming), contains_null),
+                pa.field("value", arrow_type(value, naming), contains_null or naming == "physical"),
             )
         case PrimitiveType(name):
             return _primitive_arrow(name)
@@ -233,4 +236,5 @@ def arrow_schema(struct: StructType, naming: Naming = "logical") -> pa.Schema:
 
 def _physical_field(f: Field) -> pa.Field:
     metadata = None if f.field_id is None else {PARQUET_FIELD_ID: str(f.field_id).encode()}
-    return pa.field(f.physical_name, arrow_type(f.type, "physical"), f.nullable, metadata=metadata)
+    # Stored columns are optional whatever the schema says: older rows may lack later columns.
+    return pa.field(f.physical_name, arrow_type(f.type, "physical"), metadata=metadata)
