@@ -16,6 +16,7 @@ from typing import Any, Final
 from deltactl.errors import DeltactlError
 
 SCHEMA_VERSION: Final = 1
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ class Envelope:
 
 def dump_json(value: Any, *, indent: int | None = None) -> str:
     """Encode to JSON in ASCII: other characters are escaped, so nothing acts on a terminal."""
-    return json.dumps(to_jsonable(value), indent=indent, allow_nan=False)
+    plain = value.to_json() if isinstance(value, Envelope) else to_jsonable(value)
+    return json.dumps(plain, indent=indent, allow_nan=False)
 
 
 def format_rfc3339(instant: datetime) -> str:
@@ -71,7 +73,10 @@ def to_jsonable(value: Any) -> Any:
 
     Instants are RFC 3339 UTC, bytes base64, decimals exact strings, NaN and infinities strings.
     """
-    if value is None or isinstance(value, bool | int | str) and not isinstance(value, Enum):
+    # Most values are plain; a long history has millions of them.
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, bool | int | str) and not isinstance(value, Enum):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
@@ -85,6 +90,8 @@ def to_jsonable(value: Any) -> Any:
 
 
 def _encode_key(key: Any) -> str:
+    if type(key) is str:
+        return key
     encoded = to_jsonable(key)
     return encoded if isinstance(encoded, str) else json.dumps(encoded)
 

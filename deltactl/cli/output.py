@@ -101,7 +101,8 @@ class Output:
             render_table(page)
             self._print_page(page, self.stdout)
         elif self.form is OutputFormat.JSON:
-            self._write(dump_json(envelope.to_json(), indent=2))
+            is_long = isinstance(envelope.result, list) and len(envelope.result) > _ROWS_AT_ONCE
+            self._write(dump_json(envelope, indent=None if is_long else 2))
         elif self.form is OutputFormat.NDJSON:
             for value in [envelope.to_json()] if rows is None else iterate_rows(rows):
                 self._write(dump_json(value))

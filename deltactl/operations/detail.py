@@ -13,7 +13,13 @@ from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.features import Operation, ensure_supported, list_features
-from deltactl.protocol.schema import StructType
+from deltactl.protocol.schema import (
+    ArrayType,
+    DeltaType,
+    MapType,
+    PrimitiveType,
+    StructType,
+)
 from deltactl.storage.store import Store
 
 Warn = Callable[[str], None]
@@ -25,14 +31,15 @@ _CLUSTERING = "delta.clustering"
 class DetailReport:
     """A table at a version. ``row`` has Delta's columns in Delta's order, times in ms.
 
-    ``unsupported`` holds, by what one would do with the table, why this program refuses to.
+    ``columns`` has name, type and whether nulls are allowed, and is ``None`` when the schema
+    cannot be read. ``refusals`` says why this program will not do an operation on the table.
     """
 
     version: int
     timestamp_ms: int
     row: dict[str, Any]
-    schema: StructType | None
-    unsupported: dict[Operation, str]
+    columns: list[tuple[str, str, bool]] | None
+    refusals: dict[Operation, str]
 
 
 def load_detail(store: Store, warn: Warn, version: int | None = None) -> DetailReport:
@@ -58,7 +65,7 @@ def load_detail(store: Store, warn: Warn, version: int | None = None) -> DetailR
         snapshot.version,
         timestamp_ms,
         _row(store, snapshot),
-        _schema(snapshot.metadata),
+        _columns(_schema(snapshot.metadata)),
         _list_refusals(snapshot),
     )
 
@@ -103,6 +110,25 @@ def _schema(metadata: Metadata) -> StructType | None:
         return metadata.schema
     except DeltactlError:
         return None
+
+
+def _columns(schema: StructType | None) -> list[tuple[str, str, bool]] | None:
+    if schema is None:
+        return None
+    return [(field.name, render_type(field.type), field.nullable) for field in schema.fields]
+
+
+def render_type(kind: DeltaType) -> str:
+    """A type as SQL spells it: ``map<string,array<long>>``."""
+    match kind:
+        case StructType(fields):
+            return f"struct<{','.join(f'{f.name}:{render_type(f.type)}' for f in fields)}>"
+        case ArrayType(element):
+            return f"array<{render_type(element)}>"
+        case MapType(key, value):
+            return f"map<{render_type(key)},{render_type(value)}>"
+        case PrimitiveType(name):
+            return name
 
 
 def clustering_columns(snapshot: Snapshot) -> list[str]:

@@ -65,11 +65,18 @@ def change_from_metrics(info: Mapping[str, Any]) -> Change | None:
         removed_bytes = 0
     if None in (added, added_bytes, removed, removed_bytes):
         return None
-    rows = (
-        as_long(metrics.get(name)) if name else None
-        for name in _ROW_METRICS.get(operation, ("", "", ""))
-    )
-    return Change(added, added_bytes, removed, removed_bytes, *rows)
+    return Change(added, added_bytes, removed, removed_bytes, *_rows_from_metrics(info))
+
+
+def _rows_from_metrics(info: Mapping[str, Any] | None) -> tuple[int | None, int | None, int | None]:
+    """Rows added, removed and updated, as far as the metrics say."""
+    metrics = info.get("operationMetrics") if info else None
+    operation = info.get("operation") if info else None
+    if not isinstance(metrics, dict) or not isinstance(operation, str):
+        return None, None, None
+    names = _ROW_METRICS.get(operation, ("", "", ""))
+    added, removed, updated = (as_long(metrics.get(name)) if name else None for name in names)
+    return added, removed, updated
 
 
 def _only_adds(operation: str, parameters: Any) -> bool:
@@ -121,22 +128,16 @@ class ChangeCounter:
             if isinstance(counted, CorruptLogError):
                 record.problem = counted.message
             else:
-                self.changes[record.version] = _from_counts(counted)
+                self.changes[record.version] = _from_counts(counted, record.info)
         self._pending, self._pending_bytes = [], 0
 
 
-def _from_counts(counted: CommitChange) -> Change:
-    """Counts as a change; rows are net, since a rewrite adds again what it keeps."""
+def _from_counts(counted: CommitChange, info: Mapping[str, Any] | None) -> Change:
+    """Counts as a change; rows by the metrics, else net, since a rewrite adds what it keeps."""
     added, removed = counted.added, counted.removed
-    rows_added = rows_removed = None
-    if counted.data_change and added.num_rows is not None and removed.num_rows is not None:
-        net = added.num_rows - removed.num_rows
-        rows_added, rows_removed = max(net, 0), max(-net, 0)
-    return Change(
-        added.num_files,
-        added.size_bytes,
-        removed.num_files,
-        removed.size_bytes,
-        rows_added,
-        rows_removed,
-    )
+    rows = _rows_from_metrics(info)
+    known = added.num_rows is not None and removed.num_rows is not None
+    if rows == (None, None, None) and counted.data_change and known:
+        net = (added.num_rows or 0) - (removed.num_rows or 0)
+        rows = max(net, 0), max(-net, 0), None
+    return Change(added.num_files, added.size_bytes, removed.num_files, removed.size_bytes, *rows)

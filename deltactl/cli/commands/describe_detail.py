@@ -1,0 +1,127 @@
+"""``deltactl describe-detail``: what a table is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from deltactl.cli.options import TableArgument
+from deltactl.cli.page import Cell, Column, Page, Styled, Tone
+from deltactl.cli.session import Session
+from deltactl.cli.times import parse_time
+from deltactl.clock import SystemClock
+from deltactl.errors import UsageError
+from deltactl.operations.detail import DetailReport, load_detail
+from deltactl.operations.history import version_at
+from deltactl.protocol.features import Operation
+from deltactl.storage.open import open_store
+from deltactl.units import format_age, format_count, format_size, format_timestamp
+
+_INSTANTS = ("createdAt", "lastModified")
+_SHOWN_COLUMNS = 40
+_CUT = 400
+
+
+def command(
+    ctx: typer.Context,
+    table: TableArgument,
+    version: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="As of version N", show_default=False),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help='As of a time: "2024-01-31 12:00", or "2h" for two hours ago'
+        ),
+    ] = None,
+) -> None:
+    """Show what a table is: size, columns, properties, protocol and features.
+
+    Only the log is read, so tables with features and types unknown to this program are shown too.
+    Times are UTC.
+    """
+    if version is not None and at is not None:
+        raise UsageError("--version and --at do not go together", hint="ask for one of them")
+    session = Session.of(ctx)
+    now_ms = SystemClock().now_ms()
+    store = open_store(table, session.storage_options)
+    warn = session.output.warn
+    if at is not None:
+        version = version_at(store, parse_time(at, now_ms), warn).row["version"]
+    report = load_detail(store, warn, version)
+    row = _json_row(report.row)
+    session.output.emit(
+        session.envelope(version_before=report.version, version_after=report.version, result=row),
+        render_table=lambda page: render_detail(page, report, now_ms),
+        rows=[row],
+    )
+
+
+def _json_row(row: dict[str, Any]) -> dict[str, Any]:
+    times = {name: None if row[name] is None else format_timestamp(row[name]) for name in _INSTANTS}
+    return {**row, **times}
+
+
+def render_detail(page: Page, report: DetailReport, now_ms: int) -> None:
+    """Fill a page with a table's facts, its columns, properties and features."""
+    row = report.row
+
+    def instant(timestamp_ms: int | None) -> str:
+        if timestamp_ms is None:
+            return "-"
+        return f"{format_timestamp(timestamp_ms)} ({format_age(now_ms - timestamp_ms)})"
+
+    pairs: list[tuple[str, Cell]] = [
+        ("location", Styled(row["location"], Tone.STRONG)),
+        ("version", f"{report.version}, committed {instant(report.timestamp_ms)}"),
+        ("size", f"{format_count(row['numFiles'], 'file')}, {format_size(row['sizeInBytes'])}"),
+        ("id", row["id"]),
+        ("name", row["name"] or ""),
+        ("description", row["description"] or ""),
+        ("created", instant(row["createdAt"])),
+        ("last modified", instant(row["lastModified"])),
+        ("partitioned by", ", ".join(row["partitionColumns"])),
+        ("clustered by", ", ".join(row["clusteringColumns"])),
+        ("protocol", f"reader {row['minReaderVersion']}, writer {row['minWriterVersion']}"),
+    ]
+    page.fields([(label, value) for label, value in pairs if value != ""])
+    _render_columns(page, report)
+    if row["properties"]:
+        page.line()
+        page.line(Styled("properties", Tone.STRONG))
+        for key, value in sorted(row["properties"].items()):
+            page.line("  ", key, Styled(" = ", Tone.FAINT), value)
+    _render_features(page, report)
+
+
+def _render_columns(page: Page, report: DetailReport) -> None:
+    page.line()
+    if report.columns is None:
+        page.line(Styled("the schema cannot be read", Tone.BAD))
+        return
+    partitions = set(report.row["partitionColumns"])
+    rows: list[tuple[Cell, ...]] = []
+    for name, kind, nullable in report.columns[:_SHOWN_COLUMNS]:
+        notes = [] if nullable else ["not null"]
+        notes += ["partition"] if name in partitions else []
+        rows.append((f"  {name}", kind[:_CUT], Styled(", ".join(notes), Tone.FAINT)))
+    columns = [Column("columns", elastic=True), Column("type", elastic=True), Column("")]
+    page.table(columns, rows)
+    if len(report.columns) > _SHOWN_COLUMNS:
+        page.line(f"  and {len(report.columns) - _SHOWN_COLUMNS} more")
+
+
+def _render_features(page: Page, report: DetailReport) -> None:
+    page.line()
+    page.line(Styled("features", Tone.STRONG))
+    for name in report.row["tableFeatures"] or ["none"]:
+        page.line("  ", name)
+    page.line()
+    for verb, operation in (("read", Operation.READ), ("optimize", Operation.REWRITE)):
+        refusal = report.refusals.get(operation)
+        if refusal is None:
+            page.line(Styled("yes", Tone.GOOD), f"  deltactl can {verb} this table")
+        else:
+            page.line(Styled("no ", Tone.BAD), f"  {refusal}")

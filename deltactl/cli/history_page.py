@@ -1,0 +1,285 @@
+"""A history as people read it in an incident: one line per commit, holes marked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from deltactl.cli.page import Cell, Column, Page, Styled, Tone
+from deltactl.operations.history import CommitFiles, HistoryReport, VersionAt
+from deltactl.operations.history_changes import Change
+from deltactl.protocol.names import LOG_DIR, commit_name
+from deltactl.units import format_age, format_count, format_size, format_timestamp
+
+Row = dict[str, Any]
+
+# From here on there is room for seconds, full numbers and what the operation was told.
+_WIDE: Final = 110
+_MAX_NOTES: Final = 10
+_LETTERS: Final = "KMGTPE"
+_CUT: Final = 400
+"""Longer texts are cut before they are measured: no line is that long."""
+
+
+def render_history(page: Page, report: HistoryReport, now_ms: int) -> None:
+    """Fill a page with the commits, what is wrong with them, and how many more there are."""
+    if not report.rows:
+        page.line("no commits match")
+        return
+    wide = page.width >= _WIDE
+    marks = [_mark(row) for row in report.rows]
+    lines = [
+        [mark or "", *_cells(row, report.changes.get(row["version"]), now_ms, wide)]
+        for row, mark in zip(report.rows, marks, strict=True)
+    ]
+    page.table(*_without_empty([Column(""), *_columns(wide)], lines))
+    _render_problems(page, report.rows)
+    if report.num_unread:
+        page.line()
+        page.line(
+            Styled(
+                f"{format_count(report.num_unread, 'older version')} not shown: "
+                "--limit N or --all shows more",
+                Tone.FAINT,
+            )
+        )
+
+
+def _columns(wide: bool) -> list[Column]:
+    return [
+        Column("version" if wide else "ver", right=True),
+        Column("time (UTC)"),
+        Column("age", right=True),
+        Column("operation", elastic=True),
+        *([Column("parameters", elastic=True)] if wide else []),
+        Column("by", elastic=True),
+        Column("files"),
+        Column("size"),
+        Column("rows"),
+    ]
+
+
+def _without_empty(
+    columns: list[Column], lines: list[list[Cell]]
+) -> tuple[list[Column], list[list[Cell]]]:
+    """Leave out columns that say nothing at all."""
+    kept = [i for i in range(len(columns)) if any(_text(line[i]) for line in lines)]
+    return [columns[i] for i in kept], [[line[i] for i in kept] for line in lines]
+
+
+def _text(cell: Cell) -> str:
+    return cell.text if isinstance(cell, Styled) else cell
+
+
+def _mark(row: Row) -> Cell | None:
+    if row["problem"] is not None:
+        return Styled("!", Tone.BAD)
+    return None if row["reconstructible"] else Styled("x", Tone.CAUTION)
+
+
+def _cells(row: Row, change: Change | None, now_ms: int, wide: bool) -> list[Cell]:
+    when = row["timestamp"]
+    files, size, rows = _change_texts(change or Change(), wide)
+    if when is None:
+        operation: Cell = Styled("missing", Tone.BAD)
+    elif row["operation"] is None:
+        broken = row["problem"] is not None
+        operation = Styled("unreadable" if broken else "-", Tone.BAD if broken else Tone.FAINT)
+    else:
+        operation = Styled(row["operation"][:_CUT], Tone.STRONG)
+    return [
+        str(row["version"]),
+        "" if when is None else Styled(_format_time(when, wide), Tone.FAINT),
+        "" if when is None else format_age(now_ms - when).removesuffix(" ago"),
+        operation,
+        *([Styled(_describe_parameters(row), Tone.FAINT)] if wide else []),
+        _who(row, wide),
+        files,
+        size,
+        rows,
+    ]
+
+
+def _format_time(timestamp_ms: int, wide: bool) -> str:
+    text = format_timestamp(timestamp_ms).replace("T", " ")
+    return text[: -len(".000Z")] if wide else text[: -len(":00.000Z")]
+
+
+def _who(row: Row, wide: bool = True) -> str:
+    """Who did it: a person if the commit names one, else the program."""
+    person = row["userName"] or row["userId"]
+    if person:
+        return str(person if wide else person.partition("@")[0] or person)[:_CUT]
+    engine = (row["engineInfo"] or "")[:_CUT].partition(" ")[0]
+    name, _, version = engine.removeprefix("Apache-").partition("/")
+    return f"{name} {version}".rstrip()
+
+
+def _describe_parameters(row: Row) -> str:
+    """What the operation was told, as far as it says something."""
+    said = [] if row["userMetadata"] is None else [f'"{row["userMetadata"][:_CUT]}"']
+    for name, value in (row["operationParameters"] or {}).items():
+        if value not in (None, "", "[]", "{}", "false"):
+            said.append(f"{name}={_unwrap(value)}")
+    return "  ".join(said)[:_CUT]
+
+
+def _unwrap(value: str) -> str:
+    """A parameter without the JSON around it: ``["a","b"]`` is ``a, b``."""
+    if not value.startswith("[") or len(value) > _CUT:
+        return value
+    try:
+        items = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return ", ".join(it if isinstance(it, str) else json.dumps(it) for it in items)
+
+
+def _change_texts(change: Change, wide: bool) -> tuple[str, str, str]:
+    """Files, bytes and rows as ``+2 -1``; nothing where nothing changed or it is not known."""
+
+    def number(n: int) -> str:
+        return f"{n:,}" if wide else _short(n, 1000)
+
+    def size(n: int) -> str:
+        return format_size(n) if wide else _short(n, 1024)
+
+    rows = _signed(change.rows_added, change.rows_removed, number)
+    if change.rows_added is not None and change.rows_removed is None and change.files_removed:
+        rows += " -?"
+    if change.rows_updated:
+        rows = f"{rows} ~{number(change.rows_updated)}".lstrip()
+    return (
+        _signed(change.files_added, change.files_removed, number),
+        _signed(change.bytes_added, change.bytes_removed, size),
+        rows,
+    )
+
+
+def _signed(added: int | None, removed: int | None, write: Any) -> str:
+    parts = [f"{sign}{write(n)}" for sign, n in (("+", added), ("-", removed)) if n]
+    return " ".join(parts)
+
+
+def _short(n: int, base: int) -> str:
+    """A number in few letters: ``999``, ``1.2K``, ``34M``."""
+    if n < base:
+        return f"{n}B" if base == 1024 else str(n)
+    power = 0
+    value = float(n)
+    while value >= base * 0.9995 and power < len(_LETTERS):
+        value /= base
+        power += 1
+    digits = f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
+    return digits.removesuffix(".0") + _LETTERS[power - 1]
+
+
+def _render_problems(page: Page, rows: Sequence[Row]) -> None:
+    problems = [row for row in rows if row["problem"] is not None]
+    lost = [row["version"] for row in rows if not row["reconstructible"]]
+    if problems or lost:
+        page.line()
+    for row in problems[:_MAX_NOTES]:
+        page.line(Styled(f"! version {row['version']}: ", Tone.BAD), _shorten(row))
+    if len(problems) > _MAX_NOTES:
+        page.line(f"! and {format_count(len(problems) - _MAX_NOTES, 'more version')} like these")
+    if lost:
+        page.line(
+            Styled(f"x {_format_versions(lost)} cannot be rebuilt: ", Tone.CAUTION),
+            "no unbroken chain of commits from version 0 or a checkpoint",
+        )
+
+
+def _shorten(row: Row) -> str:
+    return str(row["problem"]).replace(f"{LOG_DIR}/{commit_name(row['version'])}", "the commit")
+
+
+def _format_versions(versions: Sequence[int]) -> str:
+    """``version 3``, ``versions 3-5, 8``; ``versions`` come newest first."""
+    runs: list[list[int]] = []
+    for version in reversed(versions):
+        if runs and runs[-1][1] == version - 1:
+            runs[-1][1] = version
+        else:
+            runs.append([version, version])
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in runs[:_MAX_NOTES]]
+    if len(runs) > _MAX_NOTES:
+        shown.append("...")
+    return f"version{'' if len(versions) == 1 else 's'} {', '.join(shown)}"
+
+
+def render_version_at(page: Page, found: VersionAt, asked_ms: int, now_ms: int) -> None:
+    """Say which version was current at a time."""
+    row, after = found.row, found.next_row
+    asked = format_timestamp(asked_ms)
+    page.line(Styled(f"version {row['version']}", Tone.GOOD), f" was current at {asked}")
+    page.line()
+    pairs: list[tuple[str, Cell]] = [("committed", _instant(row["timestamp"], now_ms))]
+    if after is None:
+        pairs.append(("until", "now: it is the latest version"))
+    elif after["timestamp"] is None:
+        pairs.append(("until", f"unknown: the commit of version {after['version']} is missing"))
+    else:
+        ended = _instant(after["timestamp"], now_ms)
+        pairs.append(("until", f"{ended}, version {after['version']}"))
+    pairs += [("operation", row["operation"] or "-"), ("by", _who(row) or "-")]
+    page.fields(pairs)
+    _render_problems(page, [row])
+
+
+def _instant(timestamp_ms: int, now_ms: int) -> str:
+    return f"{format_timestamp(timestamp_ms)} ({format_age(now_ms - timestamp_ms)})"
+
+
+def render_commit_files(page: Page, found: CommitFiles, now_ms: int) -> None:
+    """Show what a commit did to files, a line per partition."""
+    row = found.row
+    page.fields(
+        [
+            ("version", str(row["version"])),
+            ("committed", _instant(row["timestamp"], now_ms)),
+            ("operation", row["operation"] or "-"),
+            ("by", _who(row) or "-"),
+        ]
+    )
+    page.line()
+    if not found.partitions:
+        page.line("no files added or removed")
+        return
+    columns = [
+        Column("partition", elastic=True),
+        *(
+            Column(header, right=True)
+            for header in ("added", "size", "rows", "removed", "size", "rows", "vectors")
+        ),
+    ]
+    lines: list[list[Cell]] = []
+    for part in found.partitions:
+        vectors = (part.added.num_deletion_vectors, part.removed.num_deletion_vectors)
+        lines.append(
+            [
+                format_partition(part.partition_values),
+                *_counts(part.added.num_files, part.added.size_bytes, part.added.num_rows),
+                *_counts(part.removed.num_files, part.removed.size_bytes, part.removed.num_rows),
+                _signed(*vectors, str),
+            ]
+        )
+    page.table(*_without_empty(columns, lines))
+
+
+def format_partition(values: Any) -> str:
+    """``a=1/b=x`` for people; a null value is ``null``."""
+    if not values:
+        return "(whole table)"
+    return "/".join(f"{k}={'null' if v is None else v[:_CUT]}" for k, v in values.items())
+
+
+def _counts(files: int, size: int | None, rows: int | None) -> tuple[str, str, str]:
+    if not files:
+        return "", "", ""
+    return (
+        f"{files:,}",
+        "?" if size is None else format_size(size),
+        "?" if rows is None else f"{rows:,}",
+    )
