@@ -18,7 +18,9 @@ from deltactl.storage.store import Store
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from deltactl.engine.base import CancelToken, Engine, OnProgress
     from deltactl.operations.detail import DetailReport
+    from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
 
 
 class TableWarning(UserWarning):
@@ -50,6 +52,7 @@ class Table:
         """
         self._store = open_store(uri, storage_options) if store is None else store
         self._warn = warn
+        self._storage_options = dict(storage_options or {})
 
     @property
     def uri(self) -> str:
@@ -122,3 +125,30 @@ class Table:
             DataFileError: while reading: a missing or broken data file or deletion vector.
         """
         return scan_snapshot(self.snapshot(version, timestamp), columns)
+
+    def optimize(
+        self,
+        options: OptimizeOptions | None = None,
+        *,
+        engine: Engine | None = None,
+        dry_run: bool = False,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> OptimizeReport:
+        """Merge small files and rewrite files with many deleted rows; see ``optimize_table``.
+
+        Raises:
+            DeltactlError: refused, lost to other writers, or every bin failed.
+        """
+        from deltactl.operations.optimize import OptimizeOptions, optimize_table
+
+        return optimize_table(
+            self._store,
+            options or OptimizeOptions(),
+            warn=self._warn,
+            engine=engine,
+            storage_options=self._storage_options,
+            cancel=cancel,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )

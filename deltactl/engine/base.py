@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[P]):
-    """A unit of work: ``payload`` is small and picklable, ``weight_bytes`` what it holds in memory at its peak."""
+    """A unit of work: a small picklable ``payload``, and the memory it takes at its peak."""
 
     id: int
     payload: P

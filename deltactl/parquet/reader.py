@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,7 +26,14 @@ from deltactl.protocol.deletion_vectors import (
 )
 from deltactl.protocol.partitions import parse_partition_column
 from deltactl.protocol.paths import is_absolute, leaves_root
-from deltactl.protocol.schema import Field, Naming, StructType, arrow_type, is_void
+from deltactl.protocol.schema import (
+    Field,
+    Naming,
+    StructType,
+    arrow_schema,
+    arrow_type,
+    is_void,
+)
 from deltactl.storage.store import Store
 
 DEFAULT_BATCH_ROWS = 1 << 16
@@ -74,16 +81,11 @@ class RowReader:
     def __post_init__(self) -> None:
         stored = [f for f in self.struct.fields if self.naming == "logical" or not is_void(f.type)]
         object.__setattr__(self, "_fields", stored)
-        targets = [
-            pa.field(self._name(f), arrow_type(f.type, self.naming), metadata=None) for f in stored
-        ]
-        object.__setattr__(self, "schema", pa.schema([*targets, *self.extra]))
+        target = arrow_schema(StructType(tuple(stored)), self.naming)
+        object.__setattr__(self, "schema", pa.schema([*target, *self.extra]))
 
     schema: pa.Schema = field(init=False, repr=False, compare=False)
     _fields: Sequence[Field] = field(init=False, repr=False, compare=False)
-
-    def _name(self, f: Field) -> str:
-        return f.name if self.naming == "logical" else f.physical_name
 
     def read(
         self, store: Store, file: DataFile, *, batch_rows: int = DEFAULT_BATCH_ROWS
@@ -96,17 +98,33 @@ class RowReader:
         """
         ensure_readable_path(file.path)
         deleted = read_deletion_vector(store, file)
-        with _naming_file(file.path), store.open_input(file.path) as source:
+        num_rows = 0
+        for batch in self.read_physical(store, file, batch_rows=batch_rows):
+            num_rows += batch.num_physical_rows
+            if deleted is None:
+                yield batch
+                continue
+            mask = live_mask(deleted, batch.first_row, batch.num_physical_rows)
+            yield replace(batch, columns=batch.columns.filter(mask), mask=mask)
+        if deleted is not None:
+            ensure_within(deleted, num_rows, file.path)
+
+    def read_physical(
+        self, store: Store, file: DataFile, *, batch_rows: int = DEFAULT_BATCH_ROWS
+    ) -> Iterator[LiveBatch]:
+        """Stream all rows of a file, deleted ones included. Raises as :meth:`read`."""
+        ensure_readable_path(file.path)
+        with naming_file(file.path), store.open_input(file.path) as source:
             parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-            if deleted is not None:
-                ensure_within(deleted, parquet.metadata.num_rows, file.path)
             first_row = 0
             for batch in self._physical(parquet, file, batch_rows):
-                num_rows = batch.num_rows
-                mask = None if deleted is None else live_mask(deleted, first_row, num_rows)
-                live = batch if mask is None else batch.filter(mask)
-                yield LiveBatch(live, first_row, num_rows, mask)
-                first_row += num_rows
+                yield LiveBatch(batch, first_row, batch.num_rows)
+                first_row += batch.num_rows
+            if first_row != parquet.metadata.num_rows:
+                raise DataFileError(
+                    f"data file {file.path!r} holds {first_row} rows, "
+                    f"its footer says {parquet.metadata.num_rows}"
+                )
 
     def _physical(
         self, parquet: pq.ParquetFile, file: DataFile, batch_rows: int
@@ -220,7 +238,7 @@ def read_deletion_vector(store: Store, file: DataFile) -> BitMap64 | None:
     if name is None:
         return decode_inline(vector)
     ensure_readable_path(name)
-    with _naming_file(name):
+    with naming_file(name):
         length = vector.size_bytes + FRAME_OVERHEAD
         (framed,) = store.read_ranges(name, [(vector.offset or 0, length)])
         payload = read_framed(framed, vector, name)
@@ -228,7 +246,7 @@ def read_deletion_vector(store: Store, file: DataFile) -> BitMap64 | None:
 
 
 @contextmanager
-def _naming_file(path: str) -> Iterator[None]:
+def naming_file(path: str) -> Iterator[None]:
     """Map what Arrow and the store raise to a ``DataFileError`` that names the file."""
     try:
         yield

@@ -1,0 +1,261 @@
+"""``deltactl optimize``: parse, call the operation, present its report."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltactl.cli.envelope import ErrorInfo
+from deltactl.cli.options import DryRunOption, TableArgument
+from deltactl.cli.session import Session
+from deltactl.errors import PartialSuccessError, UsageError
+from deltactl.units import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
+
+_WORK_NEEDED = 3
+
+
+class Verify(StrEnum):
+    """How outputs are checked before they are committed."""
+
+    COUNTS = "counts"
+    FULL = "full"
+
+
+class Codec(StrEnum):
+    """Parquet compression codecs."""
+
+    ZSTD = "zstd"
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+    LZ4 = "lz4"
+    BROTLI = "brotli"
+    NONE = "none"
+
+
+def command(  # noqa: PLR0913 - one parameter an option
+    ctx: typer.Context,
+    table: TableArgument,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="Only partitions matching, e.g. \"date >= '2024-01-01'\""),
+    ] = None,
+    purge: Annotated[
+        bool,
+        typer.Option("--purge", help="Rewrite every file with deleted rows or dropped columns"),
+    ] = False,
+    skip_hot: Annotated[
+        str | None,
+        typer.Option(metavar="AGE", help="Leave partitions written to within this time, e.g. 1h"),
+    ] = None,
+    include_clustered: Annotated[
+        bool, typer.Option("--include-clustered", help="Also files of a liquid or Z-order layout")
+    ] = False,
+    target_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Size to make files of  [default: delta.targetFileSize, else 256MiB rising to "
+            "1GiB from 2.5 to 10 TiB of table]",
+        ),
+    ] = None,
+    min_file_size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Smaller files are candidates  [default: 75% of target]"),
+    ] = None,
+    min_input_files: Annotated[int, typer.Option(min=1, help="Fewest files worth merging")] = 2,
+    max_deleted_rows_ratio: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Rewrite files with a larger share of deleted rows"),
+    ] = 0.05,
+    max_bytes: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Most input bytes to rewrite  [default: no limit]"),
+    ] = None,
+    commit_every: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TIME|SIZE",
+            help="Commit finished work this often; may be given once as time, once as input size "
+            " [default: 10min and 64GiB]",
+        ),
+    ] = None,
+    max_concurrent: Annotated[
+        int | None, typer.Option(min=1, help="Bins at a time  [default: number of cores]")
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory for the whole process  [default: half of the machine's or cgroup's]",
+        ),
+    ] = None,
+    codec: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[:LEVEL]",
+            help="zstd, snappy, gzip, lz4, brotli or none  [default: the table's property, else "
+            "what most inputs use]",
+        ),
+    ] = None,
+    verify: Annotated[
+        Verify,
+        typer.Option(help="counts: rows and nulls by the written footers; full: read all again"),
+    ] = Verify.COUNTS,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 3 when there is work")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Merge small files into good ones, and rewrite files with many deleted rows.
+
+    No row is lost or changed: outputs are verified before they are committed, and old files stay
+    until a vacuum.
+
+    Examples:
+      deltactl optimize /data/events --dry-run
+
+      deltactl optimize /data/events --where "date >= '2024-06-01'" --target-size 128MiB
+    """
+    session = Session.of(ctx)
+    codec_name, codec_level = _parse_codec(codec)
+    every_ms, every_bytes = _parse_commit_every(commit_every or [])
+    from deltactl.operations.optimize import OptimizeOptions
+
+    defaults = OptimizeOptions()
+    options = OptimizeOptions(
+        where=where,
+        target_bytes=_size(target_size),
+        min_file_bytes=_size(min_file_size),
+        min_input_files=min_input_files,
+        max_deleted_rows_ratio=max_deleted_rows_ratio,
+        max_bytes=_size(max_bytes),
+        commit_every_ms=every_ms or defaults.commit_every_ms,
+        commit_every_bytes=every_bytes or defaults.commit_every_bytes,
+        codec=codec_name,
+        codec_level=codec_level,
+        verify=verify.value,
+        purge=purge,
+        skip_hot_ms=None if skip_hot is None else parse_duration(skip_hot),
+        include_clustered=include_clustered,
+    )
+    report = _run(session, table, options, max_concurrent, _size(memory), dry_run or check)
+    _present(session, table, report, check)
+
+
+def _run(
+    session: Session,
+    table: str,
+    options: OptimizeOptions,
+    max_concurrent: int | None,
+    memory_bytes: int | None,
+    dry_run: bool,
+) -> OptimizeReport:
+    from deltactl.engine.local import LocalEngine
+    from deltactl.operations.optimize import optimize_table
+    from deltactl.storage.open import open_store
+    from deltactl.storage.wrappers import ReadOnlyStore
+
+    engine = LocalEngine.for_machine(max_concurrent, memory_bytes)
+    store = open_store(table, session.storage_options)
+    with session.cancellation() as cancellation, session.progress("optimize") as on_progress:
+        report = optimize_table(
+            ReadOnlyStore(store) if dry_run else store,
+            options,
+            warn=session.output.warn,
+            engine=engine,
+            storage_options=session.storage_options,
+            cancel=cancellation.token,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+        if report.interrupted:
+            _emit(session, report, check=False)
+            cancellation.raise_if_cancelled(
+                f"interrupted; {_committed(report)}", hint="Run again to do the rest."
+            )
+    return report
+
+
+def _present(session: Session, table: str, report: OptimizeReport, check: bool) -> None:
+    if report.failures:
+        lost = sum(failure.files for failure in report.failures)
+        error = PartialSuccessError(
+            f"{lost} files were not rewritten: {report.failures[0].reason}",
+            hint=f"{_committed(report)}. Mend the cause and run again.".capitalize(),
+        )
+        _emit(session, report, check=False, error=error)
+        raise error
+    for conflict in report.conflicts:
+        session.output.warn(
+            f"{conflict.files} files were left as they were: {conflict.reason}; run again"
+        )
+    _emit(session, report, check)
+    if check and not report.plan.is_empty:
+        raise typer.Exit(_WORK_NEEDED)
+
+
+def _emit(
+    session: Session,
+    report: OptimizeReport,
+    check: bool,
+    error: PartialSuccessError | None = None,
+) -> None:
+    from deltactl.cli.optimize_page import render_report
+
+    envelope = session.envelope(
+        version_before=report.version_before,
+        version_after=report.version_after,
+        dry_run=report.dry_run,
+        engine=report.engine,
+        result=report.to_dict(),
+    )
+    if error is not None:
+        envelope.error = ErrorInfo.of(error)
+    session.output.emit(
+        envelope,
+        render_table=lambda page: render_report(page, report, session.table or "", check=check),
+        rows=report.plan.partitions,
+    )
+
+
+def _committed(report: OptimizeReport) -> str:
+    if not report.versions:
+        return "nothing was committed"
+    return f"{report.files_removed} files became {report.files_added} in version " + ", ".join(
+        map(str, report.versions)
+    )
+
+
+def _size(text: str | None) -> int | None:
+    return None if text is None else parse_size(text)
+
+
+def _parse_codec(text: str | None) -> tuple[str | None, int | None]:
+    if text is None:
+        return None, None
+    name, _, level = text.lower().partition(":")
+    if name == "uncompressed":
+        name = "none"
+    if name not in {c.value for c in Codec} or (level and not level.lstrip("-").isdigit()):
+        known = ", ".join(c.value for c in Codec)
+        raise UsageError(f"--codec {text!r} is not NAME or NAME:LEVEL", hint=f"Names: {known}.")
+    return name, int(level) if level else None
+
+
+def _parse_commit_every(texts: list[str]) -> tuple[int | None, int | None]:
+    """Times to ms, sizes to bytes; each at most once."""
+    times: list[int] = []
+    sizes: list[int] = []
+    for text in texts:
+        try:
+            times.append(parse_duration(text))
+        except UsageError:
+            sizes.append(parse_size(text))
+    if len(times) > 1 or len(sizes) > 1:
+        raise UsageError("--commit-every takes one time and one size")
+    return (times or [None])[0], (sizes or [None])[0]  # type: ignore[list-item]

@@ -1,0 +1,113 @@
+"""How a plan or report of ``optimize`` reads on a terminal."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from deltactl.cli.page import Column, Page, Styled, Tone
+from deltactl.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from deltactl.operations.optimize import OptimizePlan, OptimizeReport
+
+_SHOWN_PARTITIONS = 20
+
+
+def render_report(page: Page, report: OptimizeReport, table: str, *, check: bool) -> None:
+    """Lay out what would be done (dry run, check) or what was done."""
+    plan = report.plan
+    if plan.is_empty:
+        page.line(Styled("Nothing to do", Tone.GOOD), f": version {plan.version} is in good shape")
+    elif report.dry_run:
+        _render_plan(page, plan)
+    else:
+        _render_result(page, report)
+    _render_left_alone(page, plan)
+    if report.dry_run and not plan.is_empty:
+        page.line()
+        page.line(Styled("Nothing was changed.", Tone.STRONG), " To do it: ")
+        page.line(f"  {_real_command(table) if not check else f'deltactl optimize {table}'}")
+
+
+def _render_plan(page: Page, plan: OptimizePlan) -> None:
+    files = format_count(plan.files.num_rows, "file", "files")
+    page.line(
+        Styled(f"Would rewrite {files}", Tone.STRONG),
+        f" ({format_size(plan.bytes_to_rewrite)}) into {plan.num_bins}, "
+        f"target {format_size(plan.target_bytes)}, version {plan.version}",
+    )
+    page.line()
+    _render_partitions(page, plan)
+
+
+def _render_partitions(page: Page, plan: OptimizePlan) -> None:
+    columns = [
+        Column("partition", elastic=True),
+        Column("files", right=True),
+        Column("after", right=True),
+        Column("size", right=True),
+        Column("to rewrite", right=True),
+    ]
+    rows = plan.partitions.slice(0, _SHOWN_PARTITIONS).to_pylist()
+    page.table(
+        columns,
+        [
+            [
+                row["partition"] or "(whole table)",
+                str(row["files_before"]),
+                str(row["files_after"]),
+                format_size(row["bytes_before"]),
+                format_size(row["bytes_to_rewrite"]),
+            ]
+            for row in rows
+        ],
+    )
+    more = plan.partitions.num_rows - len(rows)
+    if more > 0:
+        page.line(Styled(f"and {more} more partitions (-o csv lists all)", Tone.FAINT))
+
+
+def _render_result(page: Page, report: OptimizeReport) -> None:
+    if not report.versions:
+        page.line(Styled("Nothing was committed", Tone.CAUTION))
+        return
+    versions = ", ".join(map(str, report.versions))
+    page.line(
+        Styled(f"{report.files_removed} files became {report.files_added}", Tone.GOOD),
+        f" in version {versions}",
+    )
+    page.fields(
+        [
+            ("size", f"{format_size(report.bytes_removed)} -> {format_size(report.bytes_added)}"),
+            ("rows", f"{report.rows_rewritten:,} rewritten, verified, none changed"),
+            ("engine", report.engine),
+            (
+                "undo",
+                "the old files stay until a vacuum; version "
+                f"{report.version_before} can still be read",
+            ),
+        ]
+    )
+    for stray in report.strays:
+        page.line(Styled("not removed: ", Tone.CAUTION), stray)
+
+
+def _render_left_alone(page: Page, plan: OptimizePlan) -> None:
+    if not plan.left_alone:
+        return
+    page.line()
+    page.line(Styled("Left alone", Tone.STRONG))
+    page.fields(
+        [
+            (f"  {format_count(count, 'file', 'files')}", reason)
+            for reason, count in plan.left_alone.items()
+        ]
+    )
+
+
+def _real_command(table: str) -> str:
+    """The command that was typed, without the dry run."""
+    words = [word for word in sys.argv[1:] if word not in ("--dry-run", "-n")]
+    return shlex.join(["deltactl", *words]) if words else f"deltactl optimize {table}"

@@ -1,0 +1,132 @@
+"""Tasks on threads of this process: Arrow's decoding and encoding leave the interpreter's lock."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deltactl.engine.base import (
+    CancelToken,
+    Done,
+    Failed,
+    OnProgress,
+    P,
+    Progress,
+    R,
+    Task,
+    Worker,
+)
+
+_CGROUP_LIMITS = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
+
+
+def count_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def machine_memory_bytes() -> int:
+    """Bytes of memory this process may use: the cgroup's limit where there is one."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for path in _CGROUP_LIMITS:
+        try:
+            text = Path(path).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            return min(physical, int(text))
+    return physical
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """Runs at most ``workers`` tasks at once, and no more than fit ``memory_bytes`` by weight.
+
+    A task heavier than the budget runs alone.
+    """
+
+    workers: int = field(default_factory=count_cores)
+    memory_bytes: int | None = None
+
+    @classmethod
+    def for_machine(
+        cls, workers: int | None = None, memory_bytes: int | None = None
+    ) -> LocalEngine:
+        """An engine for this machine: its cores, half of its (or its cgroup's) memory."""
+        return cls(workers or count_cores(), memory_bytes or machine_memory_bytes() // 2)
+
+    @property
+    def name(self) -> str:
+        """``local``."""
+        return "local"
+
+    def run(
+        self,
+        worker: Worker[P, R],
+        tasks: Iterable[Task[P]],
+        *,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Iterator[Done[R] | Failed]:
+        """See :class:`deltactl.engine.base.Engine`. Closing the iterator waits for what runs."""
+        waiting = deque(tasks)
+        running: dict[Future[R], Task[P]] = {}
+        counter = _Counter(waiting)
+        with ThreadPoolExecutor(self.workers, thread_name_prefix="deltactl") as pool:
+            while True:
+                cancelled = cancel is not None and cancel.is_set()
+                while waiting and not cancelled and self._fits(waiting[0], running):
+                    task = waiting.popleft()
+                    running[pool.submit(worker, task.payload, 0)] = task
+                if not running:
+                    return
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    task = running.pop(future)
+                    counter.add(task)
+                    if on_progress is not None:
+                        on_progress(counter.progress)
+                    yield _outcome(task.id, future)
+
+    def _fits(self, task: Task[P], running: dict[Future[R], Task[P]]) -> bool:
+        if not running:
+            return True
+        if len(running) >= self.workers:
+            return False
+        held = sum(t.weight_bytes for t in running.values())
+        return self.memory_bytes is None or held + task.weight_bytes <= self.memory_bytes
+
+
+class _Counter:
+    """Sums up what is done."""
+
+    def __init__(self, tasks: Iterable[Task[P]]) -> None:
+        weights = [task.weight_bytes for task in tasks]
+        self.progress = Progress(0, len(weights), 0, sum(weights))
+
+    def add(self, task: Task[P]) -> None:
+        now = self.progress
+        self.progress = Progress(
+            now.tasks_done + 1,
+            now.tasks_total,
+            now.bytes_done + task.weight_bytes,
+            now.bytes_total,
+        )
+
+
+def _outcome(task_id: int, future: Future[R]) -> Done[R] | Failed:
+    error = future.exception()
+    if error is None:
+        return Done(task_id, 0, future.result())
+    if isinstance(error, Exception):
+        return Failed(task_id, 0, error)
+    raise error

@@ -1,0 +1,106 @@
+"""File actions and commitInfo as lines of a commit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from deltactl.protocol.actions import (
+    DELETION_VECTOR_JSON_NAMES,
+    DELETION_VECTOR_TYPE,
+    JSON_NAMES,
+    DomainMetadata,
+)
+from deltactl.protocol.paths import encode_path
+
+_REMOVE_COLUMNS = (
+    "partition_values",
+    "size_bytes",
+    "tags",
+    "deletion_vector",
+    "base_row_id",
+    "default_row_commit_version",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file written for a commit; ``path`` is decoded, ``stats`` its statistics as JSON text."""
+
+    path: str
+    partition_values: Mapping[str, str | None]
+    size_bytes: int
+    modification_time_ms: int
+    num_records: int
+    stats: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+def line(action: str, body: Mapping[str, Any]) -> str:
+    """One action as a line of JSON without the line's end."""
+    return json.dumps({action: body}, ensure_ascii=False, separators=(",", ":"))
+
+
+def add_line(file: NewFile, row_ids: tuple[int, int] | None) -> str:
+    """An ``add`` that changes no data.
+
+    Args:
+        file: what was written.
+        row_ids: baseRowId and defaultRowCommitVersion where the table tracks rows.
+    """
+    body: dict[str, Any] = {
+        "path": encode_path(file.path),
+        "partitionValues": dict(file.partition_values),
+        "size": file.size_bytes,
+        "modificationTime": file.modification_time_ms,
+        "dataChange": False,
+        "stats": file.stats,
+    }
+    if file.tags:
+        body["tags"] = dict(file.tags)
+    if row_ids is not None:
+        body["baseRowId"], body["defaultRowCommitVersion"] = row_ids
+    return line("add", body)
+
+
+def domain_line(domain: DomainMetadata) -> str:
+    """A ``domainMetadata``."""
+    body = {"domain": domain.domain, "configuration": domain.configuration}
+    return line("domainMetadata", {**body, "removed": domain.removed})
+
+
+def remove_lines(files: pa.Table, deletion_timestamp_ms: int) -> Iterator[str]:
+    """A ``remove`` without data change for each live file, its path text unchanged.
+
+    Args:
+        files: rows of ``ADD_SCHEMA`` plus ``num_records``.
+        deletion_timestamp_ms: when the run began, ms since 1970 UTC.
+    """
+    for row in files.to_pylist():
+        body: dict[str, Any] = {
+            "path": row["encoded_path"],
+            "deletionTimestamp": deletion_timestamp_ms,
+            "dataChange": False,
+            "extendedFileMetadata": True,
+        }
+        for column in _REMOVE_COLUMNS:
+            value = row[column]
+            if value is not None:
+                body[JSON_NAMES[column]] = _json_value(column, value)
+        body.setdefault("partitionValues", {})
+        if row["num_records"] is not None:
+            body["stats"] = json.dumps({"numRecords": row["num_records"]}, separators=(",", ":"))
+        yield line("remove", body)
+
+
+def _json_value(column: str, value: Any) -> Any:
+    if column in ("partition_values", "tags"):
+        return dict(value)
+    if column == "deletion_vector":
+        names = zip(DELETION_VECTOR_JSON_NAMES, DELETION_VECTOR_TYPE, strict=True)
+        return {name: value[ours.name] for name, ours in names if value[ours.name] is not None}
+    return value

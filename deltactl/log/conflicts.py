@@ -1,0 +1,74 @@
+"""Which parts of a rearranging commit survive the commits that won before it. Pure.
+
+Source: PROTOCOL.md and Delta's conflict rules for commits without data change: concurrent appends
+never conflict; whoever touched an input's path, by removing it, giving it another deletion vector
+or adding it again, beats the group that rewrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.protocol.actions import Metadata
+
+_ROW_TRACKING_KEYS = (
+    "delta.enableRowTracking",
+    "delta.rowTrackingSuspended",
+    "delta.rowTracking.materializedRowIdColumnName",
+    "delta.rowTracking.materializedRowCommitVersionColumnName",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Which groups may still be committed (a flag each), and why others may not."""
+
+    survives: tuple[bool, ...]
+    reason: str | None = None
+
+
+def decide(
+    groups: Sequence[Sequence[str]],
+    touched_paths: pa.ChunkedArray,
+    before: Metadata,
+    after: Metadata | None,
+) -> Verdict:
+    """Judge groups of rewritten files against the winners.
+
+    Args:
+        groups: decoded paths of each group's inputs.
+        touched_paths: decoded paths of every add and remove of the winners.
+        before: the table's metadata when the groups were written.
+        after: the winners' metadata, if they changed it.
+    """
+    if after is not None and (reason := _metadata_conflict(before, after)):
+        return Verdict((False,) * len(groups), reason)
+    flat = pa.array([path for group in groups for path in group], pa.string())
+    hit = pc.is_in(flat, value_set=touched_paths).to_pylist()
+    ends = list(accumulate(len(group) for group in groups))
+    survives = tuple(not any(hit[a:b]) for a, b in pairwise([0, *ends]))
+    reason = None if all(survives) else "another writer rewrote or deleted some of its input files"
+    return Verdict(survives, reason)
+
+
+def _metadata_conflict(before: Metadata, after: Metadata) -> str | None:
+    """Files written under the old schema stay valid under an evolved one, with these exceptions."""
+    if before.id != after.id:
+        return "the table was replaced by another one"
+    if before.partition_columns != after.partition_columns:
+        return "another writer changed the partition columns"
+    changed = [
+        key
+        for key in _ROW_TRACKING_KEYS
+        if before.configuration.get(key) != after.configuration.get(key)
+    ]
+    if changed:
+        return f"another writer changed {', '.join(changed)}"
+    if before.column_mapping_mode != after.column_mapping_mode:
+        return "another writer changed the column mapping"
+    return None

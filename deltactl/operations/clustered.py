@@ -1,0 +1,54 @@
+"""Files laid out on purpose: by liquid clustering, or by a Z-order commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.commit_info import parse_commit_info
+from deltactl.log.commit_json import CommitParser, LogFile
+from deltactl.log.listing import list_log
+from deltactl.log.snapshot import Snapshot
+from deltactl.protocol.partitions import lookup_map
+
+_CUBE_TAG = "ZCUBE_ID"
+
+
+def clustered_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
+    """Which files are clustered: by their provider or cube tag, or written by a Z-order commit.
+
+    Delta on Spark leaves no mark on Z-ordered files, so the commits that are still in the log and
+    not older than the oldest file are searched; of older ones nothing is known any more.
+    """
+    marked = pc.or_(
+        files["clustering_provider"].is_valid(), lookup_map(files["tags"], _CUBE_TAG).is_valid()
+    )
+    ordered = _z_ordered_paths(snapshot, pc.min(files["modification_time_ms"]).as_py())
+    if len(ordered):
+        marked = pc.or_(marked, pc.is_in(files["path"], value_set=ordered))
+    return np.asarray(marked)
+
+
+def _z_ordered_paths(snapshot: Snapshot, oldest_ms: int | None) -> pa.Array:
+    if oldest_ms is None:
+        return pa.array([], pa.string())
+    store, listing = snapshot.store, list_log(snapshot.store)
+    names = [
+        info.name
+        for version, info in sorted(listing.commits.items())
+        if version <= snapshot.version and info.modified_ms >= oldest_ms
+    ]
+    paths: list[pa.Array] = []
+    for name, data in zip(names, store.read_many(names), strict=True):
+        if b'"zOrderBy"' not in data:
+            continue
+        info = parse_commit_info(name, data) or {}
+        parameters = info.get("operationParameters")
+        if isinstance(parameters, dict) and parameters.get("zOrderBy") not in (None, "[]", ""):
+            keys = (f.physical_name for f in snapshot.metadata.partition_fields)
+            for parsed in CommitParser(keys).parse([LogFile(name, data)]):
+                paths += parsed.adds["path"].chunks
+    return pa.concat_arrays(paths) if paths else pa.array([], pa.string())

@@ -1,0 +1,25 @@
+"""The ``delta.clustering`` domain: which columns a table is clustered by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from deltactl.protocol.actions import DomainMetadata
+
+CLUSTERING_DOMAIN = "delta.clustering"
+
+
+def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[tuple[str, ...], ...]:
+    """Physical name paths of the clustering columns; empty when the table is not clustered.
+
+    The protocol prints plain names, Delta on Spark writes name paths: both are read.
+    """
+    domain = domains.get(CLUSTERING_DOMAIN)
+    if domain is None:
+        return ()
+    try:
+        columns = json.loads(domain.configuration).get("clusteringColumns") or []
+    except (ValueError, AttributeError):
+        return ()
+    return tuple((c,) if isinstance(c, str) else tuple(map(str, c)) for c in columns)

@@ -1,0 +1,151 @@
+"""``optimize``: many small files become a few good ones, with nothing lost.
+
+plan (from the log) -> rewrite bins on an engine -> commit finished bins. Order of effects: outputs
+are written and durable before the commit that names them; inputs are never deleted here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+
+import pyarrow as pa
+
+from deltactl.clock import Clock, SystemClock
+from deltactl.engine.base import CancelToken, Engine, OnProgress, Task
+from deltactl.engine.local import LocalEngine
+from deltactl.log.commit import Sleep
+from deltactl.log.last_checkpoint import Warn
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.operations.inputs import iter_data_files
+from deltactl.operations.optimize_options import OptimizeOptions
+from deltactl.operations.optimize_plan import TARGET_TAG, OptimizePlan, plan_optimize
+from deltactl.operations.optimize_report import BinFailure, OptimizeReport
+from deltactl.operations.optimize_run import OptimizeRun
+from deltactl.operations.optimize_spec import build_spec
+from deltactl.operations.optimize_tasks import RewriteSpec, RewriteTask, rewrite_files
+from deltactl.protocol.paths import partition_folder
+from deltactl.storage.store import Store
+
+__all__ = [
+    "BinFailure",
+    "OptimizeOptions",
+    "OptimizePlan",
+    "OptimizeReport",
+    "execute_optimize",
+    "optimize_table",
+    "plan_optimize",
+]
+
+_MANIFEST_PROPERTY = "delta.compatibility.symlinkFormatManifest.enabled"
+# Reading and writing hold decoded pages, a row group, and its encoded copy.
+_MEMORY_PER_INPUT_BYTE = 6
+
+
+def optimize_table(
+    store: Store,
+    options: OptimizeOptions,
+    *,
+    warn: Warn,
+    engine: Engine | None = None,
+    clock: Clock | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    cancel: CancelToken | None = None,
+    on_progress: OnProgress | None = None,
+    dry_run: bool = False,
+    sleep: Sleep = time.sleep,
+) -> OptimizeReport:
+    """Plan and, unless ``dry_run``, carry out an optimize of the latest version.
+
+    Raises:
+        UnsupportedFeatureError: a table feature forbids rewriting.
+        PredicateError: ``options.where`` is not about partition columns.
+        ConflictError: other writers took every bin.
+        DeltactlError: every bin failed; the first failure.
+    """
+    clock = clock or SystemClock()
+    engine = engine or LocalEngine()
+    snapshot = load_snapshot(store, warn=warn)
+    plan = plan_optimize(snapshot, options, clock.now_ms())
+    if dry_run or plan.is_empty:
+        return OptimizeReport(plan, engine.name, dry_run=dry_run)
+    if snapshot.properties.flag(_MANIFEST_PROPERTY):
+        warn(
+            f"{_MANIFEST_PROPERTY} is set, but this release does not refresh symlink manifests: "
+            "they name the files from before this run until they are generated again"
+        )
+    return execute_optimize(
+        snapshot,
+        plan,
+        options,
+        engine=engine,
+        clock=clock,
+        storage_options=storage_options or {},
+        cancel=cancel,
+        on_progress=on_progress,
+        sleep=sleep,
+    )
+
+
+def execute_optimize(
+    snapshot: Snapshot,
+    plan: OptimizePlan,
+    options: OptimizeOptions,
+    *,
+    engine: Engine,
+    clock: Clock,
+    storage_options: Mapping[str, str],
+    cancel: CancelToken | None = None,
+    on_progress: OnProgress | None = None,
+    sleep: Sleep = time.sleep,
+) -> OptimizeReport:
+    """Rewrite the bins of a plan and commit them, in lots as ``options`` says."""
+    spec = build_spec(snapshot, plan, options, clock.new_id(), storage_options)
+    bins = list(plan.iter_bins())
+    tasks = [
+        Task(
+            number,
+            _build_task(spec, snapshot, plan, number, files),
+            weight_bytes=_estimate_memory(int(files["size_bytes"].to_numpy().sum())),
+        )
+        for number, files in enumerate(bins)
+    ]
+    run = OptimizeRun(
+        snapshot,
+        plan,
+        options,
+        bins,
+        run_id=spec.run_id,
+        engine=engine.name,
+        clock=clock,
+        sleep=sleep,
+    )
+    outcomes = engine.run(
+        partial(rewrite_files, spec), tasks, cancel=cancel, on_progress=on_progress
+    )
+    return run.collect(outcomes, cancel)
+
+
+def _estimate_memory(input_bytes: int) -> int:
+    return min(_MEMORY_PER_INPUT_BYTE * input_bytes, 1 << 30)
+
+
+def _build_task(
+    spec: RewriteSpec, snapshot: Snapshot, plan: OptimizePlan, number: int, files: pa.Table
+) -> RewriteTask:
+    inputs = tuple(iter_data_files(files))
+    fields = snapshot.metadata.partition_fields
+    values = {f.physical_name: inputs[0].partition_values.get(f.physical_name) for f in fields}
+    if snapshot.metadata.column_mapping_mode == "none":
+        folder = partition_folder([(f.name, values[f.physical_name]) for f in fields])
+    else:
+        # Folders of mapped tables carry no names, which may change (PROTOCOL.md, "Column Mapping").
+        folder = spec.run_id[:2]
+    return RewriteTask(
+        number=number,
+        folder=f"{folder}/" if folder else "",
+        files=inputs,
+        partition_values=values,
+        tags={TARGET_TAG: str(plan.target_bytes)},
+    )

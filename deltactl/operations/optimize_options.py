@@ -1,0 +1,72 @@
+"""What a user may ask of ``optimize``, parsed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from deltactl.errors import UsageError
+
+MIB = 1 << 20
+GIB = 1 << 30
+TIB = 1 << 40
+
+DEFAULT_MIN_SHARE = 0.75
+DEFAULT_DELETED_RATIO = 0.05
+DEFAULT_COMMIT_MS = 10 * 60 * 1000
+DEFAULT_COMMIT_BYTES = 64 * GIB
+
+_SMALL_TARGET, _LARGE_TARGET = 256 * MIB, GIB
+_GROW_FROM, _GROW_TO = 2.5 * TIB, 10 * TIB
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeOptions:
+    """Parsed options of ``optimize``; sizes in bytes, times in milliseconds.
+
+    ``None`` means: decide from the table. ``where`` is SQL over partition columns.
+    """
+
+    where: str | None = None
+    target_bytes: int | None = None
+    min_file_bytes: int | None = None
+    min_input_files: int = 2
+    max_deleted_rows_ratio: float = DEFAULT_DELETED_RATIO
+    max_bytes: int | None = None
+    commit_every_ms: int = DEFAULT_COMMIT_MS
+    commit_every_bytes: int = DEFAULT_COMMIT_BYTES
+    codec: str | None = None
+    codec_level: int | None = None
+    verify: Literal["counts", "full"] = "counts"
+    purge: bool = False
+    skip_hot_ms: int | None = None
+    include_clustered: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that make no sense.
+
+        Raises:
+            UsageError: naming the option.
+        """
+        for name, value in (
+            ("--target-size", self.target_bytes),
+            ("--min-input-files", self.min_input_files),
+            ("--commit-every", self.commit_every_ms),
+            ("--commit-every", self.commit_every_bytes),
+        ):
+            if value is not None and value <= 0:
+                raise UsageError(f"{name} must be more than zero")
+        if not 0 <= self.max_deleted_rows_ratio <= 1:
+            raise UsageError("--max-deleted-rows-ratio must lie between 0 and 1")
+
+
+def choose_target_bytes(option: int | None, table_property: int | None, table_bytes: int) -> int:
+    """The size to make files of: option, table property, else by the table's size.
+
+    256 MiB, rising in a straight line from 2.5 TiB on to 1 GiB at 10 TiB.
+    """
+    chosen = option or table_property
+    if chosen:
+        return chosen
+    share = (table_bytes - _GROW_FROM) / (_GROW_TO - _GROW_FROM)
+    return int(_SMALL_TARGET + min(1.0, max(0.0, share)) * (_LARGE_TARGET - _SMALL_TARGET))

@@ -1,0 +1,311 @@
+"""Planning ``optimize``: from a snapshot to bins of files, without touching data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import SafetyError
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.clustered import clustered_mask
+from deltactl.operations.optimize_options import (
+    DEFAULT_MIN_SHARE,
+    OptimizeOptions,
+    choose_target_bytes,
+)
+from deltactl.operations.packing import PackingRule, pack
+from deltactl.operations.partition_groups import PartitionGroups, group_partitions
+from deltactl.operations.predicate import PartitionPredicate, parse_predicate
+from deltactl.operations.purge import purge_mask
+from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.partitions import lookup_map
+from deltactl.protocol.paths import absolute_mask, canonical_paths
+from deltactl.protocol.stats import num_records
+
+TARGET_TAG = "deltactl.targetFileSize"
+"""Tag of an output: the target size in bytes that it was made for."""
+
+_READ_COLUMNS = (
+    "path",
+    "encoded_path",
+    "partition_values",
+    "size_bytes",
+    "stats",
+    "tags",
+    "deletion_vector",
+    "base_row_id",
+    "default_row_commit_version",
+    "modification_time_ms",
+    "clustering_provider",
+)
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizePlan:
+    """What an optimize would do; inert.
+
+    ``files`` holds the files to rewrite, one row each with ``ADD_SCHEMA`` columns (no ``stats``),
+    ``num_records`` and ``bin``, in the order in which rows will lie. ``partitions`` has one row
+    for each partition with a bin: ``partition``, ``files_before``, ``files_after``,
+    ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files by reason.
+    """
+
+    version: int
+    target_bytes: int
+    min_bytes: int
+    predicate: str | None
+    files: pa.Table
+    partitions: pa.Table
+    left_alone: Mapping[str, int]
+    considered_files: int
+    considered_bytes: int
+
+    @property
+    def num_bins(self) -> int:
+        """How many output files are planned."""
+        return len(pc.unique(self.files["bin"]))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return len(self.files) == 0
+
+    @property
+    def bytes_to_rewrite(self) -> int:
+        """Input bytes of all bins."""
+        return int(pc.sum(self.files["size_bytes"]).as_py() or 0)
+
+    def iter_bins(self) -> Iterator[pa.Table]:
+        """The rows of each bin."""
+        bins = self.files["bin"].to_numpy()
+        edges = np.flatnonzero(np.diff(bins)) + 1
+        for start, end in zip([0, *edges], [*edges, len(bins)], strict=True):
+            if end > start:
+                yield self.files.slice(start, end - start)
+
+
+def plan_optimize(snapshot: Snapshot, options: OptimizeOptions, now_ms: int) -> OptimizePlan:
+    """Choose what to rewrite, from the log alone (a purge of dropped columns reads footers).
+
+    Raises:
+        UnsupportedFeatureError: a feature that forbids rewriting, before any work.
+        PredicateError: ``where`` is not about partition columns.
+        SafetyError: the log names files in a way that implementations disagree on.
+    """
+    ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REWRITE)
+    fields = snapshot.metadata.partition_fields
+    predicate = None if options.where is None else parse_predicate(options.where, fields)
+    files, unmatched, table_bytes = _load_files(snapshot, predicate)
+    ensure_unambiguous_paths(snapshot, files)
+    target = choose_target_bytes(
+        options.target_bytes, snapshot.properties.target_file_size, table_bytes
+    )
+    minimum = options.min_file_bytes
+    if minimum is None:
+        minimum = int(target * DEFAULT_MIN_SHARE)
+    groups = group_partitions(files["partition_values"], fields)
+    choice = _Choice(files, groups)
+    if unmatched:
+        choice.left_alone["not matched by --where"] = unmatched
+    _select(choice, snapshot, options, (target, minimum), now_ms)
+    bins = _pack_groups(choice, PackingRule(target, minimum, options.min_input_files), options)
+    chosen = _limit_bytes(choice, bins, options.max_bytes)
+    return OptimizePlan(
+        version=snapshot.version,
+        target_bytes=target,
+        min_bytes=minimum,
+        predicate=None if predicate is None else predicate.sql,
+        files=_bin_files(choice, chosen),
+        partitions=_summarise(choice, chosen),
+        left_alone={reason: count for reason, count in choice.left_alone.items() if count},
+        considered_files=files.num_rows,
+        considered_bytes=int(pc.sum(files["size_bytes"]).as_py() or 0),
+    )
+
+
+class _Choice:
+    """The files looked at, and what has been decided on each so far."""
+
+    def __init__(self, files: pa.Table, groups: PartitionGroups) -> None:
+        self.files, self.groups = files, groups
+        self.sizes: Array = files["size_bytes"].to_numpy()
+        self.candidates: Array = np.ones(files.num_rows, dtype=np.bool_)
+        self.forced: Array = np.zeros(files.num_rows, dtype=np.bool_)
+        self.settled: Array = np.zeros(files.num_rows, dtype=np.bool_)
+        self.left_alone: dict[str, int] = {}
+
+    def leave(self, mask: Array, reason: str) -> None:
+        """Take files out of the candidates, counting why."""
+        hit = self.candidates & mask
+        self.candidates &= ~mask
+        self.left_alone[reason] = self.left_alone.get(reason, 0) + int(hit.sum())
+
+
+def _load_files(
+    snapshot: Snapshot, predicate: PartitionPredicate | None
+) -> tuple[pa.Table, int, int]:
+    """Matching files without their statistics; how many did not match; the table's bytes."""
+    tables, unmatched, table_bytes = [], 0, 0
+    for batch in snapshot.file_batches(_READ_COLUMNS):
+        table_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
+        counted = batch.append_column("num_records", num_records(batch["stats"]))
+        counted = counted.drop_columns("stats")
+        if predicate is not None:
+            mask = predicate.evaluate(batch["partition_values"])
+            matched = counted.filter(mask)
+            unmatched += counted.num_rows - matched.num_rows
+            counted = matched
+        tables.append(counted)
+    if not tables:
+        empty = snapshot.files.select(_READ_COLUMNS).drop_columns("stats")
+        tables = [empty.append_column("num_records", pa.array([], pa.int64()))]
+    return pa.concat_tables(tables), unmatched, table_bytes
+
+
+def ensure_unambiguous_paths(snapshot: Snapshot, files: pa.Table) -> None:
+    """Refuse a live absolute path that a remove spells another way (``/x`` and ``file:/x``).
+
+    Delta on Spark takes both for one file that is gone, kernel readers for two of which one
+    lives: rewriting it would settle the question behind the owner's back.
+    """
+    absolute = files["path"].filter(absolute_mask(files["path"]))
+    if not len(absolute):
+        return
+    scheme = snapshot.store.uri.partition(":")[0]
+    live = canonical_paths(absolute, scheme)
+    live_texts = pc.unique(absolute)
+    for batch in snapshot.tombstone_batches(["path"]):
+        differently = batch["path"].filter(pc.invert(pc.is_in(batch["path"], live_texts)))
+        clash = pc.is_in(live, pc.unique(canonical_paths(differently, scheme)))
+        if pc.any(clash).as_py():
+            name = live.filter(clash)[0].as_py()
+            raise SafetyError(
+                f"the log adds and removes {name!r} under different spellings; implementations "
+                "disagree whether the file is live",
+                hint="Remove it with the engine that wrote it, then run again.",
+            )
+
+
+def _select(
+    choice: _Choice,
+    snapshot: Snapshot,
+    options: OptimizeOptions,
+    sizes: tuple[int, int],
+    now_ms: int,
+) -> None:
+    """Decide which files are candidates, forced, or already as this target wants them."""
+    target, minimum = sizes
+    files = choice.files
+    if options.skip_hot_ms is not None:
+        newest = choice.groups.newest(files["modification_time_ms"].to_numpy())
+        hot = newest[choice.groups.ids] > now_ms - options.skip_hot_ms
+        choice.leave(hot, "in a partition written to lately")
+    if options.purge:
+        wanted = purge_mask(snapshot, files)
+        choice.leave(~wanted, "nothing to purge")
+        choice.forced |= wanted
+        return
+    if not options.include_clustered:
+        choice.leave(clustered_mask(snapshot, files), "clustered or Z-ordered")
+    choice.forced |= _over_ratio(files, options.max_deleted_rows_ratio)
+    choice.leave((choice.sizes >= minimum) & ~choice.forced, "large enough")
+    tags = lookup_map(files["tags"], TARGET_TAG)
+    choice.settled |= pc.fill_null(pc.equal(tags, str(target)), False).to_numpy()
+
+
+def _over_ratio(files: pa.Table, ratio: float) -> Array:
+    """Files with more than ``ratio`` of their rows deleted, or with an unknown share."""
+    vectors = files["deletion_vector"]
+    deleted = pc.cast(pc.struct_field(vectors, "cardinality"), pa.float64())
+    share = pc.divide(deleted, pc.cast(files["num_records"], pa.float64()))
+    over = pc.if_else(pc.is_null(share), vectors.is_valid(), pc.greater(share, ratio))
+    return np.asarray(pc.fill_null(over, False))
+
+
+def _pack_groups(choice: _Choice, rule: PackingRule, options: OptimizeOptions) -> list[Array]:
+    """Bins as row indices, partition by partition, files in ingestion order."""
+    rows = np.flatnonzero(choice.candidates)
+    order = pc.sort_indices(
+        pa.table(
+            {
+                "group": pa.array(choice.groups.ids[rows]),
+                "time": choice.files["modification_time_ms"].take(pa.array(rows)),
+                "path": choice.files["path"].take(pa.array(rows)),
+            }
+        ),
+        sort_keys=[("group", "ascending"), ("time", "ascending"), ("path", "ascending")],
+    ).to_numpy()
+    rows = rows[order]
+    edges = np.flatnonzero(np.diff(choice.groups.ids[rows])) + 1
+    bins: list[Array] = []
+    for part in np.split(rows, edges):
+        if len(part) >= rule.min_input_files or choice.forced[part].any():
+            packed = pack(choice.sizes[part], choice.settled[part], choice.forced[part], rule)
+            bins += [part[members] for members in packed]
+    in_bins = sum(len(members) for members in bins)
+    settled_left = int((choice.settled & choice.candidates).sum())
+    settled_left -= sum(int(choice.settled[members].sum()) for members in bins)
+    choice.left_alone["made for this target already"] = settled_left
+    choice.left_alone["not worth a rewrite yet"] = len(rows) - in_bins - settled_left
+    return bins
+
+
+def _limit_bytes(choice: _Choice, bins: list[Array], max_bytes: int | None) -> list[Array]:
+    """With a limit, the bins that save most files for each byte; in partition order again."""
+    if max_bytes is None:
+        return bins
+    weights = [int(choice.sizes[members].sum()) for members in bins]
+    gain = [(1 - len(b)) / max(weight, 1) for b, weight in zip(bins, weights, strict=True)]
+    taken: set[int] = set()
+    left = max_bytes
+    for index in sorted(range(len(bins)), key=lambda i: (gain[i], i)):
+        if weights[index] <= left:
+            taken.add(index)
+            left -= weights[index]
+    dropped = sum(len(bins[i]) for i in range(len(bins)) if i not in taken)
+    choice.left_alone["over --max-bytes"] = dropped
+    return [bins[i] for i in sorted(taken)]
+
+
+def _bin_files(choice: _Choice, bins: list[Array]) -> pa.Table:
+    rows = np.concatenate(bins) if bins else np.empty(0, dtype=np.int64)
+    ids = np.repeat(np.arange(len(bins)), [len(members) for members in bins])
+    files = choice.files.take(pa.array(rows, pa.int64()))
+    return files.append_column("bin", pa.array(ids, pa.int64()))
+
+
+def _summarise(choice: _Choice, bins: list[Array]) -> pa.Table:
+    """One row a partition that has bins."""
+    num_groups = choice.groups.num_groups
+    rewritten, removed, added = (np.zeros(num_groups, dtype=np.int64) for _ in range(3))
+    for members in bins:
+        group = choice.groups.ids[members[0]]
+        rewritten[group] += choice.sizes[members].sum()
+        removed[group] += len(members)
+        added[group] += 1
+    before = np.bincount(choice.groups.ids, minlength=num_groups)
+    size = np.bincount(choice.groups.ids, weights=choice.sizes, minlength=num_groups)
+    touched = np.flatnonzero(added)
+    return pa.table(
+        {
+            "partition": pa.array([choice.groups.label(int(g)) for g in touched], pa.string()),
+            "files_before": pa.array(before[touched], pa.int64()),
+            "files_after": pa.array((before - removed + added)[touched], pa.int64()),
+            "bytes_before": pa.array(size[touched].astype(np.int64)),
+            "bytes_to_rewrite": pa.array(rewritten[touched]),
+            "bins": pa.array(added[touched]),
+        }
+    )
+
+
+def format_predicates(plan: OptimizePlan) -> str:
+    """The ``predicate`` parameter of the commit: a JSON array of SQL texts, as text."""
+    return json.dumps([] if plan.predicate is None else [plan.predicate], ensure_ascii=False)

@@ -1,0 +1,117 @@
+"""What an optimize did, for people, programs and the commit itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow.compute as pc
+
+from deltactl.log.commit import Group
+from deltactl.operations.optimize_plan import OptimizePlan
+
+
+@dataclass(frozen=True, slots=True)
+class BinFailure:
+    """A bin that was not committed: its files stay as they were."""
+
+    files: int
+    bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeReport:
+    """The outcome of an optimize.
+
+    ``versions`` are those committed; ``strays`` names outputs that were written, not committed,
+    and could not be removed.
+    """
+
+    plan: OptimizePlan
+    engine: str
+    dry_run: bool = False
+    versions: tuple[int, ...] = ()
+    files_added: int = 0
+    files_removed: int = 0
+    bytes_added: int = 0
+    bytes_removed: int = 0
+    rows_rewritten: int = 0
+    deletion_vectors_removed: int = 0
+    failures: tuple[BinFailure, ...] = ()
+    conflicts: tuple[BinFailure, ...] = ()
+    strays: tuple[str, ...] = ()
+    interrupted: bool = False
+    run_id: str | None = field(default=None, compare=False)
+
+    @property
+    def version_before(self) -> int:
+        """The version that was planned from."""
+        return self.plan.version
+
+    @property
+    def version_after(self) -> int:
+        """The last version committed; that planned from when nothing was."""
+        return self.versions[-1] if self.versions else self.plan.version
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``result`` of the JSON envelope; sizes in bytes."""
+        return {
+            "target_size_bytes": self.plan.target_bytes,
+            "min_file_size_bytes": self.plan.min_bytes,
+            "plan": {
+                "files": self.plan.files.num_rows,
+                "bytes": self.plan.bytes_to_rewrite,
+                "bins": self.plan.num_bins,
+                "partitions": self.plan.partitions.to_pylist(),
+                "considered_files": self.plan.considered_files,
+                "considered_bytes": self.plan.considered_bytes,
+                "left_alone": dict(self.plan.left_alone),
+            },
+            "versions": list(self.versions),
+            "files_added": self.files_added,
+            "files_removed": self.files_removed,
+            "bytes_added": self.bytes_added,
+            "bytes_removed": self.bytes_removed,
+            "rows_rewritten": self.rows_rewritten,
+            "deletion_vectors_removed": self.deletion_vectors_removed,
+            "failures": [_failure(f) for f in self.failures],
+            "conflicts": [_failure(f) for f in self.conflicts],
+            "strays": list(self.strays),
+            "interrupted": self.interrupted,
+            "run_id": self.run_id,
+        }
+
+
+def _failure(failure: BinFailure) -> dict[str, Any]:
+    return {"files": failure.files, "bytes": failure.bytes, "reason": failure.reason}
+
+
+def commit_metrics(groups: Sequence[Group]) -> Mapping[str, str]:
+    """``operationMetrics`` of an OPTIMIZE or REORG commit, as Delta names and spells them."""
+    added = sorted(file.size_bytes for group in groups for file in group.added)
+    removed_files = sum(group.removed.num_rows for group in groups)
+    removed_bytes = sum(pc.sum(group.removed["size_bytes"]).as_py() or 0 for group in groups)
+
+    def quantile(share: float) -> int:
+        return added[min(int(len(added) * share), len(added) - 1)] if added else 0
+
+    metrics = {
+        "numAddedFiles": len(added),
+        "numRemovedFiles": removed_files,
+        "numAddedBytes": sum(added),
+        "numRemovedBytes": removed_bytes,
+        "minFileSize": quantile(0),
+        "p25FileSize": quantile(0.25),
+        "p50FileSize": quantile(0.5),
+        "p75FileSize": quantile(0.75),
+        "maxFileSize": quantile(1),
+        "numDeletionVectorsRemoved": count_vectors(groups),
+    }
+    return {name: str(value) for name, value in metrics.items()}
+
+
+def count_vectors(groups: Sequence[Group]) -> int:
+    """How many of the removed files carried a deletion vector."""
+    return sum(len(group.removed) - group.removed["deletion_vector"].null_count for group in groups)

@@ -1,0 +1,205 @@
+"""Carrying out an optimize: take finished bins, commit them in lots, clear up what lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl import __version__
+from deltactl.clock import Clock
+from deltactl.engine.base import CancelToken, Done, Failed
+from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
+from deltactl.log.commit import Committer, Draft, Group, Sleep
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.optimize_options import OptimizeOptions
+from deltactl.operations.optimize_plan import OptimizePlan, format_predicates
+from deltactl.operations.optimize_report import (
+    BinFailure,
+    OptimizeReport,
+    commit_metrics,
+    count_vectors,
+)
+from deltactl.operations.optimize_tasks import RewriteResult
+from deltactl.protocol.features import has_feature
+
+Outcomes = Iterator[Done[RewriteResult] | Failed]
+
+
+@dataclass(slots=True)
+class _Totals:
+    """What has been committed so far."""
+
+    versions: list[int] = field(default_factory=list)
+    files_added: int = 0
+    files_removed: int = 0
+    bytes_added: int = 0
+    bytes_removed: int = 0
+    rows: int = 0
+    vectors: int = 0
+
+    def add(self, version: int, groups: Sequence[Group]) -> None:
+        self.versions.append(version)
+        self.vectors += count_vectors(groups)
+        for group in groups:
+            self.files_added += len(group.added)
+            self.files_removed += group.removed.num_rows
+            self.bytes_added += sum(file.size_bytes for file in group.added)
+            self.bytes_removed += _input_bytes(group)
+            self.rows += sum(file.num_records for file in group.added)
+
+
+class OptimizeRun:
+    """One run's state between the engine's outcomes and the log."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        plan: OptimizePlan,
+        options: OptimizeOptions,
+        bins: Sequence[pa.Table],
+        *,
+        run_id: str,
+        engine: str,
+        clock: Clock,
+        sleep: Sleep,
+    ) -> None:
+        self._snapshot, self._plan, self._options = snapshot, plan, options
+        self._bins, self._run_id, self._engine, self._clock = bins, run_id, engine, clock
+        self._store = snapshot.store
+        self._committer = Committer(snapshot, clock=clock, sleep=sleep)
+        self._draft = _build_draft(snapshot, plan, options, engine, clock.now_ms())
+        self._lot: list[Group] = []
+        self._lot_started = clock.monotonic()
+        self._totals = _Totals()
+        self._failures: list[BinFailure] = []
+        self._conflicts: list[BinFailure] = []
+        self._errors: list[DeltactlError] = []
+        self._strays: list[str] = []
+
+    def collect(self, outcomes: Outcomes, cancel: CancelToken | None) -> OptimizeReport:
+        """Commit what the engine finishes; give the report.
+
+        Raises:
+            ConflictError: other writers took every bin.
+            CommitOutcomeUnknownError: the store never told; all outputs are kept.
+            DeltactlError: nothing was committed; the first failure.
+        """
+        try:
+            for outcome in outcomes:
+                if isinstance(outcome, Failed):
+                    self._fail(self._bins[outcome.task_id], outcome.error)
+                    continue
+                removed = self._bins[outcome.task_id]
+                self._lot.append(Group(removed, outcome.result.outputs))
+                if self._lot_is_due():
+                    self._commit_lot()
+            self._commit_lot()
+        except CommitOutcomeUnknownError:
+            raise  # whatever was written may be in the log by now
+        except BaseException:
+            self._discard(self._lot)
+            raise
+        if self._errors and not self._totals.versions:
+            raise self._errors[0]
+        return self._report(interrupted=cancel is not None and cancel.is_set())
+
+    def _lot_is_due(self) -> bool:
+        elapsed_ms = (self._clock.monotonic() - self._lot_started) * 1000
+        lot_bytes = sum(_input_bytes(group) for group in self._lot)
+        return (
+            elapsed_ms >= self._options.commit_every_ms
+            or lot_bytes >= self._options.commit_every_bytes
+        )
+
+    def _commit_lot(self) -> None:
+        lot, self._lot_started = self._lot, self._clock.monotonic()
+        if not lot:
+            return
+        self._store.sync_folders([file.path for group in lot for file in group.added])
+        try:
+            committed = self._committer.commit(lot, self._draft)
+        except CommitOutcomeUnknownError:
+            raise
+        except DeltactlError as error:
+            self._lot = []
+            for group in lot:
+                self._lose(group, error)
+            return
+        self._lot = []
+        kept = [g for g, keep in zip(lot, committed.kept, strict=True) if keep]
+        self._totals.add(committed.version, kept)
+        beaten = ConflictError(committed.reason or "another writer came first")
+        for group, keep in zip(lot, committed.kept, strict=True):
+            if not keep:
+                self._lose(group, beaten)
+
+    def _lose(self, group: Group, error: DeltactlError) -> None:
+        """A bin that was rewritten but is known not to be in the log."""
+        failure = BinFailure(group.removed.num_rows, _input_bytes(group), error.message)
+        (self._conflicts if isinstance(error, ConflictError) else self._failures).append(failure)
+        self._errors.append(error)
+        self._discard([group])
+
+    def _fail(self, files: pa.Table, error: Exception) -> None:
+        if not isinstance(error, DeltactlError):
+            error = DeltactlError(
+                f"rewriting {files.num_rows} files failed: {type(error).__name__}: {error}"
+            )
+        size = int(pc.sum(files["size_bytes"]).as_py() or 0)
+        self._failures.append(BinFailure(files.num_rows, size, error.message))
+        self._errors.append(error)
+
+    def _discard(self, groups: Sequence[Group]) -> None:
+        """Remove outputs that no commit can name any more."""
+        names = [file.path for group in groups for file in group.added]
+        if names:
+            self._strays += self._store.delete_many(names)
+
+    def _report(self, *, interrupted: bool) -> OptimizeReport:
+        totals = self._totals
+        return OptimizeReport(
+            plan=self._plan,
+            engine=self._engine,
+            versions=tuple(totals.versions),
+            files_added=totals.files_added,
+            files_removed=totals.files_removed,
+            bytes_added=totals.bytes_added,
+            bytes_removed=totals.bytes_removed,
+            rows_rewritten=totals.rows,
+            deletion_vectors_removed=totals.vectors,
+            failures=tuple(self._failures),
+            conflicts=tuple(self._conflicts),
+            strays=tuple(self._strays),
+            interrupted=interrupted,
+            run_id=self._run_id,
+        )
+
+
+def _input_bytes(group: Group) -> int:
+    return int(pc.sum(group.removed["size_bytes"]).as_py() or 0)
+
+
+def _build_draft(
+    snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions, engine: str, now_ms: int
+) -> Draft:
+    """Source: Delta's OPTIMIZE and REORG operations; parameters are JSON texts, flags raw."""
+    parameters: dict[str, object] = {"predicate": format_predicates(plan)}
+    if options.purge:
+        parameters["applyPurge"] = True
+    else:
+        parameters |= {"zOrderBy": "[]", "clusterBy": "[]", "auto": False}
+    tracks_rows = (
+        has_feature(snapshot.protocol, "rowTracking") and snapshot.properties.row_tracking_enabled
+    )
+    return Draft(
+        operation="REORG" if options.purge else "OPTIMIZE",
+        parameters=parameters,
+        metrics=commit_metrics,
+        read_version=snapshot.version,
+        deletion_timestamp_ms=now_ms,
+        engine_info=f"deltactl/{__version__} ({engine} engine)",
+        tags={"delta.rowTracking.preserved": "true"} if tracks_rows else {},
+    )

@@ -1,0 +1,112 @@
+"""What the bins of an optimize share: schema, codec, statistics, row tracking."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.clustering import clustering_columns
+from deltactl.operations.optimize_options import OptimizeOptions
+from deltactl.operations.optimize_plan import OptimizePlan
+from deltactl.operations.optimize_tasks import RewriteSpec, RowTrackingColumns
+from deltactl.parquet.reader import RowReader, naming_file
+from deltactl.parquet.writer import WriteOptions
+from deltactl.protocol.features import has_feature
+from deltactl.protocol.schema import StructType
+from deltactl.protocol.stats_columns import choose_stats_columns
+
+_SAMPLED_FOOTERS = 16
+_ROW_ID_KEY = "delta.rowTracking.materializedRowIdColumnName"
+_COMMIT_VERSION_KEY = "delta.rowTracking.materializedRowCommitVersionColumnName"
+
+
+def build_spec(
+    snapshot: Snapshot,
+    plan: OptimizePlan,
+    options: OptimizeOptions,
+    run_id: str,
+    storage_options: Mapping[str, str],
+) -> RewriteSpec:
+    """Decide everything that does not depend on the bin.
+
+    Raises:
+        UnsupportedFeatureError: the table has no column that files store.
+        CorruptLogError: row tracking is enabled without its columns' names.
+        DataFileError: a sampled footer cannot be read.
+    """
+    row_tracking = _row_tracking(snapshot)
+    extra = () if row_tracking is None else (row_tracking.row_id, row_tracking.commit_version)
+    reader = RowReader(
+        _stored_schema(snapshot),
+        snapshot.metadata.partition_fields,
+        snapshot.metadata.column_mapping_mode,
+        naming="physical",
+        extra=tuple(pa.field(name, pa.int64()) for name in extra),
+    )
+    if not len(reader.schema):
+        raise UnsupportedFeatureError("the table has no column whose values files store")
+    return RewriteSpec(
+        table_uri=snapshot.store.uri,
+        storage_options=storage_options,
+        run_id=run_id,
+        reader=reader,
+        write_options=_write_options(snapshot, plan, options),
+        stats_columns=choose_stats_columns(
+            snapshot.metadata, snapshot.protocol, clustering=clustering_columns(snapshot.domains)
+        ),
+        verify=options.verify,
+        row_tracking=row_tracking,
+    )
+
+
+def _stored_schema(snapshot: Snapshot) -> StructType:
+    """Columns of the files to write: partition columns last, and only where the table asks."""
+    metadata = snapshot.metadata
+    if not has_feature(snapshot.protocol, "materializePartitionColumns"):
+        return metadata.data_schema
+    return StructType((*metadata.data_schema.fields, *metadata.partition_fields))
+
+
+def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
+    if not has_feature(snapshot.protocol, "rowTracking"):
+        return None
+    if not snapshot.properties.row_tracking_enabled:
+        return None  # supported only: ids are assigned afresh, there is nothing to preserve
+    names = [snapshot.properties.text(key) for key in (_ROW_ID_KEY, _COMMIT_VERSION_KEY)]
+    if names[0] is None or names[1] is None:
+        raise CorruptLogError(
+            f"row tracking is enabled, but {_ROW_ID_KEY} or {_COMMIT_VERSION_KEY} is not set"
+        )
+    return RowTrackingColumns(names[0], names[1])
+
+
+def _write_options(
+    snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions
+) -> WriteOptions:
+    codec = options.codec or snapshot.properties.compression_codec or _usual_codec(snapshot, plan)
+    return WriteOptions(
+        codec=codec,
+        level=options.codec_level,
+        data_page_version="2.0" if snapshot.properties.parquet_format_version >= "2" else "1.0",
+    )
+
+
+def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:
+    """The codec of most inputs, by the footers of a sample spread over the plan."""
+    rows = np.unique(
+        np.linspace(0, plan.files.num_rows - 1, _SAMPLED_FOOTERS).round().astype(np.int64)
+    )
+    codecs: Counter[str] = Counter()
+    for path in plan.files["path"].take(pa.array(rows)).to_pylist():
+        with naming_file(path), snapshot.store.open_input(path) as source:
+            footer = pq.read_metadata(source)
+            if footer.num_row_groups and footer.num_columns:
+                codecs[footer.row_group(0).column(0).compression.lower()] += 1
+    usual = codecs.most_common(1)[0][0] if codecs else "zstd"
+    return "none" if usual == "uncompressed" else usual

@@ -1,0 +1,207 @@
+"""The work of one bin: read the live rows of its files, write them as one, verify.
+
+Runs on any engine: a task is a small picklable value, the store is opened by URI in the worker.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import VerificationError
+from deltactl.log.action_lines import NewFile
+from deltactl.operations.verify import ensure_equal_rows
+from deltactl.parquet.footer import count_nulls
+from deltactl.parquet.reader import DataFile, LiveBatch, RowReader
+from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
+from deltactl.protocol.stats_columns import StatsColumns
+from deltactl.storage.open import open_store
+from deltactl.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class RowTrackingColumns:
+    """Names of the hidden columns that keep row ids and commit versions through a rewrite."""
+
+    row_id: str
+    commit_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteSpec:
+    """What all bins of a run share."""
+
+    table_uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    run_id: str
+    reader: RowReader
+    write_options: WriteOptions
+    stats_columns: StatsColumns
+    verify: Literal["counts", "full"]
+    row_tracking: RowTrackingColumns | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """One bin: its files in order, and the folder (with slash, or empty) for the output."""
+
+    number: int
+    folder: str
+    files: tuple[DataFile, ...]
+    partition_values: Mapping[str, str | None]
+    tags: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class InputFact:
+    """Where an input's rows went: the place of its first row in the output, how many are live."""
+
+    path: str
+    deletion_vector_id: str | None
+    first_row: int
+    live_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteResult:
+    """What a task made: no output where no row was live."""
+
+    outputs: tuple[NewFile, ...]
+    inputs: tuple[InputFact, ...]
+    rows: int
+
+
+def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> RewriteResult:
+    """Rewrite a bin; nothing is left behind when it fails.
+
+    Raises:
+        DataFileError: an input is missing or broken.
+        VerificationError: what was written is not what was read.
+    """
+    store = open_store(spec.table_uri, spec.storage_options)
+    suffix = "" if spec.write_options.codec == "none" else f".{spec.write_options.codec}"
+    name = f"{task.folder}part-{task.number:05d}-{spec.run_id}-{attempt}.c000{suffix}.parquet"
+    counts = _Counts()
+    with DataFileWriter(
+        store, name, spec.reader.schema, spec.write_options, spec.stats_columns
+    ) as writer:
+        for file in task.files:
+            for columns in _live_columns(store, spec, file, counts):
+                writer.write(columns)
+        written = writer.close()
+    try:
+        _ensure_counts(name, counts, written)
+        if spec.verify == "full":
+            ensure_equal_rows(store, spec.reader, task.files, name, spec.row_tracking)
+    except BaseException:
+        store.delete_many([name])
+        raise
+    if not written.num_rows:
+        store.delete_many([name])
+        return RewriteResult((), tuple(counts.inputs), 0)
+    return RewriteResult((_new_file(store, task, written),), tuple(counts.inputs), written.num_rows)
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What was read: live rows, nulls by column, and each input's share."""
+
+    rows: int = 0
+    nulls: Counter[str] = field(default_factory=Counter)
+    inputs: list[InputFact] = field(default_factory=list)
+
+    def add(self, columns: pa.RecordBatch) -> None:
+        self.rows += columns.num_rows
+        for name, column in zip(columns.schema.names, columns.columns, strict=True):
+            self.nulls[name] += count_nulls(column)
+
+    def close_input(self, file: DataFile, first_row: int, physical_rows: int) -> None:
+        """Check an input's live rows against the log's word on its deletion vector."""
+        vector = file.deletion_vector
+        expected = physical_rows - (0 if vector is None else vector.cardinality)
+        live = self.rows - first_row
+        if live != expected:
+            raise VerificationError(
+                f"{file.path!r} has {physical_rows} rows of which {physical_rows - expected} are "
+                f"deleted, but {live} live rows were read"
+            )
+        vector_id = None if vector is None else vector.unique_id
+        self.inputs.append(InputFact(file.path, vector_id, first_row, live))
+
+
+def _live_columns(
+    store: Store, spec: RewriteSpec, file: DataFile, counts: _Counts
+) -> Iterator[pa.RecordBatch]:
+    first_row, physical_rows = counts.rows, 0
+    for live in spec.reader.read(store, file):
+        columns = live.columns
+        if spec.row_tracking is not None:
+            columns = keep_row_ids(live, file, spec.row_tracking)
+        counts.add(columns)
+        physical_rows += live.num_physical_rows
+        if columns.num_rows:
+            yield columns
+    counts.close_input(file, first_row, physical_rows)
+
+
+def keep_row_ids(live: LiveBatch, file: DataFile, names: RowTrackingColumns) -> pa.RecordBatch:
+    """Fill the hidden columns: the value stored in the file, else the one its place implies.
+
+    A row's implied id counts physical rows, deleted ones included (PROTOCOL.md, "Row Tracking").
+
+    Raises:
+        VerificationError: the log gives the file no base id.
+    """
+    columns = live.columns
+    if file.base_row_id is None or file.default_row_commit_version is None:
+        raise VerificationError(
+            f"{file.path!r} has no baseRowId, though the table tracks rows",
+            hint="Backfill row tracking with the engine that owns the table, then run again.",
+        )
+    places = np.arange(live.first_row, live.first_row + live.num_physical_rows, dtype=np.int64)
+    if live.mask is not None:
+        places = places[np.asarray(live.mask)]
+    implied = {
+        names.row_id: pa.array(places + file.base_row_id),
+        names.commit_version: pa.scalar(file.default_row_commit_version, pa.int64()),
+    }
+    for name, value in implied.items():
+        index = columns.schema.get_field_index(name)
+        filled = pc.coalesce(columns.column(index), value)
+        columns = columns.set_column(index, columns.schema.field(index), filled)
+    return columns
+
+
+def _ensure_counts(name: str, counts: _Counts, written: WrittenFile) -> None:
+    """Compare what was read with what the written footer says."""
+    if written.num_rows != counts.rows:
+        raise VerificationError(
+            f"{name}: {counts.rows} live rows were read but {written.num_rows} were written"
+        )
+    for column, nulls in written.null_counts.items():
+        if nulls != counts.nulls[column]:
+            raise VerificationError(
+                f"{name}: column {column!r} had {counts.nulls[column]} nulls when read "
+                f"but {nulls} when written"
+            )
+
+
+def _new_file(store: Store, task: RewriteTask, written: WrittenFile) -> NewFile:
+    (info,) = store.stat_many([written.name])
+    if info is None or info.size_bytes != written.size_bytes:
+        raise VerificationError(f"{written.name} is not in the store as it was written")
+    return NewFile(
+        path=written.name,
+        partition_values=task.partition_values,
+        size_bytes=written.size_bytes,
+        modification_time_ms=info.modified_ms,
+        num_records=written.num_rows,
+        stats=written.stats_json,
+        tags=task.tags,
+    )

@@ -1,0 +1,70 @@
+"""Files by partition: typed values decide, so two texts of one timestamp are one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from deltactl.protocol.partitions import lookup_map, parse_partition_column
+from deltactl.protocol.paths import partition_folder
+from deltactl.protocol.schema import Field, arrow_type
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionGroups:
+    """``ids[row]`` is the partition of a file; ``first_rows[id]`` a file of that partition."""
+
+    ids: Array
+    first_rows: Array
+    texts: tuple[tuple[str, pa.ChunkedArray], ...]
+
+    @property
+    def num_groups(self) -> int:
+        """How many partitions there are."""
+        return len(self.first_rows)
+
+    def label(self, group: int) -> str:
+        """``a=1/b=x`` as Hive would name the folder; empty for unpartitioned tables."""
+        row = int(self.first_rows[group])
+        return partition_folder([(name, values[row].as_py()) for name, values in self.texts])
+
+    def newest(self, times: Array) -> Array:
+        """The greatest time of each partition."""
+        result = np.full(self.num_groups, np.iinfo(np.int64).min)
+        np.maximum.at(result, self.ids, times)
+        return result
+
+
+def group_partitions(values: pa.ChunkedArray, fields: Sequence[Field]) -> PartitionGroups:
+    """Group files by their typed partition values.
+
+    Args:
+        values: ``partition_values`` of each file.
+        fields: the partition columns in order.
+
+    Raises:
+        CorruptLogError: a value does not parse as its column's type.
+    """
+    codes = np.zeros(len(values), dtype=np.int64)
+    texts = []
+    for field in fields:
+        text = lookup_map(values, field.physical_name)
+        typed = parse_partition_column(text, arrow_type(field.type), column=field.name)
+        texts.append((field.name, text))
+        encoded = (
+            pa.chunked_array(typed).combine_chunks()
+            if not isinstance(typed, pa.ChunkedArray)
+            else typed.combine_chunks()
+        )
+        dictionary = encoded.dictionary_encode(null_encoding="encode")
+        column = np.asarray(dictionary.indices)
+        # Compact after each column so that the product of cardinalities never overflows.
+        _, codes = np.unique(codes * len(dictionary.dictionary) + column, return_inverse=True)
+    _, first_rows, ids = np.unique(codes, return_index=True, return_inverse=True)
+    return PartitionGroups(ids, first_rows, tuple(texts))

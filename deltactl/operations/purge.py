@@ -1,0 +1,97 @@
+"""What a purge rewrites: files with deleted rows, and files with columns the table has dropped.
+
+Source: Delta on Spark's ``REORG TABLE ... APPLY (PURGE)``.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltactl.log.snapshot import Snapshot
+from deltactl.parquet.reader import naming_file
+from deltactl.protocol.schema import ArrayType, DeltaType, MapType, StructType, arrow_type, is_void
+from deltactl.storage.store import Store
+
+_THREADS = 8
+_ROW_TRACKING_COLUMNS = (
+    "delta.rowTracking.materializedRowIdColumnName",
+    "delta.rowTracking.materializedRowCommitVersionColumnName",
+)
+
+
+def purge_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
+    """Which files a purge has to rewrite. Footers are read where columns can have been dropped.
+
+    Raises:
+        DataFileError: a footer cannot be read.
+    """
+    vectors = files["deletion_vector"]
+    cardinality = pc.struct_field(vectors, "cardinality")
+    unknown = files["num_records"].is_null()
+    deleted = pc.and_(vectors.is_valid(), pc.or_(unknown, pc.greater(cardinality, 0)))
+    mask = np.asarray(pc.fill_null(deleted, False)).copy()
+    if snapshot.metadata.column_mapping_mode == "none":
+        return mask  # without column mapping no column can be dropped
+    known = _known_leaves(snapshot)
+    rows = np.flatnonzero(~mask)
+    paths = files["path"].take(pa.array(rows)).to_pylist()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        stale = pool.map(lambda path: bool(_leaves(snapshot.store, path) - known), paths)
+        mask[rows[np.fromiter(stale, dtype=np.bool_, count=len(paths))]] = True
+    return mask
+
+
+def _known_leaves(snapshot: Snapshot) -> set[str]:
+    """Dotted physical names of every leaf a file may hold under the present schema."""
+    metadata = snapshot.metadata
+    leaves = {
+        leaf
+        for field in metadata.schema.fields
+        if not is_void(field.type)
+        for leaf in _type_leaves(field.physical_name, field.type)
+    }
+    extra = (metadata.configuration.get(key) for key in _ROW_TRACKING_COLUMNS)
+    return leaves | {name for name in extra if name}
+
+
+def _type_leaves(prefix: str, delta_type: DeltaType) -> set[str]:
+    match delta_type:
+        case StructType(fields):
+            return {
+                leaf
+                for field in fields
+                for leaf in _type_leaves(f"{prefix}.{field.physical_name}", field.type)
+            }
+        case ArrayType(element):
+            return _type_leaves(f"{prefix}.*", element)
+        case MapType(key, value):
+            return _type_leaves(f"{prefix}.*", key) | _type_leaves(f"{prefix}.*", value)
+        case _:
+            return _arrow_leaves(prefix, arrow_type(delta_type, "physical"))
+
+
+def _leaves(store: Store, path: str) -> set[str]:
+    with naming_file(path), store.open_input(path) as source:
+        schema = pq.read_schema(source)
+    return {leaf for field in schema for leaf in _arrow_leaves(field.name, field.type)}
+
+
+def _arrow_leaves(prefix: str, kind: pa.DataType) -> set[str]:
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if pa.types.is_struct(kind):
+        members = [kind.field(i) for i in range(kind.num_fields)]
+        return {leaf for m in members for leaf in _arrow_leaves(f"{prefix}.{m.name}", m.type)}
+    if pa.types.is_map(kind):
+        return _arrow_leaves(f"{prefix}.*", kind.key_type) | _arrow_leaves(
+            f"{prefix}.*", kind.item_type
+        )
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _arrow_leaves(f"{prefix}.*", kind.value_type)
+    return {prefix}
