@@ -98,6 +98,12 @@ def _safe(cell: Cell) -> Styled:
 
 
 def _align(columns: Sequence[Column], row: list[Styled], widths: list[int]) -> Iterable[Styled]:
-    for i, (column, cell, width) in enumerate(zip(columns, row, widths, strict=True)):
-        text = pad_width(fit_width(cell.text, width), width, right=column.right)
-        yield Styled(text if i == 0 else _GAP + text, cell.tone)
+    gap = ""
+    for column, cell, width in zip(columns, row, widths, strict=True):
+        text = cell.text
+        if text.isascii() and len(text) <= width:
+            text = text.rjust(width) if column.right else text.ljust(width)
+        else:
+            text = pad_width(fit_width(text, width), width, right=column.right)
+        yield Styled(gap + text, cell.tone)
+        gap = _GAP

@@ -143,14 +143,15 @@ def parse_version_range(text: str | None) -> tuple[int, int | None]:
 
 def _show_history(session: Session, store: Store, options: HistoryOptions, now_ms: int) -> None:
     report = load_history(store, options, session.output.warn)
-    rows = [json_row(row) for row in report.rows]
-    if report.num_unread and session.output.form is not OutputFormat.TABLE:
+    is_table = session.output.form is OutputFormat.TABLE
+    rows = [] if is_table else [json_row(row) for row in report.rows]
+    if report.num_unread and not is_table:
         unread = format_count(report.num_unread, "older version")
         session.output.note(f"{unread} not shown: --limit N or --all shows more")
     session.output.emit(
         _envelope(session, report.latest_version, rows),
         render_table=lambda page: render_history(page, report, now_ms),
-        rows=rows or report.table(),
+        rows=rows if rows or is_table else report.table(),
     )
 
 
