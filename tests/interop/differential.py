@@ -1,0 +1,136 @@
+"""What two OPTIMIZEs of the same table wrote, compared: ours and Spark's.
+
+Both leave one file in a small partition, so their statistics and schemas compare.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.parquet as pq
+
+Action = dict[str, Any]
+
+
+def read_commit(table: Path, version: int) -> list[tuple[str, Action]]:
+    """The actions of a commit, by kind, in order."""
+    text = (table / "_delta_log" / f"{version:020}.json").read_text("utf-8")
+    return [next(iter(json.loads(line).items())) for line in text.splitlines()]
+
+
+def latest_version(table: Path) -> int:
+    """The newest version that has a commit file."""
+    log = table / "_delta_log"
+    return max(int(file.stem) for file in log.glob("*.json") if file.stem.isdigit())
+
+
+def compare_commits(ours: Path, theirs: Path, version: int) -> Iterator[str]:
+    """What is different, one text each, in the commits of the same version of two tables."""
+    own, other = read_commit(ours, version), read_commit(theirs, version)
+    yield from _compare_info(_only(own, "commitInfo"), _only(other, "commitInfo"))
+    own_kinds, other_kinds = ({kind for kind, _ in commit} for commit in (own, other))
+    if own_kinds != other_kinds:
+        yield f"actions: ours {sorted(own_kinds)}, Spark's {sorted(other_kinds)}"
+    yield from _compare_fields("remove", own, other)
+    yield from _compare_fields("add", own, other)
+    expected = _single_adds(other)
+    for partition, add in _single_adds(own).items():
+        if partition in expected:
+            yield from _compare_adds(ours, add, theirs, expected[partition])
+
+
+def _only(commit: list[tuple[str, Action]], kind: str) -> Action:
+    return next(action for found, action in commit if found == kind)
+
+
+def _compare_info(own: Action, other: Action) -> Iterator[str]:
+    for name in ("operation", "isBlindAppend", "isolationLevel", "readVersion", "tags"):
+        if own.get(name) != other.get(name):
+            yield f"commitInfo.{name}: ours {own.get(name)!r}, Spark's {other.get(name)!r}"
+    for name in ("operationParameters", "operationMetrics"):
+        lacking = set(other.get(name, {})) - set(own.get(name, {}))
+        if lacking:
+            yield f"commitInfo.{name}: ours lacks {sorted(lacking)}"
+    if ("inCommitTimestamp" in own) != ("inCommitTimestamp" in other):
+        yield "commitInfo.inCommitTimestamp: only one has it"
+
+
+def _compare_fields(
+    kind: str, own: list[tuple[str, Action]], other: list[tuple[str, Action]]
+) -> Iterator[str]:
+    """Fields that Spark gives to every action of a kind, and ours lacks."""
+    given = [set(action) for found, action in other if found == kind]
+    lacking = set.intersection(*given) if given else set()
+    for found, action in own:
+        if found == kind and lacking - set(action):
+            yield f"{kind}: ours lacks {sorted(lacking - set(action))}"
+            return
+
+
+def _single_adds(commit: list[tuple[str, Action]]) -> dict[str, Action]:
+    """The adds that are the only ones of their partition."""
+    found: dict[str, list[Action]] = {}
+    for kind, action in commit:
+        if kind == "add":
+            found.setdefault(_partition_key(action["partitionValues"]), []).append(action)
+    return {key: adds[0] for key, adds in found.items() if len(adds) == 1}
+
+
+def _partition_key(values: Mapping[str, str | None]) -> str:
+    return json.dumps(values, sort_keys=True)
+
+
+def _compare_adds(ours: Path, own: Action, theirs: Path, other: Action) -> Iterator[str]:
+    if own.get("dataChange") is not False:
+        yield f"add: dataChange is {own.get('dataChange')!r}"
+    own_stats, other_stats = _stats(own), _stats(other)
+    if own_stats.get("numRecords") == other_stats.get("numRecords"):
+        for name in own_stats.keys() | other_stats.keys():
+            yield from _compare_values(name, own_stats.get(name), other_stats.get(name))
+    own_columns, other_columns = _columns(ours, own), _columns(theirs, other)
+    if own_columns != other_columns:
+        lacking = [c for c in other_columns if c not in own_columns]
+        extra = [c for c in own_columns if c not in other_columns]
+        yield f"Parquet columns: ours lacks {lacking}, has {extra}"
+        if not lacking and not extra:
+            yield f"Parquet columns: ours in order {own_columns}, Spark's {other_columns}"
+
+
+def _stats(add: Action) -> Action:
+    text = add.get("stats") or "{}"
+    return dict(json.loads(text, parse_float=Decimal, parse_int=Decimal))
+
+
+def _compare_values(path: str, own: object, other: object) -> Iterator[str]:
+    if isinstance(own, dict) and isinstance(other, dict):
+        for name in own.keys() | other.keys():
+            yield from _compare_values(f"{path}.{name}", own.get(name), other.get(name))
+    elif own != other:
+        yield f"stats {path}: ours {own!r}, Spark's {other!r}"
+
+
+def _columns(table: Path, add: Action) -> list[str]:
+    """Each leaf of a data file: path, field ids on the way are compared through the schema."""
+    schema = pq.ParquetFile(table / unquote(add["path"])).schema
+    leaves = []
+    for index in range(len(schema.names)):
+        column = schema.column(index)
+        # Spark writes INT96 unless told otherwise; we always write microseconds.
+        stamp = column.physical_type == "INT96" or "Timestamp" in str(column.logical_type)
+        kind = "timestamp" if stamp else f"{column.physical_type} {column.logical_type}"
+        leaves.append(f"{column.path} {column.max_definition_level} {kind}")
+    return leaves + _field_ids(table, add)
+
+
+def _field_ids(table: Path, add: Action) -> list[str]:
+    arrow = pq.read_schema(table / unquote(add["path"]))
+    found = []
+    for field in arrow:
+        metadata = field.metadata or {}
+        found.append(f"{field.name} field id {metadata.get(b'PARQUET:field_id', b'none').decode()}")
+    return found

@@ -1,0 +1,45 @@
+"""Readers of Delta tables that are not ours, and what they see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def count_with_duckdb(path: Path) -> int:
+    """Rows that DuckDB reads, every column of them."""
+    import duckdb
+
+    package = find_spec("duckdb_extension_delta")
+    assert package is not None and package.origin is not None
+    extension = next(Path(package.origin).parent.glob("extensions/v*/delta.duckdb_extension"))
+    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
+        connection.execute(f"LOAD '{extension}'")
+        found = connection.execute("SELECT * FROM delta_scan(?)", [str(path)])
+        return int(found.to_arrow_table().num_rows)
+
+
+def count_with_delta_rs(path: Path) -> int:
+    """Rows that delta-rs reads, every column of them."""
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
+
+    query = QueryBuilder().register("t", DeltaTable(str(path)))
+    return int(pa.table(query.execute("SELECT * FROM t").read_all()).num_rows)
+
+
+READERS: dict[str, Callable[[Path], int]] = {
+    "DuckDB": count_with_duckdb,
+    "delta-rs": count_with_delta_rs,
+}
+
+
+def try_count(reader: str, path: Path) -> tuple[int | None, str]:
+    """The rows that a reader sees, or None and why it cannot read the table."""
+    try:
+        return READERS[reader](path), ""
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # panics of Rust are no Exceptions
+        return None, f"{type(error).__name__}: {str(error).splitlines()[0]}"

@@ -1,0 +1,299 @@
+"""Tables that Delta on Spark wrote: read by us, optimized by us, and used by Spark again.
+
+By default a slice of the matrix that has each feature once and each shape of the log twice;
+all of it when ``DELTACTL_FULL_MATRIX`` is set.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deltactl import DeltactlError, Table
+from tests.conftest import REPOSITORY
+from tests.interop.canonical import arrow_rows, comparable, json_rows, spark_type
+from tests.interop.differential import compare_commits, latest_version
+from tests.interop.judges import READERS, try_count
+from tests.support.spark_matrix import (
+    Matrix,
+    MatrixTable,
+    all_names,
+    find_feature,
+    later_insert,
+    read_row_ids,
+    read_rows,
+    table_name,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    # Py4J leaves sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+SLICE = [
+    "plain-multipart",
+    "emptied-json",
+    "partitioned-v2parquet",
+    "partitioned_types-json",
+    "vectors-v2json",
+    "vectors_partitioned-classic",
+    "mapping_name-cleaned",
+    "mapping_partitioned-classic",
+    "tracking_vectors-classic",
+    "everything-v2parquet",
+    "ict_later-json",
+    "cdf-json",
+    "append_only-classic",
+    "clustered_done-classic",
+    "identity-json",
+    "generated-classic",
+    "checked-json",
+    "evolved-classic",
+    "widening-json",
+    "primitives-multipart",
+    "timestamps-json",
+    "variant-classic",
+    "void-json",
+    "nested_evolved-classic",
+    "stats_named-json",
+    "stats_strings-json",
+]
+NAMES = all_names() if os.environ.get("DELTACTL_FULL_MATRIX") else SLICE
+
+# Deleted rows stay in files whose change would not be an append: Spark says so itself.
+APPEND_ONLY = {"append_only"}
+NO_WORK = {"emptied"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scan_equals_what_spark_reads_at_every_version(matrix: Matrix, name: str) -> None:
+    table = matrix.build(name)
+    readable = readable_versions(table.path)
+    assert table.expected.version in readable
+    problems = [
+        f"version {version}: {problem}"
+        for version in readable
+        for problem in compare_scan(
+            table.path,
+            table.expected.versions[version],
+            table.expected.schemas[version],
+            version,
+        )
+    ]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", NAMES)
+def test_optimize_keeps_all_that_spark_sees(
+    matrix: Matrix, delta_spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    table = matrix.build(name)
+    path = tmp_path / "ours"
+    shutil.copytree(table.path, path)
+    properties = show_properties(delta_spark, path)
+
+    report = run_optimize(path, name)
+
+    assert report["exit"] == 0, report
+    problems = [
+        *compare_content(delta_spark, table, path),
+        *compare_readers(table, path),
+        *compare_with_spark(delta_spark, table, path, tmp_path / "theirs"),
+        *compare_history(delta_spark, table, path),
+    ]
+    if show_properties(delta_spark, path) != properties:
+        problems.append("SHOW TBLPROPERTIES changed")
+    check = run_optimize(path, name, "--check")
+    if check["exit"]:
+        problems.append(f"--check after optimize ends with {check}")
+    problems += go_on_with_spark(delta_spark, table, path)
+    assert not problems, "\n".join(problems)
+
+
+def readable_versions(path: Path) -> list[int]:
+    """The versions that commits and checkpoints still lead to."""
+    files = [file.name for file in (path / "_delta_log").iterdir()]
+    commits = {int(name[:20]) for name in files if re.fullmatch(r"\d{20}\.json", name)}
+    checkpoints = {int(name[:20]) for name in files if re.match(r"\d{20}\.checkpoint\.", name)}
+    first = 0 if 0 in commits else min(checkpoints)
+    return sorted(version for version in commits if version >= first)
+
+
+def compare_scan(path: Path, texts: list[str], schema: str, version: int) -> Iterator[str]:
+    """Our reader's rows and types against Spark's, at a version."""
+    try:
+        found = Table(str(path)).scan(version=version).read_all()
+    except DeltactlError as error:
+        yield f"scan: {type(error).__name__}: {error}"
+        return
+    if spark_type_of(found.schema) != schema:
+        yield f"scan: schema is {spark_type_of(found.schema)}, Spark's {schema}"
+        return
+    columns = comparable(found.schema)
+    yield from (
+        f"scan: {problem}"
+        for problem in compare_rows(
+            arrow_rows(found.select(columns.names)), json_rows(texts, columns)
+        )
+    )
+
+
+def spark_type_of(schema: Any) -> str:
+    """An Arrow schema as Spark names it."""
+    return f"struct<{','.join(f'{field.name}:{spark_type(field.type)}' for field in schema)}>"
+
+
+def compare_rows(found: list[str], expected: list[str]) -> Iterator[str]:
+    """One text about two lists of rows that are not the same."""
+    if found == expected:
+        return
+    lacking = sorted(set(expected) - set(found))[:2]
+    extra = sorted(set(found) - set(expected))[:2]
+    yield f"{len(found)} rows for {len(expected)}; lacking {lacking}; too many {extra}"
+
+
+def run_optimize(path: Path, name: str, *options: str) -> dict[str, Any]:
+    """Run the command; its report, with the exit status as ``exit``."""
+    more = ("--include-clustered",) if name.startswith(("clustered", "zordered")) else ()
+    done = subprocess.run(
+        [sys.executable, "-m", "deltactl", "optimize", str(path), "-o", "json", *more, *options],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return {"exit": done.returncode, "stdout": done.stdout, "stderr": done.stderr}
+
+
+def compare_content(spark: SparkSession, table: MatrixTable, path: Path) -> Iterator[str]:
+    """Rows, ids and old versions after our commit, read by Spark and by us."""
+    expected = table.expected
+    version = latest_version(path)
+    if version == expected.version and table.features[0] not in NO_WORK:
+        yield "optimize committed nothing"
+    for problem in compare_rows(read_rows(spark, path), expected.rows):
+        yield f"Spark reads {problem}"
+    if expected.row_ids is not None:
+        for problem in compare_rows(read_row_ids(spark, path), expected.row_ids):
+            yield f"row ids: {problem}"
+    for problem in compare_rows(read_rows(spark, path, expected.version), expected.rows):
+        yield f"Spark reads, at the version before: {problem}"
+    yield from compare_scan(path, expected.rows, expected.schema, version)
+
+
+def compare_readers(table: MatrixTable, path: Path) -> Iterator[str]:
+    """Other readers see all rows afterwards, if they did before."""
+    for reader in READERS:
+        before, _ = try_count(reader, table.path)
+        if before == len(table.expected.rows):
+            after, why = try_count(reader, path)
+            if after != before:
+                yield f"{reader} reads {after} rows for {before}; {why}"
+
+
+def compare_with_spark(
+    spark: SparkSession, table: MatrixTable, path: Path, theirs: Path
+) -> Iterator[str]:
+    """Our commit against the one that Spark's own OPTIMIZE makes of the same table."""
+    shutil.copytree(table.path, theirs)
+    spark.sql(f"OPTIMIZE {table_name(theirs)}")
+    version = table.expected.version + 1
+    if latest_version(path) == latest_version(theirs) == version:
+        yield from compare_commits(path, theirs, version)
+
+
+def compare_history(spark: SparkSession, table: MatrixTable, path: Path) -> Iterator[str]:
+    """Spark's DESCRIBE HISTORY shows our commit."""
+    if latest_version(path) == table.expected.version:
+        return
+    newest = spark.sql(f"DESCRIBE HISTORY {table_name(path)}").first()
+    assert newest is not None
+    if newest.operation != "OPTIMIZE":
+        yield f"DESCRIBE HISTORY: operation {newest.operation}"
+    if not (newest.operationMetrics or {}).get("numRemovedFiles"):
+        yield f"DESCRIBE HISTORY: operationMetrics {newest.operationMetrics}"
+
+
+def show_properties(spark: SparkSession, path: Path) -> list[tuple[str, str]]:
+    """All properties of a table."""
+    found = spark.sql(f"SHOW TBLPROPERTIES {table_name(path)}").collect()
+    return sorted((row.key, row.value) for row in found)
+
+
+def go_on_with_spark(spark: SparkSession, table: MatrixTable, path: Path) -> Iterator[str]:
+    """Spark changes the table that we optimized, as it pleases."""
+    rows = list(table.expected.rows)
+    steps = [add_rows]
+    if table.features[0] not in APPEND_ONLY:
+        steps += [delete_rows, merge_rows]
+    for step in steps:
+        kept = step(spark, table, path)
+        found = read_rows(spark, path)
+        rows = [row for row in rows if kept(key_of(row))]
+        yield from (
+            f"after {step.__name__}: {problem}"
+            for problem in compare_rows([row for row in found if key_of(row) < 1000], rows)
+        )
+        new = len(found) - len(rows)
+        if new != 3:
+            yield f"after {step.__name__}: {new} rows of the 3 that were inserted"
+    spark.sql(f"OPTIMIZE {table_name(path)}")
+    final = [row for row in read_rows(spark, path) if key_of(row) < 1000]
+    yield from (f"after OPTIMIZE: {problem}" for problem in compare_rows(final, rows))
+    yield from vacuum_nothing_live(spark, path)
+
+
+def key_of(row: str) -> int:
+    """The id of a row."""
+    return int(json.loads(row)["id"])
+
+
+Kept = Callable[[int], bool]
+
+
+def add_rows(spark: SparkSession, table: MatrixTable, path: Path) -> Kept:
+    """INSERT three rows with ids from 1000 on."""
+    statement = later_insert(find_feature(table.name), 1000, 1003)
+    spark.sql(statement.replace("{t}", table_name(path)))
+    return lambda key: True
+
+
+def delete_rows(spark: SparkSession, table: MatrixTable, path: Path) -> Kept:
+    """DELETE a seventh of the old rows."""
+    spark.sql(f"DELETE FROM {table_name(path)} WHERE id % 7 = 3 AND id < 1000")
+    return lambda key: key % 7 != 3
+
+
+def merge_rows(spark: SparkSession, table: MatrixTable, path: Path) -> Kept:
+    """MERGE: delete some, write some again as they are."""
+    spark.sql(
+        f"MERGE INTO {table_name(path)} t USING (SELECT id AS k FROM range(0, 20)) s ON t.id = s.k "
+        "WHEN MATCHED AND s.k % 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET id = s.k"
+    )
+    return lambda key: not (key < 20 and key % 2 == 0)
+
+
+def vacuum_nothing_live(spark: SparkSession, path: Path) -> Iterator[str]:
+    """A VACUUM that keeps no history would take no live file."""
+    listed = spark.sql(f"VACUUM {table_name(path)} RETAIN 0 HOURS DRY RUN").collect()
+    live = spark.read.format("delta").load(str(path)).inputFiles()
+    doomed = {Path(row[0].removeprefix("file:")).name for row in listed}
+    both = doomed & {Path(file).name for file in live}
+    if both:
+        yield f"VACUUM would delete live files: {sorted(both)[:3]}"

@@ -1,0 +1,180 @@
+"""Delta on Spark for tests: its jars, a session, and a fixture that skips where it cannot run.
+
+The jars come through Maven, once, into a cache outside the project. Spark itself comes with
+PySpark; only Delta's own five jars are added to it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DELTA_VERSION: Final = "4.4.0"
+UNREACHABLE: Final = "Delta on Spark is not reachable: no Java or no Maven artifacts"
+
+# The home of the user, looked up before tests are put into one of their own.
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deltactl-tests"
+JARS: Final = _CACHE / f"delta-spark-{DELTA_VERSION}"
+
+_ARTIFACTS = (
+    "delta-spark_2.13",
+    "delta-storage",
+    "delta-kernel-api",
+    "delta-kernel-defaults",
+    "delta-kernel-unitycatalog",
+)
+# With its version: the short form of the goal resolves a plugin that not every mirror has.
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+_DEPENDENCY = """<dependency>
+  <groupId>io.delta</groupId><artifactId>{}</artifactId><version>{}</version>
+  <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
+</dependency>"""
+_POM = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>deltactl</groupId><artifactId>tests</artifactId><version>1</version>
+<dependencies>{}</dependencies></project>"""
+
+
+class UnreachableError(Exception):
+    """This machine cannot run Delta on Spark."""
+
+
+def find_jars() -> list[Path]:
+    """Delta's jars, fetched when they are not in the cache yet.
+
+    Raises:
+        UnreachableError: no Java, no Maven, no PySpark or no network.
+    """
+    if find_spec("pyspark") is None or shutil.which("java") is None:
+        raise UnreachableError
+    found = _cached_jars()
+    if len(found) < len(_ARTIFACTS):
+        _fetch_jars()
+        found = _cached_jars()
+    if len(found) < len(_ARTIFACTS):
+        raise UnreachableError
+    return found
+
+
+def _cached_jars() -> list[Path]:
+    return sorted(JARS.glob("delta-*.jar"))
+
+
+def _fetch_jars() -> None:
+    """Copy the jars aside, then move all of them at once: workers may do so side by side."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise UnreachableError
+    JARS.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=JARS.parent) as scratch:
+        dependencies = "".join(_DEPENDENCY.format(name, DELTA_VERSION) for name in _ARTIFACTS)
+        Path(scratch, "pom.xml").write_text(_POM.format(dependencies), "utf-8")
+        done = subprocess.run(
+            [maven, "-q", "-B", _COPY, "-DoutputDirectory=jars", "-DincludeScope=runtime"],
+            cwd=scratch,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=240,
+            check=False,
+        )
+        if done.returncode:
+            raise UnreachableError
+        try:
+            Path(scratch, "jars").replace(JARS)
+        except OSError:  # another worker was faster
+            return
+
+
+def spark_settings(jars: list[Path], scratch: Path) -> Mapping[str, str]:
+    """The settings of a session that is quick with small tables and leaves nothing behind."""
+    return {
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "2",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        # Compiling the code of a query takes longer than the query does on a hundred rows.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.extraJavaOptions": (
+            f"-Duser.timezone=UTC -Dderby.system.home={scratch} -XX:TieredStopAtLevel=1"
+        ),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.local.dir": str(scratch / "local"),
+        # Tests vacuum at once what a day ago was live, on purpose.
+        "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    }
+
+
+@contextmanager
+def delta_session(scratch: Path) -> Iterator[SparkSession]:
+    """A session on two cores, stopped with its Java process at the end.
+
+    Raises:
+        UnreachableError: this machine cannot run it.
+    """
+    jars = find_jars()
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"
+    builder = SparkSession.builder.master("local[2]").appName("deltactl-tests")
+    for key, value in spark_settings(jars, scratch).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        gateway = SparkContext._gateway
+        if gateway is not None:
+            _end_gateway(gateway)
+            SparkContext._gateway = None
+            SparkContext._jvm = None
+
+
+def _end_gateway(gateway: object) -> None:
+    """Stop the Java process that a session started: it ends when its input does."""
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    gateway.shutdown()  # type: ignore[attr-defined]
+    if process is not None:
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def delta_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session of Delta on Spark; the test is skipped where there can be none."""
+    try:
+        find_jars()
+    except (UnreachableError, subprocess.TimeoutExpired):
+        pytest.skip(UNREACHABLE)
+    with delta_session(tmp_path_factory.mktemp("spark")) as spark:
+        yield spark
