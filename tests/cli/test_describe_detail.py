@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deltactl.clock import SystemClock
+from tests.cli.conftest import RunCli
+from tests.support.history_logs import START_MS, add, info, metadata, write_commit, write_log
+
+
+@pytest.fixture(autouse=True)
+def two_hours_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SystemClock, "now_ms", lambda self: START_MS + 7_200_000)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    protocol = {
+        "protocol": {
+            "minReaderVersion": 1,
+            "minWriterVersion": 7,
+            "writerFeatures": ["appendOnly", "novelFeature"],
+        }
+    }
+    write_commit(tmp_path, 0, info("CREATE TABLE"), protocol, metadata("p", user_key="v\x1b[1m"))
+    write_commit(tmp_path, 1, info(), add("f1", 2048))
+    return str(tmp_path)
+
+
+def test_page(cli: RunCli, table: str) -> None:
+    ran = cli("describe-detail", table)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (
+        f"location        file:{table}\n"
+        "version         1, committed 2023-11-14T22:13:21.000Z (1 h ago)\n"
+        "size            1 file, 2 KiB\n"
+        "id              table-id\n"
+        "created         2023-11-14T22:13:20.000Z (2 h ago)\n"
+        "last modified   2023-11-14T22:13:21.000Z (1 h ago)\n"
+        "partitioned by  p\n"
+        "protocol        reader 1, writer 7\n"
+        "\n"
+        "columns  type\n"
+        "  id     long\n"
+        "  p      string  partition\n"
+        "\n"
+        "properties\n"
+        "  user.key = v\\x1b[1m\n"
+        "\n"
+        "features\n"
+        "  appendOnly\n"
+        "  novelFeature\n"
+        "\n"
+        "yes  deltactl can read this table\n"
+        "no   cannot rewrite files of this table: unsupported table feature: novelFeature\n"
+    )
+
+
+def test_json(cli: RunCli, table: str) -> None:
+    envelope = json.loads(cli("describe-detail", table, "-o", "json").out)
+    assert envelope["version_after"] == 1
+    assert envelope["result"] == {
+        "format": "delta",
+        "id": "table-id",
+        "name": None,
+        "description": None,
+        "location": f"file:{table}",
+        "createdAt": "2023-11-14T22:13:20.000Z",
+        "lastModified": "2023-11-14T22:13:21.000Z",
+        "partitionColumns": ["p"],
+        "clusteringColumns": [],
+        "numFiles": 1,
+        "sizeInBytes": 2048,
+        "properties": {"user.key": "v\x1b[1m"},
+        "minReaderVersion": 1,
+        "minWriterVersion": 7,
+        "tableFeatures": ["appendOnly", "novelFeature"],
+    }
+    assert json.loads(cli("describe-detail", table, "-o", "ndjson").out) == envelope["result"]
+
+
+def test_older_versions(cli: RunCli, table: str) -> None:
+    def num_files(*args: str) -> int:
+        return int(json.loads(cli("describe-detail", table, *args, "-o", "ndjson").out)["numFiles"])
+
+    assert (num_files("--version", "0"), num_files("--at", "2023-11-14 22:13:20")) == (0, 0)
+    assert (num_files("--at", "2099-01-01"), num_files("--at", "1h")) == (1, 1)
+    assert cli("describe-detail", table, "--version", "9").code == 1
+    assert cli("describe-detail", table, "--version", "1", "--at", "1h").code == 2
+
+
+def test_a_table_with_little_to_say(cli: RunCli, tmp_path: Path) -> None:
+    wide = {
+        "type": "struct",
+        "fields": [
+            {"name": f"c{i}", "type": "long", "nullable": i > 0, "metadata": {}} for i in range(50)
+        ],
+    }
+    action = {"metaData": {**metadata()["metaData"], "schemaString": json.dumps(wide)}}
+    action["metaData"]["createdTime"] = None
+    protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 1}}
+    write_commit(tmp_path, 0, info(), protocol, action)
+    out = cli("describe-detail", str(tmp_path)).out
+    assert "created        -\n" in out
+    assert "  c0     long  not null\n" in out
+    assert "  and 10 more\n" in out
+    assert "features\n  none\n" in out
+    assert "yes  deltactl can optimize this table\n" in out
+
+
+def test_no_table(cli: RunCli, tmp_path: Path) -> None:
+    write_log(tmp_path / "t", 1)
+    (tmp_path / "t" / "p=1").mkdir()
+    ran = cli("describe-detail", str(tmp_path / "t" / "p=1"))
+    assert ran.code == 1
+    assert f"hint: there is a table at file://{tmp_path}/t\n" in ran.err

@@ -1,0 +1,296 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from deltactl.clock import SystemClock
+from tests.cli.conftest import RunCli
+from tests.support.history_logs import (
+    START_MS,
+    add,
+    ict_properties,
+    info,
+    log_path,
+    remove,
+    write_commit,
+    write_log,
+)
+
+
+@pytest.fixture(autouse=True)
+def two_hours_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SystemClock, "now_ms", lambda self: START_MS + 7_200_000)
+
+
+@pytest.fixture
+def incident(tmp_path: Path) -> str:
+    """A table with a bit of everything."""
+    write_log(tmp_path, 8)
+    parameters = {"mode": "Append", "partitionBy": "[]"}
+    metrics = {"numFiles": "12", "numOutputBytes": "1300000", "numOutputRows": "40321"}
+    engine = "Apache-Spark/3.5.0 Delta-Lake/3.2.0"
+    write_commit(
+        tmp_path,
+        1,
+        info(operationParameters=parameters, operationMetrics=metrics, engineInfo=engine),
+        add("x"),
+    )
+    deleted = {"predicate": '["(id < 10)"]'}
+    write_commit(
+        tmp_path,
+        2,
+        info("DELETE", userName="ann@example.com", operationParameters=deleted),
+        remove("f1", 2048, 10),
+        add("f2", 1024, 6),
+    )
+    write_commit(tmp_path, 3, add("nobody"))
+    write_commit(tmp_path, 5, text='{"commitInfo":{"operation":"WRITE"}}\n{"add":{"pa')
+    log_path(tmp_path, 6).unlink()
+    return str(tmp_path)
+
+
+NARROW = """\
+   ver  time (UTC)        age  operation     by           files  size     rows
+x    7  2023-11-14 22:13  1 h  WRITE                      +1     +100B    +10
+!    6                         missing
+!    5  2023-11-14 22:13  1 h  WRITE
+     4  2023-11-14 22:13  1 h  WRITE                      +1     +100B    +10
+     3  2023-11-14 22:13  1 h  -                          +1     +100B    +10
+     2  2023-11-14 22:13  1 h  DELETE        ann          +1 -1  +1K -2K  -4
+     1  2023-11-14 22:13  1 h  WRITE         Spark 3.5.0  +12    +1.2M    +40K
+     0  2023-11-14 22:13  2 h  CREATE TABLE
+
+! version 6: the commit file is missing
+! version 5: the commit, line 2: not valid JSON (Unterminated string starting at: line 1 column 9 (char 8))
+x versions 5-7 cannot be rebuilt: no unbroken chain of commits from version 0 or a checkpoint
+"""  # noqa: E501
+
+WIDE = """\
+   version  time (UTC)           age  operation  parameters           by               files  size              rows
+!        5  2023-11-14 22:13:25  1 h  WRITE
+         4  2023-11-14 22:13:24  1 h  WRITE                                            +1     +100 B            +10
+         3  2023-11-14 22:13:23  1 h  -                                                +1     +100 B            +10
+         2  2023-11-14 22:13:22  1 h  DELETE     predicate=(id < 10)  ann@example.com  +1 -1  +1 KiB -2 KiB     -4
+         1  2023-11-14 22:13:21  1 h  WRITE      mode=Append          Spark 3.5.0      +12    +1.2 MiB          +40,321
+"""  # noqa: E501
+
+
+def test_a_page_of_80_columns(cli: RunCli, incident: str) -> None:
+    ran = cli("describe-history", incident)
+    assert (ran.code, ran.err, ran.out) == (0, "", NARROW)
+
+
+def test_a_wide_page(cli: RunCli, incident: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "140")
+    ran = cli("describe-history", incident, "--version-range", "1..5")
+    squeezed = [line.split() for line in WIDE.splitlines()]
+    assert [line.split() for line in ran.out.splitlines()][: len(squeezed)] == squeezed
+    assert "x version 5 cannot be rebuilt" in ran.out
+
+
+def test_no_line_is_wider_than_the_page(cli: RunCli, tmp_path: Path) -> None:
+    write_log(tmp_path, 30)
+    for version in range(1, 30):
+        write_commit(
+            tmp_path,
+            version,
+            info("CREATE OR REPLACE TABLE AS SELECT", userName="somebody with a long name"),
+            add("x", 10**12, 10**9),
+            remove("y", 10**13, 10**8),
+        )
+    ran = cli("describe-history", str(tmp_path))
+    assert max(map(len, ran.out.splitlines())) <= 80
+    assert ran.out.endswith("\n10 older versions not shown: --limit N or --all shows more\n")
+
+
+def test_limit_and_all(cli: RunCli, tmp_path: Path) -> None:
+    table = str(write_log(tmp_path, 30))
+
+    def shown(*args: str) -> int:
+        return len(json.loads(cli("describe-history", table, "-o", "json", *args).out)["result"])
+
+    assert [shown(), shown("--limit", "3"), shown("--all"), shown("-n", "99")] == [20, 3, 30, 30]
+    ran = cli("describe-history", table, "-o", "ndjson", "-n", "29")
+    assert ran.err == "note: 1 older version not shown: --limit N or --all shows more\n"
+    assert len(ran.out.splitlines()) == 29
+
+
+def test_json(cli: RunCli, incident: str) -> None:
+    ran = cli("describe-history", incident, "-o", "json", "--all")
+    envelope = json.loads(ran.out)
+    assert (envelope["version_before"], envelope["version_after"]) == (7, 7)
+    rows = {row["version"]: row for row in envelope["result"]}
+    assert rows[2] == {
+        "version": 2,
+        "timestamp": "2023-11-14T22:13:22.000Z",
+        "userId": None,
+        "userName": "ann@example.com",
+        "operation": "DELETE",
+        "operationParameters": {"predicate": '["(id < 10)"]'},
+        "job": None,
+        "notebook": None,
+        "clusterId": None,
+        "readVersion": None,
+        "isolationLevel": None,
+        "isBlindAppend": None,
+        "operationMetrics": None,
+        "userMetadata": None,
+        "engineInfo": None,
+        "reconstructible": True,
+        "problem": None,
+    }
+    assert rows[6]["problem"] == "the commit file is missing"
+    assert (rows[3]["operationParameters"], rows[6]["operationParameters"]) == ({}, None)
+
+
+def test_csv(cli: RunCli, incident: str) -> None:
+    rows = list(csv.DictReader(io.StringIO(cli("describe-history", incident, "-o", "csv").out)))
+    assert [row["version"] for row in rows] == list("76543210")
+    assert rows[5]["operationParameters"] == '{"predicate": "[\\"(id < 10)\\"]"}'
+    none = cli("describe-history", incident, "-o", "csv", "--operation", "VACUUM").out
+    assert none.startswith("version,timestamp,userId,")
+
+
+def test_filters(cli: RunCli, incident: str) -> None:
+    def versions(*args: str) -> list[int]:
+        lines = cli("describe-history", incident, "-o", "ndjson", *args).out.splitlines()
+        return [json.loads(line)["version"] for line in lines]
+
+    assert versions("--operation", "delete", "--operation", "create table") == [2, 0]
+    assert versions("--since", "2023-11-14 22:13:24") == [7, 6, 5, 4]
+    assert versions("--until", "2023-11-14T22:13:21.5Z") == [1, 0]
+    assert versions("--since", "1h") == []
+    assert versions("--since", "7199s") == [7, 6, 5, 4, 3, 2, 1]
+    assert versions("--version-range", "..1") == [1, 0]
+    assert versions("--version-range", "6..") == [7, 6]
+    assert versions("--version-range", "3") == [3]
+    assert versions("--version", "4") == [4]
+    assert cli("describe-history", incident, "--since", "1s").out == "no commits match\n"
+
+
+def test_at(cli: RunCli, incident: str) -> None:
+    ran = cli("describe-history", incident, "--at", "2023-11-14 22:13:22")
+    assert ran.out == (
+        "version 2 was current at 2023-11-14T22:13:22.000Z\n"
+        "\n"
+        "committed  2023-11-14T22:13:22.000Z (1 h ago)\n"
+        "until      2023-11-14T22:13:23.000Z (1 h ago), version 3\n"
+        "operation  DELETE\n"
+        "by         ann@example.com\n"
+    )
+    late = cli("describe-history", incident, "--at", "2099-01-01", "-o", "ndjson")
+    assert json.loads(late.out)["version"] == 7
+    assert "latest version" in cli("describe-history", incident, "--at", "2099-01-01").out
+    before = cli("describe-history", incident, "--at", "2000-01-01")
+    assert (before.code, before.out) == (1, "")
+    assert "is before the first commit left" in before.err
+
+
+def test_files_of_a_version(cli: RunCli, tmp_path: Path) -> None:
+    write_log(tmp_path, 1)
+    write_commit(
+        tmp_path,
+        1,
+        info("MERGE"),
+        add("1", partitionValues={"day": "2024-01-01"}),
+        remove("2", 2048, partitionValues={"day": None}),
+    )
+    ran = cli("describe-history", str(tmp_path), "--version", "1", "--files")
+    assert ran.out == (
+        "version    1\n"
+        "committed  2023-11-14T22:13:21.000Z (1 h ago)\n"
+        "operation  MERGE\n"
+        "by         -\n"
+        "\n"
+        "partition       added   size  rows  removed   size  rows\n"
+        "day=null                                  1  2 KiB     ?\n"
+        "day=2024-01-01      1  100 B    10\n"
+    )
+    ran = cli("describe-history", str(tmp_path), "--version", "1", "--files", "-o", "json")
+    result = json.loads(ran.out)["result"]
+    assert (result["version"], result["operation"]) == (1, "MERGE")
+    assert result["files"][1] == {
+        "partition_values": {"day": "2024-01-01"},
+        "added_num_files": 1,
+        "added_size_bytes": 100,
+        "added_num_rows": 10,
+        "added_num_deletion_vectors": 0,
+        "removed_num_files": 0,
+        "removed_size_bytes": 0,
+        "removed_num_rows": 0,
+        "removed_num_deletion_vectors": 0,
+    }
+    nothing = cli("describe-history", str(tmp_path), "--version", "0", "--files")
+    assert nothing.out.endswith("\nno files added or removed\n")
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json", "ndjson"])
+def test_text_of_the_table_cannot_act(cli: RunCli, tmp_path: Path, form: str) -> None:
+    write_log(tmp_path, 1)
+    hostile = "\x1b[31m[bold red]x[/]\u202e\r\n"
+    write_commit(
+        tmp_path,
+        1,
+        info("y" * 10_000, userName=hostile, userMetadata=hostile, engineInfo=hostile),
+        ms=START_MS,
+    )
+    write_commit(tmp_path, 2, info(hostile, operationParameters={hostile: hostile}))
+    if form != "csv":  # which only a stdout set up by `main` can take
+        write_commit(tmp_path, 3, text='{"commitInfo":{"userName":"\\ud800","operation":"Z"}}')
+    ran = cli("describe-history", str(tmp_path), "-o", form)
+    assert (ran.code, ran.err) == (0, "")
+    if form == "table":
+        assert "[bold" in ran.out
+        assert max(map(len, ran.out.splitlines())) <= 80
+    if form != "csv":  # in a file, data is kept as it is
+        assert not set("\x1b\u202e\r") & set(ran.out)
+
+
+def test_absurd_times(cli: RunCli, tmp_path: Path) -> None:
+    write_log(tmp_path, 1, **ict_properties())
+    write_commit(tmp_path, 1, info(inCommitTimestamp=9_404_914_161_600_000))
+    ran = cli("describe-history", str(tmp_path), "-o", "json")
+    assert json.loads(ran.out)["result"][0]["timestamp"].startswith("+300000-")
+    assert "+300000-" in cli("describe-history", str(tmp_path)).out
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--files"], "--files needs --version"),
+        (["--at", "1h", "--version", "3"], "--at and --version do not go together"),
+        (["--version", "3", "--all"], "--version and a selection of commits do not go together"),
+        (["--version-range", "7..3"], "ends before it begins"),
+        (["--version-range", ".."], "is not a range of versions"),
+        (["--version-range", "a..b"], "is not a range of versions"),
+        (["--since", "yesterday"], "'yesterday' is not a timestamp"),
+        (["--limit", "0"], "Invalid value for '--limit'"),
+    ],
+)
+def test_wrong_usage(cli: RunCli, tmp_path: Path, args: list[str], message: str) -> None:
+    ran = cli("describe-history", str(write_log(tmp_path, 1)), *args)
+    assert ran.code == 2
+    assert message in ran.err
+
+
+def test_no_table(cli: RunCli, tmp_path: Path) -> None:
+    ran = cli("describe-history", str(tmp_path / "none"))
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == (
+        f"error: no Delta table at file://{tmp_path}/none: there is nothing here\n"
+        "hint: give the folder that contains _delta_log\n"
+    )
+    in_json = cli("describe-history", str(tmp_path / "none"), "-o", "json")
+    assert json.loads(in_json.out)["error"]["code"] == "NOT_A_TABLE"
+
+
+@pytest.mark.corpus
+def test_tables_of_other_writers_are_shown(cli: RunCli, corpus: Path) -> None:
+    for table in sorted((corpus / "tables").iterdir()):
+        if (table / "_delta_log").is_dir():
+            ran = cli("describe-history", str(table), "--all")
+            assert ran.code == 0, (table.name, ran.err)

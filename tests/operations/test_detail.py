@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.errors import NotATableError, VersionNotFoundError
+from deltactl.operations.detail import DetailReport, load_detail
+from deltactl.protocol.features import Operation
+from deltactl.storage.open import open_store
+from deltactl.table import Table
+from tests.support.history_logs import (
+    PROTOCOL,
+    START_MS,
+    Action,
+    add,
+    ict_properties,
+    info,
+    log_path,
+    metadata,
+    write_commit,
+    write_log,
+)
+
+COLUMNS = [
+    "format", "id", "name", "description", "location", "createdAt", "lastModified",
+    "partitionColumns", "clusteringColumns", "numFiles", "sizeInBytes", "properties",
+    "minReaderVersion", "minWriterVersion", "tableFeatures",
+]  # fmt: skip
+
+
+def refuse_warning(message: str) -> None:
+    raise AssertionError(message)
+
+
+def load(root: Path, version: int | None = None) -> DetailReport:
+    return load_detail(open_store(str(root)), refuse_warning, version)
+
+
+def test_row_as_delta_on_spark_gives_it(tmp_path: Path) -> None:
+    root = tmp_path / "a table"
+    action = {"metaData": {**metadata("p")["metaData"], "description": "c"}}
+    action["metaData"]["configuration"] = {"user.key": "v"}
+    write_commit(root, 0, info("CREATE TABLE"), PROTOCOL, action)
+    write_commit(root, 1, info(), add("p=a/1", 666), add("p=a/2", 1332))
+    row = load(root).row
+    assert list(row) == COLUMNS
+    assert row == {
+        "format": "delta",
+        "id": "table-id",
+        "name": None,
+        "description": "c",
+        "location": f"file:{tmp_path}/a%20table",
+        "createdAt": START_MS,
+        "lastModified": START_MS + 1000,
+        "partitionColumns": ["p"],
+        "clusteringColumns": [],
+        "numFiles": 2,
+        "sizeInBytes": 1998,
+        "properties": {"user.key": "v"},
+        "minReaderVersion": 1,
+        "minWriterVersion": 2,
+        "tableFeatures": ["appendOnly", "invariants"],
+    }
+
+
+def test_an_older_version(tmp_path: Path) -> None:
+    write_log(tmp_path, 5)
+    report = load(tmp_path, 2)
+    assert (report.version, report.row["numFiles"]) == (2, 2)
+    assert report.row["lastModified"] == START_MS + 2000
+    with pytest.raises(VersionNotFoundError):
+        load(tmp_path, 9)
+
+
+def test_last_modified_is_the_file_time_whatever_the_commit_says(tmp_path: Path) -> None:
+    write_commit(
+        tmp_path, 0, info(inCommitTimestamp=START_MS + 5), PROTOCOL, metadata(**ict_properties())
+    )
+    report = load(tmp_path)
+    assert report.row["lastModified"] == START_MS
+    assert report.timestamp_ms == START_MS + 5
+
+
+def test_an_in_commit_timestamp_that_is_lacking_is_a_warning(tmp_path: Path) -> None:
+    write_commit(tmp_path, 0, info(), PROTOCOL, metadata(**ict_properties()))
+    warnings: list[str] = []
+    report = load_detail(open_store(str(tmp_path)), warnings.append)
+    assert report.timestamp_ms == START_MS
+    assert "no inCommitTimestamp" in warnings[0]
+
+
+def clustered(columns: Any) -> Action:
+    text = columns if isinstance(columns, str) else json.dumps({"clusteringColumns": columns})
+    return {
+        "domainMetadata": {"domain": "delta.clustering", "configuration": text, "removed": False}
+    }
+
+
+NESTED = json.dumps(
+    {
+        "type": "struct",
+        "fields": [
+            {
+                "name": "st",
+                "type": {
+                    "type": "struct",
+                    "fields": [
+                        {
+                            "name": "x",
+                            "type": "long",
+                            "nullable": True,
+                            "metadata": {"delta.columnMapping.physicalName": "col-x"},
+                        }
+                    ],
+                },
+                "nullable": False,
+                "metadata": {"delta.columnMapping.physicalName": "col-st"},
+            },
+            {"name": "a", "type": "long", "nullable": True, "metadata": {}},
+        ],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ([["a"], ["col-st", "col-x"]], ["a", "st.x"]),
+        (["a"], ["a"]),
+        ([], []),
+        ([["col-st", "gone"]], ["st.gone"]),
+        ([["gone", "too"]], ["gone.too"]),
+        ("not json", []),
+        ('{"clusteringColumns":5}', []),
+        ("{}", []),
+        ("[]", []),
+    ],
+)
+def test_clustering_columns(tmp_path: Path, columns: Any, expected: list[str]) -> None:
+    action = {"metaData": {**metadata()["metaData"], "schemaString": NESTED}}
+    write_commit(tmp_path, 0, info(), PROTOCOL, action, clustered(columns))
+    report = load(tmp_path)
+    assert report.row["clusteringColumns"] == expected
+    assert report.columns == [("st", "struct<x:long>", False), ("a", "long", True)]
+
+
+def test_unknown_features_and_types(tmp_path: Path) -> None:
+    schema = json.dumps(
+        {
+            "type": "struct",
+            "fields": [{"name": "g", "type": "hologram(3)", "nullable": True, "metadata": {}}],
+        }
+    )
+    action = {"metaData": {**metadata()["metaData"], "schemaString": schema}}
+    features = {"readerFeatures": ["zeta", "deletionVectors"], "writerFeatures": ["zeta", "alpha"]}
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}}
+    write_commit(tmp_path, 0, info(), protocol, action)
+    report = load(tmp_path)
+    assert report.row["tableFeatures"] == ["alpha", "deletionVectors", "zeta"]
+    assert report.columns == [("g", "hologram(3)", True)]
+    assert "zeta" in report.refusals[Operation.READ]
+    assert "alpha" in report.refusals[Operation.REWRITE]
+
+
+def test_a_schema_that_cannot_be_read(tmp_path: Path) -> None:
+    action = {"metaData": {**metadata()["metaData"], "schemaString": "not json"}}
+    write_commit(tmp_path, 0, info(), PROTOCOL, action)
+    assert load(tmp_path).columns is None
+
+
+def test_no_table(tmp_path: Path) -> None:
+    with pytest.raises(NotATableError, match="there is nothing here"):
+        load(tmp_path)
+    write_log(tmp_path, 1)
+    assert Table(str(tmp_path)).detail().version == 0
+    log_path(tmp_path, 0).unlink()
+    with pytest.raises(NotATableError):
+        Table(str(tmp_path)).detail()
+
+
+@pytest.mark.corpus
+def test_tables_of_other_writers(corpus: Path) -> None:
+    for entry in json.loads((corpus / "manifest.json").read_text()):
+        expected = entry["expect"]
+        if expected["outcome"] == "error":
+            continue
+        report = load_detail(
+            open_store(str(corpus / "tables" / entry["name"])), lambda message: None
+        )
+        assert report.version == expected["version"], entry["name"]
+        assert report.row["numFiles"] == expected["num_files"], entry["name"]
+        assert report.row["sizeInBytes"] == expected["total_bytes"], entry["name"]

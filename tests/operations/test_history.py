@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltactl.errors import CorruptLogError, LogGapError, NotATableError, VersionNotFoundError
+from deltactl.operations.history import (
+    HistoryOptions,
+    HistoryReport,
+    VersionAt,
+    commit_files,
+    load_history,
+    version_at,
+)
+from deltactl.operations.history_changes import Change, change_from_metrics
+from deltactl.storage.open import open_store
+from deltactl.table import Table
+from tests.support.history_logs import (
+    PROTOCOL,
+    SCHEMA,
+    START_MS,
+    add,
+    ict_properties,
+    info,
+    log_path,
+    metadata,
+    remove,
+    write_checkpoint,
+    write_commit,
+    write_log,
+)
+from tests.support.stores import CountingStore
+
+
+def refuse_warning(message: str) -> None:
+    raise AssertionError(message)
+
+
+def load(root: Path, **options: Any) -> HistoryReport:
+    return load_history(open_store(str(root)), HistoryOptions(**options), refuse_warning)
+
+
+def changes(root: Path) -> dict[int, Change]:
+    return dict(load(root, changes=True).changes)
+
+
+def test_changes_come_from_metrics() -> None:
+    write = {"numFiles": "3", "numOutputBytes": "900", "numOutputRows": "30"}
+    append = {"operation": "WRITE", "operationParameters": {"mode": "Append"}}
+    assert change_from_metrics({**append, "operationMetrics": write}) == Change(3, 900, 0, 0, 30)
+    overwrite = {"operation": "WRITE", "operationParameters": {"mode": "Overwrite"}}
+    assert change_from_metrics({**overwrite, "operationMetrics": write}) is None
+    merge = {
+        "numTargetFilesAdded": "1",
+        "numTargetBytesAdded": "10",
+        "numTargetFilesRemoved": "2",
+        "numTargetBytesRemoved": "20",
+        "numTargetRowsInserted": "3",
+        "numTargetRowsUpdated": "4",
+        "numTargetRowsDeleted": "5",
+    }
+    change = change_from_metrics({"operation": "MERGE", "operationMetrics": merge})
+    assert change == Change(1, 10, 2, 20, 3, 5, 4)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"operationMetrics": "x"},
+        {"operation": ["WRITE"], "operationMetrics": {}},
+        {"operation": "DELETE", "operationMetrics": {"numAddedFiles": "many"}},
+        {"operation": "WRITE", "operationParameters": 4, "operationMetrics": {"numFiles": 1}},
+    ],
+)
+def test_odd_metrics_are_no_metrics(odd: dict[str, Any]) -> None:
+    assert change_from_metrics(odd) is None
+
+
+def test_changes_are_counted_where_metrics_lack(tmp_path: Path) -> None:
+    write_log(tmp_path, 2)
+    vector = {"storageType": "i", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 4}
+    write_commit(
+        tmp_path,
+        2,
+        info("DELETE"),
+        remove("f1.parquet", rows=10),
+        add("f1.parquet", deletionVector=vector),
+    )
+    write_commit(
+        tmp_path, 3, info("OPTIMIZE"), remove("a", dataChange=False), add("b", dataChange=False)
+    )
+    write_commit(tmp_path, 4, info("WRITE"), add("c", rows=None), add("d"))
+    write_commit(tmp_path, 5, {"txn": {"appId": "a", "version": 1}})
+    write_commit(tmp_path, 6, remove("c", size=5), text=None)
+    odd = '{"maxValues":{"numRecords":9},"numRecords":7}'
+    write_commit(tmp_path, 7, add("e", stats=odd), add("g", stats="torn"), add("h"))
+    write_commit(tmp_path, 8, add("i", stats=odd))
+    assert changes(tmp_path) == {
+        0: Change(0, 0, 0, 0),
+        1: Change(1, 100, 0, 0, 10, 0),
+        2: Change(1, 100, 1, 100, 0, 4),
+        3: Change(1, 100, 1, 100),
+        4: Change(2, 200, 0, 0),
+        5: Change(0, 0, 0, 0),
+        6: Change(0, 0, 1, 5),
+        7: Change(3, 300, 0, 0),
+        8: Change(1, 100, 0, 0, 7, 0),
+    }
+
+
+def test_blank_lines_do_not_shift_the_counts(tmp_path: Path) -> None:
+    write_log(tmp_path, 2)
+    for version in (1, 2, 3):
+        path = write_commit(tmp_path, version, info(), add("a"), add("b"))
+        text = path.read_text().replace("\n", "\n\n \r\n")
+        write_commit(tmp_path, version, text="\n" + text if version == 2 else text.rstrip())
+    assert [changes(tmp_path)[v].files_added for v in (1, 2, 3)] == [2, 2, 2]
+
+
+def test_counting_finds_what_is_broken_inside(tmp_path: Path) -> None:
+    write_log(tmp_path, 4)
+    write_commit(tmp_path, 2, text='{"commitInfo":{}}\n{"add":{"path\n{"add":{"path":"x"}}\n')
+    report = load(tmp_path, changes=True)
+    assert [row["problem"] is not None for row in report.rows] == [False, True, False, False]
+    assert [row["reconstructible"] for row in report.rows] == [False, False, True, True]
+    assert sorted(report.changes) == [0, 1, 3]
+
+
+def test_absurd_sizes_do_not_overflow(tmp_path: Path) -> None:
+    write_log(tmp_path, 1)
+    stats = '{"numRecords":999999999999999999}'
+    big = [add(f"f{i}", size=2**62, stats=stats) for i in range(3)]
+    write_commit(tmp_path, 1, *big)
+    counted = changes(tmp_path)[1]
+    assert counted.bytes_added == 3 * 2**62
+    assert counted.rows_added == pytest.approx(3e18)
+
+
+def test_a_broken_checkpoint_is_a_warning_only(tmp_path: Path) -> None:
+    write_log(tmp_path, 4)
+    checkpoint = tmp_path / "_delta_log" / f"{2:020d}.checkpoint.parquet"
+    checkpoint.write_bytes(b"PAR1 cut off")
+    warnings: list[str] = []
+    report = load_history(open_store(str(tmp_path)), HistoryOptions(), warnings.append)
+    assert [row["reconstructible"] for row in report.rows] == [True] * 4
+    assert warnings == [
+        f"the checkpoint at version 2 is broken: _delta_log/{checkpoint.name} is cut off"
+    ]
+
+
+def at(root: Path, ms: int) -> VersionAt:
+    return version_at(open_store(str(root)), START_MS + ms, refuse_warning)
+
+
+@pytest.mark.parametrize(
+    ("ms", "version", "after"),
+    [(0, 0, 1), (999, 0, 1), (1000, 1, 2), (2500, 2, 3), (3000, 3, None), (10**9, 3, None)],
+)
+def test_version_at_a_time(tmp_path: Path, ms: int, version: int, after: int | None) -> None:
+    found = at(write_log(tmp_path, 4), ms)
+    assert found.row["version"] == version
+    assert (found.next_row["version"] if found.next_row else None) == after
+
+
+def test_version_at_a_time_before_all(tmp_path: Path) -> None:
+    with pytest.raises(VersionNotFoundError, match="before the first commit left .* version 0"):
+        at(write_log(tmp_path, 3), -1)
+    with pytest.raises(NotATableError):
+        at(tmp_path / "nothing", 0)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_version_at_a_time_by_in_commit_timestamps(tmp_path: Path, broken: bool) -> None:
+    write_log(tmp_path, 1, **ict_properties())
+    write_commit(
+        tmp_path, 0, info(inCommitTimestamp=START_MS), PROTOCOL, metadata(**ict_properties())
+    )
+    for version in range(1, 6):
+        write_commit(tmp_path, version, info(inCommitTimestamp=START_MS + version * 10))
+    if broken:
+        log_path(tmp_path, 1).unlink()
+    assert at(tmp_path, 35).row["version"] == 3
+    assert at(tmp_path, 10**7).row["version"] == 5
+    with pytest.raises(VersionNotFoundError):
+        at(tmp_path, -1)
+
+
+def test_version_at_reads_little(tmp_path: Path) -> None:
+    store = CountingStore(open_store(str(write_log(tmp_path, 100))))
+    assert version_at(store, START_MS + 50_000, refuse_warning).row["version"] == 50
+    assert store.calls["list_from"] == 1
+    assert len(set(store.names["read_many"])) == 3  # the newest, the one found and the next
+
+
+def partitioned(root: Path) -> Path:
+    write_commit(root, 0, info("CREATE TABLE"), PROTOCOL, metadata("p"))
+    write_commit(
+        root,
+        1,
+        info(),
+        add("p=a/1", partitionValues={"p": "a"}),
+        add("p=a/2", partitionValues={"p": "a"}, rows=None),
+        add("p=b/3", 7, 5, partitionValues={"p": 'b}"{'}),
+        add("4", partitionValues={"p": None}),
+        remove("p=c/5", 50, 3, partitionValues={"p": "c"}),
+        remove("6", 60),
+    )
+    return root
+
+
+def test_files_of_a_commit_per_partition(tmp_path: Path) -> None:
+    store = open_store(str(partitioned(tmp_path)))
+    found = commit_files(store, 1, refuse_warning)
+    assert found.row["version"] == 1
+    facts = [
+        (
+            part.partition_values["p"],
+            (part.added.num_files, part.added.size_bytes, part.added.num_rows),
+            (part.removed.num_files, part.removed.size_bytes, part.removed.num_rows),
+        )
+        for part in found.partitions
+    ]
+    assert facts == [
+        (None, (1, 100, 10), (1, 60, None)),
+        ("a", (2, 200, None), (0, 0, 0)),
+        ('b}"{', (1, 7, 5), (0, 0, 0)),
+        ("c", (0, 0, 0), (1, 50, 3)),
+    ]
+
+
+def test_partition_columns_have_the_names_people_know(tmp_path: Path) -> None:
+    mapped = SCHEMA.replace(
+        '"name": "p", "type": "string", "nullable": true, "metadata": {}',
+        '"name": "p", "type": "string", "nullable": true,'
+        ' "metadata": {"delta.columnMapping.physicalName": "col-1"}',
+    )
+    action = {"metaData": {**metadata("p")["metaData"], "schemaString": mapped}}
+    write_commit(tmp_path, 0, info(), PROTOCOL, action)
+    write_commit(tmp_path, 1, info(), add("f", partitionValues={"col-1": "a"}))
+    store = open_store(str(tmp_path))
+    found = commit_files(store, 1, refuse_warning).partitions
+    assert [part.partition_values for part in found] == [{"p": "a"}]
+    log_path(tmp_path, 0).unlink()  # nothing to rename by any more
+    found = commit_files(store, 1, lambda message: None).partitions
+    assert [part.partition_values for part in found] == [{"col-1": "a"}]
+
+
+def test_files_of_other_commits(tmp_path: Path) -> None:
+    store = open_store(str(write_log(tmp_path, 5)))
+    assert commit_files(store, 0, refuse_warning).partitions == []
+    whole = commit_files(store, 1, refuse_warning).partitions
+    assert [(dict(part.partition_values), part.added.num_files) for part in whole] == [({}, 1)]
+    write_commit(tmp_path, 2, text='{"add":{"pa')
+    log_path(tmp_path, 3).unlink()
+    with pytest.raises(CorruptLogError, match=r"0002\.json"):
+        commit_files(store, 2, refuse_warning)
+    with pytest.raises(LogGapError, match="the commit of version 3 is missing"):
+        commit_files(store, 3, refuse_warning)
+    with pytest.raises(VersionNotFoundError, match="it goes from 0 to 4"):
+        commit_files(store, 9, refuse_warning)
+
+
+def test_history_of_the_library(tmp_path: Path) -> None:
+    write_log(tmp_path, 4)
+    table = Table(str(tmp_path))
+    history = table.history(2)
+    assert isinstance(history, pa.Table)
+    assert history["version"].to_pylist() == [3, 2]
+    assert table.history(since=START_MS + 2000)["version"].to_pylist() == [3, 2]
+    assert table.history(operations=["create table"])["version"].to_pylist() == [0]
+
+
+def test_only_a_checkpoint_is_left(tmp_path: Path) -> None:
+    write_log(tmp_path, 1)
+    log_path(tmp_path, 0).unlink()
+    write_checkpoint(tmp_path, 7)
+    rows = load(tmp_path).rows
+    assert [(row["version"], row["problem"], row["reconstructible"]) for row in rows] == [
+        (7, "the commit file is missing", True)
+    ]
+
+
+def test_no_arrow_is_loaded_for_commits_with_metrics() -> None:
+    code = (
+        "import sys; from deltactl.operations import history; "
+        "print([m for m in sys.modules if m.split('.')[0] in ('pyarrow', 'numpy', 'pandas')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
