@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, DeltactlError, UnsupportedFeatureError
+from deltactl.parquet.encodings import DICTIONARY_PAGE_BYTES, choose_dictionary_columns
 from deltactl.parquet.footer import RowFacts, read_file_stats, read_null_counts
 from deltactl.protocol.stats import Path, encode_stats
 from deltactl.protocol.stats_columns import StatsColumns
@@ -23,6 +24,7 @@ from deltactl.storage.store import Store
 
 DEFAULT_ROW_GROUP_BYTES: Final = 128 << 20
 DEFAULT_ROW_GROUP_ROWS: Final = 1 << 20
+_WRITE_BATCH_ROWS: Final = 1 << 14
 _LEVELLED: Final = frozenset({"zstd", "gzip", "brotli"})
 
 
@@ -86,14 +88,8 @@ class DataFileWriter:
         self._pending_rows = 0
         self._num_rows = 0
         self._closed = False
+        self._writer: pq.ParquetWriter | None = None
         self._sink = store.open_output(name)
-        try:
-            with self._naming_file():
-                self._writer = _open_parquet(self._sink, schema, options)
-        except BaseException:
-            self._closed = True
-            self._discard()
-            raise
 
     def __enter__(self) -> Self:
         return self
@@ -130,7 +126,7 @@ class DataFileWriter:
         """
         with self._naming_file():
             self._flush()
-            self._writer.close()
+            self._open_writer(self._schema.empty_table()).close()
             self._sink.close()
             with self._store.open_input(self._name) as source:
                 size_bytes = int(source.size())
@@ -158,10 +154,8 @@ class DataFileWriter:
         self._pending.clear()
         with suppress(Exception):
             # Else its destructor would write the footer, later and on a closed sink.
-            self._writer.close()
-        self._discard()
-
-    def _discard(self) -> None:
+            if self._writer is not None:
+                self._writer.close()
         with suppress(OSError, ValueError, DeltactlError):
             self._sink.close()
         with suppress(DeltactlError):
@@ -189,9 +183,15 @@ class DataFileWriter:
         table = pa.Table.from_batches(self._pending, self._schema)
         self._pending.clear()
         with self._naming_file():
-            self._writer.write_table(table, row_group_size=table.num_rows)
+            self._open_writer(table).write_table(table, row_group_size=table.num_rows)
         self._num_rows += table.num_rows
         self._pending_bytes = self._pending_rows = 0
+
+    def _open_writer(self, first: pa.Table) -> pq.ParquetWriter:
+        """The Parquet writer, whose encodings the first row group decides."""
+        if self._writer is None:
+            self._writer = _open_parquet(self._sink, first, self._options)
+        return self._writer
 
     @contextmanager
     def _naming_file(self) -> Iterator[None]:
@@ -203,14 +203,20 @@ class DataFileWriter:
             raise DataFileError(f"{self._name} cannot be written: {error}"[:500]) from error
 
 
-def _open_parquet(sink: object, schema: pa.Schema, options: WriteOptions) -> pq.ParquetWriter:
+def _open_parquet(sink: object, first: pa.Table, options: WriteOptions) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         sink,
-        schema,
+        first.schema,
         version=options.format_version,
         data_page_version=options.data_page_version,
         compression=options.codec,
         compression_level=options.level if options.codec in _LEVELLED else None,
+        use_dictionary=choose_dictionary_columns(first),
+        dictionary_pagesize_limit=DICTIONARY_PAGE_BYTES,
+        # Values that are encoded between two looks at the page's size: the default 1024 is slower.
+        write_batch_size=_WRITE_BATCH_ROWS,
+        # Lets readers skip pages; costs nothing that can be measured.
+        write_page_index=True,
         # Arrow's own schema would bring back types that the table does not have.
         store_schema=False,
         # Short decimals as INT32 and INT64, as other writers of Delta have them.
