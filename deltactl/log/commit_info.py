@@ -73,7 +73,11 @@ def parse_json_line(line: bytes) -> Any:
     Raises:
         ValueError, RecursionError: it is not JSON, or nested beyond measure.
     """
-    return _DECODER.decode(line.decode())
+    text = line.strip().decode()
+    value, end = _DECODER.raw_decode(text)
+    if end != len(text):
+        raise ValueError(f"something follows the object: char {end}")
+    return value
 
 
 def in_commit_timestamp(info: dict[str, Any] | None) -> int | None:

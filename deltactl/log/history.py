@@ -57,10 +57,7 @@ class Selection:
 
 @dataclass(slots=True)
 class History:
-    """What was read, and what of the log was not.
-
-    ``num_unread`` counts the versions between those shown and the oldest one selected.
-    """
+    """What was read; ``num_unread`` counts the older selected versions that were not."""
 
     latest_version: int
     num_commits: int
