@@ -57,13 +57,6 @@ class LocalEngine:
     workers: int = field(default_factory=count_cores)
     memory_bytes: int | None = None
 
-    @classmethod
-    def for_machine(
-        cls, workers: int | None = None, memory_bytes: int | None = None
-    ) -> LocalEngine:
-        """An engine for this machine: its cores, half of its (or its cgroup's) memory."""
-        return cls(workers or count_cores(), memory_bytes or machine_memory_bytes() // 2)
-
     @property
     def name(self) -> str:
         """``local``."""

@@ -24,7 +24,8 @@ _GROW_FROM, _GROW_TO = 2.5 * TIB, 10 * TIB
 class OptimizeOptions:
     """Parsed options of ``optimize``; sizes in bytes, times in milliseconds.
 
-    ``None`` means: decide from the table. ``where`` is SQL over partition columns.
+    ``None`` means: decide from the table. ``where`` is SQL over partition columns;
+    ``memory_bytes`` is what the whole process should keep to, which bounds the row groups.
     """
 
     where: str | None = None
@@ -41,6 +42,7 @@ class OptimizeOptions:
     purge: bool = False
     skip_hot_ms: int | None = None
     include_clustered: bool = False
+    memory_bytes: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse numbers that make no sense.
@@ -53,6 +55,7 @@ class OptimizeOptions:
             ("--min-input-files", self.min_input_files),
             ("--commit-every", self.commit_every_ms),
             ("--commit-every", self.commit_every_bytes),
+            ("--memory", self.memory_bytes),
         ):
             if value is not None and value <= 0:
                 raise UsageError(f"{name} must be more than zero")

@@ -16,12 +16,13 @@ from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.operations.optimize_plan import OptimizePlan
 from deltactl.operations.optimize_tasks import RewriteSpec, RowTrackingColumns
 from deltactl.parquet.reader import RowReader, naming_file
-from deltactl.parquet.writer import WriteOptions
+from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.features import has_feature
 from deltactl.protocol.schema import StructType
 from deltactl.protocol.stats_columns import choose_stats_columns
 
 _SAMPLED_FOOTERS = 16
+_LEAST_ROW_GROUP_BYTES = 4 << 20
 _ROW_ID_KEY = "delta.rowTracking.materializedRowIdColumnName"
 _COMMIT_VERSION_KEY = "delta.rowTracking.materializedRowCommitVersionColumnName"
 
@@ -93,8 +94,16 @@ def _write_options(
     return WriteOptions(
         codec=codec,
         level=options.codec_level,
+        row_group_bytes=_row_group_bytes(options.memory_bytes),
         data_page_version="2.0" if snapshot.properties.parquet_format_version >= "2" else "1.0",
     )
+
+
+def _row_group_bytes(memory_bytes: int | None) -> int:
+    """A row group is held decoded and encoded, in each bin at work: an eighth of the memory."""
+    if memory_bytes is None:
+        return DEFAULT_ROW_GROUP_BYTES
+    return min(DEFAULT_ROW_GROUP_BYTES, max(_LEAST_ROW_GROUP_BYTES, memory_bytes // 8))
 
 
 def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:

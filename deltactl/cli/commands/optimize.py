@@ -10,6 +10,7 @@ import typer
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.options import DryRunOption, TableArgument
 from deltactl.cli.session import Session
+from deltactl.engine.local import LocalEngine, count_cores, machine_memory_bytes
 from deltactl.errors import PartialSuccessError, UsageError
 from deltactl.units import parse_duration, parse_size
 
@@ -116,10 +117,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     No row is lost or changed: outputs are verified before they are committed, and old files stay
     until a vacuum.
 
+    \b
     Examples:
       deltactl optimize /data/events --dry-run
-
-      deltactl optimize /data/events --where "date >= '2024-06-01'" --target-size 128MiB
+      deltactl optimize /data/events --where "date >= '2024-06-01'" --max-bytes 50GiB
     """
     session = Session.of(ctx)
     codec_name, codec_level = _parse_codec(codec)
@@ -142,8 +143,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         purge=purge,
         skip_hot_ms=None if skip_hot is None else parse_duration(skip_hot),
         include_clustered=include_clustered,
+        memory_bytes=machine_memory_bytes() // 2 if memory is None else parse_size(memory),
     )
-    report = _run(session, table, options, max_concurrent, _size(memory), dry_run or check)
+    report = _run(session, table, options, max_concurrent, dry_run or check)
     _present(session, table, report, check)
 
 
@@ -152,15 +154,13 @@ def _run(
     table: str,
     options: OptimizeOptions,
     max_concurrent: int | None,
-    memory_bytes: int | None,
     dry_run: bool,
 ) -> OptimizeReport:
-    from deltactl.engine.local import LocalEngine
     from deltactl.operations.optimize import optimize_table
     from deltactl.storage.open import open_store
     from deltactl.storage.wrappers import ReadOnlyStore
 
-    engine = LocalEngine.for_machine(max_concurrent, memory_bytes)
+    engine = LocalEngine(max_concurrent or count_cores(), options.memory_bytes)
     store = open_store(table, session.storage_options)
     with session.cancellation() as cancellation, session.progress("optimize") as on_progress:
         report = optimize_table(
