@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -223,6 +224,8 @@ def _leave_pipe() -> int:
 
 def main() -> NoReturn:
     """Run the program on the command line, and exit."""
+    # A long history is a million plain values: by default Python looks through them again and again.
+    gc.set_threshold(200_000, 50, 50)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller
