@@ -103,7 +103,7 @@ def _merge_row_groups(metadata: pq.FileMetaData, column: _Column, with_bounds: b
     for group in range(metadata.num_row_groups):
         chunk = metadata.row_group(group).column(column.index)
         stats = chunk.statistics
-        nulls = stats.null_count if stats is not None and stats.has_null_count else None
+        nulls = _chunk_nulls(chunk)
         null_count = None if nulls is None or null_count is None else null_count + nulls
         if not with_bounds or nulls == chunk.num_values:
             continue
@@ -156,11 +156,18 @@ def read_null_counts(metadata: pq.FileMetaData) -> dict[str, int]:
 def _null_slots(metadata: pq.FileMetaData, index: int, name: str) -> int:
     total = 0
     for group in range(metadata.num_row_groups):
-        stats = metadata.row_group(group).column(index).statistics
-        if stats is None or not stats.has_null_count:
+        nulls = _chunk_nulls(metadata.row_group(group).column(index))
+        if nulls is None:
             raise DataFileError(f"the Parquet footer has no null count of column {name!r}")
-        total += stats.null_count
+        total += nulls
     return total
+
+
+def _chunk_nulls(chunk: pq.ColumnChunkMetaData) -> int | None:
+    if chunk.num_values == 0:
+        return 0  # an empty row group, of which Arrow keeps no statistics
+    stats = chunk.statistics
+    return int(stats.null_count) if stats is not None and stats.has_null_count else None
 
 
 def count_nulls(array: pa.Array) -> int:

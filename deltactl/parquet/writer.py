@@ -103,7 +103,15 @@ class DataFileWriter:
         self.abort()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows; they are kept until a row group is full."""
+        """Append rows; they are kept until a row group is full.
+
+        Raises:
+            DataFileError: columns other than the schema's, or values that do not fit it.
+            StorageError: the store failed.
+        """
+        if batch.schema.names != self._schema.names or batch.schema.types != self._schema.types:
+            # Arrow would cast, or pair by position.
+            raise DataFileError(f"{self._name}: rows with other columns than the file's")
         rows = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
         self._facts.collect(rows)
         while rows.num_rows:

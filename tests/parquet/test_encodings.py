@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given
+
+from deltactl.parquet.encodings import choose_dictionary_columns
+from deltactl.protocol.actions import Metadata
+from tests.parquet.tables import tables
+
+ROWS = 200_000
+
+
+def ints(count: int) -> pa.Array:
+    return pa.array(np.random.default_rng(1).integers(0, count, ROWS))
+
+
+def test_dictionaries_are_for_values_that_repeat() -> None:
+    table = pa.table(
+        {
+            "few": ints(10),
+            "some": ints(30_000),
+            "unique": pa.array(np.arange(ROWS)),
+            "random": ints(2**60),
+            "words": pa.array([f"word {i}" for i in range(100)]).take(ints(100)),
+            "texts": pa.array([f"{i:040}" for i in range(ROWS)]),
+            "wide": pa.array(["x" * 2000 + str(i) for i in range(1000)]).take(ints(1000)),
+            "flags": ints(2).cast(pa.bool_()),
+            "constant": pa.array([1] * ROWS),
+            "null": pa.array([None] * ROWS, pa.string()),
+        }
+    )
+    assert choose_dictionary_columns(table) == ["few", "some", "words", "constant", "null"]
+
+
+def test_nested_leaves_are_judged_alike() -> None:
+    offsets = pa.array(np.arange(ROWS + 1, dtype=np.int32))
+    members = [ints(10), pa.array(np.arange(ROWS))]
+    struct = pa.StructArray.from_arrays(members, ["x", "y"])
+    table = pa.table(
+        {
+            "l": pa.ListArray.from_arrays(offsets, struct),
+            "m": pa.MapArray.from_arrays(offsets, members[1], members[0]),
+        }
+    )
+    assert choose_dictionary_columns(table) == ["l.list.element.x", "m.key_value.value"]
+
+
+def test_few_rows_are_left_to_arrow() -> None:
+    assert choose_dictionary_columns(pa.table({"a": range(100)})) == ["a"]
+    assert choose_dictionary_columns(pa.table({"a": pa.array([], pa.int8())})) == []
+
+
+@given(tables())
+def test_paths_are_those_of_parquet(made: tuple[Metadata, pa.Table]) -> None:
+    _, table = made
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, store_schema=False)
+    schema = pq.ParquetFile(pa.BufferReader(sink.getvalue())).schema
+    stored = [schema.column(i) for i in range(len(schema))]
+    expected = [column.path for column in stored if column.physical_type != "BOOLEAN"]
+    if len(table):
+        assert choose_dictionary_columns(table) == expected
