@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
 
 from deltactl.errors import UsageError
 from deltactl.log.last_checkpoint import Warn
@@ -14,6 +15,7 @@ from deltactl.log.timestamps import resolve_timestamp
 from deltactl.operations.scan import scan_snapshot
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
+from deltactl.units import parse_timestamp
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,6 +23,21 @@ if TYPE_CHECKING:
     from deltactl.engine.base import CancelToken, Engine, OnProgress
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
+
+
+Timestamp: TypeAlias = int | str | datetime
+"""An instant: ms since 1970 UTC, RFC 3339 text, or a datetime (UTC where it has no zone)."""
+
+
+def _to_ms(timestamp: Timestamp) -> int:
+    match timestamp:
+        case datetime():
+            zoned = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
+            return round(zoned.timestamp() * 1000)
+        case str():
+            return parse_timestamp(timestamp)
+        case _:
+            return timestamp
 
 
 class TableWarning(UserWarning):
@@ -59,8 +76,8 @@ class Table:
         """The table's root as an absolute URI."""
         return self._store.uri
 
-    def snapshot(self, version: int | None = None, timestamp: int | None = None) -> Snapshot:
-        """The table at a version, at a time (ms since 1970 UTC), or now.
+    def snapshot(self, version: int | None = None, timestamp: Timestamp | None = None) -> Snapshot:
+        """The table at a version, at a time, or now.
 
         Raises:
             DeltactlError: no table there, no such version, or a damaged log.
@@ -71,7 +88,7 @@ class Table:
             return load_snapshot(self._store, version, warn=self._warn)
         listing = list_log(self._store)
         latest = load_snapshot(self._store, warn=self._warn, listing=listing)
-        wanted = resolve_timestamp(self._store, listing, latest.metadata, timestamp)
+        wanted = resolve_timestamp(self._store, listing, latest.metadata, _to_ms(timestamp))
         return load_snapshot(self._store, wanted, warn=self._warn, listing=listing)
 
     def history(
@@ -115,7 +132,7 @@ class Table:
     def scan(
         self,
         version: int | None = None,
-        timestamp: int | None = None,
+        timestamp: Timestamp | None = None,
         columns: Sequence[str] | None = None,
     ) -> pa.RecordBatchReader:
         """Stream the live logical rows, partition columns included, in schema order.

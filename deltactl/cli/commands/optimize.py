@@ -121,7 +121,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     Examples:
       deltactl optimize /data/events --dry-run
       deltactl optimize /data/events --where "date >= '2024-06-01'" --max-bytes 50GiB
-    """
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
     codec_name, codec_level = _parse_codec(codec)
     every_ms, every_bytes = _parse_commit_every(commit_every or [])
