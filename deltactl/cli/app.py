@@ -224,7 +224,7 @@ def _leave_pipe() -> int:
 
 def main() -> NoReturn:
     """Run the program on the command line, and exit."""
-    # A long history is a million plain values: by default Python looks through them again and again.
+    # A long history is a million plain values: the default looks through them again and again.
     gc.set_threshold(200_000, 50, 50)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
