@@ -28,7 +28,11 @@ A message says what failed, on which file or version, and why; ``hint`` says wha
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, TypeAlias
+
+Warn: TypeAlias = Callable[[str], None]
+"""Takes what is worth knowing about a table but stops nothing, such as a torn hint."""
 
 
 class DeltactlError(Exception):

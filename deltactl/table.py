@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from deltactl.errors import UsageError
-from deltactl.log.last_checkpoint import Warn
+from deltactl.errors import UsageError, Warn
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.timestamps import resolve_timestamp

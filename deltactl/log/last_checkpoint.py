@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from deltactl.errors import StorageError
+from deltactl.errors import StorageError, Warn
 from deltactl.protocol.names import LAST_CHECKPOINT, LOG_DIR
 from deltactl.storage.store import Store
-
-Warn = Callable[[str], None]
 
 HINT_NAME = f"{LOG_DIR}/{LAST_CHECKPOINT}"
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltactl.errors import LogGapError, NotATableError, VersionNotFoundError
-from deltactl.log.last_checkpoint import Warn, read_hint
+from deltactl.errors import LogGapError, NotATableError, VersionNotFoundError, Warn
+from deltactl.log.last_checkpoint import read_hint
 from deltactl.log.listing import Checkpoint, LogListing, list_log
 from deltactl.storage.store import FileInfo, Store
 

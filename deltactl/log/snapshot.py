@@ -10,10 +10,9 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, LogGapError, MissingActionError
+from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Warn
 from deltactl.log.checkpoint import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
 from deltactl.log.commit_info import commit_timestamp
-from deltactl.log.last_checkpoint import Warn
 from deltactl.log.listing import Checkpoint, LogListing, list_log
 from deltactl.log.replay import Tail, live_batches, replay_tail, tombstone_batches
 from deltactl.log.segment import LogSegment, list_from_hint, select_segment

@@ -20,6 +20,6 @@ def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[tuple[str
         return ()
     try:
         columns = json.loads(domain.configuration).get("clusteringColumns") or []
-    except (ValueError, AttributeError):
-        return ()
-    return tuple((c,) if isinstance(c, str) else tuple(map(str, c)) for c in columns)
+        return tuple((c,) if isinstance(c, str) else tuple(map(str, c)) for c in columns)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return ()  # of no use to anyone; statistics and display can do without

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, Warn
 from deltactl.log.absence import no_table_error
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.operations.clustering import clustering_columns
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.features import Operation, ensure_supported, list_features
 from deltactl.protocol.schema import (
@@ -21,10 +21,6 @@ from deltactl.protocol.schema import (
     StructType,
 )
 from deltactl.storage.store import Store
-
-Warn = Callable[[str], None]
-
-_CLUSTERING = "delta.clustering"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +77,7 @@ def _row(store: Store, snapshot: Snapshot) -> dict[str, Any]:
         "createdAt": metadata.created_time_ms,
         "lastModified": _last_modified_ms(snapshot),
         "partitionColumns": list(metadata.partition_columns),
-        "clusteringColumns": clustering_columns(snapshot),
+        "clusteringColumns": _logical_clustering_columns(snapshot),
         "numFiles": snapshot.num_files,
         "sizeInBytes": snapshot.size_bytes,
         "properties": dict(metadata.configuration),
@@ -131,24 +127,14 @@ def render_type(kind: DeltaType) -> str:
             return name
 
 
-def clustering_columns(snapshot: Snapshot) -> list[str]:
-    """Logical names of the clustering columns, nested ones dotted; empty if there are none.
-
-    The protocol's text shows a list of names, what is really written is a list of name paths.
-    """
-    domain = snapshot.domains.get(_CLUSTERING)
-    if domain is None:
-        return []
-    try:
-        columns = json.loads(domain.configuration)["clusteringColumns"]
-        paths = [[it] if isinstance(it, str) else [str(part) for part in it] for it in columns]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return []
+def _logical_clustering_columns(snapshot: Snapshot) -> list[str]:
+    """Logical names of the clustering columns, nested ones dotted; empty if there are none."""
     schema = _schema(snapshot.metadata)
+    paths = clustering_columns(snapshot.domains)
     return [".".join(_logical_path(schema, path)) for path in paths]
 
 
-def _logical_path(schema: StructType | None, path: list[str]) -> list[str]:
+def _logical_path(schema: StructType | None, path: Sequence[str]) -> list[str]:
     names: list[str] = []
     level: object = schema
     for part in path:

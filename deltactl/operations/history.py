@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from deltactl.errors import CorruptLogError, LogGapError, StorageError, VersionNotFoundError
+from deltactl.errors import CorruptLogError, LogGapError, StorageError, VersionNotFoundError, Warn
 from deltactl.log.absence import no_table_error
 from deltactl.log.history import Selection, read_history
 from deltactl.log.history_columns import HistoryRow, history_table
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltactl.log.commit_changes import PartitionChange
-
-Warn = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
