@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Warn
+from deltactl.log.absence import no_table_error
 from deltactl.log.checkpoint import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
 from deltactl.log.commit_info import commit_timestamp
 from deltactl.log.listing import Checkpoint, LogListing, list_log
@@ -101,6 +102,8 @@ def load_snapshot(
         LogGapError, CorruptLogError, MissingActionError: the log is damaged.
     """
     listing = listing if listing is not None else list_from_hint(store, warn, version)
+    if listing.latest_version is None:
+        raise no_table_error(store)
     skipped: frozenset[Checkpoint] = frozenset()
     broken: CorruptLogError | None = None
     while True:
