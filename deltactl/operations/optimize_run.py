@@ -115,20 +115,21 @@ class OptimizeRun:
         )
 
     def _commit_lot(self) -> None:
-        lot, self._lot_started = self._lot, self._clock.monotonic()
+        # From here on only `commit` knows whether the lot's outputs are in the log: whatever else
+        # ends the run, an interrupt too, must not touch them.
+        lot, self._lot = self._lot, []
+        self._lot_started = self._clock.monotonic()
         if not lot:
             return
-        self._store.sync_folders([file.path for group in lot for file in group.added])
         try:
+            self._store.sync_folders([file.path for group in lot for file in group.added])
             committed = self._committer.commit(lot, self._draft)
         except CommitOutcomeUnknownError:
             raise
         except DeltactlError as error:
-            self._lot = []
             for group in lot:
                 self._lose(group, error)
             return
-        self._lot = []
         kept = [g for g, keep in zip(lot, committed.kept, strict=True) if keep]
         self._totals.add(committed.version, kept)
         beaten = ConflictError(committed.reason or "another writer came first")
@@ -155,8 +156,12 @@ class OptimizeRun:
     def _discard(self, groups: Sequence[Group]) -> None:
         """Remove outputs that no commit can name any more."""
         names = [file.path for group in groups for file in group.added]
-        if names:
+        if not names:
+            return
+        try:
             self._strays += self._store.delete_many(names)
+        except DeltactlError:
+            self._strays += names  # the run goes on: they harm nobody, and are reported
 
     def _report(self, *, interrupted: bool) -> OptimizeReport:
         totals = self._totals

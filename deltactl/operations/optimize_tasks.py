@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import VerificationError
+from deltactl.errors import DeltactlError, VerificationError
 from deltactl.log.action_lines import NewFile
 from deltactl.operations.verify import ensure_equal_rows
 from deltactl.parquet.footer import count_nulls
@@ -99,13 +100,15 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
         _ensure_counts(name, counts, written)
         if spec.verify == "full":
             ensure_equal_rows(store, spec.reader, task.files, name, spec.row_tracking)
+        if not written.num_rows:
+            store.delete_many([name])
+            return RewriteResult((), tuple(counts.inputs), 0)
+        new_file = _new_file(store, task, written)
     except BaseException:
-        store.delete_many([name])
+        with suppress(DeltactlError):  # the first error is the one that matters
+            store.delete_many([name])
         raise
-    if not written.num_rows:
-        store.delete_many([name])
-        return RewriteResult((), tuple(counts.inputs), 0)
-    return RewriteResult((_new_file(store, task, written),), tuple(counts.inputs), written.num_rows)
+    return RewriteResult((new_file,), tuple(counts.inputs), written.num_rows)
 
 
 @dataclass(slots=True)
