@@ -27,7 +27,7 @@ from deltactl.log.listing import list_log
 from deltactl.log.replay import replay_tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
-from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.protocol.features import Operation, ensure_supported, has_feature, list_features
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
@@ -99,6 +99,7 @@ class Committer:
         """``snapshot``: the version that the groups were planned and written from."""
         self._store, self._clock, self._sleep = snapshot.store, clock, sleep
         self._origin = snapshot.metadata
+        self._origin_features = list_features(snapshot.protocol)
         self._base = CommitBase.of(snapshot)
         self._touched = pa.chunked_array([], pa.string())
         self._metadata: Metadata | None = None
@@ -114,7 +115,11 @@ class Committer:
         """
         inputs = [group.removed["path"].to_pylist() for group in groups]
         for attempt in range(1, MAX_ATTEMPTS + 1):
-            verdict = decide(inputs, self._touched, self._origin, self._metadata)
+            base = self._base
+            # Before each attempt: a winner of an earlier lot may have raised the protocol.
+            ensure_supported(base.protocol, base.metadata, Operation.REWRITE)
+            gained = list_features(base.protocol) - self._origin_features
+            verdict = decide(inputs, self._touched, self._origin, self._metadata, gained)
             if not any(verdict.survives):
                 raise ConflictError(
                     f"nothing could be committed: {verdict.reason}",
@@ -184,8 +189,11 @@ class Committer:
 
     def _read_winners(self) -> None:
         base = self._base
-        listing = list_log(self._store, base.version + 1)
-        winners = [listing.commits[version] for version in sorted(listing.commits)]
+        commits = list_log(self._store, base.version + 1).commits
+        version = base.version
+        while version + 1 in commits:
+            version += 1
+        winners = [commits[v] for v in range(base.version + 1, version + 1)]
         keys = (f.physical_name for f in base.metadata.partition_fields)
         tail = replay_tail(self._store, winners, keys)
         self._metadata = tail.metadata or self._metadata
@@ -194,12 +202,11 @@ class Committer:
             pa.string(),
         )
         self._base = CommitBase(
-            version=max(listing.commits, default=base.version),
+            version=version,
             protocol=tail.protocol or base.protocol,
             metadata=tail.metadata or base.metadata,
             domains={**base.domains, **tail.domains},
         )
-        ensure_supported(self._base.protocol, self._base.metadata, Operation.REWRITE)
 
 
 def _put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:

@@ -7,7 +7,7 @@ or adding it again, beats the group that rewrote it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -23,6 +23,9 @@ _ROW_TRACKING_KEYS = (
     "delta.rowTracking.materializedRowCommitVersionColumnName",
 )
 
+# What files written before would lack.
+_FEATURES_OF_FILES = frozenset({"materializePartitionColumns"})
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -37,6 +40,7 @@ def decide(
     touched_paths: pa.ChunkedArray,
     before: Metadata,
     after: Metadata | None,
+    gained_features: Set[str] = frozenset(),
 ) -> Verdict:
     """Judge groups of rewritten files against the winners.
 
@@ -45,7 +49,11 @@ def decide(
         touched_paths: decoded paths of every add and remove of the winners.
         before: the table's metadata when the groups were written.
         after: the winners' metadata, if they changed it.
+        gained_features: features that the protocol has now and had not when they were written.
     """
+    if missed := gained_features & _FEATURES_OF_FILES:
+        reason = f"another writer enabled {', '.join(sorted(missed))}, which new files must follow"
+        return Verdict((False,) * len(groups), reason)
     if after is not None and (reason := _metadata_conflict(before, after)):
         return Verdict((False,) * len(groups), reason)
     flat = pa.array([path for group in groups for path in group], pa.string())

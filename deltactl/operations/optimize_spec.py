@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clustering import clustering_columns
 from deltactl.operations.optimize_options import OptimizeOptions
@@ -39,7 +40,6 @@ def build_spec(
     Raises:
         UnsupportedFeatureError: the table has no column that files store.
         CorruptLogError: row tracking is enabled without its columns' names.
-        DataFileError: a sampled footer cannot be read.
     """
     row_tracking = _row_tracking(snapshot)
     extra = () if row_tracking is None else (row_tracking.row_id, row_tracking.commit_version)
@@ -113,7 +113,12 @@ def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:
     )
     codecs: Counter[str] = Counter()
     for path in plan.files["path"].take(pa.array(rows)).to_pylist():
-        with naming_file(path), snapshot.store.open_input(path) as source:
+        # What is broken is told by the bin that needs it, and must not stop the others here.
+        with (
+            suppress(DataFileError),
+            naming_file(path),
+            snapshot.store.open_input(path) as source,
+        ):
             footer = pq.read_metadata(source)
             if footer.num_row_groups and footer.num_columns:
                 codecs[footer.row_group(0).column(0).compression.lower()] += 1

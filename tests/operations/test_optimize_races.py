@@ -1,0 +1,457 @@
+"""Other writers commit between the snapshot and the commit of an optimize."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from deltactl.clock import FixedClock
+from deltactl.engine.local import LocalEngine
+from deltactl.errors import ConflictError, UnsupportedFeatureError
+from deltactl.operations.optimize import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.store import Store
+from deltactl.table import Table
+from tests.support.stores import MemoryStore, opened_as
+from tests.support.table_builder import (
+    LOG,
+    Column,
+    TableBuilder,
+    canonical,
+    commit_path,
+    multiset,
+)
+
+_NUMBERS = itertools.count()
+COLUMNS = (Column("id"), Column("v", "string"), Column("p", "string"))
+IN_LOTS = OptimizeOptions(commit_every_bytes=1)
+
+Foreign = Callable[[], object]
+
+
+class RacingStore(ForwardingStore):
+    """Runs a foreign writer right before our n-th attempt to commit."""
+
+    def __init__(self, inner: Store, **writers: Foreign) -> None:
+        super().__init__(inner)
+        self._writers = writers
+        self.attempts: list[tuple[str, list[dict[str, Any]]]] = []
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        self.attempts.append((name, [json.loads(line) for line in data.splitlines()]))
+        foreign = self._writers.pop(f"before_{len(self.attempts)}", None)
+        if foreign is not None:
+            foreign()
+        super().put_if_absent(name, data)
+
+
+class Race:
+    """A table with three partitions of three files, and a writer beside the optimize."""
+
+    def __init__(self, *features: str, mapping: str = "none") -> None:
+        self.store = MemoryStore(f"memory://race/{next(_NUMBERS)}")
+        self.builder = TableBuilder(
+            self.store, COLUMNS, partition_by=["p"], features=features, mapping=mapping
+        )
+        self.paths: dict[str, list[str]] = {}
+        for p in "abc":
+            files = [[self.row(100 * i + j, p) for j in range(5)] for i in range(3)]
+            self.paths[p] = self.builder.append(*files)
+        self.start = self.builder.version
+
+    @staticmethod
+    def row(number: int, p: str = "a") -> dict[str, Any]:
+        return {"id": number + 1000 * ord(p), "v": f"v{number}" if number % 3 else None, "p": p}
+
+    def run(self, options: OptimizeOptions | None = None, **writers: Foreign) -> OptimizeReport:
+        self.racing = RacingStore(self.store, **writers)
+        with opened_as(self.racing):
+            return optimize_table(
+                self.racing,
+                options or OptimizeOptions(),
+                warn=lambda message: None,
+                engine=LocalEngine(workers=1),
+                clock=FixedClock(1_600_000_000_000),
+                sleep=lambda seconds: None,
+            )
+
+    def catch_up(self) -> None:
+        """Let the builder know the versions that we committed; they change no row."""
+        while commit_path(self.builder.version + 1) in self.store.contents():
+            for action in self.read_commit(self.builder.version + 1):
+                domain = action.get("domainMetadata", {})
+                if domain.get("domain") == "delta.rowTracking":
+                    mark = json.loads(domain["configuration"])["rowIdHighWaterMark"]
+                    self.builder._next_row_id = mark + 1
+            self.builder.note([])
+
+    def read_commit(self, version: int) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.store.read(commit_path(version)).splitlines()]
+
+    def assert_sound(self) -> None:
+        """Rows are as the other writer left them; no file is doubled, lost or forgotten."""
+        table = Table(self.store.uri, store=self.store)
+        rows = table.scan().read_all().to_pylist()
+        assert multiset(rows) == multiset(self.builder.rows())
+        snapshot = table.snapshot()
+        live = snapshot.files["path"].to_pylist()
+        assert len(set(live)) == len(live)
+        named = set(live) | set(self.builder.data)
+        left = {n for n in self.store.contents() if n.endswith(".parquet") and LOG not in n}
+        assert left <= named, "an output that lost was not removed"
+
+    def partitions_committed(self, report: OptimizeReport) -> list[str]:
+        """Partitions of the files that our commits removed, a letter each."""
+        return sorted(
+            {
+                str(next(iter(action["remove"]["partitionValues"].values())))
+                for version in report.versions
+                for action in self.read_commit(version)
+                if "remove" in action
+            }
+        )
+
+
+def test_a_concurrent_append_costs_nothing_but_a_version() -> None:
+    race = Race()
+    report = race.run(before_1=lambda: race.builder.append([race.row(7)]))
+    assert report.versions == (race.start + 2,)
+    assert race.partitions_committed(report) == ["a", "b", "c"]
+    assert not report.conflicts
+    race.assert_sound()
+    info = race.read_commit(race.start + 2)[0]["commitInfo"]
+    assert info["readVersion"] == race.start
+
+
+def test_a_race_lost_twenty_times_is_won_in_the_end() -> None:
+    race = Race()
+    numbers = itertools.count()
+
+    def append() -> None:
+        race.builder.append([race.row(next(numbers))])
+
+    report = race.run(None, **{f"before_{i}": append for i in range(1, 21)})
+    assert report.versions == (race.start + 21,)
+    race.assert_sound()
+
+
+def test_several_versions_at_once() -> None:
+    race = Race()
+
+    def five() -> None:
+        for i in range(5):
+            race.builder.append([race.row(i)])
+
+    assert race.run(before_1=five).versions == (race.start + 6,)
+    race.assert_sound()
+
+
+def test_a_deleted_input_drops_its_bin_only() -> None:
+    race = Race()
+    report = race.run(before_1=lambda: race.builder.remove(race.paths["b"][1]))
+    assert race.partitions_committed(report) == ["a", "c"]
+    (conflict,) = report.conflicts
+    assert (conflict.files, report.files_removed, report.files_added) == (3, 6, 2)
+    assert not report.failures
+    race.assert_sound()
+
+
+def test_rows_deleted_from_an_input_do_not_rise_again() -> None:
+    race = Race("deletionVectors")
+    report = race.run(before_1=lambda: race.builder.delete_rows(race.paths["a"][0], [1, 2]))
+    assert race.partitions_committed(report) == ["b", "c"]
+    race.assert_sound()
+
+
+def test_a_renewed_deletion_vector_of_an_input() -> None:
+    race = Race("deletionVectors")
+    race.builder.delete_rows(race.paths["c"][0], [0])
+    report = race.run(before_1=lambda: race.builder.delete_rows(race.paths["c"][0], [4], "i"))
+    assert race.partitions_committed(report) == ["a", "b"]
+    race.assert_sound()
+
+
+def test_statistics_renewed_by_adding_an_input_again() -> None:
+    """Both outcomes would keep all rows; the file is live either way, and only once."""
+    race = Race()
+
+    def add_again() -> None:
+        add = {**race.builder.find(race.paths["a"][0]), "dataChange": False}
+        race.builder.commit({"add": add}, operation="COMPUTE STATS")
+
+    report = race.run(before_1=add_again)
+    assert race.partitions_committed(report) == ["b", "c"]
+    race.assert_sound()
+
+
+def test_an_overwrite_leaves_nothing_to_commit() -> None:
+    race = Race()
+
+    def overwrite() -> None:
+        everything = [path for paths in race.paths.values() for path in paths]
+        adds = [race.builder.write_file([race.row(1, "z")])]
+        removes = [race.builder.remove_action(path) for path in everything]
+        race.builder.commit(*removes, *adds, operation="WRITE")
+
+    with pytest.raises(ConflictError) as caught:
+        race.run(before_1=overwrite)
+    assert caught.value.exit_code == 4
+    race.assert_sound()
+
+
+def test_another_optimize_of_the_same_files() -> None:
+    race = Race()
+    first: list[OptimizeReport] = []
+
+    def other() -> None:
+        first.append(Table(race.store.uri, store=race.store).optimize())
+
+    with pytest.raises(ConflictError):
+        race.run(before_1=other)
+    assert first[0].versions == (race.start + 1,)
+    assert race.builder.version == race.start
+    table = Table(race.store.uri, store=race.store)
+    assert multiset(table.scan().read_all().to_pylist()) == multiset(race.builder.rows())
+    assert table.snapshot().num_files == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda b: b.change_metadata(properties={"delta.logRetentionDuration": "interval 1 day"}),
+        lambda b: b.change_metadata(columns=[*b.columns, Column("extra", "string")]),
+        lambda b: b.change_metadata(description="better"),
+        lambda b: b.commit({"txn": {"appId": "app", "version": 3}}),
+        lambda b: b.commit(operation="Empty Commit"),
+    ],
+    ids=["property", "added column", "description", "txn", "empty"],
+)
+def test_changes_that_keep_files_valid(change: Callable[[TableBuilder], object]) -> None:
+    race = Race()
+    report = race.run(before_1=lambda: change(race.builder))
+    assert report.versions == (race.start + 2,)
+    assert report.files_removed == 9
+    race.assert_sound()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda b: b.change_metadata(id="another"), "replaced"),
+        (lambda b: b.change_metadata(partitionColumns=[]), "partition columns"),
+        (
+            lambda b: b.change_metadata(properties={"delta.columnMapping.mode": "name"}),
+            "column mapping",
+        ),
+        (
+            lambda b: b.change_metadata(properties={"delta.enableRowTracking": "true"}),
+            "delta.enableRowTracking",
+        ),
+    ],
+    ids=["another table", "partition columns", "mapping", "row tracking"],
+)
+def test_changes_that_make_files_invalid(
+    change: Callable[[TableBuilder], object], words: str
+) -> None:
+    race = Race()
+    with pytest.raises(ConflictError, match=words):
+        race.run(before_1=lambda: change(race.builder))
+    left = {n for n in race.store.contents() if n.endswith(".parquet")}
+    assert left == set(race.builder.data)
+
+
+@pytest.mark.parametrize("options", [OptimizeOptions(), IN_LOTS], ids=["one-commit", "in-lots"])
+def test_an_upgrade_beyond_us_is_refused_and_cleared_up(options: OptimizeOptions) -> None:
+    race = Race()
+
+    def upgrade() -> None:
+        race.builder.commit(race.builder.protocol_action(["notYetInvented"]))
+
+    with pytest.raises(UnsupportedFeatureError, match="notYetInvented") as caught:
+        race.run(options, before_1=upgrade)
+    assert caught.value.exit_code == 7
+    left = {n for n in race.store.contents() if n.endswith(".parquet")}
+    assert left == set(race.builder.data)
+    assert commit_path(race.start + 2) not in race.store.contents(), "committed all the same"
+
+
+def test_an_upgrade_that_asks_for_more_in_each_file() -> None:
+    """From `materializePartitionColumns` on new files hold partition columns: ours do not."""
+    race = Race()
+
+    def upgrade() -> None:
+        race.builder.commit(race.builder.protocol_action(["materializePartitionColumns"]))
+
+    with pytest.raises(ConflictError, match="materializePartitionColumns"):
+        race.run(before_1=upgrade)
+
+
+def test_an_upgrade_we_know() -> None:
+    race = Race()
+
+    def upgrade() -> None:
+        race.builder.commit(race.builder.protocol_action(["vacuumProtocolCheck"]))
+
+    assert race.run(before_1=upgrade).versions == (race.start + 2,)
+    race.assert_sound()
+
+
+def test_a_loss_before_an_earlier_lot_counts_for_the_later_ones() -> None:
+    """The winner comes before the first lot's commit and touches an input of the last."""
+    race = Race()
+    report = race.run(IN_LOTS, before_1=lambda: race.builder.remove(race.paths["c"][0]))
+    assert report.versions == (race.start + 2, race.start + 3)
+    assert race.partitions_committed(report) == ["a", "b"]
+    race.assert_sound()
+
+
+def test_a_loss_between_two_lots() -> None:
+    race = Race("deletionVectors")
+
+    def between() -> None:
+        race.catch_up()
+        race.builder.delete_rows(race.paths["c"][2], [0])
+
+    report = race.run(IN_LOTS, before_2=between)
+    assert report.versions == (race.start + 1, race.start + 3)
+    assert race.partitions_committed(report) == ["a", "b"]
+    race.assert_sound()
+
+
+def test_a_change_of_metadata_between_two_lots() -> None:
+    race = Race()
+
+    def between() -> None:
+        race.catch_up()
+        race.builder.change_metadata(properties={"delta.enableRowTracking": "true"})
+
+    report = race.run(IN_LOTS, before_2=between)
+    assert report.versions == (race.start + 1,)
+    assert len(report.conflicts) == 2
+    race.assert_sound()
+
+
+def _in_commit_times(race: Race) -> list[int]:
+    times = []
+    for version in range(len([n for n in race.store.contents() if n.startswith(LOG)])):
+        first = race.read_commit(version)[0]
+        assert next(iter(first["commitInfo"])) == "inCommitTimestamp"
+        times.append(first["commitInfo"]["inCommitTimestamp"])
+    return times
+
+
+def test_in_commit_timestamps_grow_over_every_retry() -> None:
+    """Our clock is years behind the other writer's."""
+    race = Race("inCommitTimestamp")
+
+    def append_more() -> None:
+        race.catch_up()
+        race.builder.append([race.row(1)])
+
+    report = race.run(IN_LOTS, before_1=append_more, before_3=append_more)
+    assert len(report.versions) == 3
+    times = _in_commit_times(race)
+    assert all(later > earlier for earlier, later in itertools.pairwise(times))
+    race.assert_sound()
+
+
+def test_in_commit_timestamps_that_a_winner_switches_on() -> None:
+    race = Race()
+
+    def switch_on() -> None:
+        race.builder.features = frozenset({"inCommitTimestamp"})
+        race.builder.change_metadata(
+            protocol=race.builder.protocol_action(["inCommitTimestamp"]),
+            properties={"delta.enableInCommitTimestamps": "true"},
+        )
+
+    report = race.run(before_1=switch_on)
+    times = [
+        race.read_commit(v)[0]["commitInfo"]["inCommitTimestamp"]
+        for v in (race.start + 1, report.version_after)
+    ]
+    assert times[1] == times[0] + 1
+
+
+def _row_ids(race: Race) -> dict[Any, tuple[int, int]]:
+    """Row id and commit version of each live row, read here by other means than the program's."""
+    import pyarrow.parquet as pq
+
+    found = {}
+    for add in Table(race.store.uri, store=race.store).snapshot().files.to_pylist():
+        with race.store.open_input(add["path"]) as source:
+            rows = pq.read_table(source).to_pylist()
+        for position, row in enumerate(rows):
+            own = row.pop("_row-id-col-1", None), row.pop("_row-version-col-1", None)
+            ids = (
+                add["base_row_id"] + position if own[0] is None else own[0],
+                add["default_row_commit_version"] if own[1] is None else own[1],
+            )
+            found[canonical(row)] = ids
+    return found
+
+
+def test_row_ids_stay_and_the_high_water_mark_follows_every_winner() -> None:
+    race = Race("rowTracking")
+    before = race.builder.row_ids()
+
+    def append_more() -> None:
+        race.catch_up()
+        race.builder.append([race.row(50 + i) for i in range(4)])
+
+    report = race.run(IN_LOTS, before_1=append_more, before_3=append_more)
+    assert len(report.versions) == 3
+    after = _row_ids(race)
+    for row, ids in before.items():
+        assert after[row] == ids
+    assert len({row_id for row_id, _ in after.values()}) == len(after)
+    adds = [
+        (action["add"]["baseRowId"], json.loads(action["add"]["stats"])["numRecords"], version)
+        for version in range(report.version_after + 1)
+        for action in race.read_commit(version)
+        if "add" in action
+    ]
+    for (base, rows, _), (later, _, _) in itertools.pairwise(adds):
+        assert base + rows == later, "ids overlap, or were handed out backwards"
+    snapshot = Table(race.store.uri, store=race.store).snapshot()
+    mark = json.loads(snapshot.domains["delta.rowTracking"].configuration)
+    assert mark["rowIdHighWaterMark"] == adds[-1][0] + adds[-1][1] - 1
+    for version in report.versions:
+        for action in race.read_commit(version):
+            if "add" in action:
+                assert action["add"]["defaultRowCommitVersion"] == version
+    race.assert_sound()
+
+
+def test_every_attempt_is_a_new_commit() -> None:
+    race = Race()
+    race.run(before_1=lambda: race.builder.append([race.row(1)]))
+    (first_name, first), (second_name, second) = race.racing.attempts
+    assert first_name < second_name
+    assert first[0]["commitInfo"]["txnId"] != second[0]["commitInfo"]["txnId"]
+
+
+def test_inputs_vacuumed_under_us_are_a_failure_of_their_bin() -> None:
+    race = Race()
+    table = Table(race.store.uri, store=race.store)
+    race.store.delete_many([race.paths["b"][0]])
+    report = race.run()
+    (failure,) = report.failures
+    assert race.paths["b"][0] in failure.reason
+    assert race.partitions_committed(report) == ["a", "c"]
+    assert table.snapshot().num_files == 5
+
+
+def test_a_version_that_races_with_a_torn_commit() -> None:
+    """The winner's commit is there, and is no JSON: nothing of ours is committed behind it."""
+    race = Race()
+    path = commit_path(race.start + 1)
+    with pytest.raises(Exception, match=path):
+        race.run(before_1=lambda: race.store.put(path, b'{"add":{"path":"x'))
+    assert commit_path(race.start + 2) not in race.store.contents()
+    left = {n for n in race.store.contents() if n.endswith(".parquet")}
+    assert left == set(race.builder.data)
