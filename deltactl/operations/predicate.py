@@ -1,0 +1,78 @@
+"""Predicates over partition columns: SQL as Spark reads it, answered by Arrow for all files.
+
+A literal takes the type of the column it is compared with; times without a zone are UTC; rows for
+which the answer is unknown (NULL) do not match.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import PredicateError
+from deltactl.operations.predicate_terms import Rows, Term
+from deltactl.protocol.schema import Field, StructType
+
+MAX_PREDICATE_BYTES: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPredicate:
+    """A condition on partition columns.
+
+    Attributes:
+        sql: its normalised text, in Spark's SQL.
+        columns: the columns it speaks of, as the table spells them.
+    """
+
+    sql: str
+    columns: tuple[str, ...]
+    _term: Term = field(repr=False, compare=False)
+
+    def evaluate(self, partition_values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+        """Which rows match: booleans without nulls, of the same kind and chunks as the argument.
+
+        Args:
+            partition_values: of each file, ``map<string, string>`` keyed by physical names.
+
+        Raises:
+            CorruptLogError: a partition value does not parse as its column's type.
+        """
+        if isinstance(partition_values, pa.ChunkedArray):
+            answers = [self.evaluate(chunk) for chunk in partition_values.chunks]
+            return pa.chunked_array(answers, pa.bool_())
+        return pc.fill_null(self._term.evaluate(Rows(partition_values)), False)
+
+
+def parse_predicate(text: str, partition_fields: tuple[Field, ...]) -> PartitionPredicate:
+    """A predicate ready to be evaluated.
+
+    Raises:
+        PredicateError: it cannot be parsed, or is about something other than partition columns.
+    """
+    _ensure_readable(text)
+    # Here, because the parser is slow to import and most runs need none.
+    from deltactl.operations.predicate_reader import PredicateReader
+    from deltactl.operations.predicate_syntax import parse_condition, too_deep
+
+    reader = PredicateReader(StructType(partition_fields))
+    try:
+        term = reader.read(parse_condition(text))
+    except RecursionError:
+        raise too_deep() from None
+    return PartitionPredicate(term.sql, tuple(reader.columns), term)
+
+
+def _ensure_readable(text: str) -> None:
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise PredicateError("the predicate is not valid Unicode") from None
+    if size > MAX_PREDICATE_BYTES:
+        raise PredicateError(
+            f"the predicate has {size} bytes; at most {MAX_PREDICATE_BYTES} are accepted",
+            hint="Choose ranges of partitions, or make several runs.",
+        )

@@ -1,0 +1,258 @@
+"""Terms of a predicate: each knows its SQL and answers for all rows at once, in Arrow kernels.
+
+Answers are three-valued, as in SQL: null where the answer is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Final, Literal, Protocol, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from deltactl.errors import PredicateError
+from deltactl.operations.predicate_literals import Constant, comparable, describe_type
+from deltactl.protocol.partitions import lookup_map, parse_partition_column
+
+Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "<=>"]
+
+_KERNELS: Final[Mapping[Operator, str]] = {
+    "=": "equal",
+    "!=": "not_equal",
+    "<": "less",
+    "<=": "less_equal",
+    ">": "greater",
+    ">=": "greater_equal",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A partition column that a predicate speaks of."""
+
+    name: str
+    physical_name: str
+    type: pa.DataType
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Partition values of some files; each column is typed once."""
+
+    partition_values: pa.Array
+    _typed: dict[str, pa.Array] = field(default_factory=dict)
+
+    def typed(self, column: Column) -> pa.Array:
+        """The values of a column."""
+        found = self._typed.get(column.name)
+        if found is None:
+            texts = lookup_map(self.partition_values, column.physical_name)
+            found = parse_partition_column(texts, column.type, column=column.name)
+            self._typed[column.name] = found
+        return found
+
+    def repeat(self, answer: bool | None) -> pa.Array:
+        """One answer for every row."""
+        return pa.repeat(pa.scalar(answer, pa.bool_()), len(self.partition_values))
+
+
+class Term(Protocol):
+    """A condition."""
+
+    @property
+    def sql(self) -> str:
+        """The condition in Spark's SQL."""
+        ...
+
+    def evaluate(self, rows: Rows) -> pa.Array:
+        """True, false or null for each row."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """TRUE, FALSE or NULL itself."""
+
+    answer: bool | None
+
+    @property
+    def sql(self) -> str:
+        """The word."""
+        return "NULL" if self.answer is None else str(self.answer).upper()
+
+    def evaluate(self, rows: Rows) -> pa.Array:
+        """The same for each row."""
+        return rows.repeat(self.answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A column compared with a literal; ``value`` is the literal in the column's type."""
+
+    column: Column
+    operator: Operator
+    constant: Constant
+    value: pa.Scalar
+
+    @property
+    def sql(self) -> str:
+        """Column, operator, literal."""
+        return f"{self.column.sql} {self.operator} {self.constant.sql}"
+
+    def evaluate(self, rows: Rows) -> pa.Array:
+        """Null where the column is, except for ``<=>``."""
+        values = rows.typed(self.column)
+        if self.operator != "<=>":
+            if not self.value.is_valid:
+                return rows.repeat(None)
+            return pc.call_function(_KERNELS[self.operator], [comparable(values), self.value])
+        if not self.value.is_valid:
+            return pc.is_null(values)
+        return pc.fill_null(pc.equal(comparable(values), self.value), False)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A column in a list of literals; ``values`` are those but NULL, in the column's type."""
+
+    column: Column
+    constants: tuple[Constant, ...]
+    values: pa.Array
+
+    @property
+    def sql(self) -> str:
+        """``column IN (literals)``."""
+        return f"{self.column.sql} IN ({', '.join(c.sql for c in self.constants)})"
+
+    def evaluate(self, rows: Rows) -> pa.Array:
+        """Null where the column is; a NULL in the list could equal anything."""
+        values = comparable(rows.typed(self.column))
+        found = pc.is_in(values, value_set=self.values)
+        null = pa.scalar(None, pa.bool_())
+        if len(self.values) < len(self.constants):
+            return pc.if_else(found, found, null)
+        return pc.if_else(pc.is_null(values), null, found)
+
+
+@dataclass(frozen=True, slots=True)
+class NullTest:
+    """``column IS NULL``."""
+
+    column: Column
+
+    @property
+    def sql(self) -> str:
+        """The test."""
+        return f"{self.column.sql} IS NULL"
+
+    def evaluate(self, rows: Rows) -> pa.Array:
+        """Never null itself."""
+        return pc.is_null(rows.typed(self.column))
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """A column LIKE a pattern; dates, integers and booleans by their text."""
+
+    column: Column
+    pattern: Constant
+    escape: str
+    regex: str | None
+
+    @property
+    def sql(self) -> str:
+        """``column LIKE pattern``, with its escape character unless that is a backslash."""
+        text = f"{self.column.sql} LIKE {self.pattern.sql}"
+        if self.escape == "\\":
+            return text
+        return f"{text} ESCAPE {Constant('string', self.escape).sql}"
+
+    def evaluate(self, rows: Rows) -> pa.Array:
+        """Null where the column is, or the pattern."""
+        if self.regex is None:
+            return rows.repeat(None)
+        texts = rows.typed(self.column).cast(pa.string())
+        return pc.match_substring_regex(texts, self.regex)
+
+
+def build_likeness(column: Column, pattern: Constant, escape: str) -> Likeness:
+    """LIKE as a term.
+
+    Raises:
+        PredicateError: a broken pattern, or a column that has no one text.
+    """
+    kind = column.type
+    if not (pt.is_string(kind) or pt.is_date(kind) or pt.is_integer(kind) or pt.is_boolean(kind)):
+        raise PredicateError(
+            f"LIKE works on texts: column {column.name!r} is of type {describe_type(kind)}"
+        )
+    if pattern.text is None:
+        return Likeness(column, pattern, escape, None)
+    if pattern.kind != "string":
+        raise PredicateError(f"LIKE takes a string, not {pattern.sql}")
+    regex = rf"(?s)\A{_translate_pattern(pattern.text, escape)}\z"
+    try:
+        pc.match_substring_regex(pa.array([], pa.string()), regex)
+    except pa.ArrowInvalid as error:
+        raise PredicateError("the pattern of LIKE is too long") from error
+    return Likeness(column, pattern, escape, regex)
+
+
+def _translate_pattern(pattern: str, escape: str) -> str:
+    """A LIKE pattern as a regular expression of RE2."""
+    parts: list[str] = []
+    characters = iter(pattern)
+    for character in characters:
+        if character != escape and character in "%_":
+            parts.append(".*" if character == "%" else ".")
+            continue
+        literal = character if character != escape else next(characters, "")
+        if character == escape and literal not in ("%", "_", escape):
+            raise PredicateError(
+                f"in the LIKE pattern {pattern[:80]!r} the escape character {escape!r} stands "
+                "before something other than %, _ or itself"
+            )
+        # By number, because RE2 and Python escape different things.
+        plain = literal.isascii() and literal.isalnum()
+        parts.append(literal if plain else f"\\x{{{ord(literal):x}}}")
+    return "".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """NOT a condition."""
+
+    term: Term
+
+    @property
+    def sql(self) -> str:
+        """NOT, and the condition."""
+        return f"NOT ({self.term.sql})"
+
+    def evaluate(self, rows: Rows) -> pa.Array:
+        """Null stays null."""
+        return pc.invert(self.term.evaluate(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """Conditions joined by AND or OR: a flat row of them, however many."""
+
+    word: Literal["AND", "OR"]
+    terms: tuple[Term, ...]
+
+    @property
+    def sql(self) -> str:
+        """The conditions, other junctions among them in parentheses."""
+        texts = (f"({t.sql})" if isinstance(t, Junction) else t.sql for t in self.terms)
+        return f" {self.word} ".join(texts)
+
+    def evaluate(self, rows: Rows) -> pa.Array:
+        """False wins in AND, true wins in OR, then null."""
+        join = pc.and_kleene if self.word == "AND" else pc.or_kleene
+        return reduce(join, (term.evaluate(rows) for term in self.terms))
