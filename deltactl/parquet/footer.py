@@ -36,7 +36,7 @@ NO_FACTS = RowFacts()
 
 
 @dataclass(frozen=True, slots=True)
-class _Column:
+class LeafColumn:
     """A leaf of the file: its index among all, and its Arrow type."""
 
     index: int
@@ -51,7 +51,7 @@ def read_file_stats(
     Row groups are merged; a bound that one of them lacks is not known for the file. Leaves that
     the file does not hold say nothing.
     """
-    found = _index_leaves(metadata.schema.to_arrow_schema())
+    found = index_leaves(metadata.schema.to_arrow_schema())
     leaves = {}
     for leaf in columns.leaves:
         if leaf.kind == "nested":
@@ -66,12 +66,12 @@ def read_file_stats(
     return FileStats(metadata.num_rows, leaves)
 
 
-def _index_leaves(schema: pa.Schema) -> dict[Path, _Column]:
+def index_leaves(schema: pa.Schema) -> dict[Path, LeafColumn]:
     """Leaves outside lists and maps by path: dotted paths of the footer itself are ambiguous."""
-    found: dict[Path, _Column] = {}
+    found: dict[Path, LeafColumn] = {}
     for index, (path, type_) in enumerate(_walk_fields(schema, ())):
         if path is not None:
-            found[path] = _Column(index, type_)
+            found[path] = LeafColumn(index, type_)
     return found
 
 
@@ -96,7 +96,9 @@ def _walk_type(type_: pa.DataType, path: Path | None) -> Iterator[tuple[Path | N
         yield path, type_
 
 
-def _merge_row_groups(metadata: pq.FileMetaData, column: _Column, with_bounds: bool) -> LeafStats:
+def _merge_row_groups(
+    metadata: pq.FileMetaData, column: LeafColumn, with_bounds: bool
+) -> LeafStats:
     null_count: int | None = 0
     lower: list[Value | None] = []
     upper: list[Value | None] = []

@@ -12,13 +12,14 @@ from types import TracebackType
 from typing import Final, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, DeltactlError, UnsupportedFeatureError
+from deltactl.parquet.amend import HeldSink, amend_footer
 from deltactl.parquet.encodings import DICTIONARY_PAGE_BYTES, choose_dictionary_columns
-from deltactl.parquet.footer import RowFacts, read_file_stats, read_null_counts
-from deltactl.protocol.stats import Path, encode_stats
+from deltactl.parquet.facts import FactCollector
+from deltactl.parquet.footer import read_file_stats, read_null_counts
+from deltactl.protocol.stats import encode_stats
 from deltactl.protocol.stats_columns import StatsColumns
 from deltactl.storage.store import Store
 
@@ -82,7 +83,7 @@ class DataFileWriter:
         self._schema = schema
         self._options = options
         self._stats = stats
-        self._facts = _FactCollector(schema, stats)
+        self._facts = FactCollector(schema, stats)
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._pending_rows = 0
@@ -90,6 +91,7 @@ class DataFileWriter:
         self._closed = False
         self._writer: pq.ParquetWriter | None = None
         self._sink = store.open_output(name)
+        self._held = HeldSink(self._sink)
 
     def __enter__(self) -> Self:
         return self
@@ -134,7 +136,7 @@ class DataFileWriter:
         """
         with self._naming_file():
             self._flush()
-            self._open_writer(self._schema.empty_table()).close()
+            self._finish_parquet()
             self._sink.close()
             with self._store.open_input(self._name) as source:
                 size_bytes = int(source.size())
@@ -195,10 +197,20 @@ class DataFileWriter:
         self._num_rows += table.num_rows
         self._pending_bytes = self._pending_rows = 0
 
+    def _finish_parquet(self) -> None:
+        """Write the footer, without what readers would draw wrong conclusions from."""
+        self._held.hold()
+        self._open_writer(self._schema.empty_table()).close()
+        tail = self._held.release()
+        unbounded, opaque = self._facts.nan_columns, self._facts.negative_zero_columns
+        if unbounded or opaque:
+            tail = amend_footer(tail, unbounded=unbounded, opaque=opaque)
+        self._sink.write(tail)
+
     def _open_writer(self, first: pa.Table) -> pq.ParquetWriter:
         """The Parquet writer, whose encodings the first row group decides."""
         if self._writer is None:
-            self._writer = _open_parquet(self._sink, first, self._options)
+            self._writer = _open_parquet(self._held, first, self._options)
         return self._writer
 
     @contextmanager
@@ -260,30 +272,3 @@ def _ensure_storable_type(type_: pa.DataType, path: str) -> None:
         children = []
     for name, child in children:
         _ensure_storable_type(child, f"{path}.{name}")
-
-
-class _FactCollector:
-    """Sees every row once for what footers do not tell."""
-
-    def __init__(self, schema: pa.Schema, columns: StatsColumns) -> None:
-        stored = [leaf for leaf in columns.leaves if schema.get_field_index(leaf.path[0]) >= 0]
-        self._nan_free = {leaf.path for leaf in stored if leaf.kind == "float"}
-        self._nulls = {leaf.path: 0 for leaf in stored if leaf.kind == "nested"}
-
-    def collect(self, batch: pa.RecordBatch) -> None:
-        for path in tuple(self._nan_free):
-            if pc.any(pc.is_nan(_leaf(batch, path))).as_py():
-                self._nan_free.discard(path)  # one is enough: looked at no more
-        for path in self._nulls:
-            self._nulls[path] += _leaf(batch, path).null_count
-
-    def finish(self) -> RowFacts:
-        return RowFacts(frozenset(self._nan_free), dict(self._nulls))
-
-
-def _leaf(batch: pa.RecordBatch, path: Path) -> pa.Array:
-    """A leaf's column, null also where a struct above it is."""
-    array = batch.column(batch.schema.get_field_index(path[0]))
-    for name in path[1:]:
-        array = pc.struct_field(array, [array.type.get_field_index(name)])
-    return array

@@ -73,11 +73,10 @@ def encode_stats(file_stats: FileStats, columns: StatsColumns) -> str:
                 lower[leaf.path] = _encode_bound(stats.minimum, leaf, columns, upper=False)
                 upper[leaf.path] = _encode_bound(stats.maximum, leaf, columns, upper=True)
             nulls[leaf.path] = None if stats.null_count is None else str(stats.null_count)
-        members += [
-            f'"minValues":{_nest(bounded, lower)}',
-            f'"maxValues":{_nest(bounded, upper)}',
-            f'"nullCount":{_nest(columns.leaves, nulls)}',
-        ]
+        if bounded:
+            members += [f'"minValues":{_nest(bounded, lower)}']
+            members += [f'"maxValues":{_nest(bounded, upper)}']
+        members += [f'"nullCount":{_nest(columns.leaves, nulls)}']
     if columns.tight_bounds:
         members.append('"tightBounds":true')
     return "{" + ",".join(members) + "}"

@@ -86,7 +86,7 @@ def check_stats(stats: dict[str, Any], table: pa.Table, columns: StatsColumns) -
     for leaf in columns.leaves:
         values = leaf_values(table, leaf.path)
         nulls, low, high = (
-            pick(stats[key], leaf.path) for key in ("nullCount", "minValues", "maxValues")
+            pick(stats.get(key), leaf.path) for key in ("nullCount", "minValues", "maxValues")
         )
         assert nulls == sum(value is None for value in values)
         if not leaf.has_bounds or has_nan(values) or nulls == len(values):

@@ -205,9 +205,13 @@ def test_no_columns_leave_the_row_count() -> None:
 
 def test_unknown_null_counts_are_left_out() -> None:
     columns = StatsColumns((StatsLeaf(("c",), "other"),))
-    assert encode_stats(FileStats(1), columns) == (
-        '{"numRecords":1,"minValues":{},"maxValues":{},"nullCount":{}}'
-    )
+    assert encode_stats(FileStats(1), columns) == '{"numRecords":1,"nullCount":{}}'
+
+
+def test_without_columns_that_have_bounds_there_is_no_member_for_them() -> None:
+    stats = FileStats(1, {("bo",): LeafStats(0)})
+    columns = StatsColumns((StatsLeaf(("bo",), "other"),))
+    assert encode_stats(stats, columns) == '{"numRecords":1,"nullCount":{"bo":0}}'
 
 
 @pytest.mark.parametrize(

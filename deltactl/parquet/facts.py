@@ -1,0 +1,72 @@
+"""What only the rows of a data file tell, seen once while they pass to the writer."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.parquet.footer import RowFacts, index_leaves
+from deltactl.protocol.stats import Path
+from deltactl.protocol.stats_columns import StatsColumns
+
+_INTEGERS = {32: pa.int32(), 64: pa.int64()}
+
+
+class FactCollector:
+    """Looks for NaN and -0.0 in float leaves, and counts null lists and maps."""
+
+    def __init__(self, schema: pa.Schema, columns: StatsColumns) -> None:
+        # Those inside lists and maps have no bounds that anyone reads.
+        self._floats = {
+            path: leaf.index
+            for path, leaf in index_leaves(schema).items()
+            if pa.types.is_floating(leaf.type)
+        }
+        self._nan_free = set(self._floats)
+        self._zero_free = set(self._floats)
+        self._nulls = {
+            leaf.path: 0
+            for leaf in columns.leaves
+            if leaf.kind == "nested" and schema.get_field_index(leaf.path[0]) >= 0
+        }
+
+    def collect(self, batch: pa.RecordBatch) -> None:
+        """See the rows of a batch."""
+        # One occurrence is enough: such leaves are looked at no more.
+        for path in tuple(self._nan_free):
+            if pc.any(pc.is_nan(_leaf(batch, path))).as_py():
+                self._nan_free.discard(path)
+        for path in tuple(self._zero_free):
+            if _has_negative_zero(_leaf(batch, path)):
+                self._zero_free.discard(path)
+        for path in self._nulls:
+            self._nulls[path] += _leaf(batch, path).null_count
+
+    def finish(self) -> RowFacts:
+        """What statistics need to know."""
+        return RowFacts(frozenset(self._nan_free), dict(self._nulls))
+
+    @property
+    def nan_columns(self) -> frozenset[int]:
+        """Parquet's indexes of leaves with NaN."""
+        return frozenset(self._floats[path] for path in self._floats.keys() - self._nan_free)
+
+    @property
+    def negative_zero_columns(self) -> frozenset[int]:
+        """Parquet's indexes of leaves with -0.0."""
+        return frozenset(self._floats[path] for path in self._floats.keys() - self._zero_free)
+
+
+def _leaf(batch: pa.RecordBatch, path: Path) -> pa.Array:
+    """A leaf's column, null also where a struct above it is."""
+    array = batch.column(batch.schema.get_field_index(path[0]))
+    for name in path[1:]:
+        array = pc.struct_field(array, [array.type.get_field_index(name)])
+    return array
+
+
+def _has_negative_zero(array: pa.Array) -> bool:
+    # Its bits are those of the least integer.
+    width = array.type.bit_width
+    least = pc.min(array.view(_INTEGERS[width])).as_py()
+    return bool(least == -(1 << (width - 1)))
