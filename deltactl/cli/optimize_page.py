@@ -19,7 +19,7 @@ def render_report(page: Page, report: OptimizeReport, table: str, *, check: bool
     """Lay out what would be done (dry run, check) or what was done."""
     plan = report.plan
     if plan.is_empty:
-        page.line(Styled("Nothing to do", Tone.GOOD), f": version {plan.version} is in good shape")
+        page.line(Styled("Nothing to do", Tone.GOOD), f" in version {plan.version}")
     elif report.dry_run:
         _render_plan(page, plan)
     else:
@@ -74,8 +74,9 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
         page.line(Styled("Nothing was committed", Tone.CAUTION))
         return
     versions = ", ".join(map(str, report.versions))
+    removed = format_count(report.files_removed, "file", "files")
     page.line(
-        Styled(f"{report.files_removed} files became {report.files_added}", Tone.GOOD),
+        Styled(f"{removed} became {report.files_added}", Tone.GOOD),
         f" in version {versions}",
     )
     page.fields(
