@@ -51,6 +51,7 @@ def decide(
         after: the winners' metadata, if they changed it.
         gained_features: features that the protocol has now and had not when they were written.
     """
+    reason: str | None = None
     if missed := gained_features & _FEATURES_OF_FILES:
         reason = f"another writer enabled {', '.join(sorted(missed))}, which new files must follow"
         return Verdict((False,) * len(groups), reason)
