@@ -1,26 +1,36 @@
 """Full verification: the output read again and compared with the live input, row by row.
 
-Order is kept by a rewrite, so equality is exact. Deleted rows are struck out here by another way
-than the reader's: by position against the sorted list of deleted places.
+Order is kept by a rewrite, so equality is exact. What may be wrong with the reader must not be
+wrong here too, so inputs are read by a simple way of their own: columns found by id or name, cast
+by Arrow, deleted rows struck out by position, row ids counted from the file's start. The reader's
+conversion serves only nested columns that a file stores under an older type, and variants.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltactl.errors import VerificationError
+from deltactl.errors import DataFileError, VerificationError
+from deltactl.parquet.projection import Matcher, convert
 from deltactl.parquet.reader import DataFile, RowReader, naming_file, read_deletion_vector
+from deltactl.protocol.partitions import parse_partition_column
+from deltactl.protocol.schema import PARQUET_FIELD_ID, Field, PrimitiveType, is_void
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
     from deltactl.operations.optimize_tasks import RowTrackingColumns
 
 _ROWS = 1 << 16
+_VARIANT = PrimitiveType("variant")
+
+Places = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def ensure_equal_rows(
@@ -35,30 +45,141 @@ def ensure_equal_rows(
     Raises:
         VerificationError: naming the file, the column and the first row that differs.
     """
-    hidden = set() if row_tracking is None else {row_tracking.row_id, row_tracking.commit_version}
-    names = [name for name in reader.schema.names if name not in hidden]
-    expected = (b.select(names) for f in files for b in _live_rows(store, reader, f))
+    source = _PlainReader(reader, row_tracking)
+    expected = (batch for file in files for batch in source.read(store, file))
+    names = reader.schema.names
     done = 0
-    with naming_file(output), store.open_input(output) as source:
-        written = pq.ParquetFile(source).iter_batches(_ROWS, columns=names)
+    with naming_file(output), store.open_input(output) as opened:
+        written = pq.ParquetFile(opened).iter_batches(_ROWS, columns=names)
         for want, got in _aligned(expected, written, output):
             for name in names:
                 left, right = _comparable(want.column(name)), _comparable(got.column(name))
-                if not left.equals(right.cast(left.type)):
+                if left.type != right.type:
+                    raise VerificationError(
+                        f"{output}: column {name!r} was written as {right.type}, not {left.type}"
+                    )
+                if not left.equals(right):
                     row = done + _first_difference(left, right)
                     raise VerificationError(f"{output}: column {name!r} differs in row {row}")
             done += want.num_rows
 
 
-def _live_rows(store: Store, reader: RowReader, file: DataFile) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True)
+class _PlainReader:
+    """Live rows of files in the columns of a reader, found and converted another way."""
+
+    reader: RowReader
+    row_tracking: RowTrackingColumns | None
+
+    def read(self, store: Store, file: DataFile) -> Iterator[pa.RecordBatch]:
+        """The live rows of a file."""
+        deleted = _deleted_places(store, file)
+        with naming_file(file.path), store.open_input(file.path) as source:
+            parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+            stored = self._find(parquet.schema_arrow)
+            first_row = 0
+            for group in range(parquet.num_row_groups):
+                for batch in _read_group(parquet, group, set(stored.values())):
+                    live = _strike_out(deleted, first_row, batch.num_rows)
+                    kept = batch.take(pa.array(live - first_row))
+                    first_row += batch.num_rows
+                    yield self._convert(kept, stored, live, file)
+
+    @property
+    def _fields(self) -> list[Field]:
+        return [field for field in self.reader.struct.fields if not is_void(field.type)]
+
+    def _find(self, present: pa.Schema) -> dict[str, str]:
+        """Column wanted to the name of the column in the file; those it lacks are left out."""
+        found = {e.name: e.name for e in self.reader.extra if e.name in present.names}
+        partition = {field.name for field in self.reader.partition_fields}
+        for field in self._fields:
+            name = _find_column(field, present, self.reader.mapping_mode)
+            if name is not None and field.name not in partition:
+                found[field.physical_name] = name
+        return found
+
+    def _convert(
+        self, batch: pa.RecordBatch, stored: dict[str, str], live: Places, file: DataFile
+    ) -> pa.RecordBatch:
+        partition = {field.name for field in self.reader.partition_fields}
+        arrays = []
+        for field, wanted in zip(self._fields, self.reader.schema, strict=False):
+            name = stored.get(wanted.name)
+            if field.name in partition:
+                text = pa.array([file.partition_values.get(wanted.name)], pa.string())
+                value = parse_partition_column(text, wanted.type, column=field.name)[0]
+                arrays.append(pa.repeat(value, batch.num_rows))
+            elif name is None:
+                arrays.append(pa.nulls(batch.num_rows, wanted.type))
+            else:
+                arrays.append(self._column(batch.column(name), field, wanted))
+        for extra in self.reader.extra:
+            value = self._implied(extra.name, live, file)
+            if extra.name in stored:
+                value = pc.coalesce(batch.column(extra.name).cast(extra.type), value)
+            arrays.append(value)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.reader.schema)
+
+    def _column(self, array: pa.Array, field: Field, wanted: pa.Field) -> pa.Array:
+        if array.type == wanted.type:
+            return array
+        try:
+            if isinstance(field.type, PrimitiveType) and field.type != _VARIANT:
+                return _cast(array, wanted.type)
+            return convert(array, field.type, wanted.type, Matcher(self.reader.mapping_mode))
+        except pa.ArrowException as error:
+            raise DataFileError(
+                f"column {field.name!r} cannot be read as {wanted.type}: {error}"
+            ) from error
+
+    def _implied(self, name: str, live: Places, file: DataFile) -> pa.Array:
+        """A row id from the row's place, or the version the file came with."""
+        if self.row_tracking is not None and name == self.row_tracking.row_id:
+            base = file.base_row_id
+            return pa.array(live + base) if base is not None else pa.nulls(len(live), pa.int64())
+        return pa.array([file.default_row_commit_version] * len(live), pa.int64())
+
+
+def _find_column(field: Field, present: pa.Schema, mode: str) -> str | None:
+    if mode == "id":
+        ids = {(f.metadata or {}).get(PARQUET_FIELD_ID): f.name for f in present}
+        return ids.get(str(field.field_id).encode())
+    wanted = field.physical_name if mode == "name" else field.name
+    if wanted in present.names or mode == "name":
+        return wanted if wanted in present.names else None
+    alike = [name for name in present.names if name.lower() == wanted.lower()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _read_group(parquet: pq.ParquetFile, group: int, names: set[str]) -> Iterator[pa.RecordBatch]:
+    """The batches of one row group; rows without columns where none is wanted."""
+    if names:
+        yield from parquet.iter_batches(_ROWS, row_groups=[group], columns=sorted(names))
+        return
+    num_rows = parquet.metadata.row_group(group).num_rows
+    for start in range(0, num_rows, _ROWS):
+        yield pa.RecordBatch.from_arrays([pa.nulls(min(_ROWS, num_rows - start))], names=[""])
+
+
+def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
+        # An instant is the same number of microseconds with a zone and without.
+        micros = array.cast(pa.timestamp("us", array.type.tz), safe=False)
+        return micros.view(pa.int64()).view(target)
+    return array.cast(target)
+
+
+def _deleted_places(store: Store, file: DataFile) -> Places:
     deleted = read_deletion_vector(store, file)
-    places = np.asarray([] if deleted is None else list(deleted), dtype=np.int64)
-    for batch in reader.read_physical(store, file):
-        num_rows = batch.num_physical_rows
-        first, last = np.searchsorted(places, [batch.first_row, batch.first_row + num_rows])
-        gone = places[first:last] - batch.first_row
-        rows = np.delete(np.arange(num_rows), gone)
-        yield batch.columns.take(pa.array(rows)) if len(gone) else batch.columns
+    return np.asarray([] if deleted is None else list(deleted), dtype=np.int64)
+
+
+def _strike_out(deleted: Places, first_row: int, num_rows: int) -> Places:
+    """Places of the live rows among ``num_rows`` from ``first_row`` on."""
+    first, last = np.searchsorted(deleted, [first_row, first_row + num_rows])
+    rows = np.arange(first_row, first_row + num_rows, dtype=np.int64)
+    return np.delete(rows, deleted[first:last] - first_row)
 
 
 def _aligned(
