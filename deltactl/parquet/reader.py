@@ -144,7 +144,9 @@ class RowReader:
         if not names:
             yield from self._constant_batches(parquet.metadata.num_rows, constants, batch_rows)
             return
-        for batch in parquet.iter_batches(batch_rows, columns=sorted(names)):
+        # Bins run side by side already: threads inside each would only get in their way.
+        chosen = sorted(names)
+        for batch in parquet.iter_batches(batch_rows, columns=chosen, use_threads=False):
             arrays = [
                 constants[i].take_rows(batch.num_rows)
                 if i in constants
