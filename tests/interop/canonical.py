@@ -10,7 +10,7 @@ import base64
 import json
 from collections.abc import Callable, Iterable
 from datetime import date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -137,11 +137,16 @@ def _moment(since_epoch: timedelta) -> str:
     return (_EPOCH + since_epoch).isoformat(" ", "microseconds")
 
 
+def _decimal_text(value: Decimal, scale: int) -> str:
+    # Python's own context has 28 digits.
+    return format(value.quantize(Decimal(1).scaleb(-scale), context=Context(prec=76)), "f")
+
+
 def _number_form(arrow: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_float32(arrow):
         return lambda value: repr(float(np.float32(value)))
     if pa.types.is_floating(arrow):
         return lambda value: repr(float(value))
     if pa.types.is_decimal(arrow):
-        return lambda value: format(Decimal(value).quantize(Decimal(1).scaleb(-arrow.scale)), "f")
+        return lambda value: _decimal_text(Decimal(value), arrow.scale)
     return lambda value: value

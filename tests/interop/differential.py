@@ -90,8 +90,11 @@ def _compare_adds(ours: Path, own: Action, theirs: Path, other: Action) -> Itera
         yield f"add: dataChange is {own.get('dataChange')!r}"
     own_stats, other_stats = _stats(own), _stats(other)
     if own_stats.get("numRecords") == other_stats.get("numRecords"):
-        for name in own_stats.keys() | other_stats.keys():
-            yield from _compare_values(name, own_stats.get(name), other_stats.get(name))
+        for name in sorted(own_stats.keys() | other_stats.keys()):
+            values = own_stats.get(name), other_stats.get(name)
+            if not _is_as_good(name, *values, other_stats):
+                yield f"stats {name}: ours {values[0]!r}, Spark's {values[1]!r}"
+    # Spark writes partition columns into data files, too: allowed, and not asked for.
     own_columns, other_columns = _columns(ours, own), _columns(theirs, other)
     if own_columns != other_columns:
         lacking = [c for c in other_columns if c not in own_columns]
@@ -101,36 +104,47 @@ def _compare_adds(ours: Path, own: Action, theirs: Path, other: Action) -> Itera
             yield f"Parquet columns: ours in order {own_columns}, Spark's {other_columns}"
 
 
-def _stats(add: Action) -> Action:
+def _stats(add: Action) -> dict[str, object]:
+    """Statistics by dotted path, ``minValues.s.a`` for one."""
     text = add.get("stats") or "{}"
-    return dict(json.loads(text, parse_float=Decimal, parse_int=Decimal))
+    return dict(_flatten("", json.loads(text, parse_float=Decimal, parse_int=Decimal)))
 
 
-def _compare_values(path: str, own: object, other: object) -> Iterator[str]:
-    if isinstance(own, dict) and isinstance(other, dict):
-        for name in own.keys() | other.keys():
-            yield from _compare_values(f"{path}.{name}", own.get(name), other.get(name))
-    elif own != other:
-        yield f"stats {path}: ours {own!r}, Spark's {other!r}"
+def _flatten(path: str, value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _flatten(f"{path}.{name}" if path else name, item)
+    else:
+        yield path, value
+
+
+def _is_as_good(name: str, own: object, other: object, spark: Mapping[str, object]) -> bool:
+    if own == other:
+        return True
+    kind, _, column = name.partition(".")
+    if kind not in ("minValues", "maxValues"):
+        return False
+    if own is None:
+        # Where there are NaNs we give no bounds at all, which no reader can get wrong.
+        return "NaN" in (spark.get(f"minValues.{column}"), spark.get(f"maxValues.{column}"))
+    # Spark cuts timestamps to milliseconds, ours keep all there is.
+    texts = isinstance(own, str) and isinstance(other, str)
+    cut = str(other).removesuffix("Z")
+    return texts and len(cut) == len("2024-01-01T10:00:00.123") and str(own).startswith(cut)
 
 
 def _columns(table: Path, add: Action) -> list[str]:
-    """Each leaf of a data file: path, field ids on the way are compared through the schema."""
-    schema = pq.ParquetFile(table / unquote(add["path"])).schema
+    """Leaves of a data file with what they are, then the field ids of its columns."""
+    file = pq.ParquetFile(table / unquote(add["path"]))
     leaves = []
-    for index in range(len(schema.names)):
-        column = schema.column(index)
+    for index in range(len(file.schema.names)):
+        column = file.schema.column(index)
         # Spark writes INT96 unless told otherwise; we always write microseconds.
         stamp = column.physical_type == "INT96" or "Timestamp" in str(column.logical_type)
         kind = "timestamp" if stamp else f"{column.physical_type} {column.logical_type}"
-        leaves.append(f"{column.path} {column.max_definition_level} {kind}")
-    return leaves + _field_ids(table, add)
-
-
-def _field_ids(table: Path, add: Action) -> list[str]:
-    arrow = pq.read_schema(table / unquote(add["path"]))
-    found = []
-    for field in arrow:
-        metadata = field.metadata or {}
-        found.append(f"{field.name} field id {metadata.get(b'PARQUET:field_id', b'none').decode()}")
-    return found
+        if column.path.split(".")[0] not in add["partitionValues"]:
+            leaves.append(f"{column.path} {column.max_definition_level} {kind}")
+    ids = {f.name: (f.metadata or {}).get(b"PARQUET:field_id") for f in file.schema_arrow}
+    return leaves + [
+        f"{n} has field id {i}" for n, i in ids.items() if n not in add["partitionValues"]
+    ]

@@ -109,6 +109,10 @@ def spark_settings(jars: list[Path], scratch: Path) -> Mapping[str, str]:
         # Compiling the code of a query takes longer than the query does on a hundred rows.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.adaptive.enabled": "false",
+        # One task reads many small files.
+        "spark.sql.files.openCostInBytes": "0",
+        "spark.sql.files.minPartitionNum": "1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",

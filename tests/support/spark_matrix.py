@@ -110,7 +110,8 @@ _DELETE_MANY = "DELETE FROM {t} WHERE id % 5 = 2"
 _INSERTS = (Insert(0, 40), Insert(40, 70, 2), Insert(70, 75, 1), Insert(75, 130, 4))
 _FEW = (Insert(0, 40), Insert(40, 70, 2), Insert(70, 80, 1))
 # An UPDATE takes three times as long as an INSERT: only where it adds to what is tested.
-_FOUR = (*_FEW, Insert(80, 110, 3))
+_LATER = Insert(80, 110, 3)
+_FOUR = (*_FEW, _LATER)
 _MORE_SHAPES = SHAPES
 
 
@@ -224,7 +225,7 @@ def _mapping_features() -> Iterator[Feature]:
 
 def _tracking_features() -> Iterator[Feature]:
     on = {"delta.enableRowTracking": "true"}
-    yield Feature("tracking", _BASE, (*_INSERTS, _UPDATE, _DELETE_MANY), on, row_ids=True)
+    yield Feature("tracking", _BASE, (*_FEW, _UPDATE, _DELETE_FEW, _LATER), on, row_ids=True)
     yield Feature(
         "tracking_vectors",
         _BASE,
@@ -287,7 +288,7 @@ def _log_features() -> Iterator[Feature]:
         ),
     )
     yield Feature(
-        "cdf", _BASE, (*_FEW, _UPDATE, _DELETE_MANY), {"delta.enableChangeDataFeed": "true"}
+        "cdf", _BASE, (*_FEW, _UPDATE, _DELETE_MANY, _LATER), {"delta.enableChangeDataFeed": "true"}
     )
     yield Feature("append_only", _BASE, _INSERTS, {"delta.appendOnly": "true"})
     yield Feature(
@@ -364,7 +365,11 @@ def _column_features() -> Iterator[Feature]:
     )
     yield Feature(
         "varchar",
-        (*_BASE, Column("c", "CHAR(5)", "'ab'"), Column("v", "VARCHAR(9)", "cast(id as string)")),
+        (
+            *_BASE,
+            Column("c", "CHAR(5)", "'abcde'"),
+            Column("v", "VARCHAR(9)", "cast(id as string)"),
+        ),
         _FOUR,
         shapes=("json",),
     )
@@ -512,7 +517,7 @@ def _type_features() -> Iterator[Feature]:
     yield Feature(
         "void",
         (_ID, Column("nothing", "VOID", None), _NAME, Column("s", "STRUCT<a: INT, v: VOID>", None)),
-        (*_FEW, _UPDATE),
+        (*_FEW, _UPDATE, _LATER),
     )
     yield Feature("nested", (_ID, _NAME, *_NESTED), _FOUR)
     yield _nested_evolved()
