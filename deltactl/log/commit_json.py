@@ -1,28 +1,27 @@
 """Commits, compacted files and JSON checkpoints to columns.
 
-The fast path parses many files at once with Arrow's JSON reader under an explicit schema; where
-that fails, or meets what it cannot express, the same rows are read line by line with the json
-module, which also names the file and the line of an error.
+The fast path parses many files at once with Arrow's JSON reader; where that fails, or meets what it
+cannot express, the same rows are read line by line with the json module, which also names the file
+and the line of an error.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from deltactl.errors import CorruptLogError
+from deltactl.log.commit_columns import FILE_ACTIONS, SINGLETONS, FileActionReader, read_others
+from deltactl.log.commit_lines import CommitLines, Positions
+from deltactl.log.commit_texts import LogFile, parse_line, parse_node, read_lines
 from deltactl.log.file_actions import adds_from_struct, removes_from_struct
 from deltactl.protocol.actions import (
-    DELETION_VECTOR_JSON_NAMES,
-    DELETION_VECTOR_TYPE,
-    STRING_MAP,
     DomainMetadata,
     Metadata,
     Protocol,
@@ -33,9 +32,9 @@ from deltactl.protocol.actions import (
     parse_txn,
 )
 
-_BLOCK_BYTES = 4 << 20
-_CHUNK_BYTES = 64 << 20
-_SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
+__all__ = ["CommitParser", "LogFile", "ParsedActions"]
+
+_CHUNK_BYTES = 32 << 20
 
 
 @dataclass(slots=True)
@@ -56,14 +55,13 @@ class ParsedActions:
 
 
 @dataclass(slots=True)
-class LogFile:
-    """A log file's name and content."""
+class _Rows:
+    """A chunk as read: file actions with their places among the lines, singletons as objects."""
 
-    name: str
-    data: bytes
-    # A compacted file should hold one word on each key. Those that hold several are written
-    # newest first, and readers built on the Delta kernel take the first.
-    newest_first: bool = False
+    num_lines: int
+    adds: tuple[pa.ChunkedArray, Positions]
+    removes: tuple[pa.ChunkedArray, Positions]
+    nodes: list[dict[str, Any]]
 
 
 class CommitParser:
@@ -72,6 +70,7 @@ class CommitParser:
     def __init__(self, partition_keys: Iterable[str] = ()) -> None:
         """``partition_keys``: physical names of partition columns known from a checkpoint."""
         self._partition_keys = set(partition_keys)
+        self._readers = {kind: FileActionReader(kind) for kind in FILE_ACTIONS}
         self._rows_seen = 0
 
     def parse(self, files: Iterable[LogFile]) -> Iterator[ParsedActions]:
@@ -83,7 +82,7 @@ class CommitParser:
         chunk: list[LogFile] = []
         size = 0
         for file in files:
-            if not file.data.strip():
+            if file.data.isspace() or not file.data:
                 raise CorruptLogError(
                     f"{file.name} is empty: a torn write, or the content was lost",
                     hint="Restore the file from a backup.",
@@ -100,16 +99,31 @@ class CommitParser:
             yield self._parse_chunk(chunk)
 
     def _parse_chunk(self, files: Sequence[LogFile]) -> ParsedActions:
-        self._learn_partition_keys(files)
-        keys = sorted(self._partition_keys)
-        joined = b"".join(f.data if f.data.endswith(b"\n") else f.data + b"\n" for f in files)
         try:
-            table = _read_json(joined, keys)
+            rows = self._read_columns(files)
         except pa.ArrowException:
-            return self._finish(_read_lines(files), None, files[0].newest_first)
-        if _has_tags(table):
-            return self._finish(_read_lines(files), None, files[0].newest_first)
-        return self._finish(table, _LineIndex(joined), files[0].newest_first)
+            self._learn_partition_keys(files)
+            rows = _rows_of_table(read_lines(files))
+        return self._finish(rows, files[0].newest_first)
+
+    def _read_columns(self, files: Sequence[LogFile]) -> _Rows:
+        lines = CommitLines([file.data for file in files])
+        others = read_others(lines)
+        if others["metaData"].null_count < others.num_rows:
+            self._learn_partition_keys(files)
+        nodes = [
+            json.loads(lines.line(place))
+            for place in lines.places("other")[_singleton_mask(others)].tolist()
+        ]
+        removes = self._read_actions(lines, "remove", lines.take("remove"))
+        adds = self._read_actions(lines, "add", lines.keep_only("add"))
+        return _Rows(len(lines), adds, removes, nodes)
+
+    def _read_actions(
+        self, lines: CommitLines, kind: str, buffer: bytes | bytearray
+    ) -> tuple[pa.ChunkedArray, Positions]:
+        keys = sorted(self._partition_keys)
+        return self._readers[kind].read(lines, buffer, keys), lines.places(kind)
 
     def _learn_partition_keys(self, files: Sequence[LogFile]) -> None:
         for file in files:
@@ -117,127 +131,49 @@ class CommitParser:
                 continue
             for number, line in enumerate(file.data.splitlines(), 1):
                 if b'"metaData"' in line:
-                    action = _parse_line(file.name, number, line)
+                    action = parse_line(file.name, number, line)
                     if isinstance(node := action.get("metaData"), dict):
-                        metadata = _parse_named(file.name, number, parse_metadata, node)
+                        metadata = parse_node(file.name, number, parse_metadata, node)
                         self._partition_keys |= {f.physical_name for f in metadata.partition_fields}
 
-    def _finish(
-        self, table: pa.Table, lines: _LineIndex | None, newest_first: bool
-    ) -> ParsedActions:
-        base, self._rows_seen = self._rows_seen, self._rows_seen + table.num_rows
-        seq = np.arange(base, self._rows_seen, dtype=np.int64)
-        if newest_first:
-            seq = seq[::-1]
+    def _finish(self, rows: _Rows, newest_first: bool) -> ParsedActions:
+        base, self._rows_seen = self._rows_seen, self._rows_seen + rows.num_lines
+        last = self._rows_seen - 1
+
+        def select(
+            found: tuple[pa.ChunkedArray, Positions], convert: Callable[[pa.ChunkedArray], pa.Table]
+        ) -> pa.Table:
+            seq = last - found[1] if newest_first else base + found[1]
+            return convert(found[0]).append_column("seq", pa.array(seq))
+
         parsed = ParsedActions(
-            adds=_select(table, "add", seq, adds_from_struct),
-            removes=_select(table, "remove", seq, removes_from_struct),
+            adds=select(rows.adds, adds_from_struct),
+            removes=select(rows.removes, removes_from_struct),
         )
-        nodes = list(_singleton_rows(table, lines))
-        for node in reversed(nodes) if newest_first else nodes:
+        for node in reversed(rows.nodes) if newest_first else rows.nodes:
             _apply_singleton(parsed, node)
         return parsed
 
 
-class _LineIndex:
-    """Finds the n-th non-blank line of a buffer; the index is built on first use."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._lines: list[tuple[int, int]] | None = None
-        self._ends: np.ndarray[Any, Any] | None = None
-
-    def line(self, row: int) -> bytes:
-        if self._ends is None:
-            ends = np.flatnonzero(np.frombuffer(self._data, dtype=np.uint8) == ord("\n"))
-            starts = np.concatenate(([0], ends[:-1] + 1))
-            blank = ends - starts <= 1
-            for index in np.flatnonzero(blank):
-                blank[index] = not self._data[starts[index] : ends[index]].strip()
-            self._starts, self._ends = starts[~blank], ends[~blank]
-        return self._data[self._starts[row] : self._ends[row]]
-
-
-def _deletion_vector_json_type() -> pa.DataType:
-    return pa.struct(
-        [
-            (name, DELETION_VECTOR_TYPE.field(index).type)
-            for index, name in enumerate(DELETION_VECTOR_JSON_NAMES)
-        ]
-    )
-
-
-def _json_schema(partition_keys: Sequence[str]) -> pa.Schema:
-    shared = [
-        ("path", pa.string()),
-        ("partitionValues", pa.struct([(key, pa.string()) for key in partition_keys])),
-        ("size", pa.int64()),
-        ("stats", pa.string()),
-        # An empty struct: only tells whether tags are there; their keys are free.
-        ("tags", pa.struct([])),
-        ("deletionVector", _deletion_vector_json_type()),
-        ("baseRowId", pa.int64()),
-        ("defaultRowCommitVersion", pa.int64()),
-        ("dataChange", pa.bool_()),
+def _rows_of_table(table: pa.Table) -> _Rows:
+    """What the slow path read: a row a line, singletons as JSON texts."""
+    files = []
+    for kind in FILE_ACTIONS:
+        valid = table[kind].is_valid()
+        files.append((table[kind].filter(valid), np.flatnonzero(valid.to_numpy())))
+    singletons = table.select(SINGLETONS).filter(pa.array(_singleton_mask(table)))
+    nodes = [
+        {name: json.loads(text) for name, text in row.items() if text is not None}
+        for row in singletons.to_pylist()
     ]
-    add = [*shared, ("modificationTime", pa.int64()), ("clusteringProvider", pa.string())]
-    remove = [*shared, ("deletionTimestamp", pa.int64()), ("extendedFileMetadata", pa.bool_())]
-    present = [(name, pa.struct([])) for name in _SINGLETONS]
-    return pa.schema([("add", pa.struct(add)), ("remove", pa.struct(remove)), *present])
+    return _Rows(table.num_rows, files[0], files[1], nodes)
 
 
-def _read_json(data: bytes, partition_keys: Sequence[str]) -> pa.Table:
-    options = pj.ParseOptions(
-        explicit_schema=_json_schema(partition_keys), unexpected_field_behavior="ignore"
-    )
-    try:
-        return _read_blocks(data, options, _BLOCK_BYTES)
-    except pa.ArrowInvalid as error:
-        # A line longer than a block: read it as one block.
-        if "straddl" not in str(error) or len(data) <= _BLOCK_BYTES:
-            raise
-        return _read_blocks(data, options, len(data) + 1)
-
-
-def _read_blocks(data: bytes, options: pj.ParseOptions, block_bytes: int) -> pa.Table:
-    return pj.read_json(
-        pa.BufferReader(data),
-        read_options=pj.ReadOptions(block_size=block_bytes, use_threads=True),
-        parse_options=options,
-    )
-
-
-def _has_tags(table: pa.Table) -> bool:
-    for name in ("add", "remove"):
-        tags = pc.struct_field(table[name], "tags")
-        if tags.null_count < len(tags):
-            return True
-    return False
-
-
-def _select(table: pa.Table, name: str, seq: np.ndarray[Any, Any], convert: Any) -> pa.Table:
-    column = table[name]
-    if column.null_count:
-        valid = column.is_valid()
-        column, seq = column.filter(valid), seq[valid.to_numpy()]
-    return convert(column).append_column("seq", pa.array(seq))
-
-
-def _singleton_rows(table: pa.Table, lines: _LineIndex | None) -> Iterator[dict[str, Any]]:
-    """The singleton actions of a chunk in order, as JSON objects."""
-    masks = [pc.is_valid(table[name]) for name in _SINGLETONS]
-    mask = masks[0]
-    for other in masks[1:]:
-        mask = pc.or_(mask, other)
-    for row in pc.indices_nonzero(mask).to_pylist():
-        if lines is None:
-            yield {
-                name: json.loads(value)
-                for name in _SINGLETONS
-                if (value := table[name][row].as_py()) is not None
-            }
-        else:
-            yield json.loads(lines.line(row))
+def _singleton_mask(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    mask = np.zeros(rows.num_rows, np.bool_)
+    for name in SINGLETONS:
+        mask |= pc.is_valid(rows[name]).to_numpy()
+    return mask
 
 
 def _apply_singleton(parsed: ParsedActions, node: dict[str, Any]) -> None:
@@ -254,101 +190,3 @@ def _apply_singleton(parsed: ParsedActions, node: dict[str, Any]) -> None:
             parsed.sidecars.append(sidecar)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptLogError(f"a log action is malformed: {json.dumps(node)[:200]}") from error
-
-
-def _parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        action = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise CorruptLogError(
-            f"{name}, line {number}: not valid JSON ({error})",
-            hint="The file is torn or was edited; restore it from a backup.",
-        ) from error
-    if not isinstance(action, dict):
-        raise CorruptLogError(f"{name}, line {number}: not a JSON object")
-    return action
-
-
-def _parse_named(name: str, number: int, parse: Any, node: dict[str, Any]) -> Any:
-    try:
-        return parse(node)
-    except CorruptLogError as error:
-        raise CorruptLogError(f"{name}, line {number}: {error.message}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptLogError(f"{name}, line {number}: malformed action ({error!r})") from error
-
-
-_SLOW_TYPES = {
-    "path": pa.string(),
-    "partitionValues": STRING_MAP,
-    "size": pa.int64(),
-    "stats": pa.string(),
-    "tags": STRING_MAP,
-    "deletionVector": _deletion_vector_json_type(),
-    "baseRowId": pa.int64(),
-    "defaultRowCommitVersion": pa.int64(),
-    "dataChange": pa.bool_(),
-    "modificationTime": pa.int64(),
-    "clusteringProvider": pa.string(),
-    "deletionTimestamp": pa.int64(),
-    "extendedFileMetadata": pa.bool_(),
-}
-
-
-def _read_lines(files: Sequence[LogFile]) -> pa.Table:
-    """The slow path: every line through the json module, maps as maps."""
-    file_type = pa.struct(list(_SLOW_TYPES.items()))
-    parts: dict[str, list[pa.Array]] = {"add": [], "remove": [], **{n: [] for n in _SINGLETONS}}
-    for file in files:
-        rows: dict[str, list[Any]] = {name: [] for name in parts}
-        for number, line in enumerate(file.data.splitlines(), 1):
-            if not line.strip():
-                continue
-            action = _parse_line(file.name, number, line)
-            for name, values in rows.items():
-                values.append(_slow_value(file.name, number, name, action.get(name)))
-        for name, values in rows.items():
-            kind = file_type if name in ("add", "remove") else pa.string()
-            try:
-                parts[name].append(pa.array(values, kind))
-            except (pa.ArrowException, TypeError, OverflowError) as error:
-                raise CorruptLogError(f"{file.name}: malformed {name} action ({error})") from error
-    return pa.table({name: pa.chunked_array(arrays) for name, arrays in parts.items()})
-
-
-def _slow_value(file_name: str, number: int, name: str, node: Any) -> Any:
-    if node is None:
-        return None
-    if not isinstance(node, dict):
-        raise CorruptLogError(f"{file_name}, line {number}: {name} is not an object")
-    if name not in ("add", "remove"):
-        return json.dumps(node)
-    try:
-        return {key: _coerce(kind, node.get(key)) for key, kind in _SLOW_TYPES.items()}
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise CorruptLogError(
-            f"{file_name}, line {number}: malformed {name} action ({error})"
-        ) from error
-
-
-def _coerce(kind: pa.DataType, value: Any) -> Any:
-    if value is None:
-        return None
-    if kind == STRING_MAP:
-        return [(str(k), None if v is None else _as_text(v)) for k, v in value.items()]
-    if pa.types.is_integer(kind):
-        number = int(value)
-        if number != float(value):
-            raise ValueError(f"{value!r} is not a whole number")
-        return number
-    if pa.types.is_boolean(kind) and not isinstance(value, bool):
-        raise ValueError(f"{value!r} is not a boolean")
-    if pa.types.is_struct(kind):
-        return {f.name: _coerce(f.type, value.get(f.name)) for f in kind}
-    return _as_text(value) if pa.types.is_string(kind) else value
-
-
-def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return json.dumps(value)

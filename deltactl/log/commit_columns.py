@@ -1,0 +1,149 @@
+"""Lines of log files to columns by Arrow's JSON reader, under an explicit schema.
+
+Its errors name neither file nor line, and there is JSON that it cannot express: whoever meets an
+``pa.ArrowException`` here reads the same lines again by :mod:`deltactl.log.commit_texts`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from deltactl.log.commit_lines import CommitLines, Positions
+from deltactl.protocol.actions import DELETION_VECTOR_JSON_NAMES, DELETION_VECTOR_TYPE
+
+SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
+FILE_ACTIONS = ("add", "remove")
+
+DELETION_VECTOR_JSON_TYPE = pa.struct(
+    [
+        (name, DELETION_VECTOR_TYPE.field(index).type)
+        for index, name in enumerate(DELETION_VECTOR_JSON_NAMES)
+    ]
+)
+
+_BLOCK_BYTES = 4 << 20
+_PRESENT = pa.struct([])  # tells only whether it is there; what is in it is free
+_MEMBERS = {
+    "path": pa.string(),
+    "size": pa.int64(),
+    "stats": pa.string(),
+    "deletionVector": DELETION_VECTOR_JSON_TYPE,
+    "baseRowId": pa.int64(),
+    "defaultRowCommitVersion": pa.int64(),
+    "dataChange": pa.bool_(),
+    "modificationTime": pa.int64(),
+    "clusteringProvider": pa.string(),
+    "deletionTimestamp": pa.int64(),
+    "extendedFileMetadata": pa.bool_(),
+}
+_OTHERS = pa.schema([(name, _PRESENT) for name in (*FILE_ACTIONS, *SINGLETONS)])
+
+
+def read_others(lines: CommitLines) -> pa.Table:
+    """Which actions stand in the lines that are not plainly an add or a remove; a row a line.
+
+    Raises:
+        pa.ArrowException: they cannot be read this way.
+    """
+    rows = _read(lines.take("other"), lines, len(lines.places("other")), _OTHERS)
+    _ensure_alone(rows.select(FILE_ACTIONS))
+    return rows
+
+
+class FileActionReader:
+    """Reads the lines of one kind of file action in any number of buffers."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._is_uniform = True
+
+    def read(
+        self, lines: CommitLines, buffer: bytes | bytearray, keys: Sequence[str]
+    ) -> pa.ChunkedArray:
+        """Give the actions as structs, none null; ``keys`` are those of partition values.
+
+        Raises:
+            pa.ArrowException: they cannot be read this way.
+        """
+        places = lines.places(self._kind)
+        if self._is_uniform and len(places):
+            try:
+                return self._read_uniform(lines, places, buffer, keys)
+            except (pa.ArrowException, ValueError, AttributeError):
+                self._is_uniform = False
+        schema = pa.schema([*_OTHERS.remove(_OTHERS.get_field_index(self._kind)), self._all(keys)])
+        rows = _read(buffer, lines, len(places), schema)
+        structs = rows[self._kind]
+        _ensure_alone(rows.drop_columns(self._kind))
+        if structs.null_count or _count_valid(pc.struct_field(structs, "tags")):
+            raise pa.ArrowInvalid(f"an {self._kind} that is null or has tags")
+        return structs
+
+    def _read_uniform(
+        self,
+        lines: CommitLines,
+        places: Positions,
+        buffer: bytes | bytearray,
+        keys: Sequence[str],
+    ) -> pa.ChunkedArray:
+        """Read with the members and tags of the first line alone; fails where others have more."""
+        first = json.loads(lines.line(places[0]))[self._kind]
+        tags = _strings(list(first.get("tags") or ()))
+        members = {
+            **{name: _MEMBERS[name] for name in first if name in _MEMBERS},
+            "partitionValues": _strings(keys),
+            "tags": tags,
+        }
+        schema = pa.schema([(self._kind, pa.struct(list(members.items())))])
+        structs = _read(buffer, lines, len(places), schema, unexpected="error")[self._kind]
+        found = pc.struct_field(structs, "tags")
+        for index in range(tags.num_fields):
+            # A tag that is absent and one that is null look alike here.
+            if _count_valid(pc.struct_field(found, index)) < _count_valid(found):
+                raise pa.ArrowInvalid("tags differ from line to line")
+        if structs.null_count:
+            raise pa.ArrowInvalid(f"an {self._kind} that is null")
+        return structs
+
+    def _all(self, keys: Sequence[str]) -> pa.Field:
+        members = {**_MEMBERS, "partitionValues": _strings(keys), "tags": _PRESENT}
+        return pa.field(self._kind, pa.struct(list(members.items())))
+
+
+def _strings(names: Sequence[str]) -> pa.DataType:
+    return pa.struct([(name, pa.string()) for name in names])
+
+
+def _count_valid(column: pa.ChunkedArray) -> int:
+    return len(column) - int(column.null_count)
+
+
+def _ensure_alone(others: pa.Table) -> None:
+    for name in others.column_names:
+        if _count_valid(others[name]):
+            raise pa.ArrowInvalid(f"an {name} that is not the only action of its line")
+
+
+def _read(
+    data: bytes | bytearray,
+    lines: CommitLines,
+    num_rows: int,
+    schema: pa.Schema,
+    unexpected: str = "ignore",
+) -> pa.Table:
+    if not num_rows:
+        return schema.empty_table()
+    table = pj.read_json(
+        pa.BufferReader(data),
+        read_options=pj.ReadOptions(block_size=max(_BLOCK_BYTES, lines.longest() + 1)),
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
+        memory_pool=pa.system_memory_pool(),
+    )
+    if table.num_rows != num_rows:
+        raise pa.ArrowInvalid(f"{num_rows} lines hold {table.num_rows} objects")
+    return table

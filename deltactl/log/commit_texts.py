@@ -1,0 +1,140 @@
+"""Lines of log files by the json module: slower, but any JSON will do, and errors name the line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from deltactl.errors import CorruptLogError
+from deltactl.log.commit_columns import DELETION_VECTOR_JSON_TYPE, FILE_ACTIONS, SINGLETONS
+from deltactl.protocol.actions import STRING_MAP
+
+T = TypeVar("T")
+
+_MEMBERS = {
+    "path": pa.string(),
+    "partitionValues": STRING_MAP,
+    "size": pa.int64(),
+    "stats": pa.string(),
+    "tags": STRING_MAP,
+    "deletionVector": DELETION_VECTOR_JSON_TYPE,
+    "baseRowId": pa.int64(),
+    "defaultRowCommitVersion": pa.int64(),
+    "dataChange": pa.bool_(),
+    "modificationTime": pa.int64(),
+    "clusteringProvider": pa.string(),
+    "deletionTimestamp": pa.int64(),
+    "extendedFileMetadata": pa.bool_(),
+}
+_FILE_TYPE = pa.struct(list(_MEMBERS.items()))
+
+
+@dataclass(slots=True)
+class LogFile:
+    """A log file's name and content."""
+
+    name: str
+    data: bytes
+    # A compacted file should hold one word on each key. Those that hold several are written
+    # newest first, and readers built on the Delta kernel take the first.
+    newest_first: bool = False
+
+
+def read_lines(files: Sequence[LogFile]) -> pa.Table:
+    """All lines as rows: file actions as structs with maps, singletons as JSON texts.
+
+    Raises:
+        CorruptLogError: a line that is no action; names file and line.
+    """
+    parts: dict[str, list[pa.Array]] = {name: [] for name in (*FILE_ACTIONS, *SINGLETONS)}
+    for file in files:
+        rows: dict[str, list[Any]] = {name: [] for name in parts}
+        for number, line in enumerate(file.data.splitlines(), 1):
+            if not line.strip():
+                continue
+            action = parse_line(file.name, number, line)
+            for name, values in rows.items():
+                values.append(_value(file.name, number, name, action.get(name)))
+        for name, values in rows.items():
+            kind = _FILE_TYPE if name in FILE_ACTIONS else pa.string()
+            try:
+                parts[name].append(pa.array(values, kind))
+            except (pa.ArrowException, TypeError, OverflowError) as error:
+                raise CorruptLogError(f"{file.name}: malformed {name} action ({error})") from error
+    return pa.table({name: pa.chunked_array(arrays) for name, arrays in parts.items()})
+
+
+def parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
+    """A line of a log file as a JSON object.
+
+    Raises:
+        CorruptLogError: it is none.
+    """
+    try:
+        action = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise CorruptLogError(
+            f"{name}, line {number}: not valid JSON ({error})",
+            hint="The file is torn or was edited; restore it from a backup.",
+        ) from error
+    if not isinstance(action, dict):
+        raise CorruptLogError(f"{name}, line {number}: not a JSON object")
+    return action
+
+
+def parse_node(
+    name: str, number: int, parse: Callable[[dict[str, Any]], T], node: dict[str, Any]
+) -> T:
+    """A singleton action of a line as a value.
+
+    Raises:
+        CorruptLogError: it is malformed; names file and line.
+    """
+    try:
+        return parse(node)
+    except CorruptLogError as error:
+        raise CorruptLogError(f"{name}, line {number}: {error.message}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptLogError(f"{name}, line {number}: malformed action ({error!r})") from error
+
+
+def _value(file_name: str, number: int, name: str, node: Any) -> Any:
+    if node is None:
+        return None
+    if not isinstance(node, dict):
+        raise CorruptLogError(f"{file_name}, line {number}: {name} is not an object")
+    if name not in FILE_ACTIONS:
+        return json.dumps(node)
+    try:
+        return {key: _coerce(kind, node.get(key)) for key, kind in _MEMBERS.items()}
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CorruptLogError(
+            f"{file_name}, line {number}: malformed {name} action ({error})"
+        ) from error
+
+
+def _coerce(kind: pa.DataType, value: Any) -> Any:
+    if value is None:
+        return None
+    if kind == STRING_MAP:
+        return [(str(k), None if v is None else _as_text(v)) for k, v in value.items()]
+    if pa.types.is_integer(kind):
+        number = int(value)
+        if isinstance(value, float) and number != value:
+            raise ValueError(f"{value!r} is not a whole number")
+        return number
+    if pa.types.is_boolean(kind) and not isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a boolean")
+    if pa.types.is_struct(kind):
+        return {f.name: _coerce(f.type, value.get(f.name)) for f in kind}
+    return _as_text(value) if pa.types.is_string(kind) else value
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value)
