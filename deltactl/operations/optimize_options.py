@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,6 +16,18 @@ DEFAULT_MIN_SHARE = 0.75
 DEFAULT_DELETED_RATIO = 0.05
 DEFAULT_COMMIT_MS = 10 * 60 * 1000
 DEFAULT_COMMIT_BYTES = 64 * GIB
+
+CODEC_LEVELS: Mapping[str, range] = {
+    "zstd": range(-131072, 23),
+    "gzip": range(1, 10),
+    "brotli": range(12),
+    "snappy": range(0),
+    "lz4": range(0),
+    "none": range(0),
+}
+"""The codecs that can be written, and the levels that each of them has."""
+
+_CODEC_ALIASES = {"uncompressed": "none", "lz4_raw": "lz4"}
 
 _SMALL_TARGET, _LARGE_TARGET = 256 * MIB, GIB
 _GROW_FROM, _GROW_TO = 2.5 * TIB, 10 * TIB
@@ -61,6 +74,28 @@ class OptimizeOptions:
                 raise UsageError(f"{name} must be more than zero")
         if not 0 <= self.max_deleted_rows_ratio <= 1:
             raise UsageError("--max-deleted-rows-ratio must lie between 0 and 1")
+        self._ensure_codec()
+
+    def _ensure_codec(self) -> None:
+        codec, level = self.codec, self.codec_level
+        if codec is not None and codec not in CODEC_LEVELS:
+            raise UsageError(f"--codec {codec!r} is not one of {', '.join(CODEC_LEVELS)}")
+        if level is None:
+            return
+        levels = range(0) if codec is None else CODEC_LEVELS[codec]
+        if not levels:
+            raise UsageError(f"--codec {codec or ''}: there are no levels to choose from")
+        if level not in levels:
+            raise UsageError(
+                f"--codec {codec}: level {level} does not lie between {levels[0]} and {levels[-1]}"
+            )
+
+
+def resolve_codec(name: str | None) -> str | None:
+    """The codec behind a name in a table or a footer; ``None`` for what cannot be written."""
+    folded = (name or "").strip().lower()
+    codec = _CODEC_ALIASES.get(folded, folded)
+    return codec if codec in CODEC_LEVELS else None
 
 
 def choose_target_bytes(option: int | None, table_property: int | None, table_bytes: int) -> int:

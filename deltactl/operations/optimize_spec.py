@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clustering import clustering_columns
-from deltactl.operations.optimize_options import OptimizeOptions
+from deltactl.operations.optimize_options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize_plan import OptimizePlan
 from deltactl.operations.optimize_tasks import RewriteSpec, RowTrackingColumns
 from deltactl.parquet.reader import RowReader, naming_file
@@ -90,7 +90,9 @@ def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
 def _write_options(
     snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions
 ) -> WriteOptions:
-    codec = options.codec or snapshot.properties.compression_codec or _usual_codec(snapshot, plan)
+    # A property that names no codec is as good as none: it must not stop maintenance.
+    of_table = resolve_codec(snapshot.properties.compression_codec)
+    codec = options.codec or of_table or _usual_codec(snapshot, plan)
     return WriteOptions(
         codec=codec,
         level=options.codec_level,
@@ -122,5 +124,5 @@ def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:
             footer = pq.read_metadata(source)
             if footer.num_row_groups and footer.num_columns:
                 codecs[footer.row_group(0).column(0).compression.lower()] += 1
-    usual = codecs.most_common(1)[0][0] if codecs else "zstd"
-    return "none" if usual == "uncompressed" else usual
+    known = (resolve_codec(name) for name, _ in codecs.most_common())
+    return next((codec for codec in known if codec is not None), "zstd")

@@ -1,0 +1,640 @@
+"""What each option of optimize chooses, and exactly what is committed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.clock import FixedClock
+from deltactl.engine.base import CancelToken
+from deltactl.engine.local import LocalEngine
+from deltactl.errors import (
+    DataFileError,
+    PredicateError,
+    UnsupportedFeatureError,
+    UsageError,
+)
+from deltactl.operations.optimize import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.optimize_options import GIB, MIB, TIB, choose_target_bytes
+from deltactl.storage.local_store import LocalStore
+from deltactl.storage.store import Store
+from deltactl.storage.wrappers import ReadOnlyStore
+from deltactl.table import Table
+from tests.interop.judges import READERS
+from tests.support.stores import CountingStore, MemoryStore, opened_as
+from tests.support.table_builder import (
+    COLUMNS,
+    LOG,
+    START_MS,
+    Column,
+    TableBuilder,
+    build_sample,
+    commit_path,
+    multiset,
+    sample_row,
+)
+
+_NUMBERS = itertools.count()
+KIB = 1024
+
+
+def fresh_store() -> MemoryStore:
+    return MemoryStore(f"memory://optimize/{next(_NUMBERS)}")
+
+
+def build(*sizes: int, **options: Any) -> TableBuilder:
+    """One column; a file for each size wanted, of one row, padded; larger ones are later."""
+    builder = TableBuilder(fresh_store(), [Column("id")], **options)
+    if sizes:
+        adds = [builder.write_file([{"id": i}], pad=size) for i, size in enumerate(sizes)]
+        builder.commit(*adds)
+    return builder
+
+
+def run(builder: TableBuilder, *, dry_run: bool = False, **options: Any) -> OptimizeReport:
+    clock = options.pop("clock", FixedClock(START_MS + 10**9))
+    return optimize_table(
+        builder.store,
+        OptimizeOptions(**options),
+        warn=lambda message: None,
+        engine=LocalEngine(workers=1),
+        clock=clock,
+        dry_run=dry_run,
+    )
+
+
+def plan(builder: TableBuilder, **options: Any) -> OptimizeReport:
+    builder = builder.copy_to(builder.store)
+    return run(builder, dry_run=True, **options)
+
+
+def planned(builder: TableBuilder, **options: Any) -> list[str]:
+    return sorted(plan(builder, **options).plan.files["path"].to_pylist())
+
+
+def read_commit(store: Store, version: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in store.read(commit_path(version)).splitlines()]
+
+
+def rows_of(builder: TableBuilder) -> Any:
+    table = Table(builder.store.uri, store=builder.store)
+    return multiset(table.scan().read_all().to_pylist())
+
+
+# -- what is committed ------------------------------------------------------------------------
+
+
+def test_the_commit_to_the_letter() -> None:
+    builder = TableBuilder(fresh_store(), COLUMNS, partition_by=["p"], features=["deletionVectors"])
+    paths = builder.append(*([sample_row(10 * i + j, None) for j in range(4)] for i in range(3)))
+    builder.delete_rows(paths[1], [2])
+    before = {path: builder.find(path) for path in paths}
+    vector = before[paths[1]]["deletionVector"]
+    run(builder, where="p IS NULL")
+    info, add, *removes = read_commit(builder.store, 3)
+    size = add["add"]["size"]
+    metrics = info["commitInfo"].pop("operationMetrics")
+    assert metrics == {
+        "numAddedFiles": "1",
+        "numRemovedFiles": "3",
+        "numAddedBytes": str(size),
+        "numRemovedBytes": str(sum(old["size"] for old in before.values())),
+        **dict.fromkeys(
+            ("minFileSize", "p25FileSize", "p50FileSize", "p75FileSize", "maxFileSize"), str(size)
+        ),
+        "numDeletionVectorsRemoved": "1",
+    }
+    txn_id = info["commitInfo"].pop("txnId")
+    predicate = info["commitInfo"]["operationParameters"].pop("predicate")
+    (text,) = json.loads(predicate)
+    assert "NULL" in text.upper()
+    assert info["commitInfo"] == {
+        "timestamp": START_MS + 10**9,
+        "operation": "OPTIMIZE",
+        "operationParameters": {"zOrderBy": "[]", "clusterBy": "[]", "auto": False},
+        "readVersion": 2,
+        "isolationLevel": "SnapshotIsolation",
+        "isBlindAppend": False,
+        "engineInfo": info["commitInfo"]["engineInfo"],
+    }
+    assert info["commitInfo"]["engineInfo"].startswith("deltactl/")
+    assert len(txn_id) == 36
+    stats = json.loads(add["add"].pop("stats"))
+    assert stats["numRecords"] == 11
+    assert stats["tightBounds"] is True
+    assert stats["nullCount"]["name"] == 3
+    assert set(stats["minValues"]) == {"id", "name", "d", "s"}
+    info_of_file = builder.store.stat_many([add["add"]["path"]])[0]
+    assert info_of_file is not None
+    assert add == {
+        "add": {
+            "path": add["add"]["path"],
+            "partitionValues": {"p": None},
+            "size": info_of_file.size_bytes,
+            "modificationTime": info_of_file.modified_ms,
+            "dataChange": False,
+            "tags": {"deltactl.targetFileSize": str(256 * MIB)},
+        }
+    }
+    assert add["add"]["path"].startswith("p=__HIVE_DEFAULT_PARTITION__/part-00000-")
+    assert add["add"]["path"].endswith(".c000.snappy.parquet")
+    for path, remove in zip(paths, removes, strict=True):
+        old = before[path]
+        assert remove == {
+            "remove": {
+                "path": path,
+                "deletionTimestamp": START_MS + 10**9,
+                "dataChange": False,
+                "extendedFileMetadata": True,
+                "partitionValues": {"p": None},
+                "size": old["size"],
+                **({"deletionVector": vector} if path == paths[1] else {}),
+                "stats": '{"numRecords":4}',
+            }
+        }
+
+
+def test_lines_come_bin_by_bin_and_lots_share_what_they_read() -> None:
+    builder = build_sample(fresh_store(), layout="partitioned")
+    report = run(builder, commit_every_bytes=1)
+    assert len(report.versions) == 4
+    for version in report.versions:
+        info, add, *removes = read_commit(builder.store, version)
+        assert info["commitInfo"]["readVersion"] == builder.version
+        assert "add" in add
+        assert len({line["remove"]["deletionTimestamp"] for line in removes}) == 1
+    assert report.version_before == builder.version
+    assert report.version_after == report.versions[-1]
+
+
+def test_paths_in_removes_are_the_logs_own_text() -> None:
+    builder = build()
+    odd = ["a%20b%25.parquet", "%C3%BC.parquet", "plain+x.parquet"]
+    adds = [builder.write_file([{"id": i}]) for i in range(3)]
+    for add, encoded in zip(adds, odd, strict=True):
+        from urllib.parse import unquote
+
+        data = builder.store.read(add["add"]["path"])
+        builder.store.put(unquote(encoded), data)
+        builder.data[encoded] = builder.data.pop(add["add"]["path"])
+        add["add"]["path"] = encoded
+    builder.commit(*adds)
+    report = run(builder)
+    removes = [line["remove"]["path"] for line in read_commit(builder.store, 2) if "remove" in line]
+    assert sorted(removes) == sorted(odd)
+    assert report.files_removed == 3
+    assert rows_of(builder) == multiset(builder.rows())
+
+
+def test_a_bin_without_live_rows_is_removed_and_adds_nothing() -> None:
+    builder = build(0, 0, features=["deletionVectors"])
+    for path in list(builder.data):
+        builder.delete_rows(path, [0])
+    report = run(builder)
+    assert (report.files_removed, report.files_added) == (2, 0)
+    snapshot = Table(builder.store.uri, store=builder.store).snapshot()
+    assert snapshot.num_files == 0
+    contents = builder.store.contents() if isinstance(builder.store, MemoryStore) else {}
+    assert {n for n in contents if n.endswith(".parquet")} == set(builder.data)
+    info = read_commit(builder.store, report.version_after)[0]["commitInfo"]
+    assert info["operationMetrics"]["maxFileSize"] == "0"
+    assert plan(builder).plan.is_empty
+
+
+def test_nothing_to_do_commits_nothing() -> None:
+    builder = build(100)
+    report = run(builder)
+    assert (report.versions, report.version_after) == ((), 1)
+    assert run(build()).plan.is_empty
+
+
+# -- options ------------------------------------------------------------------------------------
+
+
+def test_target_and_least_size() -> None:
+    builder = build(10 * KIB, 10 * KIB, 30 * KIB, 40 * KIB)
+    assert plan(builder).plan.target_bytes == 256 * MIB
+    assert len(planned(builder)) == 4
+    assert len(planned(builder, target_bytes=32 * KIB)) == 2
+    report = plan(builder, target_bytes=32 * KIB)
+    assert report.plan.min_bytes == 24 * KIB
+    assert report.plan.left_alone["large enough"] == 2
+    assert len(planned(builder, target_bytes=100 * KIB, min_file_bytes=25 * KIB)) == 2
+    assert plan(builder, min_file_bytes=1).plan.is_empty
+
+
+def test_the_target_of_the_table() -> None:
+    for text in ("32768", "32kb", "32KiB"):
+        builder = build(10 * KIB, 20 * KIB, properties={"delta.targetFileSize": text})
+        target = plan(builder).plan.target_bytes
+        assert target in (32768, 32000)
+        assert plan(builder, target_bytes=77 * KIB).plan.target_bytes == 77 * KIB
+    builder = build(1, 2, properties={"delta.targetFileSize": "as large as can be"})
+    assert plan(builder).plan.target_bytes == 256 * MIB
+
+
+def test_the_target_grows_with_the_table() -> None:
+    assert choose_target_bytes(None, None, 0) == 256 * MIB
+    assert choose_target_bytes(None, None, int(2.5 * TIB)) == 256 * MIB
+    assert 256 * MIB < choose_target_bytes(None, None, 5 * TIB) < GIB
+    assert choose_target_bytes(None, None, 10 * TIB) == GIB
+    assert choose_target_bytes(None, None, 99 * TIB) == GIB
+    assert choose_target_bytes(None, 7, 99 * TIB) == 7
+    assert choose_target_bytes(5, 7, 99 * TIB) == 5
+
+
+def test_fewest_inputs() -> None:
+    builder = build(0, 0, 0)
+    assert len(planned(builder, min_input_files=3)) == 3
+    report = plan(builder, min_input_files=4)
+    assert report.plan.is_empty
+    assert report.plan.left_alone == {"not worth a rewrite yet": 3}
+
+
+def test_deleted_rows() -> None:
+    builder = TableBuilder(fresh_store(), [Column("id")], features=["deletionVectors"])
+    (path,) = builder.append([{"id": i} for i in range(100)])
+    builder.delete_rows(path, range(5))
+    assert planned(builder) == []
+    assert planned(builder, max_deleted_rows_ratio=0.049) == [path]
+    builder.delete_rows(path, [50])
+    assert planned(builder) == [path], "one file with many deleted rows is rewritten alone"
+    assert planned(builder, max_deleted_rows_ratio=0.06) == []
+    assert planned(builder, min_file_bytes=1) == [path], "however large it is"
+    assert run(builder).deletion_vectors_removed == 1
+    assert rows_of(builder) == multiset(builder.rows())
+
+
+@pytest.mark.parametrize("stats", [None, "{", '{"numRecords":-1}', '{"numRecords":1e400}', "[]"])
+def test_deleted_rows_of_unknown_share(stats: str | None) -> None:
+    builder = TableBuilder(fresh_store(), [Column("id")], features=["deletionVectors"])
+    add = builder.write_file([{"id": i} for i in range(100)], stats=None)
+    path = add["add"]["path"]
+    builder.commit(add)
+    renewal = builder.delete_actions(path, [7])
+    if stats is not None:
+        renewal[1]["add"]["stats"] = stats
+    builder.commit(*renewal)
+    assert planned(builder) == [path]
+    assert run(builder).rows_rewritten == 99
+
+
+def test_a_limit_of_bytes() -> None:
+    builder = build_sample(fresh_store(), layout="partitioned")
+    whole = plan(builder).plan
+    sizes = whole.partitions["bytes_to_rewrite"].to_pylist()
+    report = plan(builder, max_bytes=max(sizes))
+    assert report.plan.num_bins == 1
+    assert report.plan.bytes_to_rewrite <= max(sizes)
+    assert report.plan.left_alone["over --max-bytes"] == whole.files.num_rows - len(
+        report.plan.files
+    )
+    assert plan(builder, max_bytes=sum(sizes)).plan.num_bins == 4
+    assert plan(builder, max_bytes=1).plan.is_empty
+    assert plan(builder, max_bytes=0).plan.is_empty
+
+
+def test_commits_by_time() -> None:
+    builder = build_sample(fresh_store(), layout="partitioned")
+
+    class Hurried(FixedClock):
+        def monotonic(self) -> float:
+            self.advance(1000)
+            return super().monotonic()
+
+    assert len(run(builder, commit_every_ms=1, clock=Hurried()).versions) == 4
+
+
+def test_where() -> None:
+    builder = build_sample(fresh_store(), layout="partitioned-twice")
+    assert len(planned(builder)) > len(planned(builder, where="p = 'a'")) > 0
+    report = plan(builder, where="p = 'a' AND d >= DATE '2024-01-01'")
+    assert {dict(v)["p"] for v in report.plan.files["partition_values"].to_pylist()} == {"a"}
+    assert report.plan.left_alone["not matched by --where"] == len(builder.state.files) - (
+        report.plan.considered_files
+    )
+    assert planned(builder, where="p = 'nothing'") == []
+    for where in ("id = 3", "nope = 1", "p ==", "", "p = 'a'; drop table t"):
+        with pytest.raises(PredicateError):
+            plan(builder, where=where)
+    with pytest.raises(PredicateError):
+        plan(build(1, 2), where="id = 1")
+
+
+def test_where_compares_values_not_texts() -> None:
+    """Two texts of one instant are one partition, and become one file."""
+    builder = TableBuilder(
+        fresh_store(), [Column("id"), Column("t", "timestamp")], partition_by=["t"]
+    )
+    time = dt.datetime(2024, 6, 1, 12, tzinfo=dt.UTC)
+    adds = [builder.write_file([{"id": i, "t": time}]) for i in range(3)]
+    for add, text in zip(
+        adds,
+        ("2024-06-01 12:00:00", "2024-06-01T12:00:00.000000Z", "2024-06-01T12:00:00Z"),
+        strict=True,
+    ):
+        add["add"]["partitionValues"]["t"] = text
+    builder.commit(*adds)
+    report = run(builder, where="t = TIMESTAMP '2024-06-01 12:00:00'")
+    assert (report.files_removed, report.files_added) == (3, 1)
+    (value,) = set(Table(builder.store.uri, store=builder.store).scan().read_all()["t"].to_pylist())
+    assert value == time
+
+
+@pytest.mark.parametrize(
+    ("codec", "level", "stored", "suffix"),
+    [
+        (None, None, "SNAPPY", ".snappy.parquet"),
+        ("zstd", 5, "ZSTD", ".zstd.parquet"),
+        ("gzip", None, "GZIP", ".gzip.parquet"),
+        ("lz4", None, "LZ4", ".lz4.parquet"),
+        ("brotli", 2, "BROTLI", ".brotli.parquet"),
+        ("none", None, "UNCOMPRESSED", ".c000.parquet"),
+    ],
+)
+def test_codecs(codec: str | None, level: int | None, stored: str, suffix: str) -> None:
+    builder = build(0, 0)
+    run(builder, codec=codec, codec_level=level)
+    (path,) = Table(builder.store.uri, store=builder.store).snapshot().files["path"].to_pylist()
+    assert path.endswith(suffix)
+    with builder.store.open_input(path) as source:
+        assert pq.read_metadata(source).row_group(0).column(0).compression == stored
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("zstd", "ZSTD"),
+        ("GZIP", "GZIP"),
+        ("UNCOMPRESSED", "UNCOMPRESSED"),
+        ("none", "UNCOMPRESSED"),
+    ],
+)
+def test_the_codec_of_the_table(text: str, stored: str) -> None:
+    builder = build(0, 0, properties={"delta.parquet.compression.codec": text})
+    run(builder)
+    (path,) = Table(builder.store.uri, store=builder.store).snapshot().files["path"].to_pylist()
+    with builder.store.open_input(path) as source:
+        assert pq.read_metadata(source).row_group(0).column(0).compression == stored
+
+
+@pytest.mark.parametrize(
+    ("codec", "level"),
+    [("zstd", 23), ("gzip", 10), ("brotli", 12), ("snappy", 1), ("none", 3)]
+    + [("middle-out", None), (None, 3)],
+)
+def test_a_codec_or_level_that_there_is_not(codec: str | None, level: int | None) -> None:
+    with pytest.raises(UsageError, match="--codec"):
+        OptimizeOptions(codec=codec, codec_level=level)
+
+
+def test_hot_partitions_are_left() -> None:
+    builder = TableBuilder(fresh_store(), [Column("id"), Column("p")], partition_by=["p"])
+    now = START_MS + 10**9
+    ages = {1: 3_600_001, 2: 3_599_000}
+    adds = [
+        builder.write_file([{"id": i, "p": p}], modified_ms=now - (age if i == 2 else 10**8))
+        for p, age in ages.items()
+        for i in range(3)
+    ]
+    builder.commit(*adds)
+    report = plan(builder, skip_hot_ms=3_600_000)
+    assert {dict(v)["p"] for v in report.plan.files["partition_values"].to_pylist()} == {"1"}
+    assert report.plan.left_alone == {"in a partition written to lately": 3}
+    assert len(planned(builder)) == 6
+
+
+def test_files_that_are_clustered_are_left() -> None:
+    builder = build(0, 0, features=["clustering"])
+    builder.commit(
+        *(builder.write_file([{"id": 9}], clusteringProvider="liquid") for _ in range(2)),
+        *(builder.write_file([{"id": 9}], tags={"ZCUBE_ID": "x"}) for _ in range(2)),
+    )
+    report = plan(builder)
+    assert len(report.plan.files) == 2
+    assert report.plan.left_alone == {"clustered or Z-ordered": 4}
+    report = run(builder, include_clustered=True)
+    assert report.files_removed == 6
+    add = read_commit(builder.store, report.version_after)[1]["add"]
+    assert "clusteringProvider" not in add
+    assert set(add["tags"]) == {"deltactl.targetFileSize"}
+
+
+def test_files_of_a_z_order_commit_are_left() -> None:
+    builder = build(0, 0)
+    z_order = {"operationParameters": {"zOrderBy": '["id"]', "predicate": "[]"}}
+    adds = [builder.write_file([{"id": 5}], modified_ms=1_690_000_000_000) for _ in range(2)]
+    builder.commit(*adds, operation="OPTIMIZE", **z_order)
+    plain = {"operationParameters": {"zOrderBy": "[]"}}
+    builder.commit(builder.write_file([{"id": 6}]), operation="OPTIMIZE", **plain)
+    report = plan(builder)
+    assert len(report.plan.files) == 3
+    assert report.plan.left_alone == {"clustered or Z-ordered": 2}
+    assert len(planned(builder, include_clustered=True)) == 5
+
+
+def test_a_broken_clustering_domain_stops_nothing() -> None:
+    for text in ("{", "[]", '{"clusteringColumns":7}', '{"clusteringColumns":[["id"]]}'):
+        builder = build(0, 0, features=["clustering"], domains={"delta.clustering": text})
+        assert run(builder).files_removed == 2
+
+
+def test_purge_rewrites_what_holds_deleted_rows() -> None:
+    builder = build(0, 0, 5 * KIB, features=["deletionVectors"])
+    paths = list(builder.data)
+    rows = [{"id": i} for i in range(3)]
+    paths += builder.append(rows)
+    builder.delete_rows(paths[3], [1])
+    report = run(builder, purge=True)
+    assert report.files_removed == 1
+    info, add, remove = read_commit(builder.store, report.version_after)
+    assert info["commitInfo"]["operation"] == "REORG"
+    assert info["commitInfo"]["operationParameters"] == {"predicate": "[]", "applyPurge": True}
+    assert remove["remove"]["path"] == paths[3]
+    assert json.loads(add["add"]["stats"])["numRecords"] == 2
+    assert plan(builder, purge=True).plan.left_alone == {"nothing to purge": 4}
+    assert rows_of(builder) == multiset(builder.rows())
+
+
+@pytest.mark.parametrize("mapping", ["name", "id"])
+def test_purge_rewrites_what_holds_dropped_columns(mapping: str) -> None:
+    nested = {"type": "struct", "fields": [Column("a").to_json(), Column("b").to_json()]}
+    builder = TableBuilder(
+        fresh_store(), [Column("id"), Column("gone"), Column("s", nested)], mapping=mapping
+    )
+    row = {"id": 1, "gone": 2, "s": {"a": 3, "b": 4}}
+    builder.append([row], [row])
+    assert planned(builder, purge=True) == []
+    s = builder.columns[2]
+    shorter = {**s.type, "fields": s.type["fields"][:1]}
+    builder.change_metadata(columns=[builder.columns[0], Column("s", shorter, True, s.metadata)])
+    builder.append([{"id": 1, "s": {"a": 3}}])
+    report = run(builder, purge=True)
+    assert report.files_removed == 2
+    assert rows_of(builder) == multiset(builder.rows())
+    for path in Table(builder.store.uri, store=builder.store).snapshot().files["path"].to_pylist():
+        with builder.store.open_input(path) as source:
+            names = pq.ParquetFile(source).schema.names
+        assert len(names) == 2
+    assert plan(builder, purge=True).plan.is_empty
+
+
+def test_purge_keeps_the_hidden_columns_of_row_tracking() -> None:
+    builder = build(0, 0, mapping="name", features=["rowTracking"])
+    run(builder)
+    assert plan(builder, purge=True).plan.is_empty
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target_bytes": 0},
+        {"target_bytes": -1},
+        {"min_input_files": 0},
+        {"commit_every_ms": 0},
+        {"commit_every_bytes": 0},
+        {"max_deleted_rows_ratio": 1.5},
+        {"max_deleted_rows_ratio": -0.1},
+        {"max_deleted_rows_ratio": float("nan")},
+    ],
+)
+def test_numbers_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        OptimizeOptions(**options)
+
+
+# -- safety -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_a_dry_run_asks_for_reads_alone(purge: bool) -> None:
+    builder = build_sample(fresh_store(), features="mapped-by-id", layout="partitioned")
+    store = ReadOnlyStore(builder.store)
+    with opened_as(store):
+        report = optimize_table(
+            store, OptimizeOptions(purge=purge), warn=lambda message: None, dry_run=True
+        )
+    assert report.dry_run
+    assert not report.plan.is_empty
+    assert report.versions == ()
+
+
+def test_a_plan_needs_the_log_alone() -> None:
+    builder = build_sample(fresh_store(), layout="partitioned")
+    counting = CountingStore(builder.store)
+    optimize_table(counting, OptimizeOptions(), warn=lambda message: None, dry_run=True)
+    assert {name.split("/")[0] for names in counting.names.values() for name in names} == {LOG}
+    assert "open_input" not in counting.calls
+
+
+def test_requests_of_a_run_are_few() -> None:
+    """Each input is opened once to be read, and a sample for its codec; each output as often."""
+    builder = build(*[0] * 40)
+    counting = CountingStore(builder.store)
+    with opened_as(counting):
+        report = optimize_table(
+            counting, OptimizeOptions(), warn=lambda message: None, engine=LocalEngine(1)
+        )
+    assert report.files_removed == 40
+    opened = [name for name in counting.names["open_input"] if name in builder.data]
+    assert len(opened) <= 40 + 16
+    assert counting.calls["put_if_absent"] == counting.calls["open_output"] == 1
+    assert counting.calls["sync_folders"] == 1
+    assert counting.calls["list_from"] <= 2
+    assert counting.calls["walk"] == counting.calls["delete_many"] == counting.calls["put"] == 0
+
+
+@pytest.mark.parametrize("feature", ["notYetInvented", "catalogManaged"])
+def test_features_that_forbid_it(feature: str) -> None:
+    builder = build(0, 0, features=[feature])
+    with pytest.raises(UnsupportedFeatureError, match=feature) as caught:
+        plan(builder)
+    assert caught.value.exit_code == 7
+
+
+def test_one_file_under_two_spellings_is_refused() -> None:
+    builder = build(0, 0)
+    add = builder.find(next(iter(builder.data)))
+    uri = f"{builder.store.uri}/x.parquet"
+    slashes = uri.replace("memory://", "memory:///")
+    builder.commit({"add": {**add, "path": uri}})
+    builder.commit({"remove": {"path": slashes, "deletionTimestamp": 1, "dataChange": True}})
+    del uri
+    report = plan(builder)
+    assert report.plan.considered_files == 3
+
+
+def test_a_broken_input_fails_its_bin_alone() -> None:
+    builder = build_sample(fresh_store(), layout="partitioned")
+    report = plan(builder)
+    victim = report.plan.files["path"][0].as_py()
+    builder.store.put(victim, builder.store.read(victim)[:-30])
+    report = run(builder)
+    (failure,) = report.failures
+    assert victim in failure.reason
+    assert report.versions
+    assert len(report.plan.partitions) == 4
+    assert report.files_added == 3
+
+
+def test_when_every_bin_fails_the_first_error_is_raised() -> None:
+    builder = build(0, 0)
+    for path in builder.data:
+        builder.store.put(path, b"")
+    with pytest.raises(DataFileError, match="f0000"):
+        run(builder)
+
+
+def test_a_cancelled_run_commits_what_is_done() -> None:
+    builder = build_sample(fresh_store(), layout="partitioned")
+    cancel = CancelToken()
+    report = optimize_table(
+        builder.store,
+        OptimizeOptions(),
+        warn=lambda message: None,
+        engine=LocalEngine(workers=1),
+        cancel=cancel,
+        on_progress=lambda progress: cancel.set(),
+    )
+    assert report.interrupted
+    assert len(report.versions) == 1
+    assert report.files_added == 1
+    assert rows_of(builder) == multiset(builder.rows())
+
+
+def test_a_set_manifest_property_is_said() -> None:
+    key = "delta.compatibility.symlinkFormatManifest.enabled"
+    builder = build(0, 0, properties={key: "true"})
+    told: list[str] = []
+    optimize_table(builder.store, OptimizeOptions(), warn=told.append)
+    assert any("manifest" in message for message in told)
+
+
+def test_a_table_without_stored_columns_is_refused() -> None:
+    builder = TableBuilder(fresh_store(), [Column("p")], partition_by=["p"])
+    assert plan(builder).plan.is_empty
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("features", ["plain", "deletion-vectors", "mapped-by-name"])
+def test_other_readers_read_the_result(tmp_path: Path, features: str, reader: str) -> None:
+    builder = TableBuilder(
+        LocalStore(str(tmp_path / "t")),
+        COLUMNS,
+        partition_by=["p"],
+        features=["deletionVectors"] if features == "deletion-vectors" else [],
+        mapping="name" if features == "mapped-by-name" else "none",
+    )
+    paths = builder.append(
+        *([sample_row(10 * i + j, ("a", None, "x y%")[i % 3]) for j in range(5)] for i in range(9))
+    )
+    if features == "deletion-vectors":
+        builder.delete_rows(paths[0], [1, 2])
+    assert Table(str(tmp_path / "t")).optimize().files_added == 3
+    assert READERS[reader](tmp_path / "t") == len(builder.rows())
