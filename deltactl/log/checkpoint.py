@@ -18,19 +18,8 @@ from deltactl.errors import CorruptLogError, DeltactlError, ObjectNotFoundError
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.listing import Checkpoint
-from deltactl.protocol.actions import (
-    ADD_SCHEMA,
-    JSON_NAMES,
-    REMOVE_SCHEMA,
-    DomainMetadata,
-    Metadata,
-    Protocol,
-    Txn,
-    parse_domain_metadata,
-    parse_metadata,
-    parse_protocol,
-    parse_txn,
-)
+from deltactl.log.singletons import Singletons
+from deltactl.protocol.actions import ADD_SCHEMA, JSON_NAMES, REMOVE_SCHEMA
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.protocol.paths import decode_path, is_absolute
 from deltactl.protocol.stats_json import encode_stats_column
@@ -46,16 +35,8 @@ class CheckpointHead:
 
     version: int
     parts: tuple[str, ...]
-    protocol: Protocol | None = None
-    metadata: Metadata | None = None
-    txns: dict[str, Txn] = field(default_factory=dict)
-    domains: dict[str, DomainMetadata] = field(default_factory=dict)
+    singletons: Singletons = field(default_factory=Singletons)
     sidecars: tuple[str, ...] = ()
-
-    @classmethod
-    def nothing(cls) -> CheckpointHead:
-        """What stands below the commits of a log without a checkpoint."""
-        return cls(-1, ())
 
 
 @contextmanager
@@ -127,22 +108,12 @@ def _singleton_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator
 
 
 def _apply(head: CheckpointHead, sidecars: list[str], row: dict[str, Any]) -> None:
+    nodes = [row["sidecar"]] if row.get("sidecar") is not None else []
     if (parsed := row.get("parsed")) is not None:
-        head.protocol = parsed.protocol or head.protocol
-        head.metadata = parsed.metadata or head.metadata
-        head.txns |= parsed.txns
-        head.domains |= parsed.domains
-        sidecars.extend(_sidecar_name(node["path"]) for node in parsed.sidecars)
-    elif (node := row.get("protocol")) is not None:
-        head.protocol = parse_protocol(node)
-    elif (node := row.get("metaData")) is not None:
-        head.metadata = parse_metadata(node)
-    elif (node := row.get("txn")) is not None:
-        head.txns[node["appId"]] = parse_txn(node)
-    elif (node := row.get("domainMetadata")) is not None:
-        head.domains[node["domain"]] = parse_domain_metadata(node)
-    elif (node := row.get("sidecar")) is not None:
-        sidecars.append(_sidecar_name(node["path"]))
+        head.singletons.update(parsed.singletons)
+        nodes = parsed.sidecars
+    head.singletons.apply(row)
+    sidecars.extend(_sidecar_name(node["path"]) for node in nodes)
 
 
 def _sidecar_name(path: str) -> str:
@@ -155,11 +126,7 @@ def _read_actions(
 ) -> Iterator[pa.Table]:
     version = head.version
     if name.endswith(".json"):
-        keys = (
-            ()
-            if head.metadata is None
-            else tuple(f.physical_name for f in head.metadata.partition_fields)
-        )
+        keys = head.singletons.partition_keys
         for parsed in CommitParser(keys).parse([LogFile(name, store.read(name))]):
             table = parsed.adds if action == "add" else parsed.removes
             yield table.select(columns)

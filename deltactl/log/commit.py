@@ -196,16 +196,17 @@ class Committer:
         winners = [commits[v] for v in range(base.version + 1, version + 1)]
         keys = (f.physical_name for f in base.metadata.partition_fields)
         tail = replay_tail(self._store, winners, keys)
-        self._metadata = tail.metadata or self._metadata
+        news = tail.singletons
+        self._metadata = news.metadata or self._metadata
         self._touched = pa.chunked_array(
             [*self._touched.chunks, *tail.adds["path"].chunks, *tail.removes["path"].chunks],
             pa.string(),
         )
         self._base = CommitBase(
             version=version,
-            protocol=tail.protocol or base.protocol,
-            metadata=tail.metadata or base.metadata,
-            domains={**base.domains, **tail.domains},
+            protocol=news.protocol or base.protocol,
+            metadata=news.metadata or base.metadata,
+            domains={**base.domains, **news.domains},
         )
 
 

@@ -21,16 +21,8 @@ from deltactl.log.commit_columns import FILE_ACTIONS, SINGLETONS, FileActionRead
 from deltactl.log.commit_lines import CommitLines, Positions
 from deltactl.log.commit_texts import LogFile, parse_line, parse_node, read_lines
 from deltactl.log.file_actions import adds_from_struct, removes_from_struct
-from deltactl.protocol.actions import (
-    DomainMetadata,
-    Metadata,
-    Protocol,
-    Txn,
-    parse_domain_metadata,
-    parse_metadata,
-    parse_protocol,
-    parse_txn,
-)
+from deltactl.log.singletons import Singletons
+from deltactl.protocol.actions import parse_metadata
 
 __all__ = ["CommitParser", "LogFile", "ParsedActions"]
 
@@ -47,10 +39,7 @@ class ParsedActions:
 
     adds: pa.Table
     removes: pa.Table
-    protocol: Protocol | None = None
-    metadata: Metadata | None = None
-    txns: dict[str, Txn] = field(default_factory=dict)
-    domains: dict[str, DomainMetadata] = field(default_factory=dict)
+    singletons: Singletons = field(default_factory=Singletons)
     sidecars: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -151,7 +140,9 @@ class CommitParser:
             removes=select(rows.removes, removes_from_struct),
         )
         for node in reversed(rows.nodes) if newest_first else rows.nodes:
-            _apply_singleton(parsed, node)
+            parsed.singletons.apply(node)
+            if isinstance(sidecar := node.get("sidecar"), dict):
+                parsed.sidecars.append(sidecar)
         return parsed
 
 
@@ -174,19 +165,3 @@ def _singleton_mask(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
     for name in SINGLETONS:
         mask |= pc.is_valid(rows[name]).to_numpy()
     return mask
-
-
-def _apply_singleton(parsed: ParsedActions, node: dict[str, Any]) -> None:
-    try:
-        if (protocol := node.get("protocol")) is not None:
-            parsed.protocol = parse_protocol(protocol)
-        if (metadata := node.get("metaData")) is not None:
-            parsed.metadata = parse_metadata(metadata)
-        if (txn := node.get("txn")) is not None:
-            parsed.txns[txn["appId"]] = parse_txn(txn)
-        if (domain := node.get("domainMetadata")) is not None:
-            parsed.domains[domain["domain"]] = parse_domain_metadata(domain)
-        if (sidecar := node.get("sidecar")) is not None:
-            parsed.sidecars.append(sidecar)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptLogError(f"a log action is malformed: {json.dumps(node)[:200]}") from error

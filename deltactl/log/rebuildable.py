@@ -70,7 +70,7 @@ def is_readable(store: Store, checkpoint: Checkpoint) -> bool:
 
     try:
         head = read_head(store, checkpoint)
-        if head.protocol is None or head.metadata is None:
+        if head.singletons.protocol is None or head.singletons.metadata is None:
             return False
         return None not in store.stat_many(head.sidecars)
     except (CorruptLogError, StorageError):

@@ -14,16 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.checkpoint import CheckpointHead, read_adds, read_removes
-from deltactl.log.commit_json import CommitParser, LogFile, ParsedActions
+from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import file_keys
-from deltactl.protocol.actions import (
-    ADD_SCHEMA,
-    REMOVE_SCHEMA,
-    DomainMetadata,
-    Metadata,
-    Protocol,
-    Txn,
-)
+from deltactl.log.singletons import Singletons
+from deltactl.protocol.actions import ADD_SCHEMA, REMOVE_SCHEMA
 from deltactl.protocol.names import CompactedFile, parse_log_name
 from deltactl.storage.store import FileInfo, Store
 
@@ -37,10 +31,7 @@ class Tail:
     adds: pa.Table
     removes: pa.Table
     keys: pa.ChunkedArray
-    protocol: Protocol | None = None
-    metadata: Metadata | None = None
-    txns: dict[str, Txn] = field(default_factory=dict)
-    domains: dict[str, DomainMetadata] = field(default_factory=dict)
+    singletons: Singletons = field(default_factory=Singletons)
 
 
 def replay_tail(store: Store, tail: Sequence[FileInfo], partition_keys: Iterable[str] = ()) -> Tail:
@@ -57,7 +48,7 @@ def replay_tail(store: Store, tail: Sequence[FileInfo], partition_keys: Iterable
     removes = _concat([p.removes for p in parsed], REMOVE_SCHEMA)
     result = _reconcile(adds, removes)
     for part in parsed:
-        _merge_singletons(result, part)
+        result.singletons.update(part.singletons)
     return result
 
 
@@ -87,13 +78,6 @@ def _reconcile(adds: pa.Table, removes: pa.Table) -> Tail:
         adds, removes = adds.filter(pa.array(adds_won)), removes.filter(pa.array(removes_won))
         keys = pa.chunked_array([distinct])
     return Tail(adds.drop_columns("seq"), removes.drop_columns("seq"), keys)
-
-
-def _merge_singletons(tail: Tail, part: ParsedActions) -> None:
-    tail.protocol = part.protocol or tail.protocol
-    tail.metadata = part.metadata or tail.metadata
-    tail.txns |= part.txns
-    tail.domains |= part.domains
 
 
 def live_batches(

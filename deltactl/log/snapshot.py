@@ -17,6 +17,7 @@ from deltactl.log.commit_info import commit_timestamp
 from deltactl.log.listing import Checkpoint, LogListing, list_log
 from deltactl.log.replay import Tail, live_batches, replay_tail, tombstone_batches
 from deltactl.log.segment import LogSegment, list_from_hint, select_segment
+from deltactl.log.singletons import Singletons
 from deltactl.protocol.actions import ADD_SCHEMA, DomainMetadata, Metadata, Protocol, Txn
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
@@ -125,12 +126,12 @@ def load_snapshot(
 
 
 def _load_segment(store: Store, segment: LogSegment, head: CheckpointHead | None) -> Snapshot:
-    base = head if head is not None else CheckpointHead.nothing()
-    keys = (
-        () if base.metadata is None else (f.physical_name for f in base.metadata.partition_fields)
-    )
-    tail = replay_tail(store, segment.tail, keys)
-    protocol, metadata = tail.protocol or base.protocol, tail.metadata or base.metadata
+    found = Singletons()
+    if head is not None:
+        found.update(head.singletons)
+    tail = replay_tail(store, segment.tail, found.partition_keys)
+    found.update(tail.singletons)
+    protocol, metadata = found.protocol, found.metadata
     for name, action in (("protocol", protocol), ("metaData", metadata)):
         if action is None:
             raise MissingActionError(
@@ -138,13 +139,12 @@ def _load_segment(store: Store, segment: LogSegment, head: CheckpointHead | None
                 hint="The log is damaged; restore _delta_log from a backup.",
             )
     assert protocol is not None and metadata is not None
-    domains = {**base.domains, **tail.domains}
     return Snapshot(
         version=segment.version,
         protocol=protocol,
         metadata=metadata,
-        txns={**base.txns, **tail.txns},
-        domains={name: domain for name, domain in domains.items() if not domain.removed},
+        txns=found.txns,
+        domains={name: domain for name, domain in found.domains.items() if not domain.removed},
         segment=segment,
         store=store,
         _head=head,

@@ -1,0 +1,69 @@
+"""The actions of which only the newest counts, wherever they were read.
+
+Source: PROTOCOL.md, "Action Reconciliation".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltactl.errors import CorruptLogError
+from deltactl.protocol.actions import (
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Txn,
+    parse_domain_metadata,
+    parse_metadata,
+    parse_protocol,
+    parse_txn,
+)
+
+
+@dataclass(slots=True)
+class Singletons:
+    """The newest ``protocol`` and ``metaData``, ``txn`` by application, domains by name.
+
+    Domains that were removed stay, marked so: they still have to cancel older ones.
+    """
+
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    txns: dict[str, Txn] = field(default_factory=dict)
+    domains: dict[str, DomainMetadata] = field(default_factory=dict)
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """Physical names of the partition columns, as far as they are known."""
+        if self.metadata is None:
+            return ()
+        return tuple(f.physical_name for f in self.metadata.partition_fields)
+
+    def apply(self, node: Mapping[str, Any]) -> None:
+        """Take in an action, newer than all before; others than singletons are left aside.
+
+        Raises:
+            CorruptLogError: the action is malformed.
+        """
+        try:
+            if (protocol := node.get("protocol")) is not None:
+                self.protocol = parse_protocol(protocol)
+            if (metadata := node.get("metaData")) is not None:
+                self.metadata = parse_metadata(metadata)
+            if (txn := node.get("txn")) is not None:
+                self.txns[txn["appId"]] = parse_txn(txn)
+            if (domain := node.get("domainMetadata")) is not None:
+                self.domains[domain["domain"]] = parse_domain_metadata(domain)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            shown = json.dumps(node, default=str)[:200]
+            raise CorruptLogError(f"a log action is malformed: {shown}") from error
+
+    def update(self, newer: Singletons) -> None:
+        """Take in what a later part of the log says."""
+        self.protocol = newer.protocol or self.protocol
+        self.metadata = newer.metadata or self.metadata
+        self.txns |= newer.txns
+        self.domains |= newer.domains
