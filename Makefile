@@ -9,7 +9,7 @@ PYTEST := $(BIN)/pytest -n 2
 CODE := deltactl tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format coverage explore-slow demo clean
+.PHONY: help setup test lint format coverage explore-slow explore-matrix demo clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,6 +40,9 @@ coverage: $(STAMP) ## branch coverage of protocol, log, parquet and operations, 
 
 explore-slow: $(STAMP) ## run the tests marked slow
 	$(PYTEST) -m slow --timeout=3600
+
+explore-matrix: $(STAMP) ## optimize every table of the matrix that Delta on Spark writes
+	DELTACTL_FULL_MATRIX=1 $(PYTEST) -m spark --timeout=3600 tests/interop
 
 demo: $(STAMP) ## make many small files of a sample table into a few
 	$(BIN)/python -m benchmarks.demo
