@@ -294,7 +294,7 @@ def _summarise(choice: _Choice, bins: list[Array]) -> pa.Table:
     before = np.bincount(choice.groups.ids, minlength=num_groups)
     size = np.bincount(choice.groups.ids, weights=choice.sizes, minlength=num_groups)
     touched = np.flatnonzero(added)
-    return pa.table(
+    summary = pa.table(
         {
             "partition": pa.array([choice.groups.label(int(g)) for g in touched], pa.string()),
             "files_before": pa.array(before[touched], pa.int64()),
@@ -304,6 +304,7 @@ def _summarise(choice: _Choice, bins: list[Array]) -> pa.Table:
             "bins": pa.array(added[touched]),
         }
     )
+    return summary.sort_by("partition")
 
 
 def format_predicates(plan: OptimizePlan) -> str:
