@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.deltactl-installed
 REPORT := build/test-report.xml
 # -n 2: more workers than cores only makes timings wander
-PYTEST := $(BIN)/pytest -n 2
+# tests that share a costly fixture (a Spark session) stay on one worker
+PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 CODE := deltactl tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help

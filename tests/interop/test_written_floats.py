@@ -27,6 +27,7 @@ PREDICATES = {
 
 
 @pytest.mark.spark
+@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("type_", ["double", "float"])
 def test_queries_find_all_floats(delta_spark: SparkSession, tmp_path: Path, type_: str) -> None:
     build(tmp_path, {"x": type_}, [{"x": value} for value in ROWS * 300], "timestampNtz")
