@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deltactl.cli.page import Column, Page, Styled, Tone
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 _SHOWN_PARTITIONS = 20
 
 
-def render_report(page: Page, report: OptimizeReport, table: str, *, check: bool) -> None:
-    """Lay out what would be done (dry run, check) or what was done."""
+def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> None:
+    """Lay out what would be done (dry run, check) or what was done; ``argv`` is what was typed."""
     plan = report.plan
     if plan.is_empty:
         page.line(Styled("Nothing to do", Tone.GOOD), f" in version {plan.version}")
@@ -28,7 +28,7 @@ def render_report(page: Page, report: OptimizeReport, table: str, *, check: bool
     if report.dry_run and not plan.is_empty:
         page.line()
         page.line(Styled("Nothing was changed.", Tone.STRONG), " To do it: ")
-        page.line(f"  {_real_command(table) if not check else f'deltactl optimize {table}'}")
+        page.line(f"  {_real_command(argv)}")
 
 
 def _render_plan(page: Page, plan: OptimizePlan) -> None:
@@ -108,7 +108,21 @@ def _render_left_alone(page: Page, plan: OptimizePlan) -> None:
     )
 
 
-def _real_command(table: str) -> str:
-    """The command that was typed, without the dry run."""
-    words = [word for word in sys.argv[1:] if word not in ("--dry-run", "-n")]
-    return shlex.join(["deltactl", *words]) if words else f"deltactl optimize {table}"
+def _real_command(argv: Sequence[str]) -> str:
+    """The command that was typed, without what kept it from acting, and without secrets."""
+    words, is_secret = ["deltactl"], False
+    for word in argv:
+        if word in ("--dry-run", "--check"):
+            continue
+        if is_secret or word.startswith("--storage-option="):
+            words.append(_mask(word))
+        else:
+            words.append(shlex.quote(word))
+        is_secret = word == "--storage-option"
+    return " ".join(words)
+
+
+def _mask(word: str) -> str:
+    """A storage option without its value, which may be a password."""
+    option, equals, pair = word.rpartition("--storage-option=")
+    return f"{option}{equals}{pair.partition('=')[0]}=..."

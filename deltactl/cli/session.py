@@ -21,7 +21,7 @@ class Session:
     """One call of the program. Commands get it with ``Session.of(ctx)``."""
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
-        self.environ = environ
+        self.argv, self.environ = tuple(argv), environ
         self.sources: tuple[Source, ...] = (EnvironmentSource(environ),)
         self.command: str | None = None
         self.table: str | None = None

@@ -17,6 +17,7 @@ from deltactl.clock import Clock
 from deltactl.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
+    NotATableError,
     ObjectNotFoundError,
     StorageError,
 )
@@ -101,6 +102,8 @@ class Committer:
         self._origin = snapshot.metadata
         self._origin_features = list_features(snapshot.protocol)
         self._base = CommitBase.of(snapshot)
+        commit = snapshot.segment.commit
+        self._base_commit = None if commit is None else commit.name
         self._touched = pa.chunked_array([], pa.string())
         self._metadata: Metadata | None = None
 
@@ -110,6 +113,7 @@ class Committer:
         Raises:
             ConflictError: no group survived.
             CommitOutcomeUnknownError: the store never told whether the commit landed.
+            NotATableError: the log is gone.
             UnsupportedFeatureError: a winner upgraded the protocol beyond this program.
             StorageError: the store failed, and the commit is known not to be there.
         """
@@ -139,11 +143,22 @@ class Committer:
         # Every attempt is encoded anew: version, row ids, in-commit timestamp and id all change.
         txn_id = self._clock.new_id()
         content, domains = self._encode(groups, draft, txn_id)
+        self._ensure_table_is_there()
         name = f"{LOG_DIR}/{commit_name(self._base.version + 1)}"
         if not _put_commit(self._store, name, content, txn_id, self._sleep):
             return False
         self._base = replace(self._base, version=self._base.version + 1, domains=domains)
+        self._base_commit = name
         return True
+
+    def _ensure_table_is_there(self) -> None:
+        """A put would make the log's folder anew, with a single commit that nobody can read."""
+        name = self._base_commit
+        if name is not None and self._store.stat_many([name]) == [None]:
+            raise NotATableError(
+                f"{name} of {self._store.uri} is gone: the table was deleted during the run",
+                hint="Nothing was committed.",
+            )
 
     def _encode(
         self, groups: Sequence[Group], draft: Draft, txn_id: str
@@ -196,6 +211,8 @@ class Committer:
         winners = [commits[v] for v in range(base.version + 1, version + 1)]
         keys = (f.physical_name for f in base.metadata.partition_fields)
         tail = replay_tail(self._store, winners, keys)
+        if winners:
+            self._base_commit = winners[-1].name
         news = tail.singletons
         self._metadata = news.metadata or self._metadata
         self._touched = pa.chunked_array(

@@ -74,7 +74,7 @@ class FileActionReader:
         if self._is_uniform and len(places):
             try:
                 return self._read_uniform(lines, places, buffer, keys)
-            except (pa.ArrowException, ValueError, AttributeError):
+            except (pa.ArrowException, ValueError, AttributeError, TypeError, RecursionError):
                 self._is_uniform = False
         schema = pa.schema([*_OTHERS.remove(_OTHERS.get_field_index(self._kind)), self._all(keys)])
         rows = _read(buffer, lines, len(places), schema)

@@ -88,12 +88,28 @@ class CommitParser:
             yield self._parse_chunk(chunk)
 
     def _parse_chunk(self, files: Sequence[LogFile]) -> ParsedActions:
+        seen = self._rows_seen
         try:
-            rows = self._read_columns(files)
-        except pa.ArrowException:
-            self._learn_partition_keys(files)
-            rows = _rows_of_table(read_lines(files))
-        return self._finish(rows, files[0].newest_first)
+            try:
+                rows = self._read_columns(files)
+            except (pa.ArrowException, ValueError, RecursionError):
+                self._learn_partition_keys(files)
+                rows = _rows_of_table(read_lines(files))
+            return self._finish(rows, files[0].newest_first)
+        except CorruptLogError as error:
+            self._rows_seen = seen
+            raise self._name_culprit(files, error) from error
+
+    def _name_culprit(self, files: Sequence[LogFile], error: CorruptLogError) -> CorruptLogError:
+        """The error with the file that it is about, found by parsing one after another."""
+        if any(error.message.startswith(file.name) for file in files):
+            return error
+        for file in files if len(files) > 1 else ():
+            try:
+                self._parse_chunk([file])
+            except CorruptLogError as named:
+                return named
+        return CorruptLogError(f"{files[0].name}: {error.message}", hint=error.hint)
 
     def _read_columns(self, files: Sequence[LogFile]) -> _Rows:
         lines = CommitLines([file.data for file in files])

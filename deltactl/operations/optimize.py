@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress, Task
@@ -107,7 +108,7 @@ def execute_optimize(
         Task(
             number,
             _build_task(spec, snapshot, plan, number, files),
-            weight_bytes=_estimate_memory(int(files["size_bytes"].to_numpy().sum())),
+            weight_bytes=_estimate_memory(int(pc.sum(files["size_bytes"]).as_py() or 0)),
         )
         for number, files in enumerate(bins)
     ]

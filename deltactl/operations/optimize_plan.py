@@ -136,7 +136,7 @@ class _Choice:
 
     def __init__(self, files: pa.Table, groups: PartitionGroups) -> None:
         self.files, self.groups = files, groups
-        self.sizes: Array = files["size_bytes"].to_numpy()
+        self.sizes: Array = pc.fill_null(files["size_bytes"], 0).to_numpy()
         self.candidates: Array = np.ones(files.num_rows, dtype=np.bool_)
         self.forced: Array = np.zeros(files.num_rows, dtype=np.bool_)
         self.settled: Array = np.zeros(files.num_rows, dtype=np.bool_)
@@ -205,7 +205,7 @@ def _select(
     target, minimum = sizes
     files = choice.files
     if options.skip_hot_ms is not None:
-        newest = choice.groups.newest(files["modification_time_ms"].to_numpy())
+        newest = choice.groups.newest(pc.fill_null(files["modification_time_ms"], 0).to_numpy())
         hot = newest[choice.groups.ids] > now_ms - options.skip_hot_ms
         choice.leave(hot, "in a partition written to lately")
     if options.purge:
@@ -224,8 +224,8 @@ def _select(
 def _over_ratio(files: pa.Table, ratio: float) -> Array:
     """Files with more than ``ratio`` of their rows deleted, or with an unknown share."""
     vectors = files["deletion_vector"]
-    deleted = pc.cast(pc.struct_field(vectors, "cardinality"), pa.float64())
-    share = pc.divide(deleted, pc.cast(files["num_records"], pa.float64()))
+    deleted = pc.cast(pc.struct_field(vectors, "cardinality"), pa.float64(), safe=False)
+    share = pc.divide(deleted, pc.cast(files["num_records"], pa.float64(), safe=False))
     over = pc.if_else(pc.is_null(share), vectors.is_valid(), pc.greater(share, ratio))
     return np.asarray(pc.fill_null(over, False))
 

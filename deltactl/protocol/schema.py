@@ -131,7 +131,10 @@ def _parse_type(node: Any) -> DeltaType:
         return PrimitiveType(node)
     kind = node["type"]
     if kind == "struct":
-        return StructType(tuple(_parse_field(child) for child in node["fields"]))
+        fields = tuple(_parse_field(child) for child in node["fields"])
+        if len({f.name for f in fields}) < len(fields):
+            raise ValueError("two fields of a struct have the same name")
+        return StructType(fields)
     if kind == "array":
         return ArrayType(_parse_type(node["elementType"]), bool(node.get("containsNull", True)))
     if kind == "map":
@@ -144,8 +147,10 @@ def _parse_type(node: Any) -> DeltaType:
 
 
 def _parse_field(node: Mapping[str, Any]) -> Field:
+    if not isinstance(node["name"], str):
+        raise TypeError(f"{node['name']!r} is no name of a field")
     return Field(
-        name=str(node["name"]),
+        name=node["name"],
         type=_parse_type(node["type"]),
         nullable=bool(node.get("nullable", True)),
         metadata=node.get("metadata") or {},

@@ -1,6 +1,6 @@
 """Tables that Delta on Spark wrote: read by us, optimized by us, and used by Spark again.
 
-By default a slice of the matrix, of the features that a rewrite can get wrong most easily; all of it
+By default a slice of the matrix: the features that a rewrite gets wrong most easily. All of it
 when ``DELTACTL_FULL_MATRIX`` is set.
 """
 

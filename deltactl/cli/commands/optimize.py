@@ -146,7 +146,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         memory_bytes=machine_memory_bytes() // 2 if memory is None else parse_size(memory),
     )
     report = _run(session, table, options, max_concurrent, dry_run or check)
-    _present(session, table, report, check)
+    _present(session, report, check)
 
 
 def _run(
@@ -174,27 +174,27 @@ def _run(
             dry_run=dry_run,
         )
         if report.interrupted:
-            _emit(session, report, check=False)
+            _emit(session, report)
             cancellation.raise_if_cancelled(
                 f"interrupted; {_committed(report)}", hint="Run again to do the rest."
             )
     return report
 
 
-def _present(session: Session, table: str, report: OptimizeReport, check: bool) -> None:
+def _present(session: Session, report: OptimizeReport, check: bool) -> None:
     if report.failures:
         lost = sum(failure.files for failure in report.failures)
         error = PartialSuccessError(
             f"{lost} files were not rewritten: {report.failures[0].reason}",
             hint=f"{_committed(report)}. Mend the cause and run again.".capitalize(),
         )
-        _emit(session, report, check=False, error=error)
+        _emit(session, report, error)
         raise error
     for conflict in report.conflicts:
         session.output.warn(
             f"{conflict.files} files were left as they were: {conflict.reason}; run again"
         )
-    _emit(session, report, check)
+    _emit(session, report)
     if check and not report.plan.is_empty:
         raise typer.Exit(_WORK_NEEDED)
 
@@ -202,7 +202,6 @@ def _present(session: Session, table: str, report: OptimizeReport, check: bool) 
 def _emit(
     session: Session,
     report: OptimizeReport,
-    check: bool,
     error: PartialSuccessError | None = None,
 ) -> None:
     from deltactl.cli.optimize_page import render_report
@@ -218,7 +217,7 @@ def _emit(
         envelope.error = ErrorInfo.of(error)
     session.output.emit(
         envelope,
-        render_table=lambda page: render_report(page, report, session.table or "", check=check),
+        render_table=lambda page: render_report(page, report, session.argv),
         rows=report.plan.partitions,
     )
 

@@ -1,0 +1,155 @@
+"""The cases: which table, what either side does with it, and what we aim at."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import sides
+from benchmarks.measure import Command, Prepare
+
+Answer = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A comparison; times and memory as multiples of the other side's.
+
+    ``answer`` makes of what a side printed what both sides must agree on. ``writes``: each run
+    gets a copy of the table of its own.
+    """
+
+    name: str
+    table: str
+    ours: Callable[[str], Command]
+    theirs: Callable[[str], Command]
+    what: str
+    time_goal: float | None = None
+    memory_goal: float | None = None
+    our_answer: Answer = str.strip
+    their_answer: Answer = str.strip
+    writes: bool = False
+
+    def prepare(self, table: Path, command: Callable[[str], Command]) -> Prepare:
+        """Give what each run of a side starts with."""
+
+        @contextmanager
+        def prepared() -> Iterator[Command]:
+            if not self.writes:
+                yield command(str(table))
+                return
+            copy = table.with_name(f"{table.name}.run-{os.getpid()}")
+            copy_table(table, copy)
+            try:
+                yield command(str(copy))
+            finally:
+                shutil.rmtree(copy)
+
+        return prepared
+
+
+def copy_table(table: Path, copy: Path) -> None:
+    """Copy the log and link the data files, which neither side changes."""
+    copy.mkdir()
+    shutil.copytree(table / "_delta_log", copy / "_delta_log")
+    for file in table.glob("*.parquet"):
+        os.link(file, copy / file.name)
+
+
+def _load(table: str) -> Command:
+    return sides.python(sides.THEIRS_LOAD, table)
+
+
+def _our_versions(output: str) -> object:
+    return [row["version"] for row in json.loads(output)["result"]]
+
+
+def _their_versions(output: str) -> object:
+    return [row["version"] for row in json.loads(output)]
+
+
+def _history(name: str, table: str, what: str, goal: float | None, limit: int | None) -> Case:
+    ours = ["--all"] if limit is None else ["--limit", str(limit)]
+    theirs = [] if limit is None else [str(limit)]
+    return Case(
+        name=name,
+        table=table,
+        ours=lambda path: sides.deltactl("describe-history", path, *ours, "-o", "json"),
+        theirs=lambda path: sides.python(sides.THEIRS_HISTORY, path, *theirs),
+        what=what,
+        time_goal=goal,
+        our_answer=_our_versions,
+        their_answer=_their_versions,
+    )
+
+
+def _optimize(name: str, codec: str, level: str | None) -> Case:
+    ours = f"{codec}:{level}" if level else codec
+    theirs = [codec.upper(), *([level] if level else [])]
+    return Case(
+        name=name,
+        table="data",
+        ours=lambda path: sides.deltactl(
+            *("optimize", path, "--target-size", "100MB", "--codec", ours, "-o", "json")
+        ),
+        theirs=lambda path: sides.python(sides.THEIRS_OPTIMIZE, path, *theirs),
+        what=f"1,000 files of 1 MB and 20 columns to files of 100 MB, {ours}",
+        time_goal=0.75,
+        memory_goal=1.5,
+        our_answer=lambda output: json.loads(output)["result"]["files_removed"],
+        their_answer=lambda output: json.loads(output)["numFilesRemoved"],
+        writes=True,
+    )
+
+
+CASES = (
+    Case(
+        name="load-checkpoint",
+        table="checkpoint",
+        ours=lambda path: sides.python(sides.OURS_LOAD, path),
+        theirs=_load,
+        what="1,000,000 files from a checkpoint: version, number and bytes",
+        time_goal=0.5,
+        memory_goal=0.7,
+    ),
+    Case(
+        name="load-columns",
+        table="checkpoint",
+        ours=lambda path: sides.python(sides.OURS_LOAD_COLUMNS, path),
+        theirs=_load,
+        what="the same with all columns of all files in memory on both sides",
+    ),
+    Case(
+        name="load-json",
+        table="json",
+        ours=lambda path: sides.python(sides.OURS_LOAD, path),
+        theirs=_load,
+        what="1,000 JSON commits of 1,000 adds, no checkpoint",
+        time_goal=0.4,
+    ),
+    _history("history-all", "history", "20,000 commits, no checkpoint: all", 0.3, None),
+    _history("history-20", "history", "20,000 commits, no checkpoint: newest 20", 0.1, 20),
+    _history(
+        "history-all-cp", "history-checkpoint", "with a checkpoint of the last: all", None, None
+    ),
+    _history(
+        "history-20-cp", "history-checkpoint", "with a checkpoint of the last: newest 20", None, 20
+    ),
+    _optimize("optimize", "zstd", "3"),
+    _optimize("optimize-snappy", "snappy", None),
+    Case(
+        name="help",
+        table="none",
+        ours=lambda path: sides.deltactl("--help"),
+        theirs=lambda path: sides.python("import typer"),
+        what="deltactl --help; the other side: python -c 'import typer'",
+        time_goal=3.0,
+        our_answer=lambda output: "",
+        their_answer=lambda output: "",
+    ),
+)

@@ -1,0 +1,62 @@
+"""What either side runs: the program of a whole process, given the table's path."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+OURS_LOAD = """
+import sys
+from deltactl import Table
+
+snapshot = Table(sys.argv[1]).snapshot()
+print(snapshot.version, snapshot.num_files, snapshot.size_bytes)
+"""
+
+OURS_LOAD_COLUMNS = """
+import sys
+from deltactl import Table
+
+snapshot = Table(sys.argv[1]).snapshot()
+files = snapshot.files
+print(snapshot.version, files.num_rows, files["size_bytes"].to_numpy().sum())
+"""
+
+# `get_add_actions` is the cheapest call that tells number and bytes of the files; `file_uris`
+# makes a Python text of each and takes longer.
+THEIRS_LOAD = """
+import sys
+from deltalake import DeltaTable
+
+table = DeltaTable(sys.argv[1])
+files = table.get_add_actions()
+print(table.version(), files.num_rows, files["size_bytes"].to_numpy().sum())
+"""
+
+THEIRS_HISTORY = """
+import json, sys
+from deltalake import DeltaTable
+
+limit = int(sys.argv[2]) if len(sys.argv) > 2 else None
+print(json.dumps(DeltaTable(sys.argv[1]).history(limit), default=str))
+"""
+
+THEIRS_OPTIMIZE = """
+import json, sys
+from deltalake import DeltaTable, WriterProperties
+
+codec, level = sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else None
+properties = WriterProperties(compression=codec, compression_level=level)
+table = DeltaTable(sys.argv[1])
+print(json.dumps(table.optimize.compact(target_size=100_000_000, writer_properties=properties)))
+"""
+
+
+def python(program: str, *arguments: str) -> list[str]:
+    """A Python process that runs a program."""
+    return [sys.executable, "-c", program, *arguments]
+
+
+def deltactl(*arguments: str) -> list[str]:
+    """The installed command."""
+    return [str(Path(sys.executable).with_name("deltactl")), *arguments]

@@ -1,0 +1,312 @@
+"""`deltactl optimize` from the shell: whole outputs, exit statuses, nothing changed by a look."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.storage.local_store import LocalStore
+from deltactl.table import Table
+from tests.cli.conftest import RunCli
+from tests.support.table_builder import Column, TableBuilder, multiset
+
+ROW = {"id": 1, "v": "x" * 50}
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
+    """Three partitions of five, three and one files, of fixed sizes; the shell stands beside it."""
+    monkeypatch.chdir(tmp_path)
+    builder = TableBuilder(
+        LocalStore(str(tmp_path / "events")),
+        [Column("id"), Column("v", "string"), Column("day", "date"), Column("p", "string")],
+        partition_by=["day", "p"],
+        features=["deletionVectors"],
+    )
+    import datetime as dt
+
+    files = {"2024-01-01": 5, "2024-01-02": 3, "2024-01-03": 1}
+    adds = []
+    for day, count in files.items():
+        for _ in range(count):
+            row = {**ROW, "day": dt.date.fromisoformat(day), "p": "a b"}
+            add = builder.write_file([row, row, row])
+            pad_to(builder, add, 100_000)
+            adds.append(add)
+    builder.commit(*adds)
+    return builder
+
+
+def pad_to(builder: TableBuilder, add: dict[str, Any], size: int) -> None:
+    from urllib.parse import unquote
+
+    from tests.support.table_builder import _pad
+
+    path = unquote(add["add"]["path"])
+    data = builder.store.read(path)
+    builder.store.put(path, _pad(data, size - len(data)))
+    add["add"]["size"] = size
+
+
+def contents(root: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_dry_run_on_a_terminal(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("optimize", "events", "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (
+        "Would rewrite 8 files (781.3 KiB) into 2, target 256 MiB, version 1\n"
+        "\n"
+        "partition             files  after       size  to rewrite\n"
+        "day=2024-01-01/p=a b      5      1  488.3 KiB   488.3 KiB\n"
+        "day=2024-01-02/p=a b      3      1    293 KiB     293 KiB\n"
+        "\n"
+        "Left alone\n"
+        "  1 file  not worth a rewrite yet\n"
+        "\n"
+        "Nothing was changed. To do it:\n"
+        "  deltactl optimize events\n"
+    )
+
+
+def test_the_command_to_type_next(cli: RunCli, table: TableBuilder) -> None:
+    """As it was typed, quoted for a shell; what may be a password is left out."""
+    secret = ("--storage-option", "key=hunter2", "--storage-option=token=a=b")
+    ran = cli("optimize", "events", "--check", "--where", "p = 'a b'", *secret, "--dry-run")
+    last = ran.out.splitlines()[-1]
+    assert last == (
+        """  deltactl optimize events --where 'p = '"'"'a b'"'"'' """
+        "--storage-option key=... --storage-option=token=..."
+    )
+    assert "hunter2" not in ran.out + ran.err
+
+
+def test_what_a_run_says(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("optimize", "events")
+    assert (ran.code, ran.err) == (0, "")
+    size = sum(path.stat().st_size for path in Path("events").rglob("part-*.parquet"))
+    lines = ran.out.splitlines()
+    assert lines[0] == "8 files became 2 in version 2"
+    assert lines[1] == f"size    781.3 KiB -> {size / 1024:.1f} KiB"
+    assert lines[2:] == [
+        "rows    24 rewritten, verified, none changed",
+        "engine  local",
+        "undo    the old files stay until a vacuum; version 1 can still be read",
+        "",
+        "Left alone",
+        "  1 file  not worth a rewrite yet",
+    ]
+
+
+def test_nothing_to_do(cli: RunCli, table: TableBuilder) -> None:
+    cli("optimize", "events")
+    ran = cli("optimize", "events")
+    assert ran.code == 0
+    assert ran.out.startswith("Nothing to do")
+    assert "version 2" in ran.out
+    assert "  2 files  made for this target already\n" in ran.out
+
+
+def test_check_exits_3_while_there_is_work(cli: RunCli, table: TableBuilder) -> None:
+    before = contents(Path("events"))
+    ran = cli("optimize", "events", "--check")
+    assert ran.code == 3
+    assert "Would rewrite 8 files" in ran.out
+    assert contents(Path("events")) == before
+    assert cli("optimize", "events").code == 0
+    assert cli("optimize", "events", "--check").code == 0
+
+
+def test_looking_changes_nothing_at_all(cli: RunCli, table: TableBuilder) -> None:
+    before = contents(Path("events"))
+    for form in ("table", "json", "ndjson", "csv"):
+        assert cli("optimize", "events", "--dry-run", "-o", form).code == 0
+        assert cli("optimize", "events", "--purge", "--dry-run", "-o", form).code == 0
+    assert contents(Path("events")) == before
+
+
+def test_the_plan_as_csv(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("optimize", "events", "--dry-run", "-o", "csv")
+    assert list(csv.DictReader(io.StringIO(ran.out))) == [
+        {
+            "partition": f"day=2024-01-0{day}/p=a b",
+            "files_before": str(count),
+            "files_after": "1",
+            "bytes_before": str(100_000 * count),
+            "bytes_to_rewrite": str(100_000 * count),
+            "bins": "1",
+        }
+        for day, count in ((1, 5), (2, 3))
+    ]
+
+
+def test_a_run_as_json(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("optimize", "events", "-o", "json", "--where", "day = DATE '2024-01-01'")
+    node = json.loads(ran.out)
+    result = node.pop("result")
+    assert node == {
+        "schema_version": 1,
+        "command": "optimize",
+        "table": "events",
+        "version_before": 1,
+        "version_after": 2,
+        "dry_run": False,
+        "engine": "local",
+        "warnings": [],
+        "error": None,
+    }
+    assert result["versions"] == [2]
+    assert (result["files_removed"], result["files_added"]) == (5, 1)
+    assert (result["bytes_removed"], result["rows_rewritten"]) == (500_000, 15)
+    assert result["plan"]["left_alone"] == {"not matched by --where": 4}
+    assert result["failures"] == result["conflicts"] == result["strays"] == []
+
+
+def test_every_option_reaches_the_plan(cli: RunCli, table: TableBuilder) -> None:
+    def plan(*arguments: str) -> dict[str, Any]:
+        ran = cli("optimize", "events", "--dry-run", "-o", "json", *arguments)
+        assert ran.code == 0, ran.err
+        result: dict[str, Any] = json.loads(ran.out)["result"]
+        return result
+
+    assert plan("--target-size", "1MiB")["target_size_bytes"] == 1 << 20
+    assert plan("--min-file-size", "50kB")["plan"]["left_alone"] == {"large enough": 9}
+    assert plan("--min-input-files", "4")["plan"]["bins"] == 1
+    assert plan("--max-bytes", "400kB")["plan"]["bytes"] == 300_000
+    assert plan("--where", "p = 'nope'")["plan"]["considered_files"] == 0
+    hot = plan("--skip-hot", "100000d")["plan"]
+    assert hot["left_alone"] == {"in a partition written to lately": 9}
+    table.delete_rows(next(iter(table.data)), [0])
+    assert plan("--purge")["plan"]["files"] == 1
+    assert plan("--max-deleted-rows-ratio", "1", "--min-file-size", "1B")["plan"]["files"] == 0
+    assert plan("--max-deleted-rows-ratio", "0", "--min-file-size", "1B")["plan"]["files"] == 1
+    assert plan("--include-clustered", "--memory", "1GiB", "--max-concurrent", "1")["plan"]["bins"]
+
+
+def test_commits_in_lots(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("optimize", "events", "--commit-every", "1B", "--commit-every", "1h", "-o", "json")
+    assert json.loads(ran.out)["result"]["versions"] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--target-size", "128"], "128"),
+        (["--target-size", "0B"], "--target-size"),
+        (["--codec", "middle-out"], "middle-out"),
+        (["--codec", "zstd:x"], "zstd:x"),
+        (["--codec", "zstd:99"], "zstd"),
+        (["--commit-every", "1h", "--commit-every", "2h"], "--commit-every"),
+        (["--commit-every", "soon"], "soon"),
+        (["--skip-hot", "7"], "7"),
+        (["--max-deleted-rows-ratio", "2"], "--max-deleted-rows-ratio"),
+        (["--min-input-files", "0"], "--min-input-files"),
+        (["--verify", "none"], "--verify"),
+        (["--where", "id = 1"], "id"),
+        (["--where", "day ="], "SQL"),
+        (["--memory", "-1GiB"], "-1GiB"),
+        (["--wheer", "x"], "--wheer"),
+    ],
+)
+def test_wrong_usage(cli: RunCli, table: TableBuilder, arguments: list[str], word: str) -> None:
+    before = contents(Path("events"))
+    ran = cli("optimize", "events", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert word in ran.err
+    assert "Traceback" not in ran.err
+    assert contents(Path("events")) == before
+
+
+def test_a_failed_bin_is_partial_success(cli: RunCli, table: TableBuilder) -> None:
+    victim = Path("events") / "day=2024-01-02" / "p=a b" / "f00006.parquet"
+    victim.write_bytes(b"")
+    ran = cli("optimize", "events", "-o", "json")
+    node = json.loads(ran.out)
+    assert ran.code == 5
+    assert node["error"]["code"] == "PARTIAL"
+    assert "f00006.parquet" in node["error"]["message"]
+    assert node["result"]["versions"] == [2]
+    assert node["result"]["failures"][0]["files"] == 3
+    ran = cli("optimize", "events")
+    assert ran.code == 1
+    assert "f00006.parquet" in ran.err
+
+
+def test_a_lost_bin_is_a_warning(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deltactl.log import commit
+
+    real: Callable[..., bool] = commit._put_commit
+    victim = list(table.data)[5]
+
+    def lose_once(*arguments: Any) -> bool:
+        if table.version == 1:
+            table.remove(victim)
+        return real(*arguments)
+
+    monkeypatch.setattr(commit, "_put_commit", lose_once)
+    ran = cli("optimize", "events")
+    assert ran.code == 0
+    assert "3 files were left as they were" in ran.err
+    assert ran.out.startswith("5 files became 1 in version 3\n")
+    rows = Table("events").scan().read_all().to_pylist()
+    assert multiset(rows) == multiset(table.rows())
+
+
+def test_a_lost_race_exits_4(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deltactl.log import commit
+
+    real: Callable[..., bool] = commit._put_commit
+
+    def lose(*arguments: Any) -> bool:
+        if table.version == 1:
+            table.remove(*table.data)
+        return real(*arguments)
+
+    monkeypatch.setattr(commit, "_put_commit", lose)
+    ran = cli("optimize", "events")
+    assert (ran.code, ran.out) == (4, "")
+    assert "error: " in ran.err
+    assert "hint: " in ran.err
+    assert {str(p) for p in Path("events").rglob("part-*")} == set()
+
+
+def test_an_unsupported_feature_exits_7(cli: RunCli, table: TableBuilder) -> None:
+    table.commit(table.protocol_action(["notYetInvented"]))
+    ran = cli("optimize", "events", "--dry-run")
+    assert (ran.code, ran.out) == (7, "")
+    assert "notYetInvented" in ran.err
+
+
+def test_an_interrupt_in_this_process(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deltactl.parquet import writer
+
+    real = writer.DataFileWriter.close
+
+    def close(self: writer.DataFileWriter) -> writer.WrittenFile:
+        os.kill(os.getpid(), signal.SIGINT)
+        return real(self)
+
+    monkeypatch.setattr(writer.DataFileWriter, "close", close)
+    ran = cli("optimize", "events", "--max-concurrent", "1")
+    assert ran.code == 130
+    assert "interrupted; 5 files became 1 in version 2" in ran.err
+    assert "hint: Run again" in ran.err
