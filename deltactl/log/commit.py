@@ -17,6 +17,7 @@ from deltactl.clock import Clock
 from deltactl.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
+    CorruptLogError,
     NotATableError,
     ObjectNotFoundError,
     StorageError,
@@ -269,7 +270,14 @@ class _RowIds:
         domain = base.domains.get(ROW_TRACKING_DOMAIN)
         mark = -1
         if domain is not None and not domain.removed:
-            mark = int(json.loads(domain.configuration).get("rowIdHighWaterMark", -1))
+            try:
+                mark = int(json.loads(domain.configuration)["rowIdHighWaterMark"])
+            except (ValueError, TypeError, KeyError) as error:
+                # Guessing would hand out ids that rows have already.
+                raise CorruptLogError(
+                    f"domain {ROW_TRACKING_DOMAIN} has no rowIdHighWaterMark: "
+                    f"{domain.configuration[:200]!r}"
+                ) from error
         return cls(mark, mark)
 
     @property

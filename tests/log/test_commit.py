@@ -1,0 +1,260 @@
+"""One commit of a rearrangement, without the optimize around it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltactl.clock import FixedClock
+from deltactl.errors import (
+    CommitOutcomeUnknownError,
+    ConflictError,
+    CorruptLogError,
+    NotATableError,
+    ObjectExistsError,
+    StorageError,
+)
+from deltactl.log import commit as commit_module
+from deltactl.log.action_lines import NewFile
+from deltactl.log.commit import Committer, Draft, Group
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.protocol.stats import num_records
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.store import Store
+from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore
+from tests.support.table_builder import Column, TableBuilder, commit_path
+
+_NUMBERS = itertools.count()
+
+
+def no_metrics(groups: Sequence[Group]) -> Mapping[str, str]:
+    return {"groups": str(len(groups))}
+
+
+DRAFT = Draft("OPTIMIZE", {"auto": False}, no_metrics, 1, 77, "test", {"a": "b"})
+NEW = NewFile("p/new 1.parquet", {"p": None}, 5, 6, 7, "{}", {"t": "1"})
+
+
+def build(*features: str) -> TableBuilder:
+    store = MemoryStore(f"memory://commit/{next(_NUMBERS)}")
+    builder = TableBuilder(store, [Column("id")], features=features)
+    builder.append(*([{"id": i}] for i in range(3)))
+    return builder
+
+
+def load(store: Store) -> Snapshot:
+    return load_snapshot(store, warn=pytest.fail)
+
+
+def group_of(snapshot: Snapshot, rows: slice, *added: NewFile) -> Group:
+    files = snapshot.files.append_column("num_records", num_records(snapshot.files["stats"]))
+    taken = files.take(pa.array(range(*rows.indices(files.num_rows))))
+    return Group(taken, added or (NEW,))
+
+
+def commit(store: Store, *groups: Group, snapshot: Snapshot | None = None) -> Any:
+    naps: list[float] = []
+    committer = Committer(snapshot or load(store), clock=FixedClock(), sleep=naps.append)
+    return committer.commit(groups, DRAFT)
+
+
+def read(store: Store, version: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in store.read(commit_path(version)).splitlines()]
+
+
+def test_the_lines_of_a_commit() -> None:
+    builder = build()
+    committed = commit(builder.store, group_of(load(builder.store), slice(0, 2)))
+    assert (committed.version, committed.kept, committed.attempts) == (2, (True,), 1)
+    info, add, *removes = read(builder.store, 2)
+    assert info["commitInfo"]["tags"] == {"a": "b"}
+    assert info["commitInfo"]["operationMetrics"] == {"groups": "1"}
+    assert add == {
+        "add": {
+            "path": "p/new%201.parquet",
+            "partitionValues": {"p": None},
+            "size": 5,
+            "modificationTime": 6,
+            "dataChange": False,
+            "stats": "{}",
+            "tags": {"t": "1"},
+        }
+    }
+    assert [line["remove"]["path"] for line in removes] == list(builder.data)[:2]
+
+
+def test_a_commit_costs_one_look_and_one_put() -> None:
+    builder = build()
+    snapshot = load(builder.store)
+    counting = CountingStore(builder.store)
+    object.__setattr__(snapshot, "store", counting)
+    commit(counting, group_of(snapshot, slice(0, 2)), snapshot=snapshot)
+    assert counting.calls == {"stat_many": 1, "put_if_absent": 1}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("failures", [1, 2, 4])
+def test_errors_are_settled_by_reading_back(when: Any, failures: int) -> None:
+    builder = build()
+    snapshot = load(builder.store)
+    faults = [Fault(i, "error", when, "put_if_absent") for i in range(1, failures + 1)]
+    object.__setattr__(snapshot, "store", FaultyStore(builder.store, *faults))
+    committed = commit(snapshot.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot)
+    assert committed.version == 2
+    assert commit_path(3) not in _names(builder.store)
+
+
+def test_a_store_that_never_answers() -> None:
+    builder = build()
+    snapshot = load(builder.store)
+    faults = [Fault(i, "error", "before", "put_if_absent") for i in range(1, 99)]
+    object.__setattr__(snapshot, "store", FaultyStore(builder.store, *faults))
+    with pytest.raises(CommitOutcomeUnknownError) as caught:
+        commit(snapshot.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot)
+    assert caught.value.exit_code == 4
+    assert caught.value.hint is not None
+
+
+class _Local(FaultyStore):
+    """A store whose address says that puts either happen or do not."""
+
+    @property
+    def uri(self) -> str:
+        return "file:///table"
+
+
+def test_a_local_store_that_refuses_is_believed() -> None:
+    builder = build()
+    snapshot = load(builder.store)
+    fault = Fault(1, "error", "before", "put_if_absent")
+    object.__setattr__(snapshot, "store", _Local(builder.store, fault))
+    with pytest.raises(StorageError) as caught:
+        commit(snapshot.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot)
+    assert not isinstance(caught.value, ConflictError)
+    assert commit_path(2) not in _names(builder.store)
+
+
+def test_a_winner_without_commit_info_is_not_us() -> None:
+    builder = build()
+    snapshot = load(builder.store)
+    builder.store.put(commit_path(2), b'{"txn":{"appId":"x","version":1}}\n')
+    assert commit(builder.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 3
+
+
+def test_a_winner_that_no_listing_shows_yet() -> None:
+    """The listing lags behind the put: the next attempt asks again."""
+    builder = build()
+    snapshot = load(builder.store)
+
+    class Stale(ForwardingStore):
+        listings = 0
+
+        def list_from(self, prefix: str, start: str = "") -> Any:
+            self.listings += 1
+            return iter(()) if self.listings < 3 else super().list_from(prefix, start)
+
+    builder.append([{"id": 9}])
+    object.__setattr__(snapshot, "store", Stale(builder.store))
+    committed = commit(snapshot.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot)
+    assert (committed.version, committed.attempts) == (3, 4)
+
+
+def test_a_listing_with_a_hole_is_not_jumped_over() -> None:
+    builder = build()
+    snapshot = load(builder.store)
+
+    class Holey(ForwardingStore):
+        listings = 0
+
+        def list_from(self, prefix: str, start: str = "") -> Any:
+            self.listings += 1
+            found = super().list_from(prefix, start)
+            return (f for f in found if self.listings > 1 or f.name != commit_path(2))
+
+    for i in range(3):
+        builder.append([{"id": i}])
+    object.__setattr__(snapshot, "store", Holey(builder.store))
+    assert commit(snapshot.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 5
+
+
+def test_a_race_that_is_never_won_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = build()
+    monkeypatch.setattr(commit_module, "MAX_ATTEMPTS", 5)
+
+    class Crowded(ForwardingStore):
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            builder.append([{"id": 1}])
+            raise ObjectExistsError("taken")
+
+    snapshot = load(builder.store)
+    object.__setattr__(snapshot, "store", Crowded(builder.store))
+    with pytest.raises(ConflictError, match="5 times"):
+        commit(snapshot.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot)
+
+
+def test_a_log_that_is_gone_is_not_founded_anew() -> None:
+    builder = build()
+    snapshot = load(builder.store)
+    group = group_of(snapshot, slice(0, 2))
+    builder.store.delete_many(_names(builder.store))
+    with pytest.raises(NotATableError, match="deleted"):
+        commit(builder.store, group, snapshot=snapshot)
+    assert _names(builder.store) == []
+
+
+def test_a_version_known_by_its_checkpoint_alone_is_built_upon() -> None:
+    builder = build()
+    builder.checkpoint()
+    builder.forget_commits(2)
+    snapshot = load(builder.store)
+    assert commit(builder.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 2
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"rowIdHighWaterMark":null}'])
+def test_a_broken_high_water_mark_is_not_guessed(text: str) -> None:
+    builder = build("rowTracking")
+    body = {"domain": "delta.rowTracking", "configuration": text, "removed": False}
+    builder.commit({"domainMetadata": body})
+    with pytest.raises(CorruptLogError, match="rowIdHighWaterMark"):
+        commit(builder.store, group_of(load(builder.store), slice(0, 2)))
+
+
+def test_suspended_row_tracking_hands_out_nothing() -> None:
+    builder = build("rowTracking")
+    builder.change_metadata(
+        properties={"delta.enableRowTracking": "false", "delta.rowTrackingSuspended": "true"}
+    )
+    commit(builder.store, group_of(load(builder.store), slice(0, 2)))
+    lines = read(builder.store, 3)
+    assert "baseRowId" not in lines[1]["add"]
+    assert not any("domainMetadata" in line for line in lines)
+
+
+def test_the_first_row_id_is_zero() -> None:
+    builder = build("domainMetadata")
+    builder.commit(builder.protocol_action(["rowTracking"]))
+    commit(builder.store, group_of(load(builder.store), slice(0, 2)))
+    _, add, *_, domain = read(builder.store, 3)
+    assert (add["add"]["baseRowId"], add["add"]["defaultRowCommitVersion"]) == (0, 3)
+    assert domain["domainMetadata"] == {
+        "domain": "delta.rowTracking",
+        "configuration": '{"rowIdHighWaterMark":6}',
+        "removed": False,
+    }
+
+
+def test_no_row_id_no_domain() -> None:
+    builder = build("rowTracking")
+    snapshot = load(builder.store)
+    group = Group(group_of(snapshot, slice(0, 2)).removed, ())
+    commit(builder.store, group, snapshot=snapshot)
+    assert not any("domainMetadata" in line for line in read(builder.store, 2))
+
+
+def _names(store: Store) -> list[str]:
+    return [name for batch in store.walk() for name in batch]

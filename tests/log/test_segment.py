@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import pytest
+
+from deltactl.errors import LogGapError, NotATableError, VersionNotFoundError
+from deltactl.log.listing import list_log
+from deltactl.log.segment import list_from_hint, select_segment
+from tests.support.stores import MemoryStore
+
+HINT = "_delta_log/_last_checkpoint"
+
+
+def store_with(*names: str) -> MemoryStore:
+    store = MemoryStore(f"memory://segment/{abs(hash(names))}")
+    store.restore({f"_delta_log/{_name(name)}": b"x" for name in names})
+    return store
+
+
+def _name(short: str) -> str:
+    """``3.json`` with its zeros; part numbers have theirs already."""
+    version, _, rest = short.partition(".")
+    if rest.endswith("compacted.json"):
+        second, _, rest = rest.partition(".")
+        rest = f"{int(second):020d}.{rest}"
+    return f"{int(version):020d}.{rest}" if version.isdigit() else short
+
+
+def chosen(store: MemoryStore, version: int | None = None) -> tuple[int, list[str]]:
+    segment = select_segment(list_log(store), version)
+    short = [info.name.rpartition("/")[2].lstrip("0") or "0" for info in segment.tail]
+    return segment.checkpoint_version, short
+
+
+def commits(first: int, last: int) -> list[str]:
+    return [f"{version}.json" for version in range(first, last + 1)]
+
+
+def test_from_the_start() -> None:
+    assert chosen(store_with(*commits(0, 2))) == (-1, [".json", "1.json", "2.json"])
+    assert chosen(store_with(*commits(0, 2)), 1) == (-1, [".json", "1.json"])
+
+
+def test_the_newest_checkpoint_at_or_below() -> None:
+    store = store_with(*commits(0, 6), "2.checkpoint.parquet", "5.checkpoint.parquet")
+    assert chosen(store) == (5, ["6.json"])
+    assert chosen(store, 5) == (5, [])
+    assert chosen(store, 4) == (2, ["3.json", "4.json"])
+    assert chosen(store, 1) == (-1, [".json", "1.json"])
+
+
+def test_an_incomplete_checkpoint_is_none() -> None:
+    part = "2.checkpoint.0000000001.0000000002.parquet"
+    assert chosen(store_with(*commits(0, 3), part))[0] == -1
+    whole = store_with(*commits(0, 3), part, "2.checkpoint.0000000002.0000000002.parquet")
+    assert chosen(whole) == (2, ["3.json"])
+    empty = store_with(*commits(0, 3), "2.checkpoint.parquet")
+    empty.put(f"_delta_log/{2:020d}.checkpoint.parquet", b"")
+    assert chosen(empty)[0] == -1
+    odd = store_with(*commits(0, 3), "2.checkpoint.0000000003.0000000002.parquet")
+    assert chosen(odd)[0] == -1
+
+
+def test_a_uuid_checkpoint_is_preferred_at_the_same_version() -> None:
+    store = store_with(*commits(0, 3), "2.checkpoint.parquet", "2.checkpoint.abc.json")
+    segment = select_segment(list_log(store))
+    assert segment.checkpoint is not None
+    assert segment.checkpoint.version == 2
+
+
+def test_a_checkpoint_alone_is_a_version() -> None:
+    store = store_with("4.checkpoint.parquet")
+    segment = select_segment(list_log(store))
+    assert (segment.version, segment.commit, segment.tail) == (4, None, ())
+
+
+def test_compacted_files_stand_in_for_commits() -> None:
+    store = store_with(*commits(0, 6), "1.3.compacted.json", "1.2.compacted.json")
+    version, names = chosen(store)
+    assert names[:2] == [".json", "1.00000000000000000003.compacted.json"]
+    assert names[2:] == ["4.json", "5.json", "6.json"]
+    assert version == -1
+    assert len(chosen(store, 2)[1]) == 2
+    crossing = store_with(*commits(0, 6), "1.4.compacted.json", "2.checkpoint.parquet")
+    assert chosen(crossing) == (2, ["3.json", "4.json", "5.json", "6.json"])
+    backwards = store_with(*commits(0, 3), "3.1.compacted.json", "2.2.compacted.json")
+    assert len(chosen(backwards)[1]) == 4
+
+
+def test_gaps_are_named() -> None:
+    with pytest.raises(LogGapError, match="commit 1, 2 missing"):
+        chosen(store_with("0.json", "3.json"))
+    with pytest.raises(LogGapError, match="the checkpoint at 3 below"):
+        chosen(store_with("3.checkpoint.parquet", "5.json"))
+    with pytest.raises(LogGapError, match=r"1, 2, 3, 4, 5, \.\.\. missing"):
+        chosen(store_with("0.json", "9.json"))
+
+
+def test_versions_there_are_not() -> None:
+    store = store_with(*commits(0, 2))
+    for version in (3, -1):
+        with pytest.raises(VersionNotFoundError, match="latest is 2"):
+            chosen(store, version)
+    with pytest.raises(NotATableError):
+        chosen(store_with("_commits_.txt"))
+
+
+def test_the_hint_spares_the_older_part_of_a_listing() -> None:
+    store = store_with(*commits(0, 6), "2.checkpoint.parquet", "5.checkpoint.parquet")
+    store.put(HINT, b'{"version":5,"size":1}')
+    assert list_from_hint(store, pytest.fail).start_version == 5
+    assert list_from_hint(store, pytest.fail, 6).start_version == 5
+    assert list_from_hint(store, pytest.fail, 4).start_version == 0
+
+
+@pytest.mark.parametrize("version", [4, 7, 10**19])
+def test_a_hint_that_points_at_nothing(version: int) -> None:
+    store = store_with(*commits(0, 6), "2.checkpoint.parquet")
+    store.put(HINT, b'{"version":%d}' % version)
+    warnings: list[str] = []
+    assert list_from_hint(store, warnings.append).start_version == 0
+    assert len(warnings) == 1

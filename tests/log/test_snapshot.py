@@ -1,0 +1,169 @@
+"""What is left of a damaged log, and what must not be guessed."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pyarrow as pa
+import pytest
+
+from deltactl.errors import CorruptLogError, LogGapError, MissingActionError
+from deltactl.log.snapshot import load_snapshot
+from deltactl.protocol.actions import ADD_SCHEMA
+from tests.support.stores import MemoryStore
+from tests.support.table_builder import (
+    CHECKPOINT_SCHEMA,
+    LOG,
+    Column,
+    TableBuilder,
+    checkpoint_parquet,
+    commit_path,
+)
+
+_NUMBERS = itertools.count()
+
+
+def build(commits: int = 6) -> TableBuilder:
+    builder = TableBuilder(
+        MemoryStore(f"memory://snapshot/{next(_NUMBERS)}"),
+        [Column("id")],
+        features=["domainMetadata"],
+    )
+    for number in range(commits):
+        builder.append([{"id": number}])
+    return builder
+
+
+def checkpoints(builder: TableBuilder) -> list[str]:
+    names = [name for batch in builder.store.walk() for name in batch]
+    return sorted(name for name in names if ".checkpoint" in name)
+
+
+def test_files_have_the_columns_of_an_add() -> None:
+    snapshot = load_snapshot(build().store, warn=pytest.fail)
+    assert snapshot.files.schema == ADD_SCHEMA
+    empty = load_snapshot(build(0).store, warn=pytest.fail)
+    assert empty.files.schema == ADD_SCHEMA
+    assert (empty.num_files, empty.size_bytes) == (0, 0)
+
+
+def test_files_are_loaded_once_by_many_threads() -> None:
+    snapshot = load_snapshot(build().store, warn=pytest.fail)
+    seen: list[pa.Table] = []
+    threads = [threading.Thread(target=lambda: seen.append(snapshot.files)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {table.num_rows for table in seen} == {6}
+
+
+@pytest.mark.parametrize("kind", ["classic", "multipart", "v2-json", "v2-parquet", "v2-inline"])
+def test_a_broken_checkpoint_falls_back_to_an_older_one(kind: str) -> None:
+    builder = build()
+    builder.checkpoint(2, "classic")
+    builder.checkpoint(5, kind)
+    builder.forget_commits(2)
+    broken = next(name for name in checkpoints(builder) if f"{5:020d}" in name)
+    builder.store.put(broken, builder.store.read(broken)[:-20])
+    warnings: list[str] = []
+    snapshot = load_snapshot(builder.store, warn=warnings.append)
+    assert snapshot.segment.checkpoint_version == 2
+    assert snapshot.num_files == 6
+    assert broken in warnings[0]
+
+
+def test_the_hint_does_not_hide_an_older_checkpoint() -> None:
+    builder = build()
+    builder.checkpoint(2)
+    builder.checkpoint(5)
+    builder.hint(5)
+    builder.store.put(checkpoints(builder)[-1], b"PAR1PAR1")
+    warnings: list[str] = []
+    snapshot = load_snapshot(builder.store, warn=warnings.append)
+    assert snapshot.segment.checkpoint_version == 2
+    assert snapshot.num_files == 6
+
+
+def test_without_anything_older_the_broken_checkpoint_is_the_error() -> None:
+    builder = build()
+    builder.checkpoint(5)
+    builder.forget_commits(5)
+    (name,) = checkpoints(builder)
+    builder.store.put(name, b"PAR1PAR1")
+    with pytest.raises(CorruptLogError, match=name):
+        load_snapshot(builder.store, warn=lambda message: None)
+
+
+def test_a_gap_stays_a_gap() -> None:
+    builder = build()
+    builder.store.delete_many([commit_path(3)])
+    with pytest.raises(LogGapError, match="commit 3 missing"):
+        load_snapshot(builder.store, warn=pytest.fail)
+    assert load_snapshot(builder.store, 2, warn=pytest.fail).num_files == 2
+
+
+@pytest.mark.parametrize("missing", ["protocol", "metaData"])
+def test_a_checkpoint_without_a_singleton(missing: str) -> None:
+    builder = build(1)
+    actions = [
+        action
+        for action in ({"protocol": builder.state.protocol}, {"metaData": builder.state.metadata})
+        if missing not in action
+    ]
+    builder.store.put(f"{LOG}/{1:020d}.checkpoint.parquet", checkpoint_parquet(actions))
+    builder.forget_commits(1)
+    with pytest.raises(MissingActionError, match=f"no {missing} action"):
+        load_snapshot(builder.store, warn=pytest.fail)
+
+
+def test_a_missing_sidecar_is_named() -> None:
+    builder = build()
+    builder.checkpoint(5, "v2-json")
+    (sidecar, *_) = [name for name in checkpoints(builder) if "_sidecars" in name]
+    builder.store.delete_many([sidecar])
+    snapshot = load_snapshot(builder.store, warn=lambda message: None)
+    if snapshot.segment.checkpoint_version == 5:
+        with pytest.raises(CorruptLogError, match="_sidecars"):
+            _ = snapshot.files
+
+
+@pytest.mark.parametrize("kind", ["v2-json", "v2-parquet"])
+def test_sidecars_by_absolute_address(kind: str) -> None:
+    builder = build()
+    builder.checkpoint(5, "v2-json")
+    top = next(name for name in checkpoints(builder) if name.endswith(".json"))
+    text = builder.store.read(top).decode()
+    moved = text.replace('"path": "0', f'"path": "{builder.store.uri}/{LOG}/_sidecars/0')
+    assert moved != text
+    builder.store.put(top, moved.encode())
+    snapshot = load_snapshot(builder.store, 5, warn=pytest.fail)
+    assert snapshot.num_files == 5
+
+
+def test_statistics_that_a_checkpoint_has_as_a_struct_alone() -> None:
+    builder = build(2)
+    builder.checkpoint(2)
+    import io
+
+    import pyarrow.parquet as pq
+
+    rows = [
+        {"protocol": builder.state.protocol},
+        {"add": {"path": "f00001.parquet", "size": 1, "stats_parsed": {"numRecords": 41}}},
+        {"add": {"path": "f00002.parquet", "size": 2, "stats_parsed": None}},
+    ]
+    stats = pa.struct([("numRecords", pa.int64())])
+    add = pa.struct([("path", pa.string()), ("size", pa.int64()), ("stats_parsed", stats)])
+    metadata = CHECKPOINT_SCHEMA.field("metaData")
+    node = {**(builder.state.metadata or {}), "configuration": []}
+    node["format"] = {"provider": "parquet", "options": []}
+    schema = pa.schema([CHECKPOINT_SCHEMA.field("protocol"), metadata, ("add", add)])
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([*rows, {"metaData": node}], schema), sink)
+    builder.store.put(f"{LOG}/{2:020d}.checkpoint.parquet", sink.getvalue())
+    builder.forget_commits(2)
+    files = load_snapshot(builder.store, warn=pytest.fail).files
+    assert files["stats"].to_pylist() == ['{"numRecords":41}', None]
+    assert files["size_bytes"].to_pylist() == [1, 2]

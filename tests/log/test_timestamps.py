@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from deltactl.errors import CorruptLogError, VersionNotFoundError
+from deltactl.log.timestamps import monotonise
+from deltactl.table import Table
+from tests.support.stores import CountingStore, MemoryStore
+from tests.support.table_builder import START_MS, Column, TableBuilder, commit_path
+
+_NUMBERS = itertools.count()
+
+
+def build(times: list[int], *features: str) -> tuple[TableBuilder, Table]:
+    store = MemoryStore(f"memory://times/{next(_NUMBERS)}")
+    builder = TableBuilder(store, [Column("id")], features=features)
+    for number in range(1, len(times)):
+        builder.append([{"id": number}])
+    for version, time in enumerate(times):
+        store.set_modified(commit_path(version), time)
+    return builder, Table(store.uri, store=store)
+
+
+def test_times_are_made_to_ascend() -> None:
+    assert monotonise([]) == []
+    assert monotonise([5, 5, 4, 9, 7]) == [5, 6, 7, 9, 10]
+
+
+def test_travel_by_the_times_of_files() -> None:
+    _, table = build([1000, 3000, 2000, 5000])
+    assert [table.snapshot(timestamp=t).version for t in (1000, 2999, 3000, 3001, 4999, 5000)] == [
+        0, 0, 1, 2, 2, 3,
+    ]  # fmt: skip
+    with pytest.raises(VersionNotFoundError, match="before the first commit"):
+        table.snapshot(timestamp=999)
+    with pytest.raises(VersionNotFoundError, match="after the latest commit"):
+        table.snapshot(timestamp=5001)
+
+
+def test_travel_by_in_commit_timestamps() -> None:
+    """Times of the files say nothing: a copy gave them all one."""
+    builder, table = build([7] * 4, "inCommitTimestamp")
+    times = [START_MS + 1000, START_MS + 2001, START_MS + 3002, START_MS + 4003]
+    assert [builder.commits[v][0]["commitInfo"]["inCommitTimestamp"] for v in range(4)] == times
+    for version, time in enumerate(times):
+        assert table.snapshot(timestamp=time).version == version
+        assert table.snapshot(version).timestamp == time
+    assert table.snapshot(timestamp=times[3] - 1).version == 2
+    with pytest.raises(VersionNotFoundError):
+        table.snapshot(timestamp=times[0] - 1)
+
+
+def test_travel_reads_few_commits() -> None:
+    builder, _ = build([7] * 64, "inCommitTimestamp")
+    builder.checkpoint(63)
+    counting = CountingStore(builder.store)
+    table = Table(counting.uri, store=counting)
+    assert table.snapshot(timestamp=START_MS + 40_000).version in (38, 39)
+    assert counting.calls["read"] <= 10
+
+
+def test_in_commit_timestamps_that_began_later() -> None:
+    builder, table = build([1000, 2000])
+    builder.features = frozenset({"inCommitTimestamp"})
+    builder._now_ms = 9000
+    builder.change_metadata(
+        protocol=builder.protocol_action(["inCommitTimestamp"]),
+        properties={
+            "delta.enableInCommitTimestamps": "true",
+            "delta.inCommitTimestampEnablementVersion": "2",
+            "delta.inCommitTimestampEnablementTimestamp": "10000",
+        },
+    )
+    builder.append([{"id": 1}])
+    assert [table.snapshot(timestamp=t).version for t in (1500, 2500, 9999, 10_000, 10_500)] == [
+        0, 1, 1, 2, 2,
+    ]  # fmt: skip
+    assert table.snapshot(1).timestamp == 2000
+    assert table.snapshot(2).timestamp == 10_000
+
+
+def test_a_commit_that_should_tell_its_time_and_does_not() -> None:
+    builder, table = build([7] * 2, "inCommitTimestamp")
+    builder.store.put(commit_path(1), b'{"commitInfo":{"timestamp":1}}\n')
+    with pytest.raises(CorruptLogError, match="no inCommitTimestamp"):
+        _ = table.snapshot().timestamp
+
+
+def test_the_time_of_a_version_that_is_a_checkpoint_alone() -> None:
+    builder, table = build([1000, 2000])
+    builder.checkpoint()
+    builder.forget_commits(2)
+    assert table.snapshot().timestamp > 2000
