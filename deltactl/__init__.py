@@ -40,7 +40,8 @@ if TYPE_CHECKING:
         VersionNotFoundError,
     )
     from deltactl.log.snapshot import Snapshot
-    from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
+    from deltactl.operations.optimize_options import OptimizeOptions
+    from deltactl.operations.optimize_report import OptimizeReport
     from deltactl.table import Table
 
 __version__ = "0.1.0"
@@ -76,8 +77,8 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {
-    "OptimizeOptions": "deltactl.operations.optimize",
-    "OptimizeReport": "deltactl.operations.optimize",
+    "OptimizeOptions": "deltactl.operations.optimize_options",
+    "OptimizeReport": "deltactl.operations.optimize_report",
     "Snapshot": "deltactl.log.snapshot",
     "Table": "deltactl.table",
 }
