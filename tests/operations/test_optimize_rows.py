@@ -158,7 +158,7 @@ def test_rows_stay_and_a_second_plan_is_empty(data: st.DataObject) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=2000, suppress_health_check=list(HealthCheck))
+@settings(max_examples=500, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_rows_stay_and_a_second_plan_is_empty_at_length(data: st.DataObject) -> None:
     _check_rows(data)
