@@ -1,0 +1,162 @@
+"""Statistics of checkpoints: as text, as structs, or both by halves."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import itertools
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.log.listing import list_log
+from deltactl.log.rebuildable import is_readable
+from deltactl.log.snapshot import load_snapshot
+from tests.support.stores import CountingStore, MemoryStore
+from tests.support.table_builder import CHECKPOINT_SCHEMA, LOG, Column, TableBuilder
+
+_NUMBERS = itertools.count()
+BOUNDS = pa.struct(
+    [
+        ("i", pa.int32()),
+        ("x", pa.float64()),
+        ("s", pa.string()),
+        ("d", pa.date32()),
+        ("t", pa.timestamp("us", "UTC")),
+        ("n", pa.timestamp("us")),
+        ("m", pa.decimal128(20, 3)),
+        ("b", pa.bool_()),
+        ("o", pa.struct([("p", pa.int64())])),
+    ]
+)
+NULLS = pa.struct([("i", pa.int64()), ("o", pa.struct([("p", pa.int64())]))])
+PARSED = pa.struct(
+    [
+        ("numRecords", pa.int64()),
+        ("minValues", BOUNDS),
+        ("maxValues", BOUNDS),
+        ("nullCount", NULLS),
+        ("tightBounds", pa.bool_()),
+    ]
+)
+MOMENT = dt.datetime(2024, 1, 2, 3, 4, 5, 678901)
+FULL = {
+    "numRecords": 7,
+    "minValues": {
+        "i": -1,
+        "x": 0.5,
+        "s": 'a"\n',
+        "d": dt.date(1969, 12, 31),
+        "t": MOMENT.replace(tzinfo=dt.UTC),
+        "n": MOMENT,
+        "m": Decimal("12345678901234567.891"),
+        "b": True,
+        "o": {"p": 3},
+    },
+    "maxValues": {"i": 9, "o": {"p": None}},
+    "nullCount": {"i": 0, "o": {"p": 2}},
+    "tightBounds": False,
+}
+
+
+def write(adds: list[dict[str, Any]], *, int96: bool = False, text: bool = True) -> TableBuilder:
+    """A table that is nothing but a checkpoint with these adds."""
+    store = MemoryStore(f"memory://checkpoint/{next(_NUMBERS)}")
+    builder = TableBuilder(store, [Column("i", "integer")])
+    members = [("path", pa.string()), ("size", pa.int64()), ("stats_parsed", PARSED)]
+    members += [("stats", pa.string())] if text else []
+    metadata = {**(builder.state.metadata or {}), "configuration": []}
+    metadata["format"] = {"provider": "parquet", "options": []}
+    schema = pa.schema(
+        [
+            CHECKPOINT_SCHEMA.field("protocol"),
+            CHECKPOINT_SCHEMA.field("metaData"),
+            ("add", pa.struct(members)),
+        ]
+    )
+    rows = [{"protocol": builder.state.protocol}, {"metaData": metadata}]
+    rows += [{"add": {"size": 1, **add}} for add in adds]
+    sink = io.BytesIO()
+    table = pa.Table.from_pylist(rows, schema)
+    pq.write_table(table, sink, use_deprecated_int96_timestamps=int96)
+    store.put(f"{LOG}/{0:020d}.checkpoint.parquet", sink.getvalue())
+    builder.forget_commits(1)
+    return builder
+
+
+def stats_of(builder: TableBuilder) -> list[Any]:
+    files = load_snapshot(builder.store, warn=pytest.fail).files
+    return [None if text is None else json.loads(text) for text in files["stats"].to_pylist()]
+
+
+@pytest.mark.parametrize("int96", [False, True], ids=["int64", "INT96"])
+@pytest.mark.parametrize("text", [False, True], ids=["structs alone", "texts too"])
+def test_statistics_from_structs(int96: bool, text: bool) -> None:
+    builder = write([{"path": "a", "stats_parsed": FULL}, {"path": "b"}], int96=int96, text=text)
+    full, none = stats_of(builder)
+    assert none is None
+    assert full["numRecords"] == 7
+    assert full["tightBounds"] is False
+    assert full["maxValues"] == {"i": 9, "o": {}} or full["maxValues"] == {"i": 9}
+    assert full["nullCount"] == {"i": 0, "o": {"p": 2}}
+    low = full["minValues"]
+    assert (low["i"], low["x"], low["s"], low["o"]) == (-1, 0.5, 'a"\n', {"p": 3})
+    assert low["d"] == "1969-12-31"
+    for name in ("t", "n"):
+        moment = dt.datetime.fromisoformat(low[name].replace("Z", "+00:00"))
+        assert abs(moment.replace(tzinfo=None) - MOMENT) < dt.timedelta(milliseconds=1)
+    text_of = load_snapshot(builder.store, warn=pytest.fail).files["stats"][0].as_py()
+    assert "12345678901234567.891" in text_of, "decimals keep all their digits"
+
+
+def test_a_text_is_preferred_to_a_struct() -> None:
+    builder = write(
+        [
+            {"path": "a", "stats": '{"numRecords":1}', "stats_parsed": FULL},
+            {"path": "b", "stats": None, "stats_parsed": {"numRecords": 2}},
+        ]
+    )
+    assert [found["numRecords"] for found in stats_of(builder)] == [1, 2]
+
+
+def test_values_that_json_has_not() -> None:
+    strange = {"minValues": {"x": float("nan")}, "maxValues": {"x": float("inf")}}
+    (found,) = stats_of(write([{"path": "a", "stats_parsed": strange}]))
+    assert found.get("minValues", {}).get("x") in (None, "NaN")
+    assert found.get("maxValues", {}).get("x") in (None, "Infinity")
+
+
+def test_statistics_are_not_read_where_nobody_wants_them() -> None:
+    builder = write([{"path": "a", "stats_parsed": FULL}])
+    snapshot = load_snapshot(builder.store, warn=pytest.fail)
+    (batch,) = snapshot.file_batches(["path"])
+    assert batch.column_names == ["path"]
+
+
+def test_one_look_at_a_checkpoint_tells_whether_it_can_be_read() -> None:
+    builder = write([{"path": "a"}])
+    counting = CountingStore(builder.store)
+    (checkpoint,) = list_log(counting).checkpoints
+    assert is_readable(counting, checkpoint)
+    builder.store.put(checkpoint.names[0], b"PAR1")
+    assert not is_readable(counting, checkpoint)
+    builder.store.delete_many(checkpoint.names)
+    assert not is_readable(counting, checkpoint)
+
+
+@pytest.mark.parametrize("kind", ["classic", "v2-parquet", "v2-json", "v2-inline", "v2-classic"])
+def test_tombstones_of_a_checkpoint(kind: str) -> None:
+    store = MemoryStore(f"memory://checkpoint/{next(_NUMBERS)}")
+    builder = TableBuilder(store, [Column("id")])
+    paths = builder.append([{"id": 1}], [{"id": 2}])
+    builder.remove(paths[0])
+    builder.checkpoint(kind=kind)
+    builder.forget_commits(3)
+    snapshot = load_snapshot(store, warn=pytest.fail)
+    found = pa.concat_tables(snapshot.tombstone_batches(["path", "deletion_timestamp_ms"]))
+    assert found["path"].to_pylist() == [paths[0]]
+    assert found["deletion_timestamp_ms"].null_count == 0

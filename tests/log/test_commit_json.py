@@ -1,0 +1,113 @@
+"""Errors name the file and the line; what is no error is read, however it is written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from deltactl.errors import CorruptLogError
+from deltactl.log.commit_json import CommitParser, LogFile, ParsedActions
+from tests.support.table_builder import encode_lines
+
+ADD = {"path": "a", "partitionValues": {}, "size": 1, "modificationTime": 2, "dataChange": True}
+GOOD = encode_lines([{"add": {**ADD, "path": f"p{i}"}} for i in range(3)])
+
+
+def parse(*contents: bytes, keys: tuple[str, ...] = ()) -> list[ParsedActions]:
+    files = [LogFile(f"{number}.json", data) for number, data in enumerate(contents)]
+    return list(CommitParser(keys).parse(files))
+
+
+def adds(*contents: bytes, keys: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    return [row for part in parse(*contents, keys=keys) for row in part.adds.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        (b'{"add":', "line 2"),
+        (b"not json", "line 2"),
+        (b"[1]", "line 2"),
+        (b'{"add":[]}', "line 2"),
+        (b'{"add":{"path":"x","size":"big"}}', "line 2"),
+        (b'{"add":{"path":"x","size":1.5}}', "line 2"),
+        (b'{"add":{"path":"x","dataChange":"yes"}}', "line 2"),
+        (b'{"add":{"path":"x","partitionValues":7}}', "line 2"),
+        (b'{"metaData":{"id":"x"}}', "line 2"),
+        (b'{"metaData":{"schemaString":"{","partitionColumns":["p"]}}', ""),
+        (b'{"add":{"size":1}}', ""),
+        (b'{"add":{"path":"%ff"}}', ""),
+        (b'{"protocol":{}}', ""),
+        (b'{"txn":{"appId":"a"}}', ""),
+        (b'{"domainMetadata":{"configuration":"x"}}', ""),
+    ],
+)
+def test_errors_name_file_and_line(line: bytes, place: str) -> None:
+    broken = b'{"commitInfo":{}}\n' + line + b"\n"
+    with pytest.raises(CorruptLogError) as caught:
+        parse(GOOD, broken, GOOD)
+    assert caught.value.message.startswith("1.json")
+    assert place in caught.value.message
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"  \r\n\t"])
+def test_an_empty_file_is_torn(content: bytes) -> None:
+    with pytest.raises(CorruptLogError, match=r"1\.json is empty"):
+        parse(GOOD, content)
+
+
+def test_seq_grows_over_files_and_calls() -> None:
+    parser = CommitParser()
+    first = list(parser.parse([LogFile("0", GOOD), LogFile("1", GOOD)]))
+    second = list(parser.parse([LogFile("2", GOOD)]))
+    seq = [n for part in (*first, *second) for n in part.adds["seq"].to_pylist()]
+    assert seq == sorted(set(seq))
+    assert len(seq) == 9
+
+
+def test_in_a_compacted_file_the_first_word_is_the_newest() -> None:
+    (part,) = CommitParser().parse([LogFile("0", GOOD, newest_first=True)])
+    seq = part.adds["seq"].to_pylist()
+    assert seq == sorted(seq, reverse=True)
+
+
+def test_a_line_longer_than_any_block() -> None:
+    long = encode_lines([{"add": {**ADD, "stats": "x" * (9 << 20)}}])
+    rows = adds(GOOD, long, GOOD)
+    assert [len(row["stats"] or "") for row in rows] == [0, 0, 0, 9 << 20, 0, 0, 0]
+
+
+def test_partition_keys_are_learnt_on_the_way() -> None:
+    schema = json.dumps(
+        {"type": "struct", "fields": [{"name": "p", "type": "string", "nullable": True}]}
+    )
+    metadata = {"schemaString": schema, "partitionColumns": ["p"], "id": "x"}
+    value = {**ADD, "partitionValues": {"p": "v"}}
+    rows = adds(
+        encode_lines([{"metaData": metadata}, {"add": value}]), encode_lines([{"add": value}])
+    )
+    assert [dict(row["partition_values"]) for row in rows] == [{"p": "v"}] * 2
+    assert dict(adds(encode_lines([{"add": value}]), keys=("p",))[0]["partition_values"]) == {
+        "p": "v"
+    }
+
+
+def test_texts_that_look_like_times_stay_texts() -> None:
+    (row,) = adds(encode_lines([{"add": {**ADD, "stats": "2024-01-01T00:00:00Z"}}]))
+    assert row["stats"] == "2024-01-01T00:00:00Z"
+
+
+def test_values_that_are_no_texts_become_texts() -> None:
+    line = {**ADD, "partitionValues": {"p": 7, "q": True}, "tags": {"t": 1.5, "u": {"v": 1}}}
+    (row,) = adds(encode_lines([{"add": line}]), keys=("p", "q"))
+    assert dict(row["partition_values"]) == {"p": "7", "q": "true"}
+    assert dict(row["tags"]) == {"t": "1.5", "u": '{"v": 1}'}
+
+
+def test_numbers_beyond_what_floats_hold() -> None:
+    big = 2**63 - 1
+    for tags in ({}, {"tags": {"a": "b"}}):
+        (row,) = adds(encode_lines([{"add": {**ADD, "size": big, "baseRowId": big, **tags}}]))
+        assert row["size_bytes"] == row["base_row_id"] == big
