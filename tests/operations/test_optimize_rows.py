@@ -193,7 +193,8 @@ def test_row_ids_outlive_two_rewrites() -> None:
     builder._next_row_id = 16 + 14
     builder.append(*([{"id": 100 + i}] for i in range(20)))
     optimize_table(store, OptimizeOptions(verify="full"), warn=pytest.fail)
-    assert _stored_ids(store) == [*wanted, *((100 + i, 30 + i) for i in range(20))]
+    # What was rewritten first is the younger file: only the pairing matters here.
+    assert sorted(_stored_ids(store)) == [*wanted, *((100 + i, 30 + i) for i in range(20))]
 
 
 def _stored_ids(store: MemoryStore) -> list[tuple[int, int]]:
