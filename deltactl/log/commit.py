@@ -14,46 +14,18 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from deltactl.clock import Clock
-from deltactl.errors import (
-    CommitOutcomeUnknownError,
-    ConflictError,
-    CorruptLogError,
-    NotATableError,
-    ObjectNotFoundError,
-    StorageError,
-)
+from deltactl.errors import ConflictError, CorruptLogError
 from deltactl.log.action_lines import NewFile, add_line, domain_line, line, remove_lines
-from deltactl.log.commit_info import in_commit_timestamp, parse_commit_info
+from deltactl.log.commit_base import CommitBase, read_winners
 from deltactl.log.conflicts import decide
-from deltactl.log.listing import list_log
-from deltactl.log.replay import replay_tail
+from deltactl.log.put_commit import Sleep, put_commit
 from deltactl.log.snapshot import Snapshot
-from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
+from deltactl.protocol.actions import DomainMetadata, Metadata
 from deltactl.protocol.features import Operation, ensure_supported, has_feature, list_features
-from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
-from deltactl.storage.store import Store
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 MAX_ATTEMPTS = 1000
-_SETTLE_ATTEMPTS = 5
-
-Sleep = Callable[[float], None]
-
-
-@dataclass(frozen=True, slots=True)
-class CommitBase:
-    """The table state a commit builds on: that of ``version``."""
-
-    version: int
-    protocol: Protocol
-    metadata: Metadata
-    domains: Mapping[str, DomainMetadata] = field(repr=False)
-
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> CommitBase:
-        """The state of a snapshot."""
-        return cls(snapshot.version, snapshot.protocol, snapshot.metadata, snapshot.domains)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +75,6 @@ class Committer:
         self._origin = snapshot.metadata
         self._origin_features = list_features(snapshot.protocol)
         self._base = CommitBase.of(snapshot)
-        commit = snapshot.segment.commit
-        self._base_commit = None if commit is None else commit.name
         self._touched = pa.chunked_array([], pa.string())
         self._metadata: Metadata | None = None
 
@@ -144,22 +114,13 @@ class Committer:
         # Every attempt is encoded anew: version, row ids, in-commit timestamp and id all change.
         txn_id = self._clock.new_id()
         content, domains = self._encode(groups, draft, txn_id)
-        self._ensure_table_is_there()
-        name = f"{LOG_DIR}/{commit_name(self._base.version + 1)}"
-        if not _put_commit(self._store, name, content, txn_id, self._sleep):
+        self._base.ensure_table_is_there(self._store)
+        name = self._base.next_commit_file
+        if not put_commit(self._store, name, content, txn_id, self._sleep):
             return False
-        self._base = replace(self._base, version=self._base.version + 1, domains=domains)
-        self._base_commit = name
+        version = self._base.version + 1
+        self._base = replace(self._base, version=version, domains=domains, commit_file=name)
         return True
-
-    def _ensure_table_is_there(self) -> None:
-        """A put would make the log's folder anew, with a single commit that nobody can read."""
-        name = self._base_commit
-        if name is not None and self._store.stat_many([name]) == [None]:
-            raise NotATableError(
-                f"{name} of {self._store.uri} is gone: the table was deleted during the run",
-                hint="Nothing was committed.",
-            )
 
     def _encode(
         self, groups: Sequence[Group], draft: Draft, txn_id: str
@@ -183,15 +144,7 @@ class Committer:
         return ("\n".join(lines) + "\n").encode(), domains
 
     def _commit_info(self, groups: Sequence[Group], draft: Draft, txn_id: str) -> dict[str, object]:
-        now, base = self._clock.now_ms(), self._base
-        info: dict[str, object] = {}
-        if TableProperties(base.metadata.configuration).in_commit_timestamps:
-            name = f"{LOG_DIR}/{commit_name(base.version)}"
-            previous = in_commit_timestamp(parse_commit_info(name, self._store.read(name)))
-            # The commit that switched them on is the first with one; before it any time is older.
-            info["inCommitTimestamp"] = max(now, -1 if previous is None else previous + 1)
-        info |= {
-            "timestamp": now,
+        info = self._base.times(self._store, self._clock) | {
             "operation": draft.operation,
             "operationParameters": dict(draft.parameters),
             "readVersion": draft.read_version,
@@ -204,55 +157,12 @@ class Committer:
         return info | {"engineInfo": draft.engine_info, "txnId": txn_id}
 
     def _read_winners(self) -> None:
-        base = self._base
-        commits = list_log(self._store, base.version + 1).commits
-        version = base.version
-        while version + 1 in commits:
-            version += 1
-        winners = [commits[v] for v in range(base.version + 1, version + 1)]
-        keys = (f.physical_name for f in base.metadata.partition_fields)
-        tail = replay_tail(self._store, winners, keys)
-        if winners:
-            self._base_commit = winners[-1].name
-        news = tail.singletons
-        self._metadata = news.metadata or self._metadata
+        self._base, tail = read_winners(self._store, self._base)
+        self._metadata = tail.singletons.metadata or self._metadata
         self._touched = pa.chunked_array(
             [*self._touched.chunks, *tail.adds["path"].chunks, *tail.removes["path"].chunks],
             pa.string(),
         )
-        self._base = CommitBase(
-            version=version,
-            protocol=news.protocol or base.protocol,
-            metadata=news.metadata or base.metadata,
-            domains={**base.domains, **news.domains},
-        )
-
-
-def _put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
-    """Put a commit; tell whether it is ours that is there. Never guesses."""
-    error: StorageError | None = None
-    for attempt in range(_SETTLE_ATTEMPTS):
-        if attempt:
-            sleep(0.1 * 2**attempt)
-        try:
-            store.put_if_absent(name, content)
-            return True
-        except StorageError as failed:
-            error = failed
-        try:
-            info = parse_commit_info(name, store.read(name))
-        except ObjectNotFoundError:
-            if store.uri.startswith("file:"):
-                raise error from None  # a local link either happened or did not
-            continue  # the first try may still land: only the same name, put again, settles it
-        except StorageError:
-            continue
-        return info is not None and info.get("txnId") == txn_id
-    raise CommitOutcomeUnknownError(
-        f"the store did not tell whether {name} was committed: {error}",
-        hint="New files were kept. Look at `deltactl describe-history`, then run again; "
-        "`vacuum` removes what was not committed.",
-    ) from error
 
 
 @dataclass(slots=True)

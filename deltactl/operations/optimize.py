@@ -17,7 +17,7 @@ from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress, Task
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import Warn
-from deltactl.log.commit import Sleep
+from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.inputs import iter_data_files
 from deltactl.operations.optimize_options import OptimizeOptions

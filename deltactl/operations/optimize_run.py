@@ -12,7 +12,8 @@ from deltactl import __version__
 from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Done, Failed
 from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
-from deltactl.log.commit import Committer, Draft, Group, Sleep
+from deltactl.log.commit import Committer, Draft, Group
+from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.operations.optimize_plan import OptimizePlan, format_predicates

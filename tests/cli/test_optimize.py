@@ -248,17 +248,15 @@ def test_a_failed_bin_is_partial_success(cli: RunCli, table: TableBuilder) -> No
 def test_a_lost_bin_is_a_warning(
     cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deltactl.log import commit
-
-    real: Callable[..., bool] = commit._put_commit
+    real: Callable[..., None] = LocalStore.put_if_absent
     victim = list(table.data)[5]
 
-    def lose_once(*arguments: Any) -> bool:
+    def lose_once(*arguments: Any) -> None:
         if table.version == 1:
             table.remove(victim)
-        return real(*arguments)
+        real(*arguments)
 
-    monkeypatch.setattr(commit, "_put_commit", lose_once)
+    monkeypatch.setattr(LocalStore, "put_if_absent", lose_once)
     ran = cli("optimize", "events")
     assert ran.code == 0
     assert "3 files were left as they were" in ran.err
@@ -270,16 +268,14 @@ def test_a_lost_bin_is_a_warning(
 def test_a_lost_race_exits_4(
     cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deltactl.log import commit
+    real: Callable[..., None] = LocalStore.put_if_absent
 
-    real: Callable[..., bool] = commit._put_commit
-
-    def lose(*arguments: Any) -> bool:
+    def lose(*arguments: Any) -> None:
         if table.version == 1:
             table.remove(*table.data)
-        return real(*arguments)
+        real(*arguments)
 
-    monkeypatch.setattr(commit, "_put_commit", lose)
+    monkeypatch.setattr(LocalStore, "put_if_absent", lose)
     ran = cli("optimize", "events")
     assert (ran.code, ran.out) == (4, "")
     assert "error: " in ran.err

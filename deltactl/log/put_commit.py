@@ -1,0 +1,44 @@
+"""One commit file, put if absent; whatever the store says, the outcome is read back.
+
+Source: PROTOCOL.md, "Commit Provenance". A failed put, "exists" above all, may be one whose first
+try landed: only the commit's own ``txnId`` in the file tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from deltactl.errors import CommitOutcomeUnknownError, ObjectNotFoundError, StorageError
+from deltactl.log.commit_info import parse_commit_info
+from deltactl.storage.store import Store
+
+_SETTLE_ATTEMPTS = 5
+
+Sleep = Callable[[float], None]
+
+
+def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
+    """Put a commit; tell whether it is ours that is there. Never guesses."""
+    error: StorageError | None = None
+    for attempt in range(_SETTLE_ATTEMPTS):
+        if attempt:
+            sleep(0.1 * 2**attempt)
+        try:
+            store.put_if_absent(name, content)
+            return True
+        except StorageError as failed:
+            error = failed
+        try:
+            info = parse_commit_info(name, store.read(name))
+        except ObjectNotFoundError:
+            if store.uri.startswith("file:"):
+                raise error from None  # a local link either happened or did not
+            continue  # the first try may still land: only the same name, put again, settles it
+        except StorageError:
+            continue
+        return info is not None and info.get("txnId") == txn_id
+    raise CommitOutcomeUnknownError(
+        f"the store did not tell whether {name} was committed: {error}",
+        hint="New files were kept. Look at `deltactl describe-history`, then run again; "
+        "`vacuum` removes what was not committed.",
+    ) from error
