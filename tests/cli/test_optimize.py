@@ -252,8 +252,8 @@ def test_a_lost_bin_is_a_warning(
     victim = list(table.data)[5]
 
     def lose_once(*arguments: Any) -> None:
-        if table.version == 1:
-            table.remove(victim)
+        monkeypatch.setattr(LocalStore, "put_if_absent", real)
+        table.remove(victim)
         real(*arguments)
 
     monkeypatch.setattr(LocalStore, "put_if_absent", lose_once)
@@ -271,8 +271,8 @@ def test_a_lost_race_exits_4(
     real: Callable[..., None] = LocalStore.put_if_absent
 
     def lose(*arguments: Any) -> None:
-        if table.version == 1:
-            table.remove(*table.data)
+        monkeypatch.setattr(LocalStore, "put_if_absent", real)
+        table.remove(*table.data)
         real(*arguments)
 
     monkeypatch.setattr(LocalStore, "put_if_absent", lose)
