@@ -159,7 +159,8 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
     if source == target:
         return array
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-        micros = array.cast(pa.timestamp("us", source.tz), safe=False)
+        # Nanoseconds are cut off; a time too far for microseconds must not wrap round.
+        micros = array.cast(pa.timestamp("us", source.tz), safe=source.unit != "ns")
         if (source.tz is None) == (target.tz is None):
             return micros.cast(target)
         return micros.view(pa.int64()).view(target)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import DataFileError, UnsupportedFeatureError, UsageError
@@ -89,6 +91,19 @@ def test_a_file_that_is_gone_is_named() -> None:
     store.delete_many([path])
     with pytest.raises(DataFileError, match=path):
         Table(store.uri, store=store).scan().read_all()
+
+
+def test_a_time_beyond_microseconds_is_an_error() -> None:
+    """Arrow would wrap it round to another age."""
+    builder = TableBuilder(fresh_store(), [Column("t", "timestamp")])
+    sink = io.BytesIO()
+    times = pa.array([0, 9_223_372_036_854_776], pa.timestamp("ms", "UTC"))
+    pq.write_table(pa.table({"t": times}), sink)
+    builder.store.put("far.parquet", sink.getvalue())
+    builder.commit({"add": {"path": "far.parquet", "partitionValues": {}, "size": 1}})
+    table = Table(builder.store.uri, store=builder.store)
+    with pytest.raises(DataFileError, match="'t' cannot be read as timestamp"):
+        table.scan().read_all()
 
 
 def test_an_unknown_feature_is_refused_before_the_first_row() -> None:
