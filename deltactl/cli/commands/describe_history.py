@@ -80,6 +80,8 @@ def command(
     """
     session = Session.of(ctx)
     now_ms = SystemClock().now_ms()
+    if all_commits and limit is not None:
+        raise UsageError("--limit and --all do not go together", hint="give one of them")
     filters = (since, until, version_range, operation)
     _ensure_one_question(at, version, files, any(filters) or limit is not None or all_commits)
     store = open_store(table, session.storage_options)
