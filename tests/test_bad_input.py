@@ -167,6 +167,8 @@ def test_a_store_that_refuses(place: Path, deltactl: Cli, monkeypatch: pytest.Mo
         b'{"add":{"path":"x","size":1e30,"partitionValues":{}}}\n',
         b'{"add":{"path":"x","size":99999999999999999999,"partitionValues":{}}}\n',
         b'{"add":{"path":"%ff","size":1,"partitionValues":{}}}\n',
+        b'{"add":{"path":"x","size":1,"partitionValues":{"p":"\\ud800"}}}\n',
+        b'{"add":{"path":"\\udc00","size":1,"partitionValues":{}}}\n',
         b'{"metaData":{}}\n',
         b'{"metaData":{"schemaString":"{"}}\n',
         b'{"metaData":{"schemaString":"7","partitionColumns":[]}}\n',
@@ -182,7 +184,7 @@ def test_a_store_that_refuses(place: Path, deltactl: Cli, monkeypatch: pytest.Mo
         b'{"txn":' + b"[" * 5000 + b"]" * 5000 + b"}\n",
         b'{"metaData":{"configuration":' + b"[" * 5000 + b"]" * 5000 + b"}}\n",
     ],
-    ids=range(28),
+    ids=range(30),
 )
 def test_a_broken_commit_is_named(place: Path, deltactl: Cli, text: bytes) -> None:
     builder = build(place / "t")
