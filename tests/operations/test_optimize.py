@@ -236,8 +236,9 @@ def test_the_target_of_the_table() -> None:
         target = plan(builder).plan.target_bytes
         assert target in (32768, 32000)
         assert plan(builder, target_bytes=77 * KIB).plan.target_bytes == 77 * KIB
-    builder = build(1, 2, properties={"delta.targetFileSize": "as large as can be"})
-    assert plan(builder).plan.target_bytes == 256 * MIB
+    for text in ("as large as can be", "²", "9" * 5000, "0"):
+        builder = build(1, 2, properties={"delta.targetFileSize": text})
+        assert plan(builder).plan.target_bytes == 256 * MIB
 
 
 def test_the_target_grows_with_the_table() -> None:
@@ -498,6 +499,10 @@ def test_purge_keeps_the_hidden_columns_of_row_tracking() -> None:
         {"target_bytes": 0},
         {"target_bytes": -1},
         {"min_input_files": 0},
+        {"min_file_bytes": -1},
+        {"max_bytes": -1},
+        {"skip_hot_ms": -1},
+        {"verify": "Full"},
         {"commit_every_ms": 0},
         {"commit_every_bytes": 0},
         {"max_deleted_rows_ratio": 1.5},
