@@ -349,6 +349,23 @@ def test_where_compares_values_not_texts() -> None:
     assert value == time
 
 
+@pytest.mark.parametrize(("kind", "texts"), [("string", ["", None]), ("binary", ["a", "\\u0061"])])
+def test_texts_that_readers_tell_apart_stay_apart(kind: str, texts: list[str | None]) -> None:
+    """Some read an empty text as such, others as null; escapes of binary likewise."""
+    builder = TableBuilder(fresh_store(), [Column("id"), Column("p", kind)], partition_by=["p"])
+    adds = [builder.write_file([{"id": i, "p": None}]) for i in range(6)]
+    for number, add in enumerate(adds):
+        add["add"]["partitionValues"]["p"] = texts[number % 2]
+    builder.commit(*adds)
+    report = run(builder)
+    assert (report.files_removed, report.files_added) == (6, 2)
+    for bin_files in report.plan.iter_bins():
+        assert len({dict(v)["p"] for v in bin_files["partition_values"].to_pylist()}) == 1
+    added = [a["add"] for a in read_commit(builder.store, 2) if "add" in a]
+    assert {add["partitionValues"]["p"] for add in added} == set(texts)
+    assert plan(builder).plan.is_empty
+
+
 @pytest.mark.parametrize(
     ("codec", "level", "stored", "suffix"),
     [
