@@ -7,6 +7,7 @@ ones, or hold narrower types.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,7 +47,10 @@ class Matcher:
             return None
         # Writers that fold case differ from the schema in nothing else.
         folded = [i for i, f in enumerate(present) if f.name.lower() == name.lower()]
-        return folded[0] if len(folded) == 1 else None
+        if len(folded) > 1:
+            alike = " and ".join(repr(present[i].name) for i in folded)
+            raise DataFileError(f"column {name!r} may be {alike}")
+        return folded[0] if folded else None
 
     @staticmethod
     def _find_by_id(wanted: Field, present: Sequence[pa.Field]) -> int | None:
@@ -55,6 +59,18 @@ class Matcher:
             if (candidate.metadata or {}).get(PARQUET_FIELD_ID) == text:
                 return index
         return None
+
+
+def ensure_distinct(present: Sequence[pa.Field]) -> None:
+    """Refuse columns or members of one name: which is meant would be a guess.
+
+    Raises:
+        DataFileError: naming one of them.
+    """
+    names = [field.name for field in present]
+    if len(set(names)) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise DataFileError(f"the file has {twice!r} twice")
 
 
 def ensure_field_ids(matcher: Matcher, file_schema: pa.Schema, name: str) -> None:
@@ -106,6 +122,7 @@ def _convert_struct(
     array: pa.StructArray, struct: StructType, target: pa.StructType, match: Matcher
 ) -> pa.Array:
     present = list(array.type)
+    ensure_distinct(present)
     # With physical names void members are not in the target: pair by what is stored.
     wanted = [f for f in struct.fields if target.get_field_index(_name_in(target, f)) >= 0]
     children = []
@@ -168,7 +185,23 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
         return cast_leaf(array.cast(source.value_type), target)
     if pa.types.is_decimal(target) and pa.types.is_integer(source):
         return pc.cast(array.cast(pa.decimal128(_INTEGER_DIGITS[source.bit_width], 0)), target)
+    if _loses(source, target):
+        raise pa.ArrowInvalid(f"{source} is no type that widens to it")
     return array.cast(target)
+
+
+def _loses(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether Arrow would cast between these types without a word on what is lost."""
+    if pa.types.is_null(source):
+        return False
+    if pa.types.is_floating(source):
+        narrower = pa.types.is_floating(target) and target.bit_width < source.bit_width
+        return narrower or pa.types.is_decimal(target) or pa.types.is_boolean(target)
+    if pa.types.is_string(source) or pa.types.is_large_string(source):
+        return not (pa.types.is_string(target) or pa.types.is_binary(target))
+    if pa.types.is_decimal(source):
+        return not pa.types.is_decimal(target)
+    return pa.types.is_timestamp(source) or pa.types.is_boolean(target)
 
 
 _INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}

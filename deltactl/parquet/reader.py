@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from deltactl.errors import DataFileError, DeltactlError, ObjectNotFoundError
-from deltactl.parquet.projection import Matcher, convert, ensure_field_ids
+from deltactl.parquet.projection import Matcher, convert, ensure_distinct, ensure_field_ids
 from deltactl.protocol.deletion_vectors import (
     FRAME_OVERHEAD,
     DeletionVector,
@@ -132,6 +132,7 @@ class RowReader:
         """All rows of the file, deleted ones included, in the wanted columns."""
         matcher = Matcher(self.mapping_mode)
         present = list(parquet.schema_arrow)
+        ensure_distinct(present)
         constants = self._constants(file)
         sources = [
             None if i in constants or is_void(f.type) else matcher.find(f, present)
