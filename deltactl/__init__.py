@@ -15,6 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from deltactl.engine.local import LocalEngine
+    from deltactl.engine.spark import SparkEngine
     from deltactl.errors import (
         AccessDeniedError,
         CommitOutcomeUnknownError,
@@ -55,6 +57,7 @@ __all__ = [
     "DeltactlError",
     "EngineUnavailableError",
     "InterruptedRunError",
+    "LocalEngine",
     "LogGapError",
     "MissingActionError",
     "NotATableError",
@@ -66,6 +69,7 @@ __all__ = [
     "PredicateError",
     "SafetyError",
     "Snapshot",
+    "SparkEngine",
     "StorageError",
     "Table",
     "TableError",
@@ -77,9 +81,11 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {
+    "LocalEngine": "deltactl.engine.local",
     "OptimizeOptions": "deltactl.operations.optimize_options",
     "OptimizeReport": "deltactl.operations.optimize_report",
     "Snapshot": "deltactl.log.snapshot",
+    "SparkEngine": "deltactl.engine.spark",
     "Table": "deltactl.table",
 }
 """Where the public names live that are not errors."""
