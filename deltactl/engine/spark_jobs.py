@@ -6,6 +6,7 @@ import shutil
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import finalize
 
@@ -23,6 +24,21 @@ _SLOTS_TO_GROW_TO: Final = 32
 _PROBED_ROWS: Final = 4096
 
 
+def is_connect(session: SparkSession) -> bool:
+    """Whether a session speaks to a Spark Connect server."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def functions_of(session: SparkSession) -> Any:
+    """The module of functions for the columns of a session.
+
+    Not simply ``pyspark.sql.functions``: that guesses the kind of session from the environment,
+    and a process may have both.
+    """
+    name = "pyspark.sql.connect.functions" if is_connect(session) else "pyspark.sql.functions"
+    return import_module(name)
+
+
 class SparkJobs:
     """Jobs of one run on a session, which is neither changed nor stopped."""
 
@@ -30,8 +46,9 @@ class SparkJobs:
         """Take a session, classic or Connect."""
         self._session = session
         self._tag = f"deltactl-{uuid.uuid4().hex[:12]}"
+        self._schema = _spark_schema(RESULT_SCHEMA)
         self._connect_slots: int | None = None
-        self.is_connect = type(session).__module__.startswith("pyspark.sql.connect")
+        self.is_connect = is_connect(session)
 
     def count_slots(self) -> int:
         """How many tasks can run at once, as far as Spark tells."""
@@ -43,9 +60,8 @@ class SparkJobs:
         if not self.is_connect:
             return max(1, self._session.sparkContext.defaultParallelism)
         if self._connect_slots is None:
-            from pyspark.sql.functions import spark_partition_id
-
-            rows = self._session.range(_PROBED_ROWS).select(spark_partition_id()).collect()
+            number = functions_of(self._session).spark_partition_id()
+            rows = self._session.range(_PROBED_ROWS).select(number).collect()
             self._connect_slots = len({row[0] for row in rows})
         return self._connect_slots
 
@@ -92,7 +108,7 @@ class SparkJobs:
             }
         )
         frame = self._session.createDataFrame(table)
-        return [tuple(row) for row in frame.mapInArrow(runner, RESULT_SCHEMA).collect()]
+        return [tuple(row) for row in frame.mapInArrow(runner, self._schema).collect()]
 
     def cancel(self) -> None:
         """Stop what runs; to be called again until all threads have ended.
@@ -114,3 +130,10 @@ class SparkJobs:
             return not stopped
         except Exception:
             return False
+
+
+def _spark_schema(schema: pa.Schema) -> Any:
+    """The schema as objects: as text, PySpark would look for a classic session to parse it."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)

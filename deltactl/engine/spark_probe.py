@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from deltactl.engine.spark_jobs import functions_of
 from deltactl.errors import EngineUnavailableError
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ def ensure_executors(session: SparkSession, slots: int, packages: Iterable[str] 
     Raises:
         EngineUnavailableError: naming host, package and remedy.
     """
-    from pyspark.sql.functions import udf
-
     wanted = {name: REQUIRED[name] for name in (*ALWAYS, *packages)}
     # Pickled rows, not Arrow: whether there is an Arrow is among the questions.
-    look = udf(make_probe(wanted), "string", useArrow=False)
+    from pyspark.sql.types import StringType
+
+    look = functions_of(session).udf(make_probe(wanted), StringType(), useArrow=False)
     probes = min(slots, _MOST_PROBES)
     frame = session.range(0, probes, 1, probes).select(look("id").alias("found"))
     try:

@@ -16,8 +16,7 @@ from deltactl.engine.base import Worker
 from deltactl.engine.spark_bundles import decode_bundle, unpack_payload
 from deltactl.errors import DeltactlError
 
-RESULT_SCHEMA: Final = "id long, attempt long, ok boolean, result binary"
-_ARROW_SCHEMA: Final = pa.schema(
+RESULT_SCHEMA: Final = pa.schema(
     [
         ("id", pa.int64()),
         ("attempt", pa.int64()),
@@ -68,9 +67,9 @@ def _run_task(
         result, ok = encode_error(error), False
     columns = [[task_id], [attempt], [ok], [result]]
     arrays = [
-        pa.array(values, field.type) for values, field in zip(columns, _ARROW_SCHEMA, strict=True)
+        pa.array(values, field.type) for values, field in zip(columns, RESULT_SCHEMA, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
 
 
 def encode_error(error: Exception) -> bytes:
