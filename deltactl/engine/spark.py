@@ -106,6 +106,8 @@ class SparkEngine:
     def prepare(self) -> None:
         """Send this package to the executors and check that they can run it: once a session.
 
+        Nothing is asked where they are this very Python.
+
         Raises:
             EngineUnavailableError: naming host, package and remedy.
         """
@@ -115,7 +117,8 @@ class SparkEngine:
         jobs = SparkJobs(self._session)
         if not asked:
             jobs.ship_package()
-        ensure_executors(self._session, jobs.count_slots(), self._packages)
+        if not jobs.run_this_python():
+            ensure_executors(self._session, jobs.count_slots(), self._packages)
         asked.update(ALWAYS, self._packages)
 
     def run(

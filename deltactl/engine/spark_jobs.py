@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -49,6 +50,13 @@ class SparkJobs:
         self._schema = _spark_schema(RESULT_SCHEMA)
         self._connect_slots: int | None = None
         self.is_connect = is_connect(session)
+
+    def run_this_python(self) -> bool:
+        """Whether tasks run on this machine in the very Python of this process."""
+        if self.is_connect:
+            return False
+        context = self._session.sparkContext
+        return context.master.startswith("local[") and context.pythonExec == sys.executable
 
     def count_slots(self) -> int:
         """How many tasks can run at once, as far as Spark tells."""

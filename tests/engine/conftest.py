@@ -9,12 +9,18 @@ import pytest
 from deltactl.engine.base import Engine
 from deltactl.engine.local import LocalEngine
 from deltactl.engine.spark import SparkEngine
-from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK, cluster
+from tests.support.spark_cluster import (
+    ON_CLUSTER,
+    ON_SPARK,
+    cluster,
+    cluster_address,
+    cluster_folder,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["cluster"]
+__all__ = ["cluster", "cluster_address", "cluster_folder"]
 
 
 @pytest.fixture(

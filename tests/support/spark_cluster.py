@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -35,12 +36,30 @@ _SETTINGS: Final = {
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark Connect session on a standalone cluster of two workers with one core each."""
-    scratch = tmp_path_factory.mktemp("cluster")
+def cluster_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the cluster and its server keep logs, and Spark's records of plans and jobs."""
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "events").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cluster_address(cluster_folder: Path) -> Iterator[str]:
+    """A Spark Connect server on a standalone cluster of two workers with one core each."""
+    records = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (cluster_folder / "events").as_uri(),
+        "spark.eventLog.compress": "false",
+    }
     with (
-        standalone_cluster(scratch) as master,
-        connect_server(scratch, master, _SETTINGS) as address,
-        connect_session(address) as session,
+        standalone_cluster(cluster_folder) as master,
+        connect_server(cluster_folder, master, _SETTINGS | records) as address,
     ):
+        yield address
+
+
+@pytest.fixture(scope="session")
+def cluster(cluster_address: str) -> Iterator[SparkSession]:
+    """A session of that server."""
+    with connect_session(cluster_address) as session:
         yield session
