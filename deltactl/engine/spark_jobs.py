@@ -56,7 +56,8 @@ class SparkJobs:
         if self.is_connect:
             return False
         context = self._session.sparkContext
-        return context.master.startswith("local[") and context.pythonExec == sys.executable
+        is_local = (context.master or "").startswith("local[")
+        return is_local and context.pythonExec == sys.executable
 
     def count_slots(self) -> int:
         """How many tasks can run at once, as far as Spark tells."""

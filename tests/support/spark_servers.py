@@ -13,14 +13,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _REPOSITORY: Final = Path(__file__).parent.parent.parent
 _SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
-_SECONDS_TO_START: Final = 120
+_SECONDS_TO_START: Final = 240
 
 
 def worker_environ() -> dict[str, str]:
@@ -151,6 +151,6 @@ def connect_session(address: str) -> Iterator[SparkSession]:
 
     session = ConnectSession.builder.remote(address).getOrCreate()
     try:
-        yield session
+        yield cast("SparkSession", session)
     finally:
         session.stop()
