@@ -15,6 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from deltactl.engine.local import LocalEngine
+    from deltactl.engine.spark import SparkEngine
     from deltactl.errors import (
         AccessDeniedError,
         CommitOutcomeUnknownError,
@@ -57,6 +59,7 @@ __all__ = [
     "DetailReport",
     "EngineUnavailableError",
     "InterruptedRunError",
+    "LocalEngine",
     "LogGapError",
     "MissingActionError",
     "NotATableError",
@@ -68,6 +71,7 @@ __all__ = [
     "PredicateError",
     "SafetyError",
     "Snapshot",
+    "SparkEngine",
     "StorageError",
     "Table",
     "TableError",
@@ -80,9 +84,11 @@ __all__ = [
 
 _ELSEWHERE: Final = {
     "DetailReport": "deltactl.operations.detail",
+    "LocalEngine": "deltactl.engine.local",
     "OptimizeOptions": "deltactl.operations.optimize_options",
     "OptimizeReport": "deltactl.operations.optimize_report",
     "Snapshot": "deltactl.log.snapshot",
+    "SparkEngine": "deltactl.engine.spark",
     "Table": "deltactl.table",
 }
 """Where the public names live that are not errors."""

@@ -19,7 +19,7 @@ from deltactl.units import parse_timestamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from deltactl.engine.base import CancelToken, Engine, OnProgress
+    from deltactl.engine.base import CancelToken, Engine, EngineSource, OnProgress
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
 
@@ -148,12 +148,15 @@ class Table:
         self,
         options: OptimizeOptions | None = None,
         *,
-        engine: Engine | None = None,
+        engine: Engine | EngineSource | None = None,
         dry_run: bool = False,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> OptimizeReport:
         """Merge small files and rewrite files with many deleted rows; see ``optimize_table``.
+
+        ``engine`` is ``LocalEngine()``, the default, or ``SparkEngine(session)``: a session of
+        yours, classic or Spark Connect, which is used as it is and not stopped.
 
         Raises:
             DeltactlError: refused, lost to other writers, or every bin failed.

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from deltactl.operations.optimize import OptimizePlan, OptimizeReport
 
 _SHOWN_PARTITIONS = 20
+_SECRET_FLAGS = ("--storage-option", "--spark-conf", "--spark-remote")
 
 
 def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> None:
@@ -83,7 +84,7 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
         [
             ("size", f"{format_size(report.bytes_removed)} -> {format_size(report.bytes_added)}"),
             ("rows", f"{report.rows_rewritten:,} rewritten, verified, none changed"),
-            ("engine", report.engine),
+            ("engine", f"{report.engine} ({report.engine_reason})"),
             (
                 "undo",
                 "the old files stay until a vacuum; version "
@@ -93,6 +94,8 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
     )
     for stray in report.strays:
         page.line(Styled("not removed: ", Tone.CAUTION), stray)
+    for stray in report.strays_removed:
+        page.line(Styled("left by a lost worker, removed: ", Tone.FAINT), stray)
 
 
 def _render_left_alone(page: Page, plan: OptimizePlan) -> None:
@@ -114,15 +117,19 @@ def _real_command(argv: Sequence[str]) -> str:
     for word in argv:
         if word in ("--dry-run", "--check"):
             continue
-        if is_secret or word.startswith("--storage-option="):
+        if is_secret or word.startswith(tuple(f"{flag}=" for flag in _SECRET_FLAGS)):
             words.append(_mask(word))
         else:
             words.append(shlex.quote(word))
-        is_secret = word == "--storage-option"
+        is_secret = word in _SECRET_FLAGS
     return " ".join(words)
 
 
 def _mask(word: str) -> str:
-    """A storage option without its value, which may be a password."""
-    option, equals, pair = word.rpartition("--storage-option=")
-    return f"{option}{equals}{pair.partition('=')[0]}=..."
+    """``KEY=VALUE``, perhaps behind its flag, without the value: it may be a password."""
+    flag, pair = "", word
+    if word.startswith("--"):
+        flag, _, pair = word.partition("=")
+        flag += "="
+    key, equals, _ = pair.partition("=")
+    return flag + shlex.quote(key) + ("=..." if equals else "")

@@ -13,6 +13,8 @@ class CommandSpec:
     name: str
     help: str
     package: str = __name__
+    has_engine: bool = False
+    """Whether it takes the options of ``cli/engine_options.py``."""
 
     @property
     def module(self) -> str:
@@ -23,5 +25,5 @@ class CommandSpec:
 COMMANDS: Final = (
     CommandSpec("describe-history", "Show the commits of a table, newest first"),
     CommandSpec("describe-detail", "Show what a table is: schema, size, properties, features"),
-    CommandSpec("optimize", "Rewrite many small files into a few of a good size"),
+    CommandSpec("optimize", "Rewrite many small files into a few of a good size", has_engine=True),
 )
