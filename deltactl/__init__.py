@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from deltactl.log.snapshot import Snapshot
     from deltactl.operations.optimize_options import OptimizeOptions
     from deltactl.operations.optimize_report import OptimizeReport
+    from deltactl.operations.vacuum_options import VacuumOptions
+    from deltactl.operations.vacuum_report import VacuumReport
     from deltactl.table import Table
 
 __version__ = "0.1.0"
@@ -71,6 +73,8 @@ __all__ = [
     "TableError",
     "UnsupportedFeatureError",
     "UsageError",
+    "VacuumOptions",
+    "VacuumReport",
     "VerificationError",
     "VersionNotFoundError",
     "__version__",
@@ -81,6 +85,8 @@ _ELSEWHERE: Final = {
     "OptimizeReport": "deltactl.operations.optimize_report",
     "Snapshot": "deltactl.log.snapshot",
     "Table": "deltactl.table",
+    "VacuumOptions": "deltactl.operations.vacuum_options",
+    "VacuumReport": "deltactl.operations.vacuum_report",
 }
 """Where the public names live that are not errors."""
 

@@ -84,9 +84,11 @@ class ForwardingStore:
         """See ``Store.move_many``."""
         return self._inner.move_many(pairs)
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
+    def remove_folders(
+        self, names: Sequence[str], unchanged_since_ms: int | None = None
+    ) -> list[str]:
         """See ``Store.remove_folders``."""
-        return self._inner.remove_folders(names)
+        return self._inner.remove_folders(names, unchanged_since_ms)
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """See ``Store.real_names``."""

@@ -217,7 +217,9 @@ class FsspecStore:
             old: error for (old, _), error in zip(pairs, outcomes, strict=True) if error is not None
         }
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
+    def remove_folders(
+        self, names: Sequence[str], unchanged_since_ms: int | None = None
+    ) -> list[str]:
         """Do nothing: a prefix without objects is not there."""
         return []
 

@@ -23,7 +23,13 @@ from deltactl.storage.local_files import (
     temp_path,
     write_durable,
 )
-from deltactl.storage.local_listing import list_folder, stat_file, walk_folder, walk_tree
+from deltactl.storage.local_listing import (
+    is_older,
+    list_folder,
+    stat_file,
+    walk_folder,
+    walk_tree,
+)
 from deltactl.storage.local_uris import path_to_uri, strip_file_scheme
 from deltactl.storage.names import (
     is_absolute_name,
@@ -223,15 +229,18 @@ class LocalStore:
                 self._sync_upwards(folder, seen)
         return failed
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
+    def remove_folders(
+        self, names: Sequence[str], unchanged_since_ms: int | None = None
+    ) -> list[str]:
         """Remove empty folders; see ``Store.remove_folders``."""
+        paths = [(name, self._writable(name)) for name in names]
+        if unchanged_since_ms is not None:
+            paths = [pair for pair in paths if is_older(pair[1], unchanged_since_ms)]
         removed = []
-        for name in names:
-            path = self._writable(name)
-            with suppress(OSError):
-                if not os.path.islink(path):
-                    os.rmdir(path)
-                    removed.append(name)
+        for name, path in paths:
+            with suppress(OSError):  # not empty, most likely; rmdir takes no links
+                os.rmdir(path)
+                removed.append(name)
         return removed
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:

@@ -131,10 +131,13 @@ class Store(Protocol):
         """
         ...
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
+    def remove_folders(
+        self, names: Sequence[str], unchanged_since_ms: int | None = None
+    ) -> list[str]:
         """Remove those folders that are empty, in the order given; give their names.
 
-        Stores without folders remove nothing.
+        Folders changed at or after ``unchanged_since_ms`` stay, by the look of them before the
+        first is removed. Stores without folders remove nothing.
         """
         ...
 

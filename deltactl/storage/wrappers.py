@@ -50,7 +50,9 @@ class ReadOnlyStore(ForwardingStore):
         """Raise."""
         self._refuse("move", ", ".join(old for old, _ in pairs[:3]))
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
+    def remove_folders(
+        self, names: Sequence[str], unchanged_since_ms: int | None = None
+    ) -> list[str]:
         """Raise."""
         self._refuse("remove", ", ".join(names[:3]))
 
@@ -167,10 +169,12 @@ class MeteredStore(ForwardingStore):
         self._count(StorageUsage(puts=len(pairs), deletes=len(pairs)))
         return super().move_many(pairs)
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
+    def remove_folders(
+        self, names: Sequence[str], unchanged_since_ms: int | None = None
+    ) -> list[str]:
         """Count each name."""
         self._count(StorageUsage(deletes=len(names)))
-        return super().remove_folders(names)
+        return super().remove_folders(names, unchanged_since_ms)
 
     def _count(self, usage: StorageUsage) -> None:
         with self._lock:
