@@ -28,7 +28,7 @@ def render_report(page: Page, report: VacuumReport, argv: Sequence[str]) -> None
     else:
         _render_result(page, report)
     page.line()
-    _render_rules(page, plan)
+    _render_rules(page, plan, is_done=not report.dry_run)
     if report.dry_run and not plan.is_empty:
         page.line()
         page.line(Styled("DRY RUN - nothing was removed.", Tone.STRONG), " To do it: ")
@@ -99,39 +99,40 @@ def _render_result(page: Page, report: VacuumReport) -> None:
         page.line(Styled("not removed: ", Tone.CAUTION), f"{failure.path}: {failure.reason}")
 
 
-def _render_rules(page: Page, plan: VacuumPlan) -> None:
+def _render_rules(page: Page, plan: VacuumPlan, *, is_done: bool) -> None:
     retention = plan.retention
+    kept_for = format_duration(retention.retain_ms)
     pairs = [
-        ("cutoff", f"{format_timestamp(retention.cutoff_ms)}, {_days(retention.retain_ms)} by "
-        f"{retention.rule}"),
+        ("cutoff", f"{format_timestamp(retention.cutoff_ms)}, {kept_for} by {retention.rule}"),
         ("mode", _describe_mode(plan)),
-    ]  # fmt: skip
+    ]
     if plan.horizon is not None:
-        pairs += _horizon_fields(plan.horizon)
+        pairs += _horizon_fields(plan.horizon, is_done)
     pairs += [("kept", f"{count:,} {reason}") for reason, count in plan.kept.items()]
     page.fields(pairs)
-
-
-def _days(ms: int) -> str:
-    return format_duration(ms)
 
 
 def _describe_mode(plan: VacuumPlan) -> str:
     if plan.mode == "lite":
         return (
-            f"lite: files that commits since version {plan.complete_since} removed; "
-            "--mode full also finds what no commit names"
+            f"lite, complete since version {plan.complete_since} for what commits removed; "
+            "full finds more"
         )
     listed = format_count(plan.listed_files or 0, "file", "files")
     return f"{plan.mode}: {listed} under the root"
 
 
-def _horizon_fields(horizon: Horizon) -> list[tuple[str, str]]:
-    pairs = [("readable now", _ranges(horizon.readable) or "no version")]
+def _horizon_fields(horizon: Horizon, is_done: bool) -> list[tuple[str, str]]:
+    pairs = [
+        (
+            "readable before" if is_done else "readable now",
+            _ranges(horizon.readable) or "no version",
+        )
+    ]
     if horizon.ends:
         pairs.append(
             (
-                "would end",
+                "ended" if is_done else "would end",
                 f"{_ranges(horizon.ends)}; keeping them takes {format_size(horizon.cost_bytes)}",
             )
         )

@@ -66,6 +66,16 @@ def first_rebuildable(store: Store, listing: LogListing) -> int:
     return first
 
 
+def first_commit(listing: LogListing) -> int:
+    """The oldest version from which on all commits are there, up to the latest version."""
+    latest = listing.latest_version
+    assert latest is not None
+    version = latest + 1
+    while version - 1 in listing.commits:
+        version -= 1
+    return version
+
+
 def sweep_commits(
     store: Store, listing: LogListing, metadata: Metadata, first: int, last: int
 ) -> LogSweep:

@@ -7,6 +7,8 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, StorageError
 from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.paths import is_absolute
+from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import Store
 
 # Absolute, or with an empty, "." or ".." part: everything else is its own physical name.
@@ -24,15 +26,18 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
         return names
     texts = names.filter(odd).to_pylist()
     try:
+        for text in texts:
+            if is_absolute(text) and not is_absolute_name(text):
+                raise StorageError(f"{text!r} lies on another kind of storage")
         found = store.real_names(texts)
     except StorageError as error:
         raise SafetyError(
             f"the log names a file that cannot be placed: {error.message}",
             hint="open the table by the address that its log uses, or nothing can be removed",
         ) from error
-    # One physical file may come in as the name of a folder's entry; the root itself is no file.
-    located = pa.array([name or None for name in found], pa.string())
-    return pc.replace_with_mask(names, odd, located)
+    located = pa.array([name or None for name in found], pa.string())  # the root is no file
+    replaced = pc.replace_with_mask(names.combine_chunks(), odd.combine_chunks(), located)
+    return pa.chunked_array([replaced], pa.string())
 
 
 def file_names(store: Store, files: pa.Table) -> pa.ChunkedArray:

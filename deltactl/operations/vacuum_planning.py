@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from deltactl.errors import SafetyError, VersionNotFoundError, Warn
 from deltactl.log.listing import LogListing
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.sweep import LogSweep, first_rebuildable, sweep_commits
+from deltactl.log.sweep import LogSweep, first_commit, first_rebuildable, sweep_commits
 from deltactl.log.timestamps import resolve_timestamp
 from deltactl.log.vacuum_info import read_bookmark
 from deltactl.operations.vacuum_filters import HIDDEN, Filters
@@ -63,10 +63,11 @@ class Planner:
         if bookmark is not None and bookmark > self.snapshot.version:
             bookmark = None  # of a table that was here before
         start = 0 if bookmark is None else bookmark + 1
-        covered = start >= self._first_commit()
+        oldest = first_commit(self.listing)
+        covered = start >= oldest
         if self.options.mode == "lite" and not covered:
             raise SafetyError(
-                f"lite cannot see which files were removed before version {self._first_commit()}: "
+                f"lite cannot see which files were removed before version {oldest}: "
                 + (
                     "those commits are no longer in the log, and no earlier run has dealt with them"
                     if bookmark is None
@@ -83,13 +84,6 @@ class Planner:
     def store(self) -> Store:
         """The table's store."""
         return self.snapshot.store
-
-    def _first_commit(self) -> int:
-        """The oldest commit from which on all are there, up to the latest."""
-        version = self.snapshot.version + 1
-        while version - 1 in self.listing.commits:
-            version -= 1
-        return version
 
     def _current_at_cutoff(self) -> int | None:
         try:
@@ -135,7 +129,7 @@ class Planner:
             found = filters.select(names)
         plan = self._finish("lite", found, filters, _Log(sweep, current, bookmark, start))
         if found.num_rows:
-            whole = self._sweep(min(start, max(first, self._first_commit())))
+            whole = self._sweep(min(start, max(first, first_commit(self.listing))))
             horizon = find_horizon(self.store, whole, first, plan.files, filters.absent)
             plan = replace(plan, horizon=horizon)
         return plan
@@ -146,7 +140,7 @@ class Planner:
         listing = self._list(hidden)
         current = self._current_at_cutoff()
         first = first_rebuildable(self.store, self.listing)
-        sweep = self._sweep(self._first_commit())
+        sweep = self._sweep(first_commit(self.listing))
         keep = pa.chunked_array(
             [c for batch in self._keep_batches(sweep, current, first) for c in batch.chunks],
             pa.string(),
@@ -267,7 +261,11 @@ class Planner:
     def _with_folders(self, plan: VacuumPlan, listing: Listing, filters: Filters) -> VacuumPlan:
         """Add the number of files under the root, and the folders that end up empty."""
         planned = plan.files["path"]
-        plan = replace(plan, listed_files=len(listing.files), listed_folders=len(listing.folders))
+        plan = replace(
+            plan,
+            listed_files=len(listing.files) - filters.kept[HIDDEN],
+            listed_folders=len(listing.folders),
+        )
         if not listing.folders or plan.mode != "full":
             return plan
         kept = listing.files.filter(pc.invert(pc.is_in(listing.files, value_set=planned)))

@@ -282,9 +282,7 @@ def walks_the_tree(store: Store) -> None:
 def moves_without_replacing(store: Store) -> None:
     for name in ("a/x", "a/y", "taken"):
         store.put(name, name.encode())
-    failed = store.move_many(
-        [("a/x", "_q/run/a/x"), ("a/y", "taken"), ("absent", "_q/run/absent")]
-    )
+    failed = store.move_many([("a/x", "_q/run/a/x"), ("a/y", "taken"), ("absent", "_q/run/absent")])
     assert store.read("_q/run/a/x") == b"a/x"
     assert store.read("a/y") == b"a/y"
     assert store.read("taken") == b"taken"
