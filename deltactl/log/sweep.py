@@ -19,7 +19,7 @@ from deltactl.log.commit_changes import count_lines
 from deltactl.log.commit_info import find_actions
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import file_keys
-from deltactl.log.listing import LogListing
+from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.deletion_vectors import vector_files
@@ -54,10 +54,15 @@ class LogSweep:
     change_files: pa.Table = field(repr=False)
 
 
-def first_rebuildable(store: Store, listing: LogListing) -> int:
-    """The oldest version from which on every version up to the latest can be rebuilt."""
+def first_rebuildable(store: Store, listing: LogListing, known: Checkpoint | None = None) -> int:
+    """The oldest version from which on every version up to the latest can be rebuilt.
+
+    ``known`` is a checkpoint that was read already: looking into it again can be saved.
+    """
     latest = listing.latest_version
     assert latest is not None
+    if known is not None and known == listing.checkpoints[0] and first_commit(listing) > 0:
+        return known.version
     versions = {*listing.commits, *(c.version for c in listing.checkpoints)}
     found = find_rebuildable(store, listing, versions, frozenset())
     first = latest

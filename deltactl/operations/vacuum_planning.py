@@ -16,7 +16,6 @@ from deltactl.log.timestamps import resolve_timestamp
 from deltactl.log.vacuum_info import read_bookmark
 from deltactl.operations.vacuum_filters import HIDDEN, Filters
 from deltactl.operations.vacuum_horizon import find_horizon
-from deltactl.operations.vacuum_inventory import dump_listing, read_inventory
 from deltactl.operations.vacuum_keep import KeepRules, keep_names
 from deltactl.operations.vacuum_listing import (
     Listing,
@@ -122,7 +121,7 @@ class Planner:
         names = _distinct(named, self._change_files(sweep, current))
         found, filters, first = NO_FILES, self._filters(named), start
         if len(names):
-            first = first_rebuildable(self.store, self.listing)
+            first = self._first_rebuildable()
             for batch in self._keep_batches(sweep, current, first):
                 hits = batch.filter(pc.is_in(batch, value_set=names))
                 names = names.filter(pc.invert(pc.is_in(names, value_set=hits)))
@@ -139,7 +138,7 @@ class Planner:
         hidden = HiddenRule(self.snapshot.metadata)
         listing = self._list(hidden)
         current = self._current_at_cutoff()
-        first = first_rebuildable(self.store, self.listing)
+        first = self._first_rebuildable()
         sweep = self._sweep(first_commit(self.listing))
         keep = pa.chunked_array(
             [c for batch in self._keep_batches(sweep, current, first) for c in batch.chunks],
@@ -165,11 +164,19 @@ class Planner:
             plan = replace(plan, horizon=horizon)
         return plan
 
+    def _first_rebuildable(self) -> int:
+        return first_rebuildable(self.store, self.listing, self.snapshot.segment.checkpoint)
+
     def _list(self, hidden: HiddenRule) -> Listing:
         if self.options.inventory is not None:
+            # Readers of other formats take their time to be imported.
+            from deltactl.operations.vacuum_inventory import read_inventory
+
             return read_inventory(self.store, self.options.inventory, self.storage_options)
         listing = list_files(self.store, hidden)
         if self.options.dump_listing is not None:
+            from deltactl.operations.vacuum_inventory import dump_listing
+
             dump_listing(self.store, listing, self.options.dump_listing, self.storage_options)
         return listing
 
@@ -290,6 +297,8 @@ class Planner:
         removes = sweep.events.filter(pc.invert(sweep.events["is_add"]))
         names = event_names(self.store, removes)
         names = names.filter(pc.invert(hidden.mask(names)))
+        if not len(names):
+            return names
         return names.filter(pc.invert(pc.is_in(names, value_set=listing.files)))
 
 

@@ -107,7 +107,7 @@ class Life:
 SEEDS = st.integers(0, 2**32)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(SEEDS, st.integers(3, 25), st.sampled_from([1, 7, 10, 30]), st.booleans())
 def test_no_plan_holds_what_a_version_needs(
     seed: int, steps: int, days: int, keeps_last: bool
@@ -143,7 +143,7 @@ def lite_plan(scene: Scene, **options: Any) -> dict[str, str]:
         return {}
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(SEEDS, st.integers(3, 25))
 def test_what_is_old_and_needed_by_nobody_goes(seed: int, steps: int) -> None:
     """All there is, but what some version in the log and inside the retention speaks of."""

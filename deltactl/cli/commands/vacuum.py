@@ -11,6 +11,7 @@ import typer
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.options import DryRunOption, TableArgument
 from deltactl.cli.session import Session
+from deltactl.cli.text import safe_text
 from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError, UsageError
 from deltactl.units import format_count, format_duration, format_size, parse_duration
 
@@ -165,12 +166,25 @@ def command(  # noqa: PLR0913 - one parameter an option
 def _choose_confirmation(yes: bool, options: VacuumOptions) -> Confirm | None:
     if yes:
         return None
+
+    def ask(plan: VacuumPlan) -> bool:
+        return _ask(_question(plan, options))
+
+    return ask
+
+
+def _ask(question: str) -> bool:
+    """Ask on the terminal.
+
+    Raises:
+        SafetyError: there is none.
+    """
     if not sys.stdin.isatty():
         raise SafetyError(
-            "nobody can be asked here, and --yes was not given: nothing was removed",
-            hint="look at --dry-run first, then add --yes",
+            f"nobody can be asked here, and --yes was not given: {question}",
+            hint="look at --dry-run first, then add --yes; nothing was removed",
         )
-    return lambda plan: typer.confirm(_question(plan, options), default=False, err=True)
+    return bool(typer.confirm(safe_text(question), default=False, err=True))
 
 
 def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
@@ -295,13 +309,8 @@ def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
     from deltactl.cli.vacuum_page import render_purge
     from deltactl.operations.vacuum_undo import purge_quarantine
 
-    if not (yes or dry_run):
-        if not sys.stdin.isatty():
-            raise SafetyError(
-                "nobody can be asked here, and --yes was not given: nothing was removed"
-            )
-        if not typer.confirm("Delete quarantined files that are due?", default=False, err=True):
-            raise SafetyError("not confirmed: nothing was removed")
+    if not (yes or dry_run) and not _ask("Delete quarantined files that are due?"):
+        raise SafetyError("not confirmed: nothing was removed")
     report = purge_quarantine(_open(session, table, dry_run), dry_run=dry_run)
     session.output.emit(
         session.envelope(dry_run=dry_run, result=report.to_dict()),
