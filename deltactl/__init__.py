@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         VersionNotFoundError,
     )
     from deltactl.log.snapshot import Snapshot
+    from deltactl.operations.detail import DetailReport
     from deltactl.operations.optimize_options import OptimizeOptions
     from deltactl.operations.optimize_report import OptimizeReport
     from deltactl.operations.vacuum_options import VacuumOptions
@@ -55,6 +56,7 @@ __all__ = [
     "CorruptLogError",
     "DataFileError",
     "DeltactlError",
+    "DetailReport",
     "EngineUnavailableError",
     "InterruptedRunError",
     "LogGapError",
@@ -81,6 +83,7 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {
+    "DetailReport": "deltactl.operations.detail",
     "OptimizeOptions": "deltactl.operations.optimize_options",
     "OptimizeReport": "deltactl.operations.optimize_report",
     "Snapshot": "deltactl.log.snapshot",
