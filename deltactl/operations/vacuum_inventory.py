@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import ObjectNotFoundError, UsageError
 from deltactl.operations.vacuum_listing import Listing, stat_files
+from deltactl.protocol.paths import canonical_paths
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
@@ -48,21 +49,34 @@ def read_inventory(store: Store, address: str, storage_options: Mapping[str, str
     """
     folder, _, name = address.rpartition("/")
     place = open_store(folder or ("/" if address.startswith("/") else "."), storage_options)
-    found: set[str] = set()
-    folders: set[str] = set()
+    files: list[pa.Array] = []
     rows = 0
     for table in _read_tables(place, name, address):
         rows += table.num_rows
-        names = store.real_names(table["path"].to_pylist())
-        for located, is_folder in zip(names, table["isDir"].to_pylist(), strict=True):
-            if located:
-                (folders if is_folder else found).add(located)
-    if not found:
+        paths = table["path"].filter(pc.invert(table["isDir"]))
+        files += _below_root(store, paths).chunks
+    found = pc.unique(pa.chunked_array(files, pa.string()))
+    if not len(found):
         raise UsageError(
             f"{address} lists {rows:,} names, none of them a file under {store.uri}",
             hint="give the inventory of this table's bucket or folder",
         )
-    return Listing(pa.chunked_array([pa.array(sorted(found), pa.string())]), sorted(folders))
+    return Listing(pa.chunked_array([found], pa.string()))
+
+
+def _below_root(store: Store, paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Names under the root of absolute addresses; other addresses are left out.
+
+    Only local ones that are not spelled like the root are followed one by one, for links.
+    """
+    scheme = store.uri.partition(":")[0]
+    root = canonical_paths(pa.chunked_array([[unquote(store.uri)]]), scheme)[0].as_py()
+    canonical = canonical_paths(paths, scheme)
+    below = pc.starts_with(canonical, f"{root}/")
+    names = pc.utf8_slice_codeunits(canonical.filter(below), len(root) + 1)
+    others = paths.filter(pc.invert(below)).to_pylist() if scheme == "file" else []
+    links = [name for name in store.real_names(others) if name]
+    return pa.chunked_array([*names.chunks, pa.array(links, pa.string())], pa.string())
 
 
 def _read_tables(place: Store, name: str, address: str) -> Iterator[pa.Table]:

@@ -21,7 +21,7 @@ class VacuumPlan:
     """Files and folders to remove from a table at ``version``.
 
     ``mode`` is ``full``, ``lite`` or ``inventory``. ``files`` are rows of ``CANDIDATES`` by path,
-    ``folders`` those that will be empty, deepest first, ``old_folders`` those that are already.
+    ``folders`` those that will be empty, deepest first, ``old_folders`` old ones that are already.
     ``left_over`` files would go too but for ``max_files``; ``orphans`` counts those that no commit
     still in the log names, left over ones included, and ``orphan_folders`` says where they are.
     ``kept`` counts by reason what no version needs and stays all the same; ``foreign`` are folders

@@ -286,10 +286,11 @@ class Planner:
         hidden = filters.hidden.mask(names)
         empty = names.filter(pc.invert(pc.or_(spared, hidden))).to_pylist()
         emptied = parent_folders(planned)
+        before = [folder for folder in empty if folder not in emptied]
         return replace(
             plan,
             folders=tuple(folder for folder in empty if folder in emptied),
-            old_folders=tuple(folder for folder in empty if folder not in emptied),
+            old_folders=tuple(self.store.old_folders(before, self.retention.cutoff_ms)),
         )
 
     def _missing(self, sweep: LogSweep, listing: Listing, hidden: HiddenRule) -> pa.ChunkedArray:

@@ -271,7 +271,8 @@ class VacuumRun:
         self._totals.failures += [FileFailure(name, reason) for name in names]
 
     def _remove_folders(self, cutoff_ms: int) -> None:
-        removed = self._store.remove_folders(self._plan.old_folders, cutoff_ms)
+        old = self._store.old_folders(self._plan.old_folders, cutoff_ms)
+        removed = self._store.remove_folders(old)
         removed += self._store.remove_folders(self._plan.folders)
         self._totals.folders = len(removed)
 

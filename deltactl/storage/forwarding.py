@@ -84,11 +84,13 @@ class ForwardingStore:
         """See ``Store.move_many``."""
         return self._inner.move_many(pairs)
 
-    def remove_folders(
-        self, names: Sequence[str], unchanged_since_ms: int | None = None
-    ) -> list[str]:
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
         """See ``Store.remove_folders``."""
-        return self._inner.remove_folders(names, unchanged_since_ms)
+        return self._inner.remove_folders(names)
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
+        """See ``Store.old_folders``."""
+        return self._inner.old_folders(names, instant_ms)
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """See ``Store.real_names``."""

@@ -217,10 +217,12 @@ class FsspecStore:
             old: error for (old, _), error in zip(pairs, outcomes, strict=True) if error is not None
         }
 
-    def remove_folders(
-        self, names: Sequence[str], unchanged_since_ms: int | None = None
-    ) -> list[str]:
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
         """Do nothing: a prefix without objects is not there."""
+        return []
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
+        """Know of none."""
         return []
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:

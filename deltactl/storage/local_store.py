@@ -229,19 +229,19 @@ class LocalStore:
                 self._sync_upwards(folder, seen)
         return failed
 
-    def remove_folders(
-        self, names: Sequence[str], unchanged_since_ms: int | None = None
-    ) -> list[str]:
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
         """Remove empty folders; see ``Store.remove_folders``."""
         paths = [(name, self._writable(name)) for name in names]
-        if unchanged_since_ms is not None:
-            paths = [pair for pair in paths if is_older(pair[1], unchanged_since_ms)]
         removed = []
         for name, path in paths:
             with suppress(OSError):  # not empty, most likely; rmdir takes no links
                 os.rmdir(path)
                 removed.append(name)
         return removed
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
+        """Folders that nothing changed in since an instant; see ``Store.old_folders``."""
+        return [name for name in names if is_older(self._writable(name), instant_ms)]
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """Where names lead by the links on disk; see ``Store.real_names``."""

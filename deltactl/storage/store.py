@@ -131,13 +131,17 @@ class Store(Protocol):
         """
         ...
 
-    def remove_folders(
-        self, names: Sequence[str], unchanged_since_ms: int | None = None
-    ) -> list[str]:
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
         """Remove those folders that are empty, in the order given; give their names.
 
-        Folders changed at or after ``unchanged_since_ms`` stay, by the look of them before the
-        first is removed. Stores without folders remove nothing.
+        Stores without folders remove nothing.
+        """
+        ...
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
+        """Those of the folders whose entries last changed before an instant, ms since 1970.
+
+        Stores without folders know of none.
         """
         ...
 

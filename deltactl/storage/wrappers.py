@@ -50,9 +50,7 @@ class ReadOnlyStore(ForwardingStore):
         """Raise."""
         self._refuse("move", ", ".join(old for old, _ in pairs[:3]))
 
-    def remove_folders(
-        self, names: Sequence[str], unchanged_since_ms: int | None = None
-    ) -> list[str]:
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
         """Raise."""
         self._refuse("remove", ", ".join(names[:3]))
 
@@ -169,12 +167,10 @@ class MeteredStore(ForwardingStore):
         self._count(StorageUsage(puts=len(pairs), deletes=len(pairs)))
         return super().move_many(pairs)
 
-    def remove_folders(
-        self, names: Sequence[str], unchanged_since_ms: int | None = None
-    ) -> list[str]:
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
         """Count each name."""
         self._count(StorageUsage(deletes=len(names)))
-        return super().remove_folders(names, unchanged_since_ms)
+        return super().remove_folders(names)
 
     def _count(self, usage: StorageUsage) -> None:
         with self._lock:

@@ -134,9 +134,10 @@ class MemoryStore:
                     _SPACE.files[target] = _SPACE.files.pop(uri)
         return failed
 
-    def remove_folders(
-        self, names: Sequence[str], unchanged_since_ms: int | None = None
-    ) -> list[str]:
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        return []
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
         return []
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
@@ -305,13 +306,12 @@ class FaultyStore(ForwardingStore):
         shown = _some([old for old, _ in pairs])
         return self._do("move_many", shown, lambda: self._inner.move_many(pairs), tear)
 
-    def remove_folders(
-        self, names: Sequence[str], unchanged_since_ms: int | None = None
-    ) -> list[str]:
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        return self._do("remove_folders", _some(names), lambda: self._inner.remove_folders(names))
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
         return self._do(
-            "remove_folders",
-            _some(names),
-            lambda: self._inner.remove_folders(names, unchanged_since_ms),
+            "old_folders", _some(names), lambda: self._inner.old_folders(names, instant_ms)
         )
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
@@ -460,11 +460,9 @@ class CountingStore(ForwardingStore):
         self._count("move_many", [old for old, _ in pairs])
         return super().move_many(pairs)
 
-    def remove_folders(
-        self, names: Sequence[str], unchanged_since_ms: int | None = None
-    ) -> list[str]:
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
         self._count("remove_folders", names)
-        return super().remove_folders(names, unchanged_since_ms)
+        return super().remove_folders(names)
 
     def touched(self, name: str) -> list[str]:
         """The methods that were called about ``name``."""
