@@ -217,13 +217,17 @@ class Stretches:
 
 
 def _sort_events(events: pa.Table) -> tuple[Counts, Counts]:
-    """A number for each key, and the order of events by key and version."""
+    """A number for each key, and the order of events by key and version.
+
+    Within a version removes come first: of an odd commit that has both, the file is live after it.
+    """
     if not events.num_rows:
         empty = np.zeros(0, np.int64)
         return empty, empty
     coded = pc.dictionary_encode(events["key"], memory_pool=pa.system_memory_pool())
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks]).astype(np.int64)
-    return codes, np.lexsort((events["version"].to_numpy(), codes))
+    is_add = events["is_add"].to_numpy(zero_copy_only=False)
+    return codes, np.lexsort((is_add, events["version"].to_numpy(), codes))
 
 
 def version_ranges(first: int, flags: Flags) -> list[tuple[int, int]]:

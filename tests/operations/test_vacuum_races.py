@@ -257,3 +257,81 @@ def test_delta_rs_restores_back_and_forth_between_plan_and_deletes(tmp_path: Pat
     for uri in restored:
         assert Path(uri).exists()
     assert DeltaTable(path).to_pyarrow_table()["id"].to_pylist() == [2]
+
+
+def test_an_interrupt_between_batches_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    import json
+
+    from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+
+    monkeypatch.setattr(vacuum_run, "BATCH_FILES", 1)
+    monkeypatch.setattr(vacuum_run, "_BATCHES_PER_ROUND", 1)
+    scene, gone, _ = removed_long_ago(5)
+    cancel = threading.Event()
+    store = Meanwhile(scene.dated(), "delete_many", cancel.set, at=2)
+    with opened_as(store):
+        report = vacuum_table(
+            store,
+            VacuumOptions(mode="full"),
+            warn=print,
+            clock=scene.clock,
+            cancel=cancel,
+            sleep=lambda seconds: None,
+        )
+    assert (report.interrupted, report.files_removed) == (True, 2)
+    assert len(set(gone) & scene.names()) == 3
+    end = json.loads(scene.store.read(commit_path(report.versions[-1])))["commitInfo"]
+    assert end["operationParameters"] == {"status": "FAILED"}
+
+
+_WRITER = """
+import sys
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+path, count = sys.argv[1], int(sys.argv[2])
+for number in range(count):
+    write_deltalake(path, pa.table({"id": [number], "p": [str(number % 3)]}), mode="append")
+    if number % 4 == 3:
+        DeltaTable(path).delete(f"id = {number - 1}")
+"""
+
+
+def write_meanwhile(path: Path, count: int) -> None:
+    """Another process appends and deletes while vacuums run one after the other."""
+    import subprocess
+    import sys
+
+    import pyarrow as pa
+    from deltalake import DeltaTable, write_deltalake
+
+    write_deltalake(str(path), pa.table({"id": [-1], "p": ["0"]}), partition_by=["p"])
+    writer = subprocess.Popen([sys.executable, "-c", _WRITER, str(path), str(count)])
+    runs = 0
+    while writer.poll() is None:
+        orphan = path / "p=0" / f"orphan{runs}.parquet"
+        orphan.parent.mkdir(exist_ok=True)
+        orphan.write_bytes(b"x")
+        old = time.time() - 60 * 86400
+        os.utime(orphan, (old, old))
+        report = Table(str(path)).vacuum()
+        assert not report.failures
+        assert not report.lost
+        runs += 1
+        time.sleep(0.05)
+    assert writer.returncode == 0
+    assert runs > 1
+    rows = sorted(DeltaTable(str(path)).to_pyarrow_table()["id"].to_pylist())
+    assert rows == [-1, *(n for n in range(count) if n % 4 != 2 or n + 1 >= count)]
+    for version in range(DeltaTable(str(path)).version() + 1):
+        for uri in DeltaTable(str(path), version=version).file_uris()[:1]:
+            assert Path(uri).exists()
+
+
+def test_another_process_appends_and_deletes_meanwhile(tmp_path: Path) -> None:
+    write_meanwhile(tmp_path / "t", 24)
+
+
+@pytest.mark.slow
+def test_another_process_appends_and_deletes_two_hundred_times(tmp_path: Path) -> None:
+    write_meanwhile(tmp_path / "t", 200)
