@@ -143,6 +143,30 @@ CASES = (
     _optimize("optimize", "zstd", "3"),
     _optimize("optimize-snappy", "snappy", None),
     Case(
+        name="vacuum",
+        table="vacuum",
+        ours=lambda path: sides.deltactl(
+            *("vacuum", path, "--mode", "full", "--dry-run", "-o", "json")
+        ),
+        theirs=lambda path: sides.python(sides.THEIRS_VACUUM, path),
+        what="vacuum, full dry run: 200,000 files and 20,000 orphans in 1,000 partitions",
+        time_goal=0.5,
+        our_answer=lambda output: json.loads(output)["result"]["files"],
+        their_answer=int,
+    ),
+    Case(
+        name="vacuum-lite",
+        table="vacuum-lite",
+        ours=lambda path: sides.deltactl(
+            *("vacuum", path, "--mode", "lite", "--dry-run", "-o", "json")
+        ),
+        theirs=lambda path: sides.python(sides.OURS_LOAD, path),
+        what="lite dry run, 1,000,000 files; the other side: our bare load of the snapshot",
+        time_goal=1.2,
+        our_answer=lambda output: json.loads(output)["version_before"],
+        their_answer=lambda output: int(output.split()[0]),
+    ),
+    Case(
         name="help",
         table="none",
         ours=lambda path: sides.deltactl("--help"),

@@ -51,6 +51,13 @@ table = DeltaTable(sys.argv[1])
 print(json.dumps(table.optimize.compact(target_size=100_000_000, writer_properties=properties)))
 """
 
+THEIRS_VACUUM = """
+import sys
+from deltalake import DeltaTable
+
+print(len(DeltaTable(sys.argv[1]).vacuum(retention_hours=168, dry_run=True, full=True)))
+"""
+
 
 def python(program: str, *arguments: str) -> list[str]:
     """A Python process that runs a program."""

@@ -38,7 +38,7 @@ def ensure_table(name: str, scale: float, cache: Path) -> Path:
 
 def build_table(name: str, scale: float, folder: Path) -> None:
     """Build a table; ``scale`` 1 is the size that the goals speak of."""
-    from benchmarks import data_tables, log_tables
+    from benchmarks import data_tables, log_tables, vacuum_tables
 
     def scaled(count: int) -> int:
         return max(1, round(count * scale))
@@ -57,6 +57,10 @@ def build_table(name: str, scale: float, folder: Path) -> None:
             DeltaTable(folder).create_checkpoint()
         case "data":
             data_tables.write_data_table(folder, scaled(1_000), 8_000)
+        case "vacuum":
+            vacuum_tables.write_vacuum_table(folder, scaled(200_000), scaled(1_000))
+        case "vacuum-lite":
+            vacuum_tables.write_lite_table(folder, scaled(1_000_000))
         case "none":
             folder.mkdir()
         case _:

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.optimize_options import OptimizeOptions
     from deltactl.operations.optimize_report import OptimizeReport
+    from deltactl.operations.vacuum_options import VacuumOptions
+    from deltactl.operations.vacuum_report import VacuumReport
     from deltactl.table import Table
 
 __version__ = "0.1.0"
@@ -77,6 +79,8 @@ __all__ = [
     "TableError",
     "UnsupportedFeatureError",
     "UsageError",
+    "VacuumOptions",
+    "VacuumReport",
     "VerificationError",
     "VersionNotFoundError",
     "__version__",
@@ -90,6 +94,8 @@ _ELSEWHERE: Final = {
     "Snapshot": "deltactl.log.snapshot",
     "SparkEngine": "deltactl.engine.spark",
     "Table": "deltactl.table",
+    "VacuumOptions": "deltactl.operations.vacuum_options",
+    "VacuumReport": "deltactl.operations.vacuum_report",
 }
 """Where the public names live that are not errors."""
 

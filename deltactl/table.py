@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from deltactl.engine.base import CancelToken, Engine, EngineSource, OnProgress
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
+    from deltactl.operations.vacuum import VacuumOptions, VacuumReport
 
 
 Timestamp: TypeAlias = int | str | datetime
@@ -166,6 +167,35 @@ class Table:
         return optimize_table(
             self._store,
             options or OptimizeOptions(),
+            warn=self._warn,
+            engine=engine,
+            storage_options=self._storage_options,
+            cancel=cancel,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+
+    def vacuum(
+        self,
+        options: VacuumOptions | None = None,
+        *,
+        engine: Engine | None = None,
+        dry_run: bool = False,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> VacuumReport:
+        """Remove files that no version worth keeping needs; see ``vacuum_table``.
+
+        Nothing is asked: who calls this has decided.
+
+        Raises:
+            DeltactlError: refused, or nothing could be removed.
+        """
+        from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+
+        return vacuum_table(
+            self._store,
+            options or VacuumOptions(),
             warn=self._warn,
             engine=engine,
             storage_options=self._storage_options,

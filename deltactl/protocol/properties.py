@@ -13,6 +13,7 @@ from deltactl.units import parse_duration, parse_size
 
 DEFAULT_INDEXED_COLUMNS = 32
 DEFAULT_STRING_PREFIX = 32
+DEFAULT_RETENTION_MS = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,16 @@ class TableProperties:
     def in_commit_timestamps(self) -> bool:
         """``delta.enableInCommitTimestamps``."""
         return self.flag("delta.enableInCommitTimestamps")
+
+    @property
+    def deleted_file_retention_ms(self) -> int:
+        """``delta.deletedFileRetentionDuration``: for how long a vacuum leaves removed files.
+
+        Raises:
+            UsageError: the property cannot be understood. It guards data: nobody may guess it.
+        """
+        value = self.text("delta.deletedFileRetentionDuration")
+        return DEFAULT_RETENTION_MS if value is None else parse_duration(value)
 
     @property
     def row_tracking_enabled(self) -> bool:
