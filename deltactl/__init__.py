@@ -40,6 +40,9 @@ if TYPE_CHECKING:
         VersionNotFoundError,
     )
     from deltactl.log.snapshot import Snapshot
+    from deltactl.operations.checkpoint_options import CheckpointOptions
+    from deltactl.operations.checkpoint_repair import RepairReport
+    from deltactl.operations.checkpoint_report import CheckpointReport
     from deltactl.operations.optimize_options import OptimizeOptions
     from deltactl.operations.optimize_report import OptimizeReport
     from deltactl.table import Table
@@ -48,6 +51,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessDeniedError",
+    "CheckpointOptions",
+    "CheckpointReport",
     "CommitOutcomeUnknownError",
     "ConflictError",
     "CorruptLogError",
@@ -64,6 +69,7 @@ __all__ = [
     "OptimizeReport",
     "PartialSuccessError",
     "PredicateError",
+    "RepairReport",
     "SafetyError",
     "Snapshot",
     "StorageError",
@@ -77,6 +83,9 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {
+    "CheckpointOptions": "deltactl.operations.checkpoint_options",
+    "CheckpointReport": "deltactl.operations.checkpoint_report",
+    "RepairReport": "deltactl.operations.checkpoint_repair",
     "OptimizeOptions": "deltactl.operations.optimize_options",
     "OptimizeReport": "deltactl.operations.optimize_report",
     "Snapshot": "deltactl.log.snapshot",
