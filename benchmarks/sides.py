@@ -51,6 +51,15 @@ table = DeltaTable(sys.argv[1])
 print(json.dumps(table.optimize.compact(target_size=100_000_000, writer_properties=properties)))
 """
 
+THEIRS_CHECKPOINT = """
+import sys
+from deltalake import DeltaTable
+
+table = DeltaTable(sys.argv[1])
+table.create_checkpoint()
+print(table.version())
+"""
+
 
 def python(program: str, *arguments: str) -> list[str]:
     """A Python process that runs a program."""

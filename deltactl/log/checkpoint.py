@@ -25,7 +25,7 @@ from deltactl.protocol.paths import decode_path, is_absolute
 from deltactl.protocol.stats_json import encode_stats_column
 from deltactl.storage.store import Store
 
-_BATCH_ROWS = 1 << 17
+_BATCH_ROWS = 1 << 15
 _LEAST_BATCH_ROWS = 256
 _BATCH_BYTES = 64 << 20
 _BUFFER_BYTES = 4 << 20
@@ -166,7 +166,8 @@ def _read_actions(
             structs = batch.column(action)
             if structs.null_count == len(structs):
                 continue
-            yield _to_table(structs.drop_null(), action, columns)
+            # Dropping copies, even where there is nothing to drop.
+            yield _to_table(structs.drop_null() if structs.null_count else structs, action, columns)
 
 
 def _choose_batch_rows(parquet: pq.ParquetFile, leaves: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ from deltactl.errors import CorruptLogError
 from deltactl.log.checkpoint_schema import CheckpointLayout
 from deltactl.log.parsed_stats import parse_stats
 from deltactl.protocol.actions import JSON_NAMES, STRING_MAP
-from deltactl.protocol.partitions import lookup_map, parse_partition_column
+from deltactl.protocol.partitions import drop_stale_nulls, lookup_map, parse_partition_column
 
 _OURS = {theirs: ours for ours, theirs in JSON_NAMES.items()} | {"path": "encoded_path"}
 
@@ -27,31 +27,30 @@ def add_structs(files: pa.RecordBatch, layout: CheckpointLayout) -> pa.StructArr
         elif member.name == "partitionValues_parsed":
             arrays.append(_parse_partitions(files.column("partition_values"), member.type))
         else:
-            arrays.append(_member(files, member))
+            arrays.append(_member(files, member, layout))
     return pa.StructArray.from_arrays(arrays, fields=list(type_))
 
 
 def remove_structs(files: pa.RecordBatch, layout: CheckpointLayout) -> pa.StructArray:
     """The ``remove`` column of rows of ``REMOVE_SCHEMA``."""
     type_ = layout.remove_type
-    return pa.StructArray.from_arrays([_member(files, m) for m in type_], fields=list(type_))
+    arrays = [_member(files, member, layout) for member in type_]
+    return pa.StructArray.from_arrays(arrays, fields=list(type_))
 
 
-def _member(files: pa.RecordBatch, member: pa.Field) -> pa.Array:
+def _member(files: pa.RecordBatch, member: pa.Field, layout: CheckpointLayout) -> pa.Array:
     if member.name == "dataChange":
         # What a checkpoint holds has changed nothing (PROTOCOL.md, "Checkpoints").
         return pa.repeat(pa.scalar(False), files.num_rows)
     array = files.column(_OURS[member.name])
     if member.name == "deletionVector":
         return _renamed(array, member.type)
-    if (
-        member.name == "partitionValues"
-        and array.null_count
-        and "modification_time_ms" in (files.schema.names)
-    ):
+    if member.name != "partitionValues" or not len(array):
+        return array
+    if array.null_count and "modification_time_ms" in files.schema.names:
         # Of an add the map has to be there, be it empty.
-        return pc.if_else(array.is_valid(), array, pa.scalar([], STRING_MAP))
-    return array
+        array = pc.if_else(array.is_valid(), array, pa.scalar([], STRING_MAP))
+    return drop_stale_nulls(array, layout.partition_keys)
 
 
 def _renamed(array: pa.StructArray, type_: pa.StructType) -> pa.StructArray:

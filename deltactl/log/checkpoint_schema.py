@@ -77,12 +77,14 @@ class CheckpointLayout:
 
     ``stats_json``: whether ``add.stats`` is there. ``stats_type``: the type of
     ``add.stats_parsed``, absent when ``None``. ``partition_types``: members of
-    ``add.partitionValues_parsed`` by physical name, absent when empty.
+    ``add.partitionValues_parsed`` by physical name, absent when empty. ``partition_keys`` are the
+    physical names of the partition columns.
     """
 
     stats_json: bool
     stats_type: pa.StructType | None
     partition_types: Mapping[str, pa.DataType]
+    partition_keys: tuple[str, ...] = ()
     compat: Compat = "default"
 
     @property
@@ -181,7 +183,8 @@ def choose_layout(
             }
         except (UnsupportedFeatureError, CorruptLogError):
             stats_type, partition_types, stats_json = None, {}, True
-    return CheckpointLayout(stats_json, stats_type, partition_types, compat)
+    keys = tuple(f.physical_name for f in metadata.partition_fields)
+    return CheckpointLayout(stats_json, stats_type, partition_types, keys, compat)
 
 
 def singleton_rows(schema: pa.Schema, nodes: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -216,6 +219,24 @@ def dictionary_leaves(schema: pa.Schema, compat: Compat) -> list[str]:
             if member.name in repeating:
                 leaves += [f"{column}.{leaf}" for leaf in _leaf_paths(member)]
     return leaves
+
+
+def described_leaves(schema: pa.Schema) -> list[str]:
+    """Leaves that get bounds and null counts: all but texts of statistics, which order nothing."""
+    leaves = [leaf for member in schema for leaf in _all_leaves(member, member.name)]
+    return [leaf for leaf in leaves if leaf != "add.stats"]
+
+
+def _all_leaves(field: pa.Field, path: str) -> Iterable[str]:
+    if pa.types.is_map(field.type):
+        yield from (f"{path}.key_value.{end}" for end in ("key", "value"))
+    elif pa.types.is_list(field.type):
+        yield f"{path}.list.element"
+    elif pa.types.is_struct(field.type):
+        for member in field.type:
+            yield from _all_leaves(member, f"{path}.{member.name}")
+    else:
+        yield path
 
 
 def _leaf_paths(field: pa.Field) -> Iterable[str]:

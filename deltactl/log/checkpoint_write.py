@@ -18,7 +18,11 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import ConflictError, DeltactlError, StorageError
 from deltactl.log.checkpoint_rows import add_structs, remove_structs
-from deltactl.log.checkpoint_schema import CheckpointLayout, dictionary_leaves
+from deltactl.log.checkpoint_schema import (
+    CheckpointLayout,
+    described_leaves,
+    dictionary_leaves,
+)
 from deltactl.log.key_digest import Fingerprint, KeyDigest
 from deltactl.storage.store import FileInfo, Store
 
@@ -166,8 +170,7 @@ class ActionFileWriter:
             data_page_version="1.0",
             compression="none" if compat == "plain" else "snappy",
             use_dictionary=dictionary_leaves(self._schema, compat),
-            # Minima of paths and statistics help nobody; null counts do, and are kept.
-            write_statistics=True,
+            write_statistics=described_leaves(self._schema),
             write_batch_size=_PAGE_VALUES,
             store_schema=False,
             use_deprecated_int96_timestamps=compat == "spark",

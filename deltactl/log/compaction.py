@@ -7,8 +7,7 @@ cancel what is older than its first commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 
@@ -51,7 +50,8 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
         return None
     name = f"{LOG_DIR}/{compacted_name(*span)}"
     store, tail = snapshot.store, snapshot.tail
-    content = "".join(f"{text}\n" for text in compacted_lines(tail))
+    keys = [f.physical_name for f in snapshot.metadata.partition_fields]
+    content = "".join(f"{text}\n" for text in compacted_lines(tail, keys))
     try:
         store.put_if_absent(name, content.encode())
     except ObjectExistsError:
@@ -65,8 +65,11 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
     return info
 
 
-def compacted_lines(tail: Tail) -> Iterator[str]:
-    """The reconciled actions as lines of JSON, singletons first."""
+def compacted_lines(tail: Tail, partition_keys: Collection[str]) -> Iterator[str]:
+    """The reconciled actions as lines of JSON, singletons first.
+
+    Null values of partition columns are written for ``partition_keys`` only.
+    """
     found = tail.singletons
     if found.protocol is not None:
         yield line("protocol", encode_protocol(found.protocol))
@@ -74,23 +77,25 @@ def compacted_lines(tail: Tail) -> Iterator[str]:
         yield line("metaData", encode_metadata(found.metadata))
     yield from (line("txn", encode_txn(txn)) for txn in found.txns.values())
     yield from (line("domainMetadata", encode_domain(d)) for d in found.domains.values())
-    yield from _file_lines("add", tail.adds)
-    yield from _file_lines("remove", tail.removes)
+    yield from _file_lines("add", tail.adds, partition_keys)
+    yield from _file_lines("remove", tail.removes, partition_keys)
 
 
-def _file_lines(action: str, files: pa.Table) -> Iterator[str]:
+def _file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) -> Iterator[str]:
     for batch in files.to_batches(max_chunksize=_ROWS_AT_ONCE):
         for row in batch.to_pylist():
-            path = row.pop("encoded_path")
-            body: dict[str, Any] = row | {"path": path}
-            yield line(
-                action,
-                {
-                    JSON_NAMES[column]: json_value(column, value)
-                    for column, value in body.items()
-                    if value is not None
-                },
-            )
+            row["path"] = row.pop("encoded_path")
+            values = row["partition_values"]
+            if values is not None:
+                row["partition_values"] = [
+                    (key, text) for key, text in values if text is not None or key in partition_keys
+                ]
+            body = {
+                JSON_NAMES[column]: json_value(column, value)
+                for column, value in row.items()
+                if value is not None
+            }
+            yield line(action, body)
 
 
 def _says_the_same(store: Store, snapshot: Snapshot, info: FileInfo) -> bool:
@@ -105,5 +110,10 @@ def _says_the_same(store: Store, snapshot: Snapshot, info: FileInfo) -> bool:
 
 
 def _rows(files: pa.Table) -> list[str]:
+    """Each row as a text, in the order of the keys; a null partition value is as good as none."""
     order = pa.compute.sort_indices(file_keys(files))
-    return [json.dumps(row, sort_keys=True, default=str) for row in files.take(order).to_pylist()]
+    rows = files.take(order).to_pylist()
+    for row in rows:
+        values = row["partition_values"] or ()
+        row["partition_values"] = {key: text for key, text in values if text is not None}
+    return [json.dumps(row, sort_keys=True, default=str) for row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -157,7 +158,12 @@ class _Writing:
         found = {w.file.name: w for w in self._run_tasks(partial(write_whole, self._spec), tasks)}
         ordered = [found[names[part]] for part in parts]
         infos = tuple(written.file for written in ordered)
-        self._verify(Checkpoint(plan.version, str(plan.kind), "parquet", infos), ())
+        try:
+            checkpoint = Checkpoint(plan.version, str(plan.kind), "parquet", infos)
+            verify_head(self._store, checkpoint, self._singletons, ())
+        except Exception:
+            remove_unchanged(self._store, infos)
+            raise
         hint = start_hint(plan.version, ordered, count) | schema_node(self._spec.layout)
         return _summary(plan, ordered, (), hint)
 
@@ -166,6 +172,8 @@ class _Writing:
         plan, options = self._plan, self._options
         tasks = [SidecarTask(number, share) for number, share in enumerate(plan.shares, 1)]
         files = self._run_tasks(partial(write_sidecars, self._spec), tasks)
+        form = options.top_format
+        name = f"{LOG_DIR}/{checkpoint_name(plan.version, self._run.clock.new_id(), form)}"
         try:
             sidecars = [file_node(written.file) for written in files]
             nodes = [
@@ -173,11 +181,12 @@ class _Writing:
                 *({"sidecar": node} for node in sidecars),
                 *self._spec.singletons,
             ]
-            top = self._write_top(nodes)
-            checkpoint = Checkpoint(plan.version, "uuid", options.top_format, (top,))
-            self._verify(checkpoint, [written.file.name for written in files])
+            top = self._write_top(name, nodes)
+            checkpoint = Checkpoint(plan.version, "uuid", form, (top,))
+            expected = [written.file.name for written in files]
+            verify_head(self._store, checkpoint, self._singletons, expected)
         except Exception:
-            remove_unchanged(self._store, [written.file for written in files])
+            self._retract(name, files)
             raise
         hint = start_hint(plan.version, files)
         hint["size"] += len(nodes)
@@ -185,10 +194,14 @@ class _Writing:
         hint["v2Checkpoint"] = v2_node(top, self._spec.singletons, sidecars)
         return _summary(plan, files, (top,), hint)
 
-    def _write_top(self, nodes: Sequence[Node]) -> FileInfo:
-        form = self._options.top_format
-        name = f"{LOG_DIR}/{checkpoint_name(self._plan.version, self._run.clock.new_id(), form)}"
-        if form == "parquet":
+    def _retract(self, top: str, files: Sequence[WrittenActions]) -> None:
+        """Remove a checkpoint that failed: what names the sidecars first, and they only then."""
+        with suppress(DeltactlError):  # the error that led here is the one that matters
+            if not self._store.delete_many([top]):
+                remove_unchanged(self._store, [written.file for written in files])
+
+    def _write_top(self, name: str, nodes: Sequence[Node]) -> FileInfo:
+        if self._options.top_format == "parquet":
             with ActionFileWriter(self._store, name, TOP_SCHEMA, self._spec.layout) as writer:
                 writer.write_singletons(singleton_rows(TOP_SCHEMA, nodes))
                 return writer.close().file
@@ -226,13 +239,6 @@ class _Writing:
             remove_unchanged(self._store, [w.file for files in done.values() for w in files])
             raise
         return [written for number in range(len(tasks)) for written in done[number]]
-
-    def _verify(self, checkpoint: Checkpoint, sidecars: Sequence[str]) -> None:
-        try:
-            verify_head(self._store, checkpoint, self._singletons, sidecars)
-        except Exception:
-            remove_unchanged(self._store, checkpoint.files)
-            raise
 
 
 def _part_name(version: int, part: int, count: int) -> str:
