@@ -37,8 +37,9 @@ def render_report(page: Page, report: CheckpointReport, argv: Sequence[str]) -> 
     """Lay out what would be done (dry run) or what was done; ``argv`` is what was typed."""
     if report.is_empty:
         page.line(Styled("Nothing to do", Tone.GOOD), f": {report.plan.reason}")
-        if report.cleanup is not None and report.cleanup.reason:
-            page.line("log cleanup: ", report.cleanup.reason)
+        if report.cleanup is not None:
+            oldest = f"nothing is left before version {report.cleanup.checkpoint_version}"
+            page.line("log cleanup: ", report.cleanup.reason or oldest)
         return
     if report.written is not None:
         _render_written(page, report.written, report)

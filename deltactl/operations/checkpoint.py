@@ -119,7 +119,7 @@ class _Job:
         if not self._options.cleanup_only:
             return plan_checkpoint(snapshot, self._listing, self._options, self._warn)
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
-        return CheckpointPlan(snapshot.version, None, "only the log was to be cleaned up")
+        return CheckpointPlan(snapshot.version, None, "no checkpoint was asked for")
 
     def write(self, plan: CheckpointPlan, report: CheckpointReport) -> CheckpointReport:
         """Write the checkpoint, then let the hint name it."""

@@ -117,7 +117,10 @@ def test_cleanup_is_shown_then_done(cli: RunCli, table: TableBuilder, tmp_path: 
     assert names(table) == {CLASSIC, f"{2:020d}.json", "_last_checkpoint"}
     assert Table(str(tmp_path / "events")).snapshot().num_files == 3
     again = cli("checkpoint", "events", "--cleanup-only")
-    assert again.out.startswith("Nothing to do: only the log was to be cleaned up\n")
+    assert again.out == (
+        "Nothing to do: no checkpoint was asked for\n"
+        "log cleanup: nothing is left before version 2\n"
+    )
 
 
 def test_cleanup_inside_the_retention_is_refused(cli: RunCli, table: TableBuilder) -> None:
