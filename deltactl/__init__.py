@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint_options import CheckpointOptions
     from deltactl.operations.checkpoint_repair import RepairReport
     from deltactl.operations.checkpoint_report import CheckpointReport
+    from deltactl.operations.detail import DetailReport
     from deltactl.operations.optimize_options import OptimizeOptions
     from deltactl.operations.optimize_report import OptimizeReport
     from deltactl.table import Table
@@ -58,6 +59,7 @@ __all__ = [
     "CorruptLogError",
     "DataFileError",
     "DeltactlError",
+    "DetailReport",
     "EngineUnavailableError",
     "InterruptedRunError",
     "LogGapError",
@@ -86,6 +88,7 @@ _ELSEWHERE: Final = {
     "CheckpointOptions": "deltactl.operations.checkpoint_options",
     "CheckpointReport": "deltactl.operations.checkpoint_report",
     "RepairReport": "deltactl.operations.checkpoint_repair",
+    "DetailReport": "deltactl.operations.detail",
     "OptimizeOptions": "deltactl.operations.optimize_options",
     "OptimizeReport": "deltactl.operations.optimize_report",
     "Snapshot": "deltactl.log.snapshot",
