@@ -93,6 +93,8 @@ def checkpoint_table(
         return report
     if not plan.is_empty:
         report = job.write(plan, report)
+    if cancel is not None and cancel.is_set():
+        return replace(report, cleanup=None, compaction_range=None, interrupted=True)
     if options.compact_log:
         report = replace(report, compaction=write_compaction(job.snapshot))
     if cleanup is not None and not cleanup.is_empty:

@@ -35,7 +35,8 @@ class CheckpointReport:
     """The outcome of a run; of a dry run the plans alone.
 
     ``hint_moved``: whether ``_last_checkpoint`` names the new checkpoint. ``failed`` are files
-    that cleanup could not delete, with the reason.
+    that cleanup could not delete, with the reason. ``interrupted``: the run was cancelled after
+    the checkpoint was written, and did nothing more.
     """
 
     plan: CheckpointPlan
@@ -48,6 +49,7 @@ class CheckpointReport:
     failed: tuple[tuple[str, str], ...] = ()
     compaction_range: tuple[int, int] | None = None
     compaction: FileInfo | None = None
+    interrupted: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -72,6 +74,7 @@ class CheckpointReport:
             "cleanup": None if self.cleanup is None else _cleanup(self.cleanup),
             "not_deleted": [{"name": name, "reason": reason} for name, reason in self.failed],
             "compaction": self._compaction(),
+            "interrupted": self.interrupted,
         }
 
     def _compaction(self) -> dict[str, Any] | None:

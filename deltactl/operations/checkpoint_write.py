@@ -10,7 +10,12 @@ from typing import Any
 
 from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, Task, Worker
-from deltactl.errors import DeltactlError, InterruptedRunError, StorageError
+from deltactl.errors import (
+    DeltactlError,
+    InterruptedRunError,
+    StorageError,
+    VerificationError,
+)
 from deltactl.log.action_lines import line
 from deltactl.log.checkpoint_nodes import (
     Node,
@@ -159,6 +164,8 @@ class _Writing:
         ordered = [found[names[part]] for part in parts]
         infos = tuple(written.file for written in ordered)
         try:
+            if count > 1:
+                self._ensure_complete(ordered)
             checkpoint = Checkpoint(plan.version, str(plan.kind), "parquet", infos)
             verify_head(self._store, checkpoint, self._singletons, ())
         except Exception:
@@ -175,6 +182,7 @@ class _Writing:
         form = options.top_format
         name = f"{LOG_DIR}/{checkpoint_name(plan.version, self._run.clock.new_id(), form)}"
         try:
+            self._ensure_complete(files)
             sidecars = [file_node(written.file) for written in files]
             nodes = [
                 {"checkpointMetadata": checkpoint_metadata(plan.version, files, self._spec.layout)},
@@ -193,6 +201,21 @@ class _Writing:
         hint["sizeInBytes"] += top.size_bytes
         hint["v2Checkpoint"] = v2_node(top, self._spec.singletons, sidecars)
         return _summary(plan, files, (top,), hint)
+
+    def _ensure_complete(self, files: Sequence[WrittenActions]) -> None:
+        """Compare what all tasks wrote together with the snapshot: none may have missed its share.
+
+        Raises:
+            VerificationError: there are more or fewer files, or bytes of them.
+        """
+        found = sum(w.adds.count for w in files), sum(w.adds.size_bytes for w in files)
+        wanted = self._snapshot.num_files, self._snapshot.size_bytes
+        if found != wanted:
+            raise VerificationError(
+                f"version {self._plan.version} has {wanted[0]} files of {wanted[1]} bytes, "
+                f"and {found[0]} of {found[1]} were written",
+                hint="Nothing points at the new checkpoint; please report this.",
+            )
 
     def _retract(self, top: str, files: Sequence[WrittenActions]) -> None:
         """Remove a checkpoint that failed: what names the sidecars first, and they only then."""

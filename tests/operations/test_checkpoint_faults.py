@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +23,14 @@ from deltactl.errors import (
 )
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
-from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport, checkpoint_table
+from deltactl.operations import checkpoint_tasks
+from deltactl.operations.checkpoint import (
+    CheckpointOptions,
+    CheckpointReport,
+    checkpoint_table,
+    plan_checkpoint,
+)
+from deltactl.operations.checkpoint_write import CheckpointRun, write_checkpoint
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Replacement, Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, checkpoint, memory_of, new_table
@@ -260,6 +269,46 @@ def test_a_cancelled_run_leaves_nothing() -> None:
         checkpoint_table(
             builder.store, CheckpointOptions(kind="v2"), warn=pytest.fail, cancel=cancel
         )
+    assert memory_of(builder).contents() == before
+
+
+def test_a_run_that_is_cancelled_late_keeps_the_checkpoint_and_deletes_nothing() -> None:
+    builder = set_scene(CLASSIC)
+    before = memory_of(builder).contents()
+    cancel = threading.Event()
+    report = checkpoint_table(
+        builder.store,
+        CLASSIC,
+        warn=pytest.fail,
+        clock=FixedClock(NOW_MS),
+        cancel=cancel,
+        on_progress=lambda progress: cancel.set(),
+    )
+    assert report.interrupted
+    assert report.hint_moved
+    assert set(before) < set(memory_of(builder).contents())
+
+
+@pytest.mark.parametrize(("kind", "lost"), [("v2", "shares"), ("multipart", "rows")])
+def test_a_share_that_nobody_wrote_is_noticed(
+    kind: Any, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file may be as it was written, and still one be missing."""
+    options = CheckpointOptions(kind=kind, part_rows=2)
+    builder = set_scene(options)
+    before = memory_of(builder).contents()
+    snapshot = load_snapshot(builder.store, warn=pytest.fail)
+    plan = plan_checkpoint(snapshot, list_log(builder.store), options, pytest.fail)
+    if lost == "shares":
+        assert plan.shares
+        plan = replace(plan, shares=plan.shares[:-1])
+    else:
+        monkeypatch.setattr(
+            checkpoint_tasks, "assign_parts", lambda texts, n: np.full(len(texts), n)
+        )
+    run_with = CheckpointRun(LocalEngine(1), FixedClock(NOW_MS), {})
+    with pytest.raises(VerificationError, match="were written"):
+        write_checkpoint(snapshot, plan, options, run_with)
     assert memory_of(builder).contents() == before
 
 

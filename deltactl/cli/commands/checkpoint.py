@@ -164,6 +164,12 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
             on_progress=on_progress,
             dry_run=dry_run,
         )
+        if report.interrupted:
+            _emit(session, report)
+            cancellation.raise_if_cancelled(
+                f"interrupted; {'the checkpoint is written' if report.written else 'nothing done'}",
+                hint="Run again to do the rest.",
+            )
     if not report.failed:
         _emit(session, report)
         return
