@@ -107,6 +107,23 @@ def _optimize(name: str, codec: str, level: str | None) -> Case:
     )
 
 
+def _checkpoint(
+    name: str, table: str, what: str, time_goal: float | None, memory_goal: float | None
+) -> Case:
+    return Case(
+        name=name,
+        table=table,
+        ours=lambda path: sides.deltactl("checkpoint", path, "-o", "json"),
+        theirs=lambda path: sides.python(sides.THEIRS_CHECKPOINT, path),
+        what=f"{what}: written, and by us read back",
+        time_goal=time_goal,
+        memory_goal=memory_goal,
+        our_answer=lambda output: json.loads(output)["version_after"],
+        their_answer=int,
+        writes=True,
+    )
+
+
 CASES = (
     Case(
         name="load-checkpoint",
@@ -140,6 +157,8 @@ CASES = (
     _history(
         "history-20-cp", "history-checkpoint", "with a checkpoint of the last: newest 20", None, 20
     ),
+    _checkpoint("checkpoint", "grown", "1,000,000 files and a tail of ten commits", 0.4, 0.4),
+    _checkpoint("checkpoint-4m", "grown-4", "the same with 4,000,000 files", None, None),
     _optimize("optimize", "zstd", "3"),
     _optimize("optimize-snappy", "snappy", None),
     Case(

@@ -166,6 +166,15 @@ def write_checkpoint_table(table: Path, num_files: int, num_days: int = NUM_DAYS
     (log / "_last_checkpoint").write_text(json.dumps({"version": 10, "size": num_files + 2}))
 
 
+def write_grown_table(table: Path, num_files: int) -> None:
+    """The same, and ten commits after the checkpoint: each adds 100 files."""
+    write_checkpoint_table(table, num_files)
+    total = num_files + 1000
+    for version in range(11, 21):
+        adds = _json_adds(num_files + 100 * (version - 11), 100, total).to_pylist()
+        write_commit(table / "_delta_log", version, [commit_info(version, "WRITE"), *adds])
+
+
 _STRINGS = pa.map_(pa.string(), pa.string())
 _PROTOCOL_TYPE = pa.struct([("minReaderVersion", pa.int32()), ("minWriterVersion", pa.int32())])
 _METADATA_TYPE = pa.struct(

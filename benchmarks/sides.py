@@ -58,6 +58,15 @@ from deltalake import DeltaTable
 print(len(DeltaTable(sys.argv[1]).vacuum(retention_hours=168, dry_run=True, full=True)))
 """
 
+THEIRS_CHECKPOINT = """
+import sys
+from deltalake import DeltaTable
+
+table = DeltaTable(sys.argv[1])
+table.create_checkpoint()
+print(table.version())
+"""
+
 
 def python(program: str, *arguments: str) -> list[str]:
     """A Python process that runs a program."""

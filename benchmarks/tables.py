@@ -46,6 +46,10 @@ def build_table(name: str, scale: float, folder: Path) -> None:
     match name:
         case "checkpoint":
             log_tables.write_checkpoint_table(folder, scaled(1_000_000))
+        case "grown":
+            log_tables.write_grown_table(folder, scaled(1_000_000))
+        case "grown-4":
+            log_tables.write_grown_table(folder, scaled(4_000_000))
         case "json":
             log_tables.write_json_table(folder, scaled(1_000), 1_000)
         case "history":

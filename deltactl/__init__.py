@@ -42,6 +42,9 @@ if TYPE_CHECKING:
         VersionNotFoundError,
     )
     from deltactl.log.snapshot import Snapshot
+    from deltactl.operations.checkpoint_options import CheckpointOptions
+    from deltactl.operations.checkpoint_repair import RepairReport
+    from deltactl.operations.checkpoint_report import CheckpointReport
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.optimize_options import OptimizeOptions
     from deltactl.operations.optimize_report import OptimizeReport
@@ -53,6 +56,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessDeniedError",
+    "CheckpointOptions",
+    "CheckpointReport",
     "CommitOutcomeUnknownError",
     "ConflictError",
     "CorruptLogError",
@@ -71,6 +76,7 @@ __all__ = [
     "OptimizeReport",
     "PartialSuccessError",
     "PredicateError",
+    "RepairReport",
     "SafetyError",
     "Snapshot",
     "SparkEngine",
@@ -87,6 +93,9 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {
+    "CheckpointOptions": "deltactl.operations.checkpoint_options",
+    "CheckpointReport": "deltactl.operations.checkpoint_report",
+    "RepairReport": "deltactl.operations.checkpoint_repair",
     "DetailReport": "deltactl.operations.detail",
     "LocalEngine": "deltactl.engine.local",
     "OptimizeOptions": "deltactl.operations.optimize_options",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltactl.engine.base import CancelToken, Engine, EngineSource, OnProgress
+    from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
+    from deltactl.operations.checkpoint_repair import RepairReport
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
     from deltactl.operations.vacuum import VacuumOptions, VacuumReport
@@ -201,5 +203,50 @@ class Table:
             storage_options=self._storage_options,
             cancel=cancel,
             on_progress=on_progress,
+            dry_run=dry_run,
+        )
+
+    def checkpoint(
+        self,
+        options: CheckpointOptions | None = None,
+        *,
+        engine: Engine | None = None,
+        dry_run: bool = False,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> CheckpointReport:
+        """Write a checkpoint, read it back, and point the log at it; see ``checkpoint_table``.
+
+        Raises:
+            DeltactlError: refused, or what was stored is not the snapshot.
+        """
+        from deltactl.operations.checkpoint import CheckpointOptions, checkpoint_table
+
+        return checkpoint_table(
+            self._store,
+            options or CheckpointOptions(),
+            warn=self._warn,
+            engine=engine,
+            storage_options=self._storage_options,
+            cancel=cancel,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+
+    def repair_checkpoints(
+        self, *, engine: Engine | None = None, dry_run: bool = False
+    ) -> RepairReport:
+        """Check every checkpoint and the hint; write anew what is proven wrong.
+
+        Raises:
+            DeltactlError: the latest version cannot be rebuilt, or the store failed.
+        """
+        from deltactl.operations.checkpoint_repair import repair_checkpoints
+
+        return repair_checkpoints(
+            self._store,
+            warn=self._warn,
+            engine=engine,
+            storage_options=self._storage_options,
             dry_run=dry_run,
         )

@@ -27,4 +27,5 @@ COMMANDS: Final = (
     CommandSpec("describe-detail", "Show what a table is: schema, size, properties, features"),
     CommandSpec("optimize", "Rewrite many small files into a few of a good size", has_engine=True),
     CommandSpec("vacuum", "Remove files that no version worth keeping needs; can be undone"),
+    CommandSpec("checkpoint", "Write a checkpoint, verified; clean up or repair the log"),
 )
