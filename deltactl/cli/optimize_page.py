@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deltactl.cli.page import Column, Page, Styled, Tone
+from deltactl.cli.typed import next_command
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> No
     if report.dry_run and not plan.is_empty:
         page.line()
         page.line(Styled("Nothing was changed.", Tone.STRONG), " To do it: ")
-        page.line(f"  {_real_command(argv)}")
+        page.line(f"  {next_command(argv)}")
 
 
 def _render_plan(page: Page, plan: OptimizePlan) -> None:
@@ -106,23 +106,3 @@ def _render_left_alone(page: Page, plan: OptimizePlan) -> None:
             for reason, count in plan.left_alone.items()
         ]
     )
-
-
-def _real_command(argv: Sequence[str]) -> str:
-    """The command that was typed, without what kept it from acting, and without secrets."""
-    words, is_secret = ["deltactl"], False
-    for word in argv:
-        if word in ("--dry-run", "--check"):
-            continue
-        if is_secret or word.startswith("--storage-option="):
-            words.append(_mask(word))
-        else:
-            words.append(shlex.quote(word))
-        is_secret = word == "--storage-option"
-    return " ".join(words)
-
-
-def _mask(word: str) -> str:
-    """A storage option without its value, which may be a password."""
-    option, equals, pair = word.rpartition("--storage-option=")
-    return f"{option}{equals}{pair.partition('=')[0]}=..."

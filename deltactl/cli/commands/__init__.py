@@ -24,4 +24,6 @@ COMMANDS: Final = (
     CommandSpec("describe-history", "Show the commits of a table, newest first"),
     CommandSpec("describe-detail", "Show what a table is: schema, size, properties, features"),
     CommandSpec("optimize", "Rewrite many small files into a few of a good size"),
+    CommandSpec("generate-manifest", "Write symlink manifests for Athena, Trino, Hive, Redshift"),
+    CommandSpec("convert", "Make a directory of Parquet files a table, in place"),
 )
