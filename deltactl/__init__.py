@@ -41,6 +41,11 @@ if TYPE_CHECKING:
         VersionNotFoundError,
     )
     from deltactl.log.snapshot import Snapshot
+    from deltactl.operations.convert import convert
+    from deltactl.operations.convert_options import ConvertOptions, PartitionColumn
+    from deltactl.operations.convert_report import ConvertReport
+    from deltactl.operations.manifest_options import ManifestOptions
+    from deltactl.operations.manifest_report import ManifestReport
     from deltactl.operations.optimize_options import OptimizeOptions
     from deltactl.operations.optimize_report import OptimizeReport
     from deltactl.table import Table
@@ -52,12 +57,16 @@ __all__ = [
     "CommitOutcomeUnknownError",
     "ConflictError",
     "ConversionError",
+    "ConvertOptions",
+    "ConvertReport",
     "CorruptLogError",
     "DataFileError",
     "DeltactlError",
     "EngineUnavailableError",
     "InterruptedRunError",
     "LogGapError",
+    "ManifestOptions",
+    "ManifestReport",
     "MissingActionError",
     "NotATableError",
     "ObjectExistsError",
@@ -65,6 +74,7 @@ __all__ = [
     "OptimizeOptions",
     "OptimizeReport",
     "PartialSuccessError",
+    "PartitionColumn",
     "PredicateError",
     "SafetyError",
     "Snapshot",
@@ -76,13 +86,20 @@ __all__ = [
     "VerificationError",
     "VersionNotFoundError",
     "__version__",
+    "convert",
 ]
 
 _ELSEWHERE: Final = {
+    "ConvertOptions": "deltactl.operations.convert_options",
+    "ConvertReport": "deltactl.operations.convert_report",
+    "ManifestOptions": "deltactl.operations.manifest_options",
+    "ManifestReport": "deltactl.operations.manifest_report",
     "OptimizeOptions": "deltactl.operations.optimize_options",
     "OptimizeReport": "deltactl.operations.optimize_report",
     "Snapshot": "deltactl.log.snapshot",
+    "PartitionColumn": "deltactl.operations.convert_options",
     "Table": "deltactl.table",
+    "convert": "deltactl.operations.convert",
 }
 """Where the public names live that are not errors."""
 

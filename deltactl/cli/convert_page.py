@@ -90,5 +90,6 @@ def _render_left_out(page: Page, plan: ConvertPlan) -> None:
 
 def render_problems(page: Page, error: ConversionError) -> None:
     """Lay out everything that stands in the way of a conversion."""
-    columns = [Column("file", elastic=True), Column("column"), Column("problem")]
-    page.table(columns, [(path, column or "", why) for path, column, why in error.problems])
+    for path, column, why in error.problems:
+        named = f"column {column}: " if column else ""
+        page.line(Styled(path or "(several files)", Tone.STRONG), f"  {named}{why}")

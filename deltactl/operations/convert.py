@@ -170,7 +170,9 @@ def _new_table(plan: ConvertPlan, options: ConvertOptions, engine: str) -> NewTa
         operation="CONVERT",
         parameters={
             "numFiles": len(plan.files),
-            "partitionedBy": json.dumps(list(plan.metadata.partition_columns)),
+            "partitionedBy": json.dumps(
+                list(plan.metadata.partition_columns), ensure_ascii=False, separators=(",", ":")
+            ),
             "collectStats": options.statistics,
             "sourceFormat": "parquet",
         },

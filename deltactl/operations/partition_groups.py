@@ -1,4 +1,7 @@
-"""Files by partition: typed values decide, so two texts of one timestamp are one partition."""
+"""Files by partition: typed values decide, so two texts of one timestamp are one partition.
+
+Manifests go by the texts instead, as their folders show them.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +44,15 @@ class PartitionGroups:
         return result
 
 
-def group_partitions(values: pa.ChunkedArray, fields: Sequence[Field]) -> PartitionGroups:
+def group_partitions(
+    values: pa.ChunkedArray, fields: Sequence[Field], *, by_text: bool = False
+) -> PartitionGroups:
     """Group files by their typed partition values.
 
     Args:
         values: ``partition_values`` of each file.
         fields: the partition columns in order.
+        by_text: values are as they are written; null and the empty text are the same.
 
     Raises:
         CorruptLogError: a value does not parse as its column's type.
@@ -55,7 +61,8 @@ def group_partitions(values: pa.ChunkedArray, fields: Sequence[Field]) -> Partit
     texts = []
     for field in fields:
         text = lookup_map(values, field.physical_name)
-        typed = parse_partition_column(text, arrow_type(field.type), column=field.name)
+        kind = pa.string() if by_text else arrow_type(field.type)
+        typed = parse_partition_column(text, kind, column=field.name)
         texts.append((field.name, text))
         encoded = (
             pa.chunked_array(typed).combine_chunks()

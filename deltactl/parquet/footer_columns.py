@@ -62,7 +62,7 @@ class _LeafReader:
         if all(len(groups) == 1 for groups in files):
             nulls, lower, upper = self._read_chunks([groups[0] for groups in files])
         else:
-            merged = [self._merge(*self._read_chunks(groups)) for groups in files]
+            merged = [self._merge(groups) for groups in files]
             nulls, lower, upper = ([file[i] for file in merged] for i in range(3))
         counts = pa.array(nulls, pa.int64())
         if not self._with_bounds:
@@ -99,15 +99,15 @@ class _LeafReader:
         if decode is not None:
             lower = [None if raw is None else decode(raw) for raw in lower]
             upper = [None if raw is None else decode(raw) for raw in upper]
-        if len(groups) > 1:
-            # A chunk of nothing but null has no bounds, and takes none from the others.
-            lower = [v for v, n, c in zip(lower, nulls, chunks, strict=True) if n != c.num_values]
-            upper = [v for v, n, c in zip(upper, nulls, chunks, strict=True) if n != c.num_values]
         return nulls, lower, upper
 
-    @staticmethod
-    def _merge(nulls: list[int | None], lower: list[Any], upper: list[Any]) -> _File:
+    def _merge(self, groups: Sequence[pq.RowGroupMetaData]) -> _File:
         """A file's row groups as one; what one of them does not know is not known of the file."""
+        nulls, lower, upper = self._read_chunks(groups)
+        sizes = [group.column(self._index).num_values for group in groups]
+        # A chunk of nothing but null has no bounds, and takes none from the others.
+        held = [i for i, size in enumerate(sizes) if nulls[i] != size and self._with_bounds]
+        lower, upper = [lower[i] for i in held], [upper[i] for i in held]
         return (
             None if None in nulls else sum(n for n in nulls if n is not None),
             None if not lower or None in lower else min(lower),
