@@ -42,6 +42,16 @@ def render_report(page: Page, report: ManifestReport, check: bool, argv: Sequenc
     _render_result(page, report)
 
 
+def summarise(report: ManifestReport) -> str:
+    """One line beside statements that take the result's place."""
+    plan = report.plan
+    verb = "would be written" if report.dry_run else "written"
+    return (
+        f"{plan.count('new') + plan.count('changed')} manifests {verb} for version {plan.version}, "
+        f"{plan.count('unchanged')} unchanged, {plan.count('stale')} of vanished partitions"
+    )
+
+
 def _render_differences(page: Page, report: ManifestReport) -> None:
     plan = report.plan
     differing = [p for p in plan.partitions if p.state in _WORDS]

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Final
 
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
-from deltactl.errors import DeltactlError, InterruptedRunError, StorageError, Warn
+from deltactl.errors import InterruptedRunError, StorageError, Warn
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.manifest_ddl import render_ddl
@@ -35,10 +34,7 @@ __all__ = [
     "ManifestPlan",
     "ManifestReport",
     "generate_manifests",
-    "refresh_manifests",
 ]
-
-AUTO_PROPERTY: Final = "delta.compatibility.symlinkFormatManifest.enabled"
 
 
 def generate_manifests(
@@ -160,27 +156,3 @@ def _purge(
         raise InterruptedRunError("interrupted during the purge", hint="Run again.")
     snapshot = load_snapshot(store, warn=warn)
     return snapshot, load_live_files(snapshot)
-
-
-def refresh_manifests(
-    store: Store, before: int, *, warn: Warn, clock: Clock | None = None, sleep: Sleep = time.sleep
-) -> ManifestReport | None:
-    """After commits of ours: refresh the manifests of the partitions touched since ``before``.
-
-    Only where the table asks for it (``delta.compatibility.symlinkFormatManifest.enabled``); a
-    table without any manifest gets all of them. Never raises: the commits stand whatever happens
-    here, so a failure is a warning that says what to run.
-    """
-    try:
-        snapshot = load_snapshot(store, warn=warn)
-        if not snapshot.properties.flag(AUTO_PROPERTY):
-            return None
-        has_manifests = next(store.walk(MANIFEST_DIR), None) is not None
-        options = ManifestOptions(since=before if has_manifests else None)
-        return generate_manifests(store, options, warn=warn, clock=clock, sleep=sleep)
-    except DeltactlError as error:
-        warn(
-            f"the commit is done, but its manifests were not refreshed and name old files: "
-            f"{error.message}; run `deltactl generate-manifest {store.uri}`"
-        )
-        return None

@@ -132,7 +132,7 @@ def _format_lines(
     base = f"file:{uri_to_path(root)}" if is_local else root
     absolute = absolute_mask(paths)
     named = paths.cast(pa.large_string())
-    full = pc.binary_join_element_wise(f"{_map_scheme(base, schemes)}/", named, "")
+    full = pc.binary_join_element_wise(_wide(f"{_map_scheme(base, schemes)}/"), named, _wide(""))
     if pc.any(absolute).as_py():
         kept = canonical_paths(paths, "file" if is_local else "").cast(pa.large_string())
         if is_local:
@@ -140,8 +140,12 @@ def _format_lines(
         for before, after in schemes.items():
             kept = pc.replace_substring_regex(kept, f"^{_quoted(before)}:", f"{after}:")
         full = pc.if_else(absolute, kept, full)
-    lines = pc.binary_join_element_wise(full, "\n", "")
+    lines = pc.binary_join_element_wise(full, _wide("\n"), _wide(""))
     return pa.concat_arrays(lines.chunks) if lines.num_chunks else pa.array([], pa.large_string())
+
+
+def _wide(text: str) -> pa.Scalar:
+    return pa.scalar(text, pa.large_string())
 
 
 def _quoted(scheme: str) -> str:

@@ -20,6 +20,7 @@ from deltactl.errors import Warn
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.inputs import iter_data_files
+from deltactl.operations.manifest_refresh import AUTO_PROPERTY, refresh_manifests
 from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.operations.optimize_plan import TARGET_TAG, OptimizePlan, plan_optimize
 from deltactl.operations.optimize_report import BinFailure, OptimizeReport
@@ -39,7 +40,6 @@ __all__ = [
     "plan_optimize",
 ]
 
-_MANIFEST_PROPERTY = "delta.compatibility.symlinkFormatManifest.enabled"
 # Reading and writing hold decoded pages, a row group, and its encoded copy.
 _MEMORY_PER_INPUT_BYTE = 6
 
@@ -71,12 +71,7 @@ def optimize_table(
     plan = plan_optimize(snapshot, options, clock.now_ms())
     if dry_run or plan.is_empty:
         return OptimizeReport(plan, engine.name, dry_run=dry_run)
-    if snapshot.properties.flag(_MANIFEST_PROPERTY):
-        warn(
-            f"{_MANIFEST_PROPERTY} is set, but this release does not refresh symlink manifests: "
-            "they name the files from before this run until they are generated again"
-        )
-    return execute_optimize(
+    report = execute_optimize(
         snapshot,
         plan,
         options,
@@ -87,6 +82,9 @@ def optimize_table(
         on_progress=on_progress,
         sleep=sleep,
     )
+    if report.versions and snapshot.properties.flag(AUTO_PROPERTY):
+        refresh_manifests(store, report.version_before, warn=warn, clock=clock, sleep=sleep)
+    return report
 
 
 def execute_optimize(

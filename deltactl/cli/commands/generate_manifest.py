@@ -125,8 +125,10 @@ def _run(
 
 
 def _emit(session: Session, report: ManifestReport, options: ManifestOptions) -> None:
-    from deltactl.cli.manifest_page import render_report
+    from deltactl.cli.manifest_page import render_report, summarise
 
+    if report.ddl:
+        session.output.note(summarise(report))
     session.output.emit(
         session.envelope(
             version_before=report.version_before,
