@@ -14,7 +14,7 @@ from deltactl.operations.convert_listing import LeftOut
 from deltactl.operations.convert_options import ConvertOptions
 from deltactl.operations.convert_partitions import Partitioning, Problem, plan_partitions
 from deltactl.operations.convert_schema import SchemaMerger
-from deltactl.operations.convert_tasks import FooterGroup
+from deltactl.operations.convert_tasks import CHANGE_TYPE, FooterGroup
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.new_tables import (
     choose_protocol,
@@ -30,6 +30,7 @@ from deltactl.protocol.schema import (
     MapType,
     PrimitiveType,
     StructType,
+    leaf_types,
     walk_fields,
 )
 from deltactl.protocol.schema_json import encode_schema
@@ -85,12 +86,12 @@ def plan_convert(
         UsageError: a property that cannot be set.
     """
     merger, notes = merge_schemas(footers, SchemaMerger(options.schema_mode == "widen"))
-    struct, dropped = _drop_void(merger.struct)
+    struct, dropped = _drop_empty(merger.struct, footers)
     notes += dropped
     types = {f.name.lower(): f.type for f in struct.fields}
     partitioning, problems = plan_partitions(footers.names, options.partition_by, types)
     schema = _add_partitions(struct, partitioning)
-    problems = [*footers.problems, *merger.problems, *problems]
+    problems = [*footers.problems, *merger.problems, *_untyped(struct), *problems]
     if not options.column_mapping:
         problems += _unfit_names(schema)
     ensure_no_problems(problems, where)
@@ -162,14 +163,34 @@ def _show(problem: Problem) -> str:
     return " ".join(text for text in (repr(path) if path else "", column_text, why) if text)
 
 
-def _drop_void(struct: StructType) -> tuple[StructType, list[str]]:
-    """Columns of nothing but null are left out: no type would be right."""
-    kept = tuple(f for f in struct.fields if f.type != _VOID)
-    dropped = [f.name for f in struct.fields if f.type == _VOID]
+def _drop_empty(struct: StructType, footers: Footers) -> tuple[StructType, list[str]]:
+    """Leave out columns without any value: those of no type, and Delta's own mark of changes."""
+    empty = {f.name for f in struct.fields if f.type == _VOID}
+    if _never_marks(footers):
+        empty |= set(CHANGE_TYPE)
+    dropped = [f.name for f in struct.fields if f.name in empty]
     if not dropped:
         return struct, []
-    return StructType(kept), [
-        f"{', '.join(dropped)}: left out, because no file has a type or a value for it"
+    kept = tuple(f for f in struct.fields if f.name not in empty)
+    return StructType(kept), [f"{', '.join(dropped)}: left out, because no file has a value for it"]
+
+
+def _never_marks(footers: Footers) -> bool:
+    """Whether Delta's column for change data is null in every row of every file."""
+    marks = [
+        (g.leaves[CHANGE_TYPE], g.files["num_rows"])
+        for g in footers.groups
+        if CHANGE_TYPE in g.leaves
+    ]
+    return all(leaf.nulls.to_pylist() == rows.to_pylist() for leaf, rows in marks)
+
+
+def _untyped(struct: StructType) -> list[Problem]:
+    """Members and elements without any value: they cannot be left out as columns can."""
+    return [
+        ("", f.name, "holds a part that is null in every file and so has no type")
+        for f in struct.fields
+        if _VOID in leaf_types(f.type)
     ]
 
 

@@ -25,6 +25,9 @@ from deltactl.storage.store import FileInfo, Store
 # Requests under way at once, where each waits for a network.
 _REMOTE_REQUESTS: Final = 16
 
+CHANGE_TYPE: Final = ("_change_type",)
+"""Where Delta marks rows of change data; null in data files (PROTOCOL.md, "Add CDC File")."""
+
 FILE_SCHEMA: Final = pa.schema(
     [
         ("path", pa.string()),
@@ -139,8 +142,10 @@ def _describe(spec: FooterSpec, members: Sequence[tuple[FileInfo, pq.FileMetaDat
         ],
         schema=FILE_SCHEMA,
     )
-    if not spec.statistics:
-        return FooterGroup(schema, files, {})
-    wanted = tuple(leaf for leaf in list_leaves(schema.struct) if leaf.path not in spec.skip)
+    wanted = tuple(
+        leaf
+        for leaf in list_leaves(schema.struct)
+        if leaf.path == CHANGE_TYPE or (spec.statistics and leaf.path not in spec.skip)
+    )
     columns = StatsColumns(wanted, spec.string_prefix)
     return FooterGroup(schema, files, read_leaf_columns(footers, columns))

@@ -40,7 +40,6 @@ _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = (
 )
 _TEXTS: Final = frozenset({"JSON", "ENUM"})
 _MAX_DIGITS: Final = 38
-_VOID: Final = PrimitiveType("void")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class _UnusableTypeError(Exception):
 
 
 def read_file_schema(metadata: pq.FileMetaData) -> FileSchema:
-    """The Delta columns of a Parquet file, in its order; columns of nothing but null are void."""
+    """The Delta columns of a Parquet file, in its order; what never has a value is void."""
     reader = _SchemaReader(metadata)
     fields: list[Field] = []
     unusable: list[tuple[str, str]] = []
@@ -103,24 +102,27 @@ class _SchemaReader:
         if pa.types.is_struct(kind):
             return self._read_struct(kind, path)
         if pa.types.is_map(kind):
-            key = self._read_inner(kind.key_type, f"{path}.key")
-            return MapType(key, self._read_inner(kind.item_type, f"{path}.value"))
+            key = self.read(kind.key_type, f"{path}.key")
+            return MapType(key, self.read(kind.item_type, f"{path}.value"))
         if pa.types.is_dictionary(kind):
             return self.read(kind.value_type, path)
         if pa.types.is_nested(kind):
-            return ArrayType(self._read_inner(kind.value_type, f"{path}.element"))
+            return ArrayType(self.read(kind.value_type, f"{path}.element"))
         leaf = self._schema.column(self.position)
         self.position += 1
         return self._read_leaf(kind, leaf, path)
 
-    def _read_inner(self, kind: pa.DataType, path: str) -> DeltaType:
-        inner = self.read(kind, path)
-        if inner == _VOID:
-            raise _UnusableTypeError(f"{path} holds nothing but null and has no type")
-        return inner
-
-    def _read_struct(self, kind: pa.StructType, path: str) -> StructType:
-        members = [(m.name, self._read_inner(m.type, f"{path}.{m.name}")) for m in kind]
+    def _read_struct(self, kind: pa.StructType, path: str) -> DeltaType:
+        stored = {m.name: m for m in kind}
+        if "typed_value" in stored and "metadata" in stored:
+            raise _UnusableTypeError("is a shredded variant, which this program does not write")
+        # Writers of variants leave the annotation out; the shape is theirs alone.
+        if stored.keys() == {"value", "metadata"} and all(
+            pa.types.is_binary(m.type) and not m.nullable for m in kind
+        ):
+            self.position += 2
+            return PrimitiveType("variant")
+        members = [(m.name, self.read(m.type, f"{path}.{m.name}")) for m in kind]
         return StructType(tuple(Field(name, inner) for name, inner in members))
 
     def _read_leaf(self, kind: pa.DataType, leaf: pq.ColumnSchema, path: str) -> DeltaType:

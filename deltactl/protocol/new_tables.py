@@ -18,6 +18,11 @@ _MAPPED: Final = Protocol(2, 5)
 # Versions (1, 2) imply these; with lists of features they have to be named.
 _ALWAYS: Final = frozenset({"appendOnly", "invariants"})
 
+_TYPES: Final = {
+    PrimitiveType("timestamp_ntz"): "timestampNtz",
+    PrimitiveType("variant"): "variantType",
+}
+
 _FLAGS: Final[Mapping[str, str | None]] = {
     "delta.appendonly": None,
     "delta.enablechangedatafeed": "changeDataFeed",
@@ -86,8 +91,8 @@ def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
 
 def list_type_features(schema: StructType) -> frozenset[str]:
     """The features that a schema's types ask for."""
-    has_local_times = PrimitiveType("timestamp_ntz") in leaf_types(schema)
-    return frozenset({"timestampNtz"} if has_local_times else ())
+    found = set(leaf_types(schema))
+    return frozenset(feature for kind, feature in _TYPES.items() if kind in found)
 
 
 def choose_protocol(features: Iterable[str]) -> Protocol:

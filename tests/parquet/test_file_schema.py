@@ -55,6 +55,7 @@ def schema_of(table: pa.Table, **options: Any) -> FileSchema:
         (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int32())), "map<string,integer>"),
         (pa.array([{"a": 1, "b": {"c": "x"}}]), "struct<a:long,b:struct<c:string>>"),
         (pa.nulls(1), "void"),
+        (pa.array([[None]], pa.list_(pa.null())), "array<void>"),
     ],
 )
 def test_types(array: pa.Array, expected: str) -> None:
@@ -89,7 +90,6 @@ def test_nanoseconds_are_told() -> None:
         (pa.array([dt.time(1)]), "time64"),
         (pa.array([1.5], pa.float16()), "halffloat"),
         (pa.array([Decimal(1)], pa.decimal256(50, 0)), "38 digits"),
-        (pa.array([[None]], pa.list_(pa.null())), "nothing but null"),
         (
             pa.ExtensionArray.from_storage(
                 pa.uuid(), pa.array([uuid.uuid4().bytes], pa.binary(16))
@@ -109,3 +109,17 @@ def test_names_that_differ_by_case_alone_are_named() -> None:
     inner = pa.array([{"x": 1, "X": 2}])
     found = schema_of(pa.table({"a": [1], "A": [2], "s": inner}))
     assert [column for column, _ in found.unusable] == ["A", "s.X"]
+
+
+def test_variants_are_told_by_their_shape() -> None:
+    required = [pa.field(name, pa.binary(), nullable=False) for name in ("metadata", "value")]
+    variant = pa.array([{"metadata": b"\x01\0\0", "value": b"\0"}], pa.struct(required))
+    found = schema_of(pa.table({"v": variant, "after": [1]}))
+    assert [(f.name, render_type(f.type)) for f in found.struct.fields] == [
+        ("v", "variant"),
+        ("after", "long"),
+    ]
+    shredded = pa.struct([*required, ("typed_value", pa.int64())])
+    row = {"metadata": b"", "value": b"", "typed_value": 1}
+    found = schema_of(pa.table({"v": pa.array([row], shredded)}))
+    assert [column for column, _ in found.unusable] == ["v"]
