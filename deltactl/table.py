@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
     from deltactl.operations.checkpoint_repair import RepairReport
     from deltactl.operations.detail import DetailReport
+    from deltactl.operations.manifest import ManifestOptions, ManifestReport
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
     from deltactl.operations.vacuum import VacuumOptions, VacuumReport
 
@@ -247,6 +248,35 @@ class Table:
             self._store,
             warn=self._warn,
             engine=engine,
+            storage_options=self._storage_options,
+            dry_run=dry_run,
+        )
+
+    def generate_manifest(
+        self,
+        options: ManifestOptions | None = None,
+        *,
+        output_root: str | None = None,
+        dry_run: bool = False,
+    ) -> ManifestReport:
+        """Bring symlink manifests in line with the table; see ``generate_manifests``.
+
+        Args:
+            options: which partitions, and how files are named.
+            output_root: where to put ``_symlink_format_manifest``; the table itself if ``None``.
+            dry_run: only compare.
+
+        Raises:
+            DeltactlError: refused (deletion vectors, column mapping), or the store failed.
+        """
+        from deltactl.operations.manifest import ManifestOptions, generate_manifests
+
+        elsewhere = None if output_root is None else open_store(output_root, self._storage_options)
+        return generate_manifests(
+            self._store,
+            options or ManifestOptions(),
+            warn=self._warn,
+            output=elsewhere,
             storage_options=self._storage_options,
             dry_run=dry_run,
         )

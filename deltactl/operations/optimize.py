@@ -42,7 +42,6 @@ __all__ = [
     "plan_optimize",
 ]
 
-_MANIFEST_PROPERTY = "delta.compatibility.symlinkFormatManifest.enabled"
 # Reading and writing hold decoded pages, a row group, and its encoded copy.
 _MEMORY_PER_INPUT_BYTE = 6
 
@@ -79,11 +78,6 @@ def optimize_table(
     if dry_run or plan.is_empty:
         choice = source.choose(plan.bytes_to_rewrite)
         return OptimizeReport(plan, choice.name, choice.reason, dry_run=dry_run)
-    if snapshot.properties.flag(_MANIFEST_PROPERTY):
-        warn(
-            f"{_MANIFEST_PROPERTY} is set, but this release does not refresh symlink manifests: "
-            "they name the files from before this run until they are generated again"
-        )
     running = source.open(plan.bytes_to_rewrite)
     report = execute_optimize(
         snapshot,

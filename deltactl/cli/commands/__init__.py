@@ -28,4 +28,6 @@ COMMANDS: Final = (
     CommandSpec("optimize", "Rewrite many small files into a few of a good size", has_engine=True),
     CommandSpec("vacuum", "Remove files that no version worth keeping needs; can be undone"),
     CommandSpec("checkpoint", "Write a checkpoint, verified; clean up or repair the log"),
+    CommandSpec("generate-manifest", "Write symlink manifests for Athena, Trino, Hive, Redshift"),
+    CommandSpec("convert", "Make a directory of Parquet files a table, in place"),
 )
