@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -26,6 +27,7 @@ from deltactl.errors import EngineUnavailableError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_log: Final = logging.getLogger(__name__)
 _TRIES: Final = 4
 _LOCAL: Final = re.compile(r"local(\[(\d+|\*)\])?")
 _SECONDS_TO_END: Final = 20
@@ -116,8 +118,10 @@ def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, st
         conf = build_conf(settings, master or None)
     for key, value in conf.items():
         builder = builder.config(key, value)
-    if master.startswith("local"):
-        # Workers start with `python3` otherwise, which may be another one.
+    # Workers start with `python3` otherwise, which may be another one.
+    if master.startswith("local-cluster"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    elif master.startswith("local"):
         os.environ["PYSPARK_PYTHON"] = sys.executable
     with tempfile.TemporaryFile() as log:
         try:
@@ -128,7 +132,16 @@ def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, st
     if remote is None:
         levels = ("OFF", "WARN", "INFO")
         session.sparkContext.setLogLevel(levels[min(settings.verbose, 2)])
+    else:
+        _tell_refused(session, settings.conf)
     return session
+
+
+def _tell_refused(session: SparkSession, conf: Mapping[str, str]) -> None:
+    """A server takes only some settings. PySpark's own warning would show the value."""
+    for key, value in conf.items():
+        if session.conf.get(key, None) != value:
+            _log.warning("the Spark Connect server did not take the setting %s", key)
 
 
 def stop_session(session: SparkSession) -> None:
@@ -187,8 +200,6 @@ def _output_to(log: IO[bytes] | None) -> Iterator[None]:
 
 def _silence_python_side() -> None:
     """PySpark repeats errors of queries as JSON on stderr, and warns of what we know."""
-    import logging
-
     logging.getLogger("DataFrameQueryContextLogger").disabled = True
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,6 +93,29 @@ def test_on_this_machine(table: Path, tmp_path: Path, detail: str, mark: str) ->
 def test_on_executors_in_processes_of_their_own(table: Path, master: str) -> None:
     err = ensure_done(table, ["--master", master])
     assert "WARN" not in err, "without -v Spark keeps silent"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mark", [pytest.param("", marks=ON_CLUSTER)])
+def test_in_a_packed_environment(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str
+) -> None:
+    """Executors unpack the archive and take its Python: here one that says so, then is ours."""
+    python = tmp_path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    used = tmp_path / "used"
+    python.write_text(f'#!/bin/sh\npwd >> {used}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    archive = shutil.make_archive(str(tmp_path / "env"), "gztar", tmp_path / "env")
+    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
+    ensure_done(
+        table,
+        [
+            *("--master", "local-cluster[1,1,1024]"),
+            *("--spark-conf", f"spark.archives={archive}#environment"),
+        ],
+    )
+    assert used.read_text("utf-8").splitlines()
 
 
 @pytest.mark.parametrize("mark", [pytest.param("", marks=ON_CLUSTER)])

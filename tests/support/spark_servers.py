@@ -26,10 +26,10 @@ _SECONDS_TO_START: Final = 240
 def worker_environ() -> dict[str, str]:
     """Variables for Spark's Java, so that its workers are this Python and find the tests."""
     return {
+        "PYSPARK_PYTHON": sys.executable,
         **os.environ,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_HOSTNAME": "localhost",
-        "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(_REPOSITORY), os.environ.get("PYTHONPATH", "")]),
     }
 
