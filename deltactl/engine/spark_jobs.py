@@ -7,6 +7,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import finalize
@@ -48,7 +49,6 @@ class SparkJobs:
         self._session = session
         self._tag = f"deltactl-{uuid.uuid4().hex[:12]}"
         self._schema = _spark_schema(RESULT_SCHEMA)
-        self._connect_slots: int | None = None
         self.is_connect = is_connect(session)
 
     def run_this_python(self) -> bool:
@@ -62,17 +62,25 @@ class SparkJobs:
     def count_slots(self) -> int:
         """How many tasks can run at once, as far as Spark tells."""
         slots = self._count_default_partitions()
-        grows = self._session.conf.get("spark.dynamicAllocation.enabled", "false")
-        return max(slots, _SLOTS_TO_GROW_TO) if grows == "true" else slots
+        return max(slots, _SLOTS_TO_GROW_TO) if self._grows else slots
+
+    @cached_property
+    def _grows(self) -> bool:
+        """Whether Spark asks for more executors when there is more to do."""
+        said = self._session.conf.get("spark.dynamicAllocation.enabled", "false")
+        return said == "true"
 
     def _count_default_partitions(self) -> int:
         if not self.is_connect:
             return max(1, self._session.sparkContext.defaultParallelism)
-        if self._connect_slots is None:
-            number = functions_of(self._session).spark_partition_id()
-            rows = self._session.range(_PROBED_ROWS).select(number).collect()
-            self._connect_slots = len({row[0] for row in rows})
         return self._connect_slots
+
+    @cached_property
+    def _connect_slots(self) -> int:
+        """A server does not tell its slots, but spreads rows over as many partitions."""
+        number = functions_of(self._session).spark_partition_id()
+        rows = self._session.range(_PROBED_ROWS).select(number).collect()
+        return len({row[0] for row in rows})
 
     def ship_package(self) -> None:
         """Send this package to the executors; to be done once for a session."""

@@ -116,6 +116,7 @@ def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, st
     else:
         master = choose_master(settings, environ) or ""
         conf = build_conf(settings, master or None)
+        os.environ.pop("SPARK_REMOTE", None)  # PySpark would follow it, whatever the master
     for key, value in conf.items():
         builder = builder.config(key, value)
     # Workers start with `python3` otherwise, which may be another one.

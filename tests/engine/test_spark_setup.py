@@ -161,3 +161,14 @@ def test_tasks_run_from_the_zip_without_the_command_line(tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(package))
+
+
+def test_the_engine_is_a_public_name_that_loads_no_pyspark() -> None:
+    program = (
+        "import sys; sys.modules['pyspark'] = None; import deltactl; "
+        "print(deltactl.SparkEngine(object(), reason='mine').reason)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "mine\n"), done.stderr
