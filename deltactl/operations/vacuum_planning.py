@@ -30,7 +30,7 @@ from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.store import Store
 
 # Names to be kept that are looked up at once: a hash of all of them takes as much again as they do.
-_GROUP_NAMES = 1 << 18
+_GROUP_NAMES = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
