@@ -157,6 +157,7 @@ def _parse_type(node: Any) -> DeltaType:
 def _parse_field(node: Mapping[str, Any]) -> Field:
     if not isinstance(node["name"], str):
         raise TypeError(f"{node['name']!r} is no name of a field")
+    node["name"].encode()  # raises for half of a surrogate pair, which JSON can spell
     return Field(
         name=node["name"],
         type=_parse_type(node["type"]),
