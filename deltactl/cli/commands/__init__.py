@@ -24,5 +24,5 @@ COMMANDS: Final = (
     CommandSpec("describe-history", "Show the commits of a table, newest first"),
     CommandSpec("describe-detail", "Show what a table is: schema, size, properties, features"),
     CommandSpec("optimize", "Rewrite many small files into a few of a good size"),
-    CommandSpec("vacuum", "Remove files that no version worth keeping needs; can be undone"),
+    CommandSpec("vacuum", "Remove files that no version worth keeping needs"),
 )
