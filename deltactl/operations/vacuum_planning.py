@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -28,6 +28,9 @@ from deltactl.operations.vacuum_options import Retention, VacuumOptions
 from deltactl.operations.vacuum_plan import NO_FILES, VacuumPlan, describe_orphans, limit_files
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.store import Store
+
+# Names to be kept that are looked up at once: a hash of all of them takes as much again as they do.
+_GROUP_NAMES = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +125,7 @@ class Planner:
         found, filters, first = NO_FILES, self._filters(named), start
         if len(names):
             first = self._first_rebuildable()
-            for batch in self._keep_batches(sweep, current, first):
-                hits = batch.filter(pc.is_in(batch, value_set=names))
-                names = names.filter(pc.invert(pc.is_in(names, value_set=hits)))
+            names = _without_few(names, self._keep_batches(sweep, current, first))
             found = filters.select(names)
         plan = self._finish("lite", found, filters, _Log(sweep, current, bookmark, start))
         if found.num_rows:
@@ -140,12 +141,7 @@ class Planner:
         current = self._current_at_cutoff()
         first = self._first_rebuildable()
         sweep = self._sweep(first_commit(self.listing))
-        keep = pa.chunked_array(
-            [c for batch in self._keep_batches(sweep, current, first) for c in batch.chunks],
-            pa.string(),
-        )
-        names = listing.files.filter(pc.invert(pc.is_in(listing.files, value_set=keep)))
-        del keep
+        names = _without(listing.files, self._keep_batches(sweep, current, first))
         filters = self._filters(self._named(sweep, names))
         filters.foreign = frozenset(
             foreign_roots(names, listing.folders, iceberg=not hidden.hides_metadata)
@@ -314,3 +310,30 @@ def _removed_until(sweep: LogSweep, version: int) -> pa.Table:
 def _distinct(*names: pa.ChunkedArray) -> pa.ChunkedArray:
     joined = pa.chunked_array([chunk for part in names for chunk in part.chunks], pa.string())
     return pa.chunked_array([pc.unique(joined)], pa.string())
+
+
+def _without(names: pa.ChunkedArray, batches: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """The names that are in none of the batches; of those, only a part is ever held."""
+    kept = pa.chunked_array([pa.repeat(pa.scalar(False), len(names))])
+    group: list[pa.Array] = []
+    size = 0
+    for batch in batches:
+        group += batch.chunks
+        size += len(batch)
+        if size >= _GROUP_NAMES:
+            kept = pc.or_(kept, _are_in(names, group))
+            group, size = [], 0
+    return names.filter(pc.invert(pc.or_(kept, _are_in(names, group))))
+
+
+def _are_in(names: pa.ChunkedArray, chunks: list[pa.Array]) -> pa.ChunkedArray:
+    return pc.is_in(names, value_set=pa.chunked_array(chunks, pa.string()))
+
+
+def _without_few(names: pa.ChunkedArray, batches: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """As :func:`_without`, for few names: they are looked for in the batches."""
+    for batch in batches:
+        hits = batch.filter(pc.is_in(batch, value_set=names))
+        if len(hits):
+            names = names.filter(pc.invert(_are_in(names, hits.chunks)))
+    return names

@@ -37,6 +37,7 @@ from deltactl.operations.vacuum_plan import VacuumPlan
 from deltactl.operations.vacuum_report import FileFailure, VacuumReport
 from deltactl.operations.vacuum_tasks import DeleteResult, DeleteSpec, DeleteTask, delete_files
 from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
 from deltactl.units import format_duration
 
@@ -169,7 +170,7 @@ class VacuumRun:
         Raises:
             SafetyError: they are so far apart that one must be wrong.
         """
-        name = f"_delta_log/{self._totals.versions[-1]:020d}.json"
+        name = f"{LOG_DIR}/{commit_name(self._totals.versions[-1])}"
         (info,) = self._store.stat_many([name])
         self._skew_ms = 0 if info is None else put_at_ms - info.modified_ms
         behind = max(0, self._skew_ms)
