@@ -60,14 +60,17 @@ class Files:
         return len(self.path)
 
 
-def make_files(first: int, count: int, total: int, quote: str = '"') -> Files:
+def make_files(
+    first: int, count: int, total: int, quote: str = '"', num_days: int = _NUM_DAYS
+) -> Files:
     """Files ``first`` and following of ``total``: days in order, paths of some 115 characters.
 
-    ``quote`` stands around the names in the statistics: JSON within JSON escapes it.
+    ``quote`` stands around the names in the statistics: JSON within JSON escapes it. There are as
+    many partitions as ``num_days``.
     """
     rng = np.random.default_rng((_SEED, first))
     places = np.arange(first, first + count, dtype=np.int64)
-    day = places * _NUM_DAYS // max(total, 1)
+    day = places * num_days // max(total, 1)
     date = days(day)
     task, thread = rng.integers(0, 200, count), rng.integers(10**18, 9 * 10**18, count)
     path = join(
@@ -149,7 +152,7 @@ def _first_lines() -> list[str]:
     return [json.dumps({"protocol": PROTOCOL}), json.dumps({"metaData": _METADATA})]
 
 
-def write_checkpoint_table(table: Path, num_files: int) -> None:
+def write_checkpoint_table(table: Path, num_files: int, num_days: int = _NUM_DAYS) -> None:
     """A table of which a classic checkpoint at version 10 is left, and the commit of it."""
     log = _log_folder(table)
     write_commit(log, 10, [commit_info(10, "OPTIMIZE")])
@@ -158,7 +161,8 @@ def write_checkpoint_table(table: Path, num_files: int) -> None:
     with pq.ParquetWriter(log / name, schema, compression="snappy") as writer:
         writer.write_table(_checkpoint_head(schema))
         for first in range(0, num_files, _ROW_GROUP_ROWS):
-            files = make_files(first, min(_ROW_GROUP_ROWS, num_files - first), num_files)
+            count = min(_ROW_GROUP_ROWS, num_files - first)
+            files = make_files(first, count, num_files, num_days=num_days)
             writer.write_table(_checkpoint_adds(schema, files))
     (log / "_last_checkpoint").write_text(json.dumps({"version": 10, "size": num_files + 2}))
 

@@ -57,6 +57,12 @@ def build_table(name: str, scale: float, folder: Path) -> None:
             DeltaTable(folder).create_checkpoint()
         case "data":
             data_tables.write_data_table(folder, scaled(1_000), 8_000)
+        case "partitions-1000":
+            log_tables.write_checkpoint_table(folder, scaled(190_000), scaled(1_000))
+        case "partitions-10000":
+            log_tables.write_checkpoint_table(folder, scaled(1_000_000), scaled(10_000))
+        case "directory":
+            data_tables.write_parquet_directory(folder, scaled(2_000), 100)
         case "none":
             folder.mkdir()
         case _:
