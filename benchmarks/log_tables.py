@@ -65,7 +65,8 @@ def make_files(
 ) -> Files:
     """Files ``first`` and following of ``total``: days in order, paths of some 115 characters.
 
-    ``quote`` stands around the names in the statistics: JSON within JSON escapes it.
+    ``quote`` stands around the names in the statistics: JSON within JSON escapes it. There are as
+    many partitions as ``num_days``.
     """
     rng = np.random.default_rng((_SEED, first))
     places = np.arange(first, first + count, dtype=np.int64)

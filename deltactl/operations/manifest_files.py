@@ -126,21 +126,23 @@ def _format_lines(
     paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str]
 ) -> pa.LargeStringArray:
     """Each file as an absolute URI of its decoded name, and the line's end."""
-    if pc.any(pc.match_substring_regex(paths, r"[\n\r]")).as_py():
+    if any(pc.any(pc.match_substring(paths, end)).as_py() for end in "\n\r"):
         raise CorruptLogError("a path of the log holds a line break, which no manifest can name")
     is_local = parse_scheme(root) == "file"
     base = f"file:{uri_to_path(root)}" if is_local else root
     absolute = absolute_mask(paths)
     named = paths.cast(pa.large_string())
-    full = pc.binary_join_element_wise(_wide(f"{_map_scheme(base, schemes)}/"), named, _wide(""))
+    lines = pc.binary_join_element_wise(
+        _wide(f"{_map_scheme(base, schemes)}/"), named, _wide("\n"), _wide("")
+    )
     if pc.any(absolute).as_py():
         kept = canonical_paths(paths, "file" if is_local else "").cast(pa.large_string())
         if is_local:
             kept = pc.replace_substring_regex(kept, r"^/", "file:/")
         for before, after in schemes.items():
             kept = pc.replace_substring_regex(kept, f"^{_quoted(before)}:", f"{after}:")
-        full = pc.if_else(absolute, kept, full)
-    lines = pc.binary_join_element_wise(full, _wide("\n"), _wide(""))
+        kept = pc.binary_join_element_wise(kept, _wide("\n"), _wide(""))
+        lines = pc.if_else(absolute, kept, lines)
     return pa.concat_arrays(lines.chunks) if lines.num_chunks else pa.array([], pa.large_string())
 
 
