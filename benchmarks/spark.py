@@ -22,6 +22,7 @@ from benchmarks.cases import copy_table
 from benchmarks.tables import default_cache, ensure_table
 from deltactl import LocalEngine, OptimizeOptions, SparkEngine, Table
 from deltactl.engine.spark_session import SparkSettings, spark_session
+from deltactl.engine.base import Done
 from deltactl.engine.tasks import LazyTasks
 from tests.support.delta_spark import find_jars
 from tests.support.spark_servers import worker_environ
@@ -78,7 +79,8 @@ def tasks(session: SparkSession, options: argparse.Namespace) -> None:
         each = names // count
         started = time.perf_counter()
         lazily = LazyTasks([0] * count, lambda number, each=each: _make_names(number, each))  # type: ignore[misc]
-        found = sum(outcome.result for outcome in SparkEngine(session).run(count_names, lazily))  # type: ignore[union-attr]
+        outcomes = SparkEngine(session).run(count_names, lazily)
+        found = sum(outcome.result for outcome in outcomes if isinstance(outcome, Done))
         seconds = time.perf_counter() - started
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"  {count:>6} tasks: {seconds:6.1f} s, {found:,} names; peak {peak:.0f} MiB so far")
