@@ -65,7 +65,8 @@ def make_files(
 ) -> Files:
     """Files ``first`` and following of ``total``: days in order, paths of some 115 characters.
 
-    ``quote`` stands around the names in the statistics: JSON within JSON escapes it.
+    ``quote`` stands around the names in the statistics: JSON within JSON escapes it. There are as
+    many partitions as ``num_days``.
     """
     rng = np.random.default_rng((_SEED, first))
     places = np.arange(first, first + count, dtype=np.int64)
@@ -164,6 +165,15 @@ def write_checkpoint_table(table: Path, num_files: int, num_days: int = NUM_DAYS
             files = make_files(first, count, num_files, num_days=num_days)
             writer.write_table(_checkpoint_adds(schema, files))
     (log / "_last_checkpoint").write_text(json.dumps({"version": 10, "size": num_files + 2}))
+
+
+def write_grown_table(table: Path, num_files: int) -> None:
+    """The same, and ten commits after the checkpoint: each adds 100 files."""
+    write_checkpoint_table(table, num_files)
+    total = num_files + 1000
+    for version in range(11, 21):
+        adds = _json_adds(num_files + 100 * (version - 11), 100, total).to_pylist()
+        write_commit(table / "_delta_log", version, [commit_info(version, "WRITE"), *adds])
 
 
 _STRINGS = pa.map_(pa.string(), pa.string())

@@ -25,11 +25,13 @@ class Operation(Enum):
     READ = "read rows of"
     REWRITE = "rewrite files of"
     VACUUM = "vacuum"
+    CHECKPOINT = "checkpoint"
 
 
-BOTH = frozenset(Operation)
+EVERYTHING = frozenset(Operation)
 READ_ONLY = frozenset({Operation.READ})
-NO_REWRITE = BOTH - {Operation.REWRITE}
+# Statistics and paths stay as they are: what is in the data files does not matter.
+NO_REWRITE = EVERYTHING - {Operation.REWRITE}
 NOTHING: frozenset[Operation] = frozenset()
 
 Condition = Callable[[Metadata], bool]
@@ -62,7 +64,7 @@ class Feature:
     reader: bool = False
     legacy_reader: int = 0
     legacy_writer: int = 0
-    allows: frozenset[Operation] = BOTH
+    allows: frozenset[Operation] = EVERYTHING
     active: Condition = _always
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from deltactl.errors import StorageError
-from deltactl.storage.store import Enter, FileInfo, Store, Tree
+from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +63,10 @@ class ForwardingStore:
     def open_output(self, name: str) -> BinaryIO:
         """See ``Store.open_output``."""
         return self._inner.open_output(name)
+
+    def open_replacement(self, name: str) -> Replacement:
+        """See ``Store.open_replacement``."""
+        return self._inner.open_replacement(name)
 
     def put(self, name: str, data: bytes) -> None:
         """See ``Store.put``."""

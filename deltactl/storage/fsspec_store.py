@@ -30,7 +30,7 @@ from deltactl.storage.names import (
     resolve_name,
     resolve_prefix,
 )
-from deltactl.storage.store import Enter, FileInfo, Tree
+from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -160,6 +160,13 @@ class FsspecStore:
         with self._mapped("create", name):
             file = self._fs.open(key, "wb")
         return cast("BinaryIO", MappedFile(file, self._mapper("write", name)))
+
+    def open_replacement(self, name: str) -> Replacement:
+        """A writer to an object, which is replaced once it is closed."""
+        key = self._writable(name)
+        with self._mapped("write", name):
+            file = self._fs.open(key, "wb")
+        return MappedFile(file, self._mapper("write", name))
 
     def put(self, name: str, data: bytes) -> None:
         """Write or replace a whole object; see ``Store.put``."""

@@ -17,6 +17,7 @@ from deltactl.storage.errors import folder_in_the_way, map_error, mapped_errors
 from deltactl.storage.exclusive import create_exclusively, move_exclusively
 from deltactl.storage.local_files import (
     DurableWriter,
+    ReplacingWriter,
     read_whole,
     remove_checksum,
     sync_folder,
@@ -38,7 +39,7 @@ from deltactl.storage.names import (
     resolve_name,
     resolve_prefix,
 )
-from deltactl.storage.store import Enter, FileInfo, Tree
+from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -142,6 +143,14 @@ class LocalStore:
         with mapped_errors("create", name, self._uri):
             self._make_parents(path)
             return DurableWriter(path, name, self._uri)
+
+    def open_replacement(self, name: str) -> Replacement:
+        """A writer to a hidden file that takes the name at ``close``."""
+        path = self._writable(name)
+        with mapped_errors("write", name, self._uri):
+            if self._make_parents(path):
+                self._sync_upwards(os.path.dirname(os.path.dirname(path)), set())
+            return ReplacingWriter(path, name, self._uri)
 
     def put(self, name: str, data: bytes) -> None:
         """Write or replace a whole file, durably; see ``Store.put``."""

@@ -161,6 +161,28 @@ def writes_through_open_output(store: Store) -> None:
     store.sync_folders(["p=1/new folder/x.parquet"])
 
 
+def replaces_whole_or_not_at_all(store: Store) -> None:
+    store.put("x", b"old")
+    given_up = store.open_replacement("x")
+    given_up.write(b"half")
+    assert store.read("x") == b"old"
+    given_up.discard()
+    assert given_up.closed
+    given_up.close()
+    assert store.read("x") == b"old"
+    new = store.open_replacement("x")
+    assert new.write(b"new") == 3
+    assert new.tell() == 3
+    new.flush()
+    new.close()
+    new.discard()
+    assert store.read("x") == b"new"
+    created = store.open_replacement("folder/y")
+    created.write(b"y")
+    created.close()
+    assert sorted(name for names in store.walk() for name in names) == ["folder/y", "x"]
+
+
 def writes_parquet(store: Store) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -348,6 +370,7 @@ PROMISES = (
     reads_ranges,
     opens_for_random_access,
     writes_through_open_output,
+    replaces_whole_or_not_at_all,
     writes_parquet,
     puts_only_if_absent,
     one_thread_wins,
