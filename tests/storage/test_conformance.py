@@ -19,8 +19,8 @@ from tests.support.stores import CountingStore, FaultyStore, MemoryStore
 
 _numbers = itertools.count()
 
-# The library's own exclusive create looks, then writes.
-_NOT_FOR_FSSPEC_MEMORY = {conformance.one_thread_wins}
+# The library's own exclusive create looks, then writes; what is opened for writing is there at once.
+_NOT_FOR_FSSPEC_MEMORY = {conformance.one_thread_wins, conformance.replaces_whole_or_not_at_all}
 
 
 def _memory(_: Path) -> Store:
