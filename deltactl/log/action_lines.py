@@ -30,14 +30,14 @@ _REMOVE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file written for a commit; ``path`` is decoded, ``stats`` its statistics as JSON text."""
+    """A file new to the log; ``path`` is decoded, ``stats`` its statistics as JSON text, if any."""
 
     path: str
     partition_values: Mapping[str, str | None]
     size_bytes: int
     modification_time_ms: int
     num_records: int
-    stats: str
+    stats: str | None
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -46,21 +46,23 @@ def line(action: str, body: Mapping[str, Any]) -> str:
     return json.dumps({action: body}, ensure_ascii=False, separators=(",", ":"))
 
 
-def add_line(file: NewFile, row_ids: tuple[int, int] | None) -> str:
-    """An ``add`` that changes no data.
+def add_line(file: NewFile, row_ids: tuple[int, int] | None, *, data_change: bool = False) -> str:
+    """An ``add``.
 
     Args:
-        file: what was written.
+        file: what was written or found.
         row_ids: baseRowId and defaultRowCommitVersion where the table tracks rows.
+        data_change: whether the file brings rows that the table had not.
     """
     body: dict[str, Any] = {
         "path": encode_path(file.path),
         "partitionValues": dict(file.partition_values),
         "size": file.size_bytes,
         "modificationTime": file.modification_time_ms,
-        "dataChange": False,
-        "stats": file.stats,
+        "dataChange": data_change,
     }
+    if file.stats is not None:
+        body["stats"] = file.stats
     if file.tags:
         body["tags"] = dict(file.tags)
     if row_ids is not None:

@@ -1,4 +1,4 @@
-"""What follows a commit of ours: a checkpoint by the table's interval, and log cleanup by its word.
+"""What follows a commit of ours, as the table asks for it: manifests, a checkpoint, log cleanup.
 
 Source: PROTOCOL.md, "Checkpoints", "Metadata Cleanup"; Delta's ``delta.checkpointInterval`` and
 ``delta.enableExpiredLogCleanup``.
@@ -16,6 +16,7 @@ from deltactl.operations.checkpoint import checkpoint_table
 from deltactl.operations.checkpoint_options import CheckpointOptions
 from deltactl.operations.checkpoint_plan import is_due
 from deltactl.operations.checkpoint_report import CheckpointReport
+from deltactl.operations.manifest_refresh import AUTO_PROPERTY, refresh_manifests
 
 
 def follow_commit(
@@ -27,7 +28,9 @@ def follow_commit(
     clock: Clock,
     storage_options: Mapping[str, str],
 ) -> int | None:
-    """Checkpoint when it is due; whatever goes wrong is a warning, for the commit has landed.
+    """Refresh manifests, checkpoint when it is due; whatever goes wrong is a warning.
+
+    For the commit has landed.
 
     Args:
         before: the snapshot that the commit was made from.
@@ -41,6 +44,8 @@ def follow_commit(
         The version that was checkpointed, or ``None``.
     """
     properties = before.properties
+    if properties.flag(AUTO_PROPERTY):
+        refresh_manifests(before.store, before.version, warn=warn, clock=clock)
     last = before.segment.checkpoint_version
     if not is_due(last, version, properties.checkpoint_interval):
         return None

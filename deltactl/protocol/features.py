@@ -24,13 +24,14 @@ class Operation(Enum):
 
     READ = "read rows of"
     REWRITE = "rewrite files of"
+    VACUUM = "vacuum"
     CHECKPOINT = "checkpoint"
 
 
 EVERYTHING = frozenset(Operation)
 READ_ONLY = frozenset({Operation.READ})
-# Statistics and paths are copied as they are: what is in the data files does not matter.
-NO_REWRITE = frozenset({Operation.READ, Operation.CHECKPOINT})
+# Statistics and paths stay as they are: what is in the data files does not matter.
+NO_REWRITE = EVERYTHING - {Operation.REWRITE}
 NOTHING: frozenset[Operation] = frozenset()
 
 Condition = Callable[[Metadata], bool]

@@ -16,6 +16,7 @@ _DAY_MS = 24 * 60 * 60 * 1000
 DEFAULT_INDEXED_COLUMNS = 32
 DEFAULT_STRING_PREFIX = 32
 DEFAULT_CHECKPOINT_INTERVAL = 10
+DEFAULT_RETENTION_MS = 7 * _DAY_MS
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class TableProperties:
             return None
         try:
             return int(value) if value.strip().isdigit() else parse_size(value)
-        except UsageError:
+        except (UsageError, ValueError):
             return None
 
     def duration_ms(self, key: str, default_ms: int) -> int:
@@ -100,6 +101,16 @@ class TableProperties:
         return self.flag("delta.enableInCommitTimestamps")
 
     @property
+    def deleted_file_retention_ms(self) -> int:
+        """``delta.deletedFileRetentionDuration``: for how long removed files and tombstones stay.
+
+        Raises:
+            UsageError: the property cannot be understood. It guards data: nobody may guess it.
+        """
+        value = self.text("delta.deletedFileRetentionDuration")
+        return DEFAULT_RETENTION_MS if value is None else parse_duration(value)
+
+    @property
     def row_tracking_enabled(self) -> bool:
         """``delta.enableRowTracking``."""
         return self.flag("delta.enableRowTracking")
@@ -119,11 +130,6 @@ class TableProperties:
     def checkpoint_policy(self) -> str:
         """``delta.checkpointPolicy``, lower case: ``classic`` or ``v2``."""
         return (self.text("delta.checkpointPolicy") or "classic").strip().lower()
-
-    @property
-    def deleted_file_retention_ms(self) -> int:
-        """``delta.deletedFileRetentionDuration``: how long tombstones are kept."""
-        return self.duration_ms("delta.deletedFileRetentionDuration", 7 * _DAY_MS)
 
     @property
     def log_retention_ms(self) -> int:

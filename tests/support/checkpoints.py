@@ -41,6 +41,8 @@ class PicklingEngine:
     """Threads, to which everything travels in bytes, as it does to processes elsewhere."""
 
     name = "pickling"
+    reason = "the tests"
+    leaves_strays = False
 
     def run(
         self,
