@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from deltactl.operations.convert import convert
     from deltactl.operations.convert_options import ConvertOptions, PartitionColumn
     from deltactl.operations.convert_report import ConvertReport
+    from deltactl.operations.detail import DetailReport
     from deltactl.operations.manifest_options import ManifestOptions
     from deltactl.operations.manifest_report import ManifestReport
     from deltactl.operations.optimize_options import OptimizeOptions
@@ -62,6 +63,7 @@ __all__ = [
     "CorruptLogError",
     "DataFileError",
     "DeltactlError",
+    "DetailReport",
     "EngineUnavailableError",
     "InterruptedRunError",
     "LogGapError",
@@ -92,6 +94,7 @@ __all__ = [
 _ELSEWHERE: Final = {
     "ConvertOptions": "deltactl.operations.convert_options",
     "ConvertReport": "deltactl.operations.convert_report",
+    "DetailReport": "deltactl.operations.detail",
     "ManifestOptions": "deltactl.operations.manifest_options",
     "ManifestReport": "deltactl.operations.manifest_report",
     "OptimizeOptions": "deltactl.operations.optimize_options",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from deltactl.errors import UsageError, Warn
@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 Timestamp: TypeAlias = int | str | datetime
 """An instant: ms since 1970 UTC, RFC 3339 text, or a datetime (UTC where it has no zone)."""
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def _to_ms(timestamp: Timestamp) -> int:
     match timestamp:
         case datetime():
             zoned = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
-            return round(zoned.timestamp() * 1000)
+            return (zoned - _EPOCH) // timedelta(milliseconds=1)
         case str():
             return parse_timestamp(timestamp)
         case _:

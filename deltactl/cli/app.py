@@ -226,6 +226,9 @@ def main() -> NoReturn:
     """Run the program on the command line, and exit."""
     # A long history is a million plain values: the default looks through them again and again.
     gc.set_threshold(200_000, 50, 50)
+    # Arrow's allocator gives freed pages back after 10 ms, and takes them again a moment later: a
+    # fault each. It reads this when pyarrow is first imported, which is later than here.
+    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10000")
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller

@@ -26,7 +26,8 @@ from deltactl.protocol.actions import parse_metadata
 
 __all__ = ["CommitParser", "LogFile", "ParsedActions"]
 
-_CHUNK_BYTES = 32 << 20
+# Blocks of 32 MiB and more the C library gives back at once: each chunk would fault all its pages.
+_CHUNK_BYTES = 16 << 20
 
 
 @dataclass(slots=True)

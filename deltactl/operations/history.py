@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from deltactl.errors import CorruptLogError, LogGapError, StorageError, VersionNotFoundError, Warn
+from deltactl.errors import (
+    CorruptLogError,
+    LogGapError,
+    StorageError,
+    UsageError,
+    VersionNotFoundError,
+    Warn,
+)
 from deltactl.log.absence import no_table_error
 from deltactl.log.history import Selection, read_history
 from deltactl.log.history_columns import HistoryRow, history_table
@@ -52,10 +59,16 @@ def load_history(store: Store, options: HistoryOptions, warn: Warn) -> HistoryRe
     """Read the commits of a table, newest first.
 
     Raises:
+        UsageError: a limit of less than one commit.
         NotATableError: there is no log.
+        VersionNotFoundError: one version is asked for, and the log does not reach to it.
         StorageError: the log cannot be read at all.
     """
+    if options.limit is not None and options.limit < 1:
+        raise UsageError(f"a history of {options.limit} commits")
     listing = list_log(store)
+    if options.first_version == options.last_version:
+        ensure_in_log(store, listing, options.first_version)
     counter = ChangeCounter() if options.changes else None
     history = read_history(store, listing, options, observer=counter)
     changes = counter.changes if counter else {}

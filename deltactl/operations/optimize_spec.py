@@ -19,7 +19,7 @@ from deltactl.operations.optimize_tasks import RewriteSpec, RowTrackingColumns
 from deltactl.parquet.reader import RowReader, naming_file
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.features import has_feature
-from deltactl.protocol.schema import StructType
+from deltactl.protocol.schema import StructType, variant_groups
 from deltactl.protocol.stats_columns import choose_stats_columns
 
 _SAMPLED_FOOTERS = 16
@@ -98,6 +98,7 @@ def _write_options(
         level=options.codec_level,
         row_group_bytes=_row_group_bytes(options.memory_bytes),
         data_page_version="2.0" if snapshot.properties.parquet_format_version >= "2" else "1.0",
+        variants=variant_groups(_stored_schema(snapshot)),
     )
 
 

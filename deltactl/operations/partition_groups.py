@@ -61,8 +61,7 @@ def group_partitions(
     texts = []
     for field in fields:
         text = lookup_map(values, field.physical_name)
-        kind = pa.string() if by_text else arrow_type(field.type)
-        typed = parse_partition_column(text, kind, column=field.name)
+        typed = parse_partition_column(text, pa.string()) if by_text else _comparable(text, field)
         texts.append((field.name, text))
         encoded = (
             pa.chunked_array(typed).combine_chunks()
@@ -75,3 +74,12 @@ def group_partitions(
         _, codes = np.unique(codes * len(dictionary.dictionary) + column, return_inverse=True)
     _, first_rows, ids = np.unique(codes, return_index=True, return_inverse=True)
     return PartitionGroups(ids, first_rows, tuple(texts))
+
+
+def _comparable(texts: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
+    kind = arrow_type(field.type)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        # Readers disagree on "" and on escapes in binary values. A file has one text: where texts
+        # met in one, rows would change for some reader.
+        return texts
+    return parse_partition_column(texts, kind, column=field.name)

@@ -1,21 +1,23 @@
-"""Takes out of a Parquet footer what readers would draw wrong conclusions from.
+"""Makes of a Parquet footer that Arrow wrote one that readers draw the right conclusions from.
 
-Two things that Arrow writes and Spark's reader believes lose rows of queries on floats:
+Two things that Spark's reader believes lose rows of queries on floats:
 
 - Bounds leave NaN out, which is greater than all else in Spark: ``x > 5`` skips row groups that
   hold NaN. Spark's own writer keeps no bounds then.
 - Of a column with dictionary pages only, Spark looks ``x = 0`` up in the dictionary, where -0.0 is
   not 0.0. Without the counts of pages by encoding it cannot know that there are no others.
 
-Arrow has no switch for either, and only the rows tell. So the footer, which comes last, is parsed
-as what it is, a Thrift struct in the compact protocol, and written again without them.
+And one is missing: that a group of two binaries is a variant, which only the table's schema tells.
+
+Arrow has no switch for any of them. So the footer, which comes last, is parsed as what it is, a
+Thrift struct in the compact protocol, and written again, amended.
 """
 
 from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 from deltactl.errors import DataFileError
@@ -31,19 +33,31 @@ _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9,
 _VARINTS: Final = frozenset({4, 5, 6})
 
 # Numbers of fields in parquet.thrift.
+_SCHEMA, _NAME, _NUM_CHILDREN, _LOGICAL_TYPE = 2, 4, 5, 10
 _ROW_GROUPS, _COLUMNS, _META_DATA = 4, 1, 3
 _COLUMN_INDEX: Final = frozenset({6, 7})
 _STATISTICS, _ENCODING_STATS = 12, 13
 _BOUNDS: Final = frozenset({1, 2, 5, 6, 7, 8})
+_LISTS: Final = frozenset({_SCHEMA, _ROW_GROUPS, _COLUMNS})
+
+# LogicalType.VARIANT, of the first version of its specification.
+_VARIANT: Final[ThriftStruct] = [(16, _STRUCT, [(1, _BYTE, b"\x01")])]
 
 
-def amend_footer(tail: bytes, *, unbounded: Set[int], opaque: Set[int]) -> bytes:
+def amend_footer(
+    tail: bytes,
+    *,
+    unbounded: Set[int] = frozenset(),
+    opaque: Set[int] = frozenset(),
+    variants: Set[tuple[str, ...]] = frozenset(),
+) -> bytes:
     """The end of a Parquet file with an amended footer.
 
     Args:
         tail: the last bytes of the file, the whole footer among them.
         unbounded: indexes of leaf columns that lose bounds and column index.
         opaque: those that lose the counts of pages by encoding.
+        variants: paths of groups that are said to be variants.
 
     Raises:
         DataFileError: there is no footer there.
@@ -61,9 +75,26 @@ def amend_footer(tail: bytes, *, unbounded: Set[int], opaque: Set[int]) -> bytes
                 _drop(_member(column, _STATISTICS), _BOUNDS)
             if index in opaque:
                 _drop(column, frozenset({_ENCODING_STATS}))
+    _annotate(iter(_member(footer, _SCHEMA)[1]), None, variants)
     out = bytearray()
     _write_struct(out, footer)
     return tail[:start] + bytes(out) + struct.pack("<I", len(out)) + _MAGIC
+
+
+def _annotate(
+    elements: Iterator[ThriftStruct], above: tuple[str, ...] | None, variants: Set[tuple[str, ...]]
+) -> None:
+    """Annotate the next element of a schema, which is written depth first, and those below it.
+
+    ``above`` is the path of its parent; the first one, the root, is in no path.
+    """
+    element = next(elements, [])
+    name = bytes(_member(element, _NAME)).decode(errors="replace")
+    path = () if above is None else (*above, name)
+    if path in variants:
+        element.append((_LOGICAL_TYPE, _STRUCT, _VARIANT))
+    for _ in range((_member(element, _NUM_CHILDREN) or 0) >> 1):
+        _annotate(elements, path, variants)
 
 
 def _member(node: ThriftStruct, number: int) -> Any:
@@ -71,7 +102,7 @@ def _member(node: ThriftStruct, number: int) -> Any:
     for found, _, value in node:
         if found == number:
             return value
-    return (_STRUCT, []) if number in {_ROW_GROUPS, _COLUMNS} else []
+    return (_STRUCT, []) if number in _LISTS else []
 
 
 def _drop(node: ThriftStruct, numbers: Set[int]) -> None:

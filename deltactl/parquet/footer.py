@@ -57,6 +57,10 @@ def read_file_stats(
         if leaf.kind == "nested":
             leaves[leaf.path] = LeafStats(facts.nested_null_counts.get(leaf.path))
             continue
+        if leaf.kind == "void":
+            # No file holds them: they are null in every row.
+            leaves[leaf.path] = LeafStats(metadata.num_rows)
+            continue
         # A variant is null where its metadata are, which every variant has.
         column = found.get((*leaf.path, "metadata") if leaf.kind == "variant" else leaf.path)
         if column is None:

@@ -34,6 +34,7 @@ class WriteOptions:
     """How Parquet is written; a row group ends at whichever of its two limits comes first.
 
     ``codec`` is zstd, snappy, gzip, lz4, brotli or none; ``level`` ``None`` is the codec's own.
+    ``variants`` are the groups to annotate as such (see ``schema.variant_groups``).
     """
 
     codec: str = "zstd"
@@ -42,6 +43,7 @@ class WriteOptions:
     row_group_rows: int = DEFAULT_ROW_GROUP_ROWS
     data_page_version: str = "1.0"
     format_version: str = "2.6"
+    variants: frozenset[tuple[str, ...]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +205,9 @@ class DataFileWriter:
         self._open_writer(self._schema.empty_table()).close()
         tail = self._held.release()
         unbounded, opaque = self._facts.nan_columns, self._facts.negative_zero_columns
-        if unbounded or opaque:
-            tail = amend_footer(tail, unbounded=unbounded, opaque=opaque)
+        variants = self._options.variants
+        if unbounded or opaque or variants:
+            tail = amend_footer(tail, unbounded=unbounded, opaque=opaque, variants=variants)
         self._sink.write(tail)
 
     def _open_writer(self, first: pa.Table) -> pq.ParquetWriter:

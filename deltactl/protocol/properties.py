@@ -54,7 +54,7 @@ class TableProperties:
             return None
         try:
             return int(value) if value.strip().isdigit() else parse_size(value)
-        except UsageError:
+        except (UsageError, ValueError):
             return None
 
     def duration_ms(self, key: str, default_ms: int) -> int:

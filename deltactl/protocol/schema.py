@@ -23,8 +23,16 @@ FIELD_ID_KEY = "delta.columnMapping.id"
 TYPE_CHANGES_KEY = "delta.typeChanges"
 PARQUET_FIELD_ID = b"PARQUET:field_id"
 
-VARIANT_TYPE: Final = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.binary())])
-"""Not shredded: a group of two binaries, `value` first (PROTOCOL.md, "Variant data in Parquet")."""
+VARIANT_TYPE: Final = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False),
+    ]
+)
+"""Not shredded: a group of two required binaries, ``value`` first, as Spark writes it.
+
+Source: PROTOCOL.md, "Variant data in Parquet"; Parquet's VariantEncoding.md, "Variant in Parquet".
+"""
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _PRIMITIVES: Mapping[str, pa.DataType] = {
@@ -149,6 +157,7 @@ def _parse_type(node: Any) -> DeltaType:
 def _parse_field(node: Mapping[str, Any]) -> Field:
     if not isinstance(node["name"], str):
         raise TypeError(f"{node['name']!r} is no name of a field")
+    node["name"].encode()  # raises for half of a surrogate pair, which JSON can spell
     return Field(
         name=node["name"],
         type=_parse_type(node["type"]),
@@ -206,6 +215,30 @@ def _fields_inside(delta_type: DeltaType) -> Iterator[Field]:
         case MapType(key, value):
             yield from _fields_inside(key)
             yield from _fields_inside(value)
+
+
+def variant_groups(struct: StructType) -> frozenset[tuple[str, ...]]:
+    """Where a data file of this schema holds variants: paths of Parquet groups.
+
+    Lists and maps add groups of their own: ``list.element``, ``key_value.key`` and so on (Parquet's
+    LogicalTypes.md).
+    """
+    return frozenset(path for f in struct.fields for path in _variants((f.physical_name,), f.type))
+
+
+def _variants(path: tuple[str, ...], delta_type: DeltaType) -> Iterator[tuple[str, ...]]:
+    match delta_type:
+        case StructType(fields):
+            for child in fields:
+                yield from _variants((*path, child.physical_name), child.type)
+        case ArrayType(element):
+            yield from _variants((*path, "list", "element"), element)
+        case MapType(key, value):
+            yield from _variants((*path, "key_value", "key"), key)
+            yield from _variants((*path, "key_value", "value"), value)
+        case PrimitiveType(name):
+            if name == "variant":
+                yield path
 
 
 def arrow_type(delta_type: DeltaType, naming: Naming = "logical") -> pa.DataType:

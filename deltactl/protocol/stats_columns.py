@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.features import has_feature
 from deltactl.protocol.properties import DEFAULT_STRING_PREFIX, TableProperties
-from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType, is_void
+from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType
 
 _KINDS = {
     "byte": "integer",
@@ -26,8 +26,9 @@ _KINDS = {
     "timestamp_ntz": "timestamp_ntz",
     "string": "string",
     "variant": "variant",
+    "void": "void",
 }
-_UNBOUNDED = frozenset({"variant", "nested", "other"})
+_UNBOUNDED = frozenset({"variant", "nested", "void", "other"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class StatsLeaf:
     """A column or struct member without members of its own that get statistics.
 
     ``kind`` says how bounds are written: integer, float, decimal, date, timestamp, timestamp_ntz
-    or string; variant, nested (arrays and maps) and other leaves have null counts only.
+    or string; variant, nested (arrays and maps), void and other leaves have null counts only.
     """
 
     path: tuple[str, ...]
@@ -104,7 +105,7 @@ def _walk(
         stored = (*physical, field.physical_name)
         if isinstance(field.type, StructType):
             yield from _walk(field.type, names, stored)
-        elif not is_void(field.type):
+        else:
             yield _Leaf(names, stored, _kind_of(field.type))
 
 

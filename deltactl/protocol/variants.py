@@ -68,18 +68,26 @@ def read_variant(array: pa.Array) -> pa.StructArray:
             array.validate(full=True)
             value = pa.array(_rebuild(members, metadata.to_pylist(), "variant"), pa.binary())
         else:
-            value = _binary(members.get("value"), "value")
+            value = _filled(array, "value", _binary(members.get("value"), "value"), _NULL)
     except pa.ArrowInvalid as error:
         raise DataFileError(f"a variant column is broken: {error}"[:500]) from error
     except RecursionError as error:
         raise UnsupportedFeatureError("a variant column is shredded too deeply") from error
     if isinstance(value, pa.ChunkedArray):
         raise DataFileError("the variants of one batch take more than 2 GiB when put together")
-    if value.null_count > array.null_count:
-        # A value that is missing where there has to be one reads as the variant null.
-        value = pc.fill_null(value, _NULL)
+    value = pc.fill_null(value, _NULL) if value.null_count else value
+    metadata = _filled(array, "metadata", metadata, b"")
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays([value, metadata], fields=list(VARIANT_TYPE), mask=mask)
+
+
+def _filled(group: pa.Array, name: str, masked: pa.Array, filler: bytes) -> pa.Array:
+    """A member with something in every row, also under null groups, where nobody sees it.
+
+    A value that is missing where there has to be one so becomes the variant null.
+    """
+    held = group.field(name)
+    return _binary(held, name) if not held.null_count else pc.fill_null(masked, filler)
 
 
 def _members(group: pa.Array, known: Set[str], path: str) -> dict[str, pa.Array]:

@@ -13,11 +13,20 @@ from deltactl.parquet.amend import HeldSink, amend_footer
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.writer import DataFileWriter, WriteOptions
 from deltactl.protocol.actions import Metadata
+from deltactl.protocol.schema import (
+    VARIANT_TYPE,
+    ArrayType,
+    DeltaType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+    variant_groups,
+)
 from deltactl.protocol.stats import StatsColumns
 from tests.parquet.tables import tables
 from tests.support.stores import MemoryStore
 
-NONE: frozenset[int] = frozenset()
 NAN = math.nan
 
 
@@ -41,17 +50,17 @@ def write(table: pa.Table, rows: int = 2) -> bytes:
 @given(tables())
 def test_nothing_taken_out_leaves_the_bytes_as_they_are(made: tuple[Metadata, pa.Table]) -> None:
     data = encode(made[1].replace_schema_metadata({"key": "value" * 50}))
-    assert amend_footer(data, unbounded=NONE, opaque=NONE) == data
+    assert amend_footer(data) == data
 
 
 def test_many_columns_and_row_groups_stay_as_they_are() -> None:
     data = encode(pa.table({f"c{i}": range(100) for i in range(40)}))
-    assert amend_footer(data, unbounded=NONE, opaque=NONE) == data
+    assert amend_footer(data) == data
 
 
 def test_columns_lose_bounds_and_column_index_but_not_null_counts() -> None:
     table = pa.table({"a": [1.0, None], "b": [1, 2]})
-    amended = amend_footer(encode(table), unbounded=frozenset({0}), opaque=NONE)
+    amended = amend_footer(encode(table), unbounded=frozenset({0}))
     file = pq.ParquetFile(pa.BufferReader(amended))
     assert file.read() == table
     a, b = (file.metadata.row_group(0).column(i) for i in range(2))
@@ -63,21 +72,49 @@ def test_columns_lose_bounds_and_column_index_but_not_null_counts() -> None:
 def test_columns_lose_page_counts() -> None:
     table = pa.table({"a": [1.0, -0.0], "b": [1, 2]})
     data = encode(table)
-    amended = amend_footer(data, unbounded=NONE, opaque=frozenset({0}))
+    amended = amend_footer(data, opaque=frozenset({0}))
     # A list of two structs, of three short numbers each, and the field's own byte.
     assert len(data) - len(amended) == 16
     assert pq.read_table(pa.BufferReader(amended)) == table
 
 
+def test_groups_become_variants_at_any_depth() -> None:
+    variant = VARIANT_TYPE
+    table = pa.table(
+        {
+            "plain": pa.array([None], variant),
+            "v": pa.array([{"value": b"\0", "metadata": b"\1\0\0"}], variant),
+            "s": pa.array([{"v": None}], pa.struct({"v": variant})),
+            "l": pa.array([[None]], pa.list_(pa.field("element", variant))),
+            "m": pa.array([[("k", None)]], pa.map_(pa.string(), variant)),
+        }
+    )
+    delta = PrimitiveType("variant")
+    fields: dict[str, DeltaType] = {
+        "v": delta,
+        "s": StructType((Field("v", delta),)),
+        "l": ArrayType(delta),
+        "m": MapType(PrimitiveType("string"), delta),
+    }
+    groups = variant_groups(StructType(tuple(Field(n, t) for n, t in fields.items())))
+    amended = amend_footer(encode(table), variants=groups)
+    file = pq.ParquetFile(pa.BufferReader(amended))
+    described = str(file.schema).splitlines()
+    marked = [line.split()[3] for line in described if "(Variant(1))" in line]
+    assert marked == ["v", "v", "element", "value"]
+    assert len([line for line in described if "group field_id=-1 plain {" in line]) == 1
+    assert file.metadata.num_rows == 1
+
+
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"\0\0\0\0PARE", b"\x09\0\0\0PAR1"])
 def test_what_is_no_footer_is_refused(data: bytes) -> None:
     with pytest.raises(DataFileError):
-        amend_footer(data, unbounded=NONE, opaque=NONE)
+        amend_footer(data)
 
 
 def test_unknown_thrift_is_refused() -> None:
     with pytest.raises(DataFileError, match="Thrift type 14"):
-        amend_footer(b"\x1e\0" + b"\2\0\0\0PAR1", unbounded=NONE, opaque=NONE)
+        amend_footer(b"\x1e\0" + b"\2\0\0\0PAR1")
 
 
 def test_nan_anywhere_takes_the_bounds_of_its_leaf() -> None:
@@ -108,8 +145,8 @@ def test_negative_zero_is_seen(type_: pa.DataType) -> None:
         batch = pa.record_batch({"i": pa.nulls(length), "f": floats.slice(start, length)})
         facts = FactCollector(batch.schema, StatsColumns())
         facts.collect(batch)
-        assert facts.negative_zero_columns == (frozenset({1}) if seen else NONE)
-        assert facts.nan_columns == (frozenset({1}) if start == 4 else NONE)
+        assert facts.negative_zero_columns == (frozenset({1}) if seen else frozenset())
+        assert facts.nan_columns == (frozenset({1}) if start == 4 else frozenset())
 
 
 def test_sinks_hold_what_comes_last() -> None:

@@ -114,6 +114,13 @@ def test_variants_are_null_where_their_metadata_are() -> None:
     assert read_one(table, "variant") == LeafStats(1)
 
 
+def test_void_columns_are_null_in_every_row() -> None:
+    stats = read_file_stats(
+        footer(pa.table({"a": [1, 2]})), StatsColumns((StatsLeaf(("v",), "void"),))
+    )
+    assert stats.leaves == {("v",): LeafStats(2)}
+
+
 def test_footers_without_statistics() -> None:
     metadata = footer(pa.table({"c": [1]}), write_statistics=False)
     columns = StatsColumns((StatsLeaf(("c",), "integer"),))

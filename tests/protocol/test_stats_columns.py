@@ -105,8 +105,8 @@ def test_paths_are_physical_and_properties_logical() -> None:
     assert choose(mapped, dataSkippingStatsColumns="`col-1`") == []
 
 
-def test_void_columns_are_not_there() -> None:
-    assert choose(struct(field("v", "void"), field("a", "integer"))) == ["a"]
+def test_void_columns_count_as_others_do() -> None:
+    assert choose(struct(field("v", "void"), field("a", "integer"))) == ["v", "a"]
 
 
 def test_kinds_and_bounds() -> None:

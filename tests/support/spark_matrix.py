@@ -112,6 +112,8 @@ _FEW = (Insert(0, 40), Insert(40, 70, 2), Insert(70, 80, 1))
 # An UPDATE takes three times as long as an INSERT: only where it adds to what is tested.
 _LATER = Insert(80, 110, 3)
 _FOUR = (*_FEW, _LATER)
+# After an UPDATE that rewrote all into one file: enough to make merging worth it.
+_AFTER = (Insert(200, 240), Insert(240, 280), Insert(280, 320))
 _MORE_SHAPES = SHAPES
 
 
@@ -120,7 +122,7 @@ def _mapped(mode: str) -> dict[str, str]:
 
 
 def _plain_features() -> Iterator[Feature]:
-    yield Feature("plain", _BASE, (*_INSERTS, _UPDATE), shapes=_MORE_SHAPES)
+    yield Feature("plain", _BASE, (*_INSERTS, _UPDATE, *_AFTER), shapes=_MORE_SHAPES)
     yield Feature("emptied", _BASE, (*_FEW, "DELETE FROM {t}"), shapes=("json",))
     yield Feature(
         "partitioned",
@@ -225,7 +227,7 @@ def _mapping_features() -> Iterator[Feature]:
 
 def _tracking_features() -> Iterator[Feature]:
     on = {"delta.enableRowTracking": "true"}
-    yield Feature("tracking", _BASE, (*_FEW, _UPDATE, _DELETE_FEW, _LATER), on, row_ids=True)
+    yield Feature("tracking", _BASE, (*_FEW, _UPDATE, _DELETE_FEW, *_AFTER), on, row_ids=True)
     yield Feature(
         "tracking_vectors",
         _BASE,
@@ -238,7 +240,12 @@ def _tracking_features() -> Iterator[Feature]:
     yield Feature(
         "tracking_backfilled",
         _BASE,
-        (*_FEW, "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')", _UPDATE),
+        (
+            *_FEW,
+            "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
+            _UPDATE,
+            *_AFTER,
+        ),
         row_ids=True,
     )
     yield Feature(
@@ -288,7 +295,10 @@ def _log_features() -> Iterator[Feature]:
         ),
     )
     yield Feature(
-        "cdf", _BASE, (*_FEW, _UPDATE, _DELETE_MANY, _LATER), {"delta.enableChangeDataFeed": "true"}
+        "cdf",
+        _BASE,
+        (*_FEW, _UPDATE, _DELETE_MANY, *_AFTER),
+        {"delta.enableChangeDataFeed": "true"},
     )
     yield Feature("append_only", _BASE, _INSERTS, {"delta.appendOnly": "true"})
     yield Feature(
@@ -471,7 +481,7 @@ def _widening_features() -> Iterator[Feature]:
 
 def _type_features() -> Iterator[Feature]:
     yield Feature(
-        "primitives", (_ID, _NAME, *_PRIMITIVES), (*_INSERTS, _UPDATE), shapes=_MORE_SHAPES
+        "primitives", (_ID, _NAME, *_PRIMITIVES), (*_FEW, _UPDATE, *_AFTER), shapes=_MORE_SHAPES
     )
     stamps = _pick(
         "timestamp'2024-01-01 10:00:00.123456'",
@@ -517,7 +527,7 @@ def _type_features() -> Iterator[Feature]:
     yield Feature(
         "void",
         (_ID, Column("nothing", "VOID", None), _NAME, Column("s", "STRUCT<a: INT, v: VOID>", None)),
-        (*_FEW, _UPDATE, _LATER),
+        (*_FEW, _UPDATE, *_AFTER),
     )
     yield Feature("nested", (_ID, _NAME, *_NESTED), _FOUR)
     yield _nested_evolved()

@@ -38,7 +38,7 @@ def command(
             "-n",
             min=1,
             metavar="N",
-            help=f"The newest N commits, by default {DEFAULT_LIMIT}",
+            help=f"The newest N commits, by default {DEFAULT_LIMIT} on a terminal, else all",
             show_default=False,
         ),
     ] = None,
@@ -80,6 +80,8 @@ def command(
     """
     session = Session.of(ctx)
     now_ms = SystemClock().now_ms()
+    if all_commits and limit is not None:
+        raise UsageError("--limit and --all do not go together", hint="give one of them")
     filters = (since, until, version_range, operation)
     _ensure_one_question(at, version, files, any(filters) or limit is not None or all_commits)
     store = open_store(table, session.storage_options)
@@ -92,7 +94,7 @@ def command(
         if version is not None:
             first = last = version
         options = HistoryOptions(
-            limit=None if all_commits else limit or DEFAULT_LIMIT,
+            limit=None if all_commits else limit or _default_limit(session),
             since_ms=None if since is None else parse_time(since, now_ms),
             until_ms=None if until is None else parse_time(until, now_ms),
             first_version=first,
@@ -101,6 +103,11 @@ def command(
             changes=session.output.form is OutputFormat.TABLE,
         )
         _show_history(session, store, options, now_ms)
+
+
+def _default_limit(session: Session) -> int | None:
+    """A screenful for people; a script that reads on must not miss a commit."""
+    return DEFAULT_LIMIT if session.output.stdout.isatty() else None
 
 
 def _ensure_one_question(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
 
 _WORK_NEEDED = 3
+_LEVEL = re.compile(r"-?[0-9]{1,20}")
 
 
 class Verify(StrEnum):
@@ -135,8 +137,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         min_input_files=min_input_files,
         max_deleted_rows_ratio=max_deleted_rows_ratio,
         max_bytes=_size(max_bytes),
-        commit_every_ms=every_ms or defaults.commit_every_ms,
-        commit_every_bytes=every_bytes or defaults.commit_every_bytes,
+        commit_every_ms=defaults.commit_every_ms if every_ms is None else every_ms,
+        commit_every_bytes=defaults.commit_every_bytes if every_bytes is None else every_bytes,
         codec=codec_name,
         codec_level=codec_level,
         verify=verify.value,
@@ -237,10 +239,10 @@ def _size(text: str | None) -> int | None:
 def _parse_codec(text: str | None) -> tuple[str | None, int | None]:
     if text is None:
         return None, None
-    name, _, level = text.lower().partition(":")
+    name, colon, level = text.lower().partition(":")
     if name == "uncompressed":
         name = "none"
-    if name not in {c.value for c in Codec} or (level and not level.lstrip("-").isdigit()):
+    if name not in {c.value for c in Codec} or (colon and not _LEVEL.fullmatch(level)):
         known = ", ".join(c.value for c in Codec)
         raise UsageError(f"--codec {text!r} is not NAME or NAME:LEVEL", hint=f"Names: {known}.")
     return name, int(level) if level else None
