@@ -108,6 +108,23 @@ def _optimize(name: str, codec: str, level: str | None) -> Case:
     )
 
 
+def _checkpoint(
+    name: str, table: str, what: str, time_goal: float | None, memory_goal: float | None
+) -> Case:
+    return Case(
+        name=name,
+        table=table,
+        ours=lambda path: sides.deltactl("checkpoint", path, "-o", "json"),
+        theirs=lambda path: sides.python(sides.THEIRS_CHECKPOINT, path),
+        what=f"{what}: written, and by us read back",
+        time_goal=time_goal,
+        memory_goal=memory_goal,
+        our_answer=lambda output: json.loads(output)["version_after"],
+        their_answer=int,
+        writes=True,
+    )
+
+
 def _manifest(name: str, table: str, what: str, goal: float) -> Case:
     return Case(
         name=name,
@@ -155,8 +172,34 @@ CASES = (
     _history(
         "history-20-cp", "history-checkpoint", "with a checkpoint of the last: newest 20", None, 20
     ),
+    _checkpoint("checkpoint", "grown", "1,000,000 files and a tail of ten commits", 0.4, 0.4),
+    _checkpoint("checkpoint-4m", "grown-4", "the same with 4,000,000 files", None, None),
     _optimize("optimize", "zstd", "3"),
     _optimize("optimize-snappy", "snappy", None),
+    Case(
+        name="vacuum",
+        table="vacuum",
+        ours=lambda path: sides.deltactl(
+            *("vacuum", path, "--mode", "full", "--dry-run", "-o", "json")
+        ),
+        theirs=lambda path: sides.python(sides.THEIRS_VACUUM, path),
+        what="vacuum, full dry run: 200,000 files and 20,000 orphans in 1,000 partitions",
+        time_goal=0.5,
+        our_answer=lambda output: json.loads(output)["result"]["files"],
+        their_answer=int,
+    ),
+    Case(
+        name="vacuum-lite",
+        table="vacuum-lite",
+        ours=lambda path: sides.deltactl(
+            *("vacuum", path, "--mode", "lite", "--dry-run", "-o", "json")
+        ),
+        theirs=lambda path: sides.python(sides.OURS_LOAD, path),
+        what="lite dry run, 1,000,000 files; the other side: our bare load of the snapshot",
+        time_goal=1.2,
+        our_answer=lambda output: json.loads(output)["version_before"],
+        their_answer=lambda output: int(output.split()[0]),
+    ),
     Case(
         name="convert",
         table="directory",

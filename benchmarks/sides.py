@@ -51,6 +51,22 @@ table = DeltaTable(sys.argv[1])
 print(json.dumps(table.optimize.compact(target_size=100_000_000, writer_properties=properties)))
 """
 
+THEIRS_VACUUM = """
+import sys
+from deltalake import DeltaTable
+
+print(len(DeltaTable(sys.argv[1]).vacuum(retention_hours=168, dry_run=True, full=True)))
+"""
+
+THEIRS_CHECKPOINT = """
+import sys
+from deltalake import DeltaTable
+
+table = DeltaTable(sys.argv[1])
+table.create_checkpoint()
+print(table.version())
+"""
+
 THEIRS_CONVERT = """
 import sys
 from deltalake import convert_to_deltalake

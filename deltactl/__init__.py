@@ -15,6 +15,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from deltactl.engine.local import LocalEngine
+    from deltactl.engine.spark import SparkEngine
     from deltactl.errors import (
         AccessDeniedError,
         CommitOutcomeUnknownError,
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
         VersionNotFoundError,
     )
     from deltactl.log.snapshot import Snapshot
+    from deltactl.operations.checkpoint_options import CheckpointOptions
+    from deltactl.operations.checkpoint_repair import RepairReport
+    from deltactl.operations.checkpoint_report import CheckpointReport
     from deltactl.operations.convert import convert
     from deltactl.operations.convert_options import ConvertOptions, PartitionColumn
     from deltactl.operations.convert_report import ConvertReport
@@ -49,12 +54,16 @@ if TYPE_CHECKING:
     from deltactl.operations.manifest_report import ManifestReport
     from deltactl.operations.optimize_options import OptimizeOptions
     from deltactl.operations.optimize_report import OptimizeReport
+    from deltactl.operations.vacuum_options import VacuumOptions
+    from deltactl.operations.vacuum_report import VacuumReport
     from deltactl.table import Table
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AccessDeniedError",
+    "CheckpointOptions",
+    "CheckpointReport",
     "CommitOutcomeUnknownError",
     "ConflictError",
     "ConversionError",
@@ -66,6 +75,7 @@ __all__ = [
     "DetailReport",
     "EngineUnavailableError",
     "InterruptedRunError",
+    "LocalEngine",
     "LogGapError",
     "ManifestOptions",
     "ManifestReport",
@@ -78,13 +88,17 @@ __all__ = [
     "PartialSuccessError",
     "PartitionColumn",
     "PredicateError",
+    "RepairReport",
     "SafetyError",
     "Snapshot",
+    "SparkEngine",
     "StorageError",
     "Table",
     "TableError",
     "UnsupportedFeatureError",
     "UsageError",
+    "VacuumOptions",
+    "VacuumReport",
     "VerificationError",
     "VersionNotFoundError",
     "__version__",
@@ -92,16 +106,23 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {
+    "CheckpointOptions": "deltactl.operations.checkpoint_options",
+    "CheckpointReport": "deltactl.operations.checkpoint_report",
     "ConvertOptions": "deltactl.operations.convert_options",
     "ConvertReport": "deltactl.operations.convert_report",
     "DetailReport": "deltactl.operations.detail",
+    "LocalEngine": "deltactl.engine.local",
     "ManifestOptions": "deltactl.operations.manifest_options",
     "ManifestReport": "deltactl.operations.manifest_report",
     "OptimizeOptions": "deltactl.operations.optimize_options",
     "OptimizeReport": "deltactl.operations.optimize_report",
-    "Snapshot": "deltactl.log.snapshot",
     "PartitionColumn": "deltactl.operations.convert_options",
+    "RepairReport": "deltactl.operations.checkpoint_repair",
+    "Snapshot": "deltactl.log.snapshot",
+    "SparkEngine": "deltactl.engine.spark",
     "Table": "deltactl.table",
+    "VacuumOptions": "deltactl.operations.vacuum_options",
+    "VacuumReport": "deltactl.operations.vacuum_report",
     "convert": "deltactl.operations.convert",
 }
 """Where the public names live that are not errors."""

@@ -19,10 +19,13 @@ from deltactl.units import parse_timestamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from deltactl.engine.base import CancelToken, Engine, OnProgress
+    from deltactl.engine.base import CancelToken, Engine, EngineSource, OnProgress
+    from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
+    from deltactl.operations.checkpoint_repair import RepairReport
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.manifest import ManifestOptions, ManifestReport
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
+    from deltactl.operations.vacuum import VacuumOptions, VacuumReport
 
 
 Timestamp: TypeAlias = int | str | datetime
@@ -149,12 +152,15 @@ class Table:
         self,
         options: OptimizeOptions | None = None,
         *,
-        engine: Engine | None = None,
+        engine: Engine | EngineSource | None = None,
         dry_run: bool = False,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> OptimizeReport:
         """Merge small files and rewrite files with many deleted rows; see ``optimize_table``.
+
+        ``engine`` is ``LocalEngine()``, the default, or ``SparkEngine(session)``: a session of
+        yours, classic or Spark Connect, which is used as it is and not stopped.
 
         Raises:
             DeltactlError: refused, lost to other writers, or every bin failed.
@@ -169,6 +175,80 @@ class Table:
             storage_options=self._storage_options,
             cancel=cancel,
             on_progress=on_progress,
+            dry_run=dry_run,
+        )
+
+    def vacuum(
+        self,
+        options: VacuumOptions | None = None,
+        *,
+        engine: Engine | None = None,
+        dry_run: bool = False,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> VacuumReport:
+        """Remove files that no version worth keeping needs; see ``vacuum_table``.
+
+        Nothing is asked: who calls this has decided.
+
+        Raises:
+            DeltactlError: refused, or nothing could be removed.
+        """
+        from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+
+        return vacuum_table(
+            self._store,
+            options or VacuumOptions(),
+            warn=self._warn,
+            engine=engine,
+            storage_options=self._storage_options,
+            cancel=cancel,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+
+    def checkpoint(
+        self,
+        options: CheckpointOptions | None = None,
+        *,
+        engine: Engine | None = None,
+        dry_run: bool = False,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> CheckpointReport:
+        """Write a checkpoint, read it back, and point the log at it; see ``checkpoint_table``.
+
+        Raises:
+            DeltactlError: refused, or what was stored is not the snapshot.
+        """
+        from deltactl.operations.checkpoint import CheckpointOptions, checkpoint_table
+
+        return checkpoint_table(
+            self._store,
+            options or CheckpointOptions(),
+            warn=self._warn,
+            engine=engine,
+            storage_options=self._storage_options,
+            cancel=cancel,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+
+    def repair_checkpoints(
+        self, *, engine: Engine | None = None, dry_run: bool = False
+    ) -> RepairReport:
+        """Check every checkpoint and the hint; write anew what is proven wrong.
+
+        Raises:
+            DeltactlError: the latest version cannot be rebuilt, or the store failed.
+        """
+        from deltactl.operations.checkpoint_repair import repair_checkpoints
+
+        return repair_checkpoints(
+            self._store,
+            warn=self._warn,
+            engine=engine,
+            storage_options=self._storage_options,
             dry_run=dry_run,
         )
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from deltactl.cli.argv import real_command
 from deltactl.cli.page import Column, Page, Styled, Tone
-from deltactl.cli.typed import next_command
 from deltactl.protocol.schema import render_type
 from deltactl.units import format_count, format_size
 
@@ -39,7 +39,7 @@ def render_report(page: Page, report: ConvertReport, argv: Sequence[str]) -> Non
     if report.dry_run and plan.files:
         page.line()
         page.line(Styled("Nothing was changed.", Tone.STRONG), " To do it: ")
-        page.line(f"  {next_command(argv)}")
+        page.line(f"  {real_command(argv)}")
 
 
 def _render_files(page: Page, report: ConvertReport, plan: ConvertPlan) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from deltactl.cli.argv import real_command
 from deltactl.cli.page import Column, Page, Styled, Tone
-from deltactl.cli.typed import next_command
 from deltactl.units import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def render_report(page: Page, report: ManifestReport, check: bool, argv: Sequenc
         if not check:
             page.line()
             page.line(Styled("Nothing was changed.", Tone.STRONG), " To do it: ")
-            page.line(f"  {next_command(argv)}")
+            page.line(f"  {real_command(argv)}")
         return
     _render_result(page, report)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from deltactl.cli.argv import real_command
 from deltactl.cli.page import Column, Page, Styled, Tone
-from deltactl.cli.typed import next_command
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> No
     if report.dry_run and not plan.is_empty:
         page.line()
         page.line(Styled("Nothing was changed.", Tone.STRONG), " To do it: ")
-        page.line(f"  {next_command(argv)}")
+        page.line(f"  {real_command(argv)}")
 
 
 def _render_plan(page: Page, plan: OptimizePlan) -> None:
@@ -83,7 +83,7 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
         [
             ("size", f"{format_size(report.bytes_removed)} -> {format_size(report.bytes_added)}"),
             ("rows", f"{report.rows_rewritten:,} rewritten, verified, none changed"),
-            ("engine", report.engine),
+            ("engine", f"{report.engine} ({report.engine_reason})"),
             (
                 "undo",
                 "the old files stay until a vacuum; version "
@@ -93,6 +93,8 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
     )
     for stray in report.strays:
         page.line(Styled("not removed: ", Tone.CAUTION), stray)
+    for stray in report.strays_removed:
+        page.line(Styled("left by a lost worker, removed: ", Tone.FAINT), stray)
 
 
 def _render_left_alone(page: Page, plan: OptimizePlan) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from deltactl.cli.engine_options import CliEngines, EngineOptions, open_engines
 from deltactl.cli.envelope import Envelope
 from deltactl.cli.options import GlobalOptions, parse_storage_options
 from deltactl.cli.output import Output, OutputFormat, log_to
@@ -29,6 +30,7 @@ class Session:
         # Good enough to report that parsing failed; replaced by `begin` when it did not.
         self.options = GlobalOptions(output=guess_format(argv), debug="--debug" in argv)
         self.output = Output(self.options.output or OutputFormat.TABLE, environ=environ)
+        self._engine = EngineOptions()
         self._logging = ExitStack()
 
     @staticmethod
@@ -38,7 +40,13 @@ class Session:
         assert isinstance(session, Session)
         return session
 
-    def begin(self, command: str | None, table: Any, options: GlobalOptions) -> None:
+    def begin(
+        self,
+        command: str | None,
+        table: Any,
+        options: GlobalOptions,
+        engine: EngineOptions | None = None,
+    ) -> None:
         """Take over what was parsed, right before the command runs.
 
         Raises:
@@ -46,6 +54,7 @@ class Session:
         """
         self.command = command
         self.table = table if isinstance(table, str) else None
+        self._engine = engine or EngineOptions()
         self.options = options = options.resolve(self.sources)
         environ = {**self.environ, "NO_COLOR": "1"} if options.no_color else self.environ
         self.output = Output(
@@ -69,6 +78,27 @@ class Session:
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
         """Show progress while the context lasts; gives the callback for the engine."""
         return progress(self.output, label)
+
+    def engines(
+        self, *, max_concurrent: int | None = None, memory_bytes: int | None = None
+    ) -> AbstractContextManager[CliEngines]:
+        """Give what chooses the engine of this run; what it starts ends with the context.
+
+        ``max_concurrent`` tasks run at once, and in this process within ``memory_bytes``.
+
+        Raises:
+            UsageError: an option or variable about engines cannot be understood.
+        """
+        return open_engines(
+            self._engine.resolve(self.sources),
+            environ=self.environ,
+            table=self.table or "",
+            warn=self.output.warn,
+            note=self.output.note,
+            verbose=self.options.verbose,
+            max_concurrent=max_concurrent,
+            memory_bytes=memory_bytes,
+        )
 
     @contextmanager
     def cancellation(self) -> Iterator[Cancellation]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltactl.protocol.action_nodes import encode_domain
 from deltactl.protocol.actions import (
     DELETION_VECTOR_JSON_NAMES,
     DELETION_VECTOR_TYPE,
@@ -71,8 +72,7 @@ def add_line(file: NewFile, row_ids: tuple[int, int] | None, *, data_change: boo
 
 def domain_line(domain: DomainMetadata) -> str:
     """A ``domainMetadata``."""
-    body = {"domain": domain.domain, "configuration": domain.configuration}
-    return line("domainMetadata", {**body, "removed": domain.removed})
+    return line("domainMetadata", encode_domain(domain))
 
 
 def remove_lines(files: pa.Table, deletion_timestamp_ms: int) -> Iterator[str]:
@@ -92,14 +92,15 @@ def remove_lines(files: pa.Table, deletion_timestamp_ms: int) -> Iterator[str]:
         for column in _REMOVE_COLUMNS:
             value = row[column]
             if value is not None:
-                body[JSON_NAMES[column]] = _json_value(column, value)
+                body[JSON_NAMES[column]] = json_value(column, value)
         body.setdefault("partitionValues", {})
         if row["num_records"] is not None:
             body["stats"] = json.dumps({"numRecords": row["num_records"]}, separators=(",", ":"))
         yield line("remove", body)
 
 
-def _json_value(column: str, value: Any) -> Any:
+def json_value(column: str, value: Any) -> Any:
+    """A value of a files table's column as JSON has it."""
     if column in ("partition_values", "tags"):
         return dict(value)
     if column == "deletion_vector":

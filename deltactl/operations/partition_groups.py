@@ -61,7 +61,11 @@ def group_partitions(
     texts = []
     for field in fields:
         text = lookup_map(values, field.physical_name)
-        typed = parse_partition_column(text, pa.string()) if by_text else _comparable(text, field)
+        typed = (
+            parse_partition_column(text, pa.string(), column=field.name)
+            if by_text
+            else _comparable(text, field)
+        )
         texts.append((field.name, text))
         encoded = (
             pa.chunked_array(typed).combine_chunks()

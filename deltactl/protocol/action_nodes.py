@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from deltactl.protocol.actions import Metadata, Protocol, Txn
+from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
 
 _FEATURES_READER: Final = 3
 _FEATURES_WRITER: Final = 7
@@ -19,6 +19,7 @@ def encode_protocol(protocol: Protocol) -> dict[str, Any]:
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
     }
+    # At these versions the lists must be there, even empty (PROTOCOL.md, "Checkpoint Schema").
     if protocol.reader_features or protocol.min_reader_version >= _FEATURES_READER:
         node["readerFeatures"] = sorted(protocol.reader_features or ())
     if protocol.writer_features or protocol.min_writer_version >= _FEATURES_WRITER:
@@ -32,7 +33,10 @@ def encode_metadata(metadata: Metadata) -> dict[str, Any]:
         "id": metadata.id,
         "name": metadata.name,
         "description": metadata.description,
-        "format": {"provider": metadata.format_provider, "options": {}},
+        "format": {
+            "provider": metadata.format_provider,
+            "options": dict(metadata.format_options),
+        },
         "schemaString": metadata.schema_string,
         "partitionColumns": list(metadata.partition_columns),
         "configuration": dict(metadata.configuration),
@@ -45,3 +49,12 @@ def encode_txn(txn: Txn) -> dict[str, Any]:
     """A ``txn`` object."""
     node = {"appId": txn.app_id, "version": txn.version, "lastUpdated": txn.last_updated_ms}
     return {name: value for name, value in node.items() if value is not None}
+
+
+def encode_domain(domain: DomainMetadata) -> dict[str, Any]:
+    """A ``domainMetadata`` object."""
+    return {
+        "domain": domain.domain,
+        "configuration": domain.configuration,
+        "removed": domain.removed,
+    }

@@ -103,7 +103,7 @@ def test_what_a_run_says(cli: RunCli, table: TableBuilder) -> None:
     assert lines[1] == f"size    781.3 KiB -> {size / 1024:.1f} KiB"
     assert lines[2:] == [
         "rows    24 rewritten, verified, none changed",
-        "engine  local",
+        "engine  local (input below 1 GiB, no cluster named)",
         "undo    the old files stay until a vacuum; version 1 can still be read",
         "",
         "Left alone",
@@ -165,6 +165,7 @@ def test_a_run_as_json(cli: RunCli, table: TableBuilder) -> None:
         "version_after": 2,
         "dry_run": False,
         "engine": "local",
+        "engine_reason": "input below 1 GiB, no cluster named",
         "warnings": [],
         "error": None,
     }

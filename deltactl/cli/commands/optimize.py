@@ -11,7 +11,7 @@ import typer
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.options import DryRunOption, TableArgument
 from deltactl.cli.session import Session
-from deltactl.engine.local import LocalEngine, count_cores, machine_memory_bytes
+from deltactl.engine.local import machine_memory_bytes
 from deltactl.errors import PartialSuccessError, UsageError
 from deltactl.units import parse_duration, parse_size
 
@@ -162,14 +162,19 @@ def _run(
     from deltactl.storage.open import open_store
     from deltactl.storage.wrappers import ReadOnlyStore
 
-    engine = LocalEngine(max_concurrent or count_cores(), options.memory_bytes)
     store = open_store(table, session.storage_options)
-    with session.cancellation() as cancellation, session.progress("optimize") as on_progress:
+    with (
+        session.engines(
+            max_concurrent=max_concurrent, memory_bytes=options.memory_bytes
+        ) as engines,
+        session.cancellation() as cancellation,
+        session.progress("optimize") as on_progress,
+    ):
         report = optimize_table(
             ReadOnlyStore(store) if dry_run else store,
             options,
             warn=session.output.warn,
-            engine=engine,
+            engine=engines,
             storage_options=session.storage_options,
             cancel=cancellation.token,
             on_progress=on_progress,
@@ -213,6 +218,7 @@ def _emit(
         version_after=report.version_after,
         dry_run=report.dry_run,
         engine=report.engine,
+        engine_reason=report.engine_reason,
         result=report.to_dict(),
     )
     if error is not None:
