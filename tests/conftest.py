@@ -11,9 +11,10 @@ import pytest
 from hypothesis import settings
 
 from tests.support.delta_spark import delta_spark
+from tests.support.spark_cluster import cluster, cluster_address, cluster_folder
 
-# For all tests of a process, wherever they are: a process has one session of classic Spark.
-__all__ = ["delta_spark"]
+# For all tests of a process, wherever they are: where they are imported, there they are anew.
+__all__ = ["cluster", "cluster_address", "cluster_folder", "delta_spark"]
 
 REPOSITORY = Path(__file__).parent.parent
 

@@ -139,7 +139,8 @@ class SparkEngine:
         jobs = SparkJobs(self._session)
         waiting, counter = open_tasks(tasks)
         slots = self._limit(jobs.count_slots())
-        full = choose_bundle_weight(counter.progress.bytes_total, slots)
+        total = counter.progress
+        full = choose_bundle_weight(total.tasks_total, total.bytes_total, slots)
         queue = _Queue(iter_bundles(map(pack_task, waiting), full))
         run = _Run[R](jobs, queue, make_runner(worker))
         for weight_bytes, outcome in run.outcomes(lambda: self._limit(jobs.count_slots()), cancel):

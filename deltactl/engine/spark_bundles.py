@@ -58,9 +58,9 @@ def unpack_payload(data: bytes) -> object:
     return pickle.loads(zlib.decompress(data))
 
 
-def choose_bundle_weight(total_bytes: int, slots: int) -> int:
+def choose_bundle_weight(num_tasks: int, total_bytes: int, slots: int) -> int:
     """The weight at which a bundle is full: several bundles a slot, so that slots end together."""
-    even = total_bytes // (_BUNDLES_PER_SLOT * slots)
+    even = max(total_bytes, num_tasks * _LEAST_TASK_WEIGHT) // (_BUNDLES_PER_SLOT * slots)
     return max(_LEAST_BUNDLE_WEIGHT, min(FULL_BUNDLE_WEIGHT, even))
 
 

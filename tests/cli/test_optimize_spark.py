@@ -17,11 +17,9 @@ import pytest
 
 from deltactl import Table
 from deltactl.storage.local_store import LocalStore
-from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK, cluster_address, cluster_folder
+from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 from tests.support.spark_servers import worker_environ
 from tests.support.table_builder import build_sample, multiset
-
-__all__ = ["cluster_address", "cluster_folder"]
 
 SECRET = "hush-hush-4711"
 

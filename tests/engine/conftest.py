@@ -9,18 +9,10 @@ import pytest
 from deltactl.engine.base import Engine
 from deltactl.engine.local import LocalEngine
 from deltactl.engine.spark import SparkEngine
-from tests.support.spark_cluster import (
-    ON_CLUSTER,
-    ON_SPARK,
-    cluster,
-    cluster_address,
-    cluster_folder,
-)
+from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["cluster", "cluster_address", "cluster_folder"]
 
 
 @pytest.fixture(

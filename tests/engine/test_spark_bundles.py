@@ -55,9 +55,10 @@ def test_heavy_tasks_are_alone_and_light_ones_share() -> None:
 
 
 def test_ten_thousand_tasks_of_no_weight_become_few() -> None:
-    full = choose_bundle_weight(0, slots=2)
-    assert len(list(iter_bundles((PackedTask(n, 0, b"x") for n in range(10_000)), full))) == 625
-    assert choose_bundle_weight(100 << 30, slots=2) == FULL_BUNDLE_WEIGHT
+    full = choose_bundle_weight(10_000, 0, slots=2)
+    assert len(list(iter_bundles((PackedTask(n, 0, b"x") for n in range(10_000)), full))) == 40
+    assert choose_bundle_weight(16, 0, slots=2) < choose_bundle_weight(1_000, 0, slots=2)
+    assert choose_bundle_weight(400, 100 << 30, slots=2) == FULL_BUNDLE_WEIGHT
 
 
 @given(st.dictionaries(st.text(), st.integers()), st.integers(0, 10))

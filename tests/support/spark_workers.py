@@ -61,7 +61,7 @@ def _kill_executor(act: Act, attempt: int) -> None:
 
 
 def _linger(act: Act, attempt: int) -> None:
-    time.sleep(30)
+    time.sleep(60)
 
 
 FAULTS: dict[str, Callable[[Act, int], None]] = {
