@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltactl.cli.envelope import ErrorInfo
-from deltactl.cli.imports import keep_pandas_out
 from deltactl.cli.options import DryRunOption, TableArgument
 from deltactl.cli.session import Session
 from deltactl.cli.text import safe_text
@@ -207,7 +206,6 @@ def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
 def _run(
     session: Session, table: str, options: VacuumOptions, confirm: Confirm | None, dry_run: bool
 ) -> VacuumReport:
-    keep_pandas_out()
     from deltactl.operations.vacuum import vacuum_table
 
     store = _open(session, table, dry_run)
