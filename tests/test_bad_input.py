@@ -29,7 +29,7 @@ from tests.support.table_builder import (
     z85,
 )
 
-COMMANDS = ("optimize", "describe-history", "describe-detail")
+COMMANDS = ("optimize", "describe-history", "describe-detail", "vacuum")
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from deltactl.cli.argv import real_command
 from deltactl.cli.page import Column, Page, Styled, Tone
 from deltactl.units import format_count, format_size
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from deltactl.operations.optimize import OptimizePlan, OptimizeReport
 
 _SHOWN_PARTITIONS = 20
-_SECRET_FLAGS = ("--storage-option", "--spark-conf", "--spark-remote")
 
 
 def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> None:
@@ -29,7 +28,7 @@ def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> No
     if report.dry_run and not plan.is_empty:
         page.line()
         page.line(Styled("Nothing was changed.", Tone.STRONG), " To do it: ")
-        page.line(f"  {_real_command(argv)}")
+        page.line(f"  {real_command(argv)}")
 
 
 def _render_plan(page: Page, plan: OptimizePlan) -> None:
@@ -109,27 +108,3 @@ def _render_left_alone(page: Page, plan: OptimizePlan) -> None:
             for reason, count in plan.left_alone.items()
         ]
     )
-
-
-def _real_command(argv: Sequence[str]) -> str:
-    """The command that was typed, without what kept it from acting, and without secrets."""
-    words, is_secret = ["deltactl"], False
-    for word in argv:
-        if word in ("--dry-run", "--check"):
-            continue
-        if is_secret or word.startswith(tuple(f"{flag}=" for flag in _SECRET_FLAGS)):
-            words.append(_mask(word))
-        else:
-            words.append(shlex.quote(word))
-        is_secret = word in _SECRET_FLAGS
-    return " ".join(words)
-
-
-def _mask(word: str) -> str:
-    """``KEY=VALUE``, perhaps behind its flag, without the value: it may be a password."""
-    flag, pair = "", word
-    if word.startswith("--"):
-        flag, _, pair = word.partition("=")
-        flag += "="
-    key, equals, _ = pair.partition("=")
-    return flag + shlex.quote(key) + ("=..." if equals else "")

@@ -29,18 +29,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltactl.log.commit_changes import PartitionChange
+    from deltactl.operations.restorable import Restorable
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryOptions(Selection):
-    """Which commits to show; with ``changes``, also what each added and removed."""
+    """Which commits to show; with ``changes``, also what each added and removed.
+
+    With ``restorable``, also what is left of each version; that lists all files of the table.
+    """
 
     changes: bool = False
+    restorable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryReport:
-    """Commits newest first, a plain row each; ``changes`` by version where asked for.
+    """Commits newest first, a plain row each; ``changes`` and ``restorable`` by version if wanted.
 
     ``num_unread`` tells how many older versions the limit kept back.
     """
@@ -49,6 +54,7 @@ class HistoryReport:
     rows: list[HistoryRow]
     num_unread: int = 0
     changes: Mapping[int, Change] = field(default_factory=dict)
+    restorable: Mapping[int, Restorable] | None = None
 
     def table(self) -> pa.Table:
         """The rows as Arrow: Delta's columns, then ``reconstructible`` and ``problem``."""
@@ -73,7 +79,14 @@ def load_history(store: Store, options: HistoryOptions, warn: Warn) -> HistoryRe
     history = read_history(store, listing, options, observer=counter)
     changes = counter.changes if counter else {}
     _look_at_checkpoint(store, listing, warn)
-    return HistoryReport(history.latest_version, history.rows, history.num_unread, changes)
+    restorable = None
+    if options.restorable:
+        from deltactl.operations.restorable import find_restorable
+
+        restorable = find_restorable(store, listing, warn)
+    return HistoryReport(
+        history.latest_version, history.rows, history.num_unread, changes, restorable
+    )
 
 
 def _look_at_checkpoint(store: Store, listing: LogListing, warn: Warn) -> None:

@@ -20,6 +20,7 @@ from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import Warn
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.inputs import iter_data_files
 from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.operations.optimize_plan import TARGET_TAG, OptimizePlan, plan_optimize
@@ -41,7 +42,6 @@ __all__ = [
     "plan_optimize",
 ]
 
-_MANIFEST_PROPERTY = "delta.compatibility.symlinkFormatManifest.enabled"
 # Reading and writing hold decoded pages, a row group, and its encoded copy.
 _MEMORY_PER_INPUT_BYTE = 6
 
@@ -78,22 +78,28 @@ def optimize_table(
     if dry_run or plan.is_empty:
         choice = source.choose(plan.bytes_to_rewrite)
         return OptimizeReport(plan, choice.name, choice.reason, dry_run=dry_run)
-    if snapshot.properties.flag(_MANIFEST_PROPERTY):
-        warn(
-            f"{_MANIFEST_PROPERTY} is set, but this release does not refresh symlink manifests: "
-            "they name the files from before this run until they are generated again"
-        )
-    return execute_optimize(
+    running = source.open(plan.bytes_to_rewrite)
+    report = execute_optimize(
         snapshot,
         plan,
         options,
-        engine=source.open(plan.bytes_to_rewrite),
+        engine=running,
         clock=clock,
         storage_options=storage_options or {},
         cancel=cancel,
         on_progress=on_progress,
         sleep=sleep,
     )
+    if report.versions and not report.interrupted:
+        follow_commit(
+            snapshot,
+            report.version_after,
+            warn=warn,
+            engine=running,
+            clock=clock,
+            storage_options=storage_options or {},
+        )
+    return report
 
 
 def execute_optimize(

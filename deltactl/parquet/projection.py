@@ -196,7 +196,7 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(source):
         return cast_leaf(array.cast(source.value_type), target)
     if pa.types.is_decimal(target) and pa.types.is_integer(source):
-        return pc.cast(array.cast(pa.decimal128(_INTEGER_DIGITS[source.bit_width], 0)), target)
+        return pc.cast(array.cast(pa.decimal128(_INTEGER_DIGITS[str(source)], 0)), target)
     if _loses(source, target):
         raise pa.ArrowInvalid(f"{source} is no type that widens to it")
     return array.cast(target)
@@ -217,4 +217,13 @@ def _loses(source: pa.DataType, target: pa.DataType) -> bool:
     return bool(lost)
 
 
-_INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+_INTEGER_DIGITS = {
+    "int8": 3,
+    "int16": 5,
+    "int32": 10,
+    "int64": 19,
+    "uint8": 3,
+    "uint16": 5,
+    "uint32": 10,
+    "uint64": 20,
+}

@@ -166,6 +166,19 @@ def _parse_field(node: Mapping[str, Any]) -> Field:
     )
 
 
+def render_type(kind: DeltaType) -> str:
+    """A type as SQL spells it: ``map<string,array<long>>``."""
+    match kind:
+        case StructType(fields):
+            return f"struct<{','.join(f'{f.name}:{render_type(f.type)}' for f in fields)}>"
+        case ArrayType(element):
+            return f"array<{render_type(element)}>"
+        case MapType(key, value):
+            return f"map<{render_type(key)},{render_type(value)}>"
+        case PrimitiveType(name):
+            return name
+
+
 def is_void(delta_type: DeltaType) -> bool:
     """Whether values of this type are never stored in data files."""
     return isinstance(delta_type, PrimitiveType) and delta_type.name == "void"

@@ -7,14 +7,44 @@ vectors name files that way); writing and deleting methods refuse anything outsi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from _typeshed import ReadableBuffer
 
     from deltactl.errors import StorageError
+
+
+class Replacement(Protocol):
+    """A writer whose content takes a name's place whole, when it is closed."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or discarded."""
+        ...
+
+    def write(self, buffer: ReadableBuffer, /) -> int:
+        """Take some bytes."""
+        ...
+
+    def tell(self) -> int:
+        """Bytes taken so far."""
+        ...
+
+    def flush(self) -> None:
+        """Nothing that a reader could see."""
+        ...
+
+    def close(self) -> None:
+        """Put the content in place; it is durable when this returns. Safe to call again."""
+        ...
+
+    def discard(self) -> None:
+        """Leave everything as it was; nothing after ``close``. Never raises."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +54,23 @@ class FileInfo:
     name: str
     size_bytes: int
     modified_ms: int
+
+
+@dataclass(slots=True)
+class Tree:
+    """A part of what lies below a folder, as names relative to the root.
+
+    ``folders`` are those of stores that have folders, entered or not. ``links`` are symbolic links
+    to whatever; they are neither files nor folders here.
+    """
+
+    files: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+
+
+Enter = Callable[[str], bool]
+"""``enter(folder) -> bool``: whether a walk is to look into a folder."""
 
 
 class Store(Protocol):
@@ -49,6 +96,13 @@ class Store(Protocol):
         """Batches of names of all files below ``prefix``, unordered.
 
         Symlinked folders are not followed.
+        """
+        ...
+
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        """Everything below the root, in parts, unordered; links are told and never followed.
+
+        Files below a folder that ``enter`` refuses may still come: a flat listing cannot skip them.
         """
         ...
 
@@ -79,6 +133,10 @@ class Store(Protocol):
         """
         ...
 
+    def open_replacement(self, name: str) -> Replacement:
+        """A writer to a new or existing file; readers see old or new, never a part."""
+        ...
+
     def put(self, name: str, data: bytes) -> None:
         """Write or replace whole; readers see old or new, never a part."""
         ...
@@ -96,4 +154,37 @@ class Store(Protocol):
 
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
         """Delete each name; absent names count as deleted. Gives what failed, by name."""
+        ...
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        """Rename each (name, new name); never over a file that is there.
+
+        Gives what failed, by the old name: ``ObjectNotFoundError`` where nothing has it,
+        ``ObjectExistsError`` where the new name is taken. After a failure in between a file may
+        have both names; moving it again settles that.
+        """
+        ...
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        """Remove those folders that are empty, in the order given; give their names.
+
+        Stores without folders remove nothing.
+        """
+        ...
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
+        """Those of the folders whose entries last changed before an instant, ms since 1970.
+
+        Stores without folders know of none.
+        """
+        ...
+
+    def real_names(self, names: Sequence[str]) -> list[str | None]:
+        """Where each name, absolute or not, leads once links and ``..`` are followed.
+
+        A name below the root, or ``None`` outside of it. The root itself is ``""``.
+
+        Raises:
+            StorageError: a name is on another kind of storage.
+        """
         ...

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn, TypeVar, cast
 
 from deltactl.errors import SafetyError, StorageError
 from deltactl.storage.forwarding import ForwardingStore
-from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +30,10 @@ class ReadOnlyStore(ForwardingStore):
         """Raise."""
         self._refuse("create", name)
 
+    def open_replacement(self, name: str) -> Replacement:
+        """Raise."""
+        self._refuse("replace", name)
+
     def put(self, name: str, data: bytes) -> None:
         """Raise."""
         self._refuse("write", name)
@@ -45,6 +49,14 @@ class ReadOnlyStore(ForwardingStore):
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
         """Raise."""
         self._refuse("delete", ", ".join(names[:3]))
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        """Raise."""
+        self._refuse("move", ", ".join(old for old, _ in pairs[:3]))
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        """Raise."""
+        self._refuse("remove", ", ".join(names[:3]))
 
     def _refuse(self, verb: str, name: str) -> NoReturn:
         raise SafetyError(
@@ -98,6 +110,11 @@ class MeteredStore(ForwardingStore):
         self._count(StorageUsage(lists=1))
         return super().walk(prefix)
 
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        """Count one listing."""
+        self._count(StorageUsage(lists=1))
+        return super().walk_tree(enter)
+
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         """Count each name."""
         self._count(StorageUsage(stats=len(names)))
@@ -134,6 +151,11 @@ class MeteredStore(ForwardingStore):
         written = super().open_output(name)
         return cast("BinaryIO", _MeteredWriter(written, self._count))
 
+    def open_replacement(self, name: str) -> Replacement:
+        """Count one put, and its bytes as they are written."""
+        self._count(StorageUsage(puts=1))
+        return _MeteredReplacement(super().open_replacement(name), self._count)
+
     def put(self, name: str, data: bytes) -> None:
         """Count one put and its bytes."""
         self._count(StorageUsage(puts=1, bytes_written=len(data)))
@@ -148,6 +170,16 @@ class MeteredStore(ForwardingStore):
         """Count each name."""
         self._count(StorageUsage(deletes=len(names)))
         return super().delete_many(names)
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        """Count a put and a delete for each file."""
+        self._count(StorageUsage(puts=len(pairs), deletes=len(pairs)))
+        return super().move_many(pairs)
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        """Count each name."""
+        self._count(StorageUsage(deletes=len(names)))
+        return super().remove_folders(names)
 
     def _count(self, usage: StorageUsage) -> None:
         with self._lock:
@@ -183,6 +215,34 @@ class _MeteredWriter(io.BufferedIOBase):
                 self._inner.close()
             finally:
                 super().close()
+
+
+class _MeteredReplacement:
+    """A replacement that tells how many bytes went through."""
+
+    def __init__(self, inner: Replacement, count: Callable[[StorageUsage], None]) -> None:
+        self._inner, self._count = inner, count
+
+    @property
+    def closed(self) -> bool:
+        return self._inner.closed
+
+    def write(self, buffer: ReadableBuffer, /) -> int:
+        written = self._inner.write(buffer)
+        self._count(StorageUsage(bytes_written=written))
+        return written
+
+    def tell(self) -> int:
+        return self._inner.tell()
+
+    def flush(self) -> None:
+        self._inner.flush()
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def discard(self) -> None:
+        self._inner.discard()
 
 
 _FIRST_DELAY_SECONDS: Final = 0.2
@@ -225,10 +285,17 @@ class RetryingStore(ForwardingStore):
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Start again only while nothing was given: an unordered walk cannot be resumed."""
+        return self._restart(lambda: self._inner.walk(prefix))
+
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        """As ``walk``."""
+        return self._restart(lambda: self._inner.walk_tree(enter))
+
+    def _restart(self, walk: Callable[[], Iterator[R]]) -> Iterator[R]:
         for failures in range(self._attempts):
             given = False
             try:
-                for batch in self._inner.walk(prefix):
+                for batch in walk():
                     given = True
                     yield batch
                 return

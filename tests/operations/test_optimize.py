@@ -633,14 +633,6 @@ def test_a_cancelled_run_commits_what_is_done() -> None:
     assert rows_of(builder) == multiset(builder.rows())
 
 
-def test_a_set_manifest_property_is_said() -> None:
-    key = "delta.compatibility.symlinkFormatManifest.enabled"
-    builder = build(0, 0, properties={key: "true"})
-    told: list[str] = []
-    optimize_table(builder.store, OptimizeOptions(), warn=told.append)
-    assert any("manifest" in message for message in told)
-
-
 def test_a_table_without_stored_columns_is_refused() -> None:
     builder = TableBuilder(fresh_store(), [Column("p")], partition_by=["p"])
     assert plan(builder).plan.is_empty

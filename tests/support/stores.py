@@ -21,7 +21,7 @@ from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import is_absolute_name, refuse_nul, resolve_name, resolve_prefix
 from deltactl.storage.open import register_scheme
-from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,6 +72,9 @@ class MemoryStore:
         names.reverse()
         return (names[i : i + 3] for i in range(0, len(names), 3))
 
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        return (Tree(names) for names in self.walk())
+
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         return [self._info(name, self._readable(name)) for name in names]
 
@@ -97,6 +100,10 @@ class MemoryStore:
         uri = self._writable(name)
         return cast("BinaryIO", _MemoryWriter(lambda data: self._store(uri, data)))
 
+    def open_replacement(self, name: str) -> Replacement:
+        uri = self._writable(name)
+        return _MemoryReplacement(lambda data: self._store(uri, data))
+
     def put(self, name: str, data: bytes) -> None:
         self._store(self._writable(name), data)
 
@@ -117,6 +124,36 @@ class MemoryStore:
             for uri in uris:
                 _SPACE.files.pop(uri, None)
         return {}
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        uris = [(old, self._writable(old), self._writable(new)) for old, new in pairs]
+        failed: dict[str, StorageError] = {}
+        with _SPACE.lock:
+            for old, uri, target in uris:
+                if uri not in _SPACE.files:
+                    failed[old] = ObjectNotFoundError(f"cannot move {old!r}: no such file")
+                elif target in _SPACE.files:
+                    failed[old] = ObjectExistsError(f"cannot move {old!r}: the name is taken")
+                else:
+                    _SPACE.files[target] = _SPACE.files.pop(uri)
+        return failed
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        return []
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
+        return []
+
+    def real_names(self, names: Sequence[str]) -> list[str | None]:
+        return [self._real_name(name) for name in names]
+
+    def _real_name(self, name: str) -> str | None:
+        uri = self._readable(name) if is_absolute_name(name) else f"{self._uri}/{name}"
+        scheme, _, path = uri.partition("://")
+        uri = f"{scheme}://{posixpath.normpath(path)}"
+        if uri == self._uri:
+            return ""
+        return uri[len(self._uri) + 1 :] if uri.startswith(f"{self._uri}/") else None
 
     def set_modified(self, name: str, modified_ms: int) -> None:
         """Change the time of a file, as ``os.utime`` does."""
@@ -183,6 +220,13 @@ class _MemoryWriter(io.BytesIO):
         """A writer that a crash left open must not write when it is collected."""
 
 
+class _MemoryReplacement(_MemoryWriter):
+    """The same; content that is discarded becomes nothing."""
+
+    def discard(self) -> None:
+        io.BytesIO.close(self)
+
+
 class Crash(BaseException):
     """The process dies here: nothing may catch this, and no clean-up is to be relied on."""
 
@@ -222,6 +266,9 @@ class FaultyStore(ForwardingStore):
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         return iter(self._do("walk", prefix, lambda: list(self._inner.walk(prefix))))
 
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        return iter(self._do("walk_tree", "", lambda: list(self._inner.walk_tree(enter))))
+
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         return self._do("stat_many", _some(names), lambda: self._inner.stat_many(names))
 
@@ -240,6 +287,10 @@ class FaultyStore(ForwardingStore):
     def open_output(self, name: str) -> BinaryIO:
         opened = self._do("open_output", name, lambda: self._inner.open_output(name))
         return cast("BinaryIO", _FaultyWriter(self, name, opened))
+
+    def open_replacement(self, name: str) -> Replacement:
+        opened = self._do("open_replacement", name, lambda: self._inner.open_replacement(name))
+        return _FaultyWriter(self, name, opened)
 
     def put(self, name: str, data: bytes) -> None:
         def tear() -> None:
@@ -262,6 +313,24 @@ class FaultyStore(ForwardingStore):
             self._inner.delete_many(names[: len(names) // 2])
 
         return self._do("delete_many", _some(names), lambda: self._inner.delete_many(names), tear)
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        def tear() -> None:
+            self._inner.move_many(pairs[: len(pairs) // 2])
+
+        shown = _some([old for old, _ in pairs])
+        return self._do("move_many", shown, lambda: self._inner.move_many(pairs), tear)
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        return self._do("remove_folders", _some(names), lambda: self._inner.remove_folders(names))
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
+        return self._do(
+            "old_folders", _some(names), lambda: self._inner.old_folders(names, instant_ms)
+        )
+
+    def real_names(self, names: Sequence[str]) -> list[str | None]:
+        return self._do("real_names", _some(names), lambda: self._inner.real_names(names))
 
     def _do(
         self,
@@ -305,7 +374,7 @@ class FaultyStore(ForwardingStore):
 class _FaultyWriter(io.BufferedIOBase):
     """Holds the content back until ``close``, which is a store call of its own."""
 
-    def __init__(self, store: FaultyStore, name: str, inner: BinaryIO) -> None:
+    def __init__(self, store: FaultyStore, name: str, inner: BinaryIO | Replacement) -> None:
         super().__init__()
         self._store = store
         self._name = name
@@ -332,11 +401,17 @@ class _FaultyWriter(io.BufferedIOBase):
     def __del__(self) -> None:
         """A writer that a crash left open must not write when it is collected."""
 
+    def discard(self) -> None:
+        if not self.closed:
+            super().close()
+
     def _finish(self) -> None:
         self._file.write(self._data)
         self._file.close()
 
     def _tear(self) -> None:
+        if hasattr(self._file, "discard"):
+            return  # a replacement takes its place whole or not at all
         self._file.write(self._data[: len(self._data) // 2])
         self._file.close()
 
@@ -356,6 +431,10 @@ class CountingStore(ForwardingStore):
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         self._count("walk", [prefix])
         return super().walk(prefix)
+
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        self._count("walk_tree", [""])
+        return super().walk_tree(enter)
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         self._count("stat_many", names)
@@ -381,6 +460,10 @@ class CountingStore(ForwardingStore):
         self._count("open_output", [name])
         return super().open_output(name)
 
+    def open_replacement(self, name: str) -> Replacement:
+        self._count("open_replacement", [name])
+        return super().open_replacement(name)
+
     def put(self, name: str, data: bytes) -> None:
         self._count("put", [name])
         super().put(name, data)
@@ -397,6 +480,14 @@ class CountingStore(ForwardingStore):
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
         self._count("delete_many", names)
         return super().delete_many(names)
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        self._count("move_many", [old for old, _ in pairs])
+        return super().move_many(pairs)
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        self._count("remove_folders", names)
+        return super().remove_folders(names)
 
     def touched(self, name: str) -> list[str]:
         """The methods that were called about ``name``."""
