@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -75,12 +76,17 @@ def delta(session: SparkSession, options: argparse.Namespace) -> None:
 def tasks(session: SparkSession, options: argparse.Namespace) -> None:
     """10,000 tasks of 100 names / 100 tasks of 10,000 names; at most 60 s more, memory flat."""
     names = round(1_000_000 * options.scale)
+    engine = SparkEngine(session)
     for count in (100, 10_000):
-        each = names // count
         started = time.perf_counter()
+<<<<<<< HEAD
         lazily = LazyTasks([0] * count, lambda number, each=each: _make_names(number, each))  # type: ignore[misc]
         outcomes = SparkEngine(session).run(count_names, lazily)
         found = sum(outcome.result for outcome in outcomes if isinstance(outcome, Done))
+=======
+        lazily = LazyTasks([0] * count, partial(_make_names, names // count))
+        found = sum(o.result for o in engine.run(count_names, lazily) if isinstance(o, Done))
+>>>>>>> spark
         seconds = time.perf_counter() - started
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"  {count:>6} tasks: {seconds:6.1f} s, {found:,} names; peak {peak:.0f} MiB so far")
@@ -98,7 +104,7 @@ def count_names(names: list[str], attempt: int) -> int:
     return len(names)
 
 
-def _make_names(task: int, count: int) -> list[str]:
+def _make_names(count: int, task: int) -> list[str]:
     return [_NAME.format(task, number) for number in range(count)]
 
 

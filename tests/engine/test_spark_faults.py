@@ -72,12 +72,10 @@ def test_a_task_that_always_raises_is_tried_four_times(
 
 def test_of_two_runs_of_a_slow_task_one_counts(cluster: SparkSession, tmp_path: Path) -> None:
     """Spark repeats it on the other worker, and takes the one that ends first."""
-    started = time.monotonic()
     outcomes = run(cluster, tmp_path, "linger", 1, weight=HEAVY)
     ensure_complete(outcomes)
     names = [path.name.split("-") for path in tmp_path.glob("1-*")]
     assert len({attempt for _, attempt, _ in names}) == 2, "attempts have numbers of their own"
-    assert len(outcomes) == 4
 
 
 def test_a_cancel_stops_what_runs(cluster: SparkSession, tmp_path: Path) -> None:
