@@ -79,14 +79,8 @@ def tasks(session: SparkSession, options: argparse.Namespace) -> None:
     engine = SparkEngine(session)
     for count in (100, 10_000):
         started = time.perf_counter()
-<<<<<<< HEAD
-        lazily = LazyTasks([0] * count, lambda number, each=each: _make_names(number, each))  # type: ignore[misc]
-        outcomes = SparkEngine(session).run(count_names, lazily)
-        found = sum(outcome.result for outcome in outcomes if isinstance(outcome, Done))
-=======
         lazily = LazyTasks([0] * count, partial(_make_names, names // count))
         found = sum(o.result for o in engine.run(count_names, lazily) if isinstance(o, Done))
->>>>>>> spark
         seconds = time.perf_counter() - started
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"  {count:>6} tasks: {seconds:6.1f} s, {found:,} names; peak {peak:.0f} MiB so far")
