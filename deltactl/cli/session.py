@@ -15,7 +15,7 @@ from deltactl.cli.output import Output, OutputFormat, log_to
 from deltactl.cli.progress import progress
 from deltactl.cli.settings import EnvironmentSource, Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals
-from deltactl.engine.base import OnProgress
+from deltactl.engine.base import LazyEngine, OnProgress
 
 
 class Session:
@@ -99,6 +99,16 @@ class Session:
             max_concurrent=max_concurrent,
             memory_bytes=memory_bytes,
         )
+
+    @contextmanager
+    def engine(self) -> Iterator[LazyEngine]:
+        """Give the engine for tasks that read little: Spark only where it is named.
+
+        Raises:
+            UsageError: an option or variable about engines cannot be understood.
+        """
+        with self.engines() as engines:
+            yield LazyEngine(engines)
 
     @contextmanager
     def cancellation(self) -> Iterator[Cancellation]:
