@@ -31,6 +31,7 @@ __all__ = ["canonical"]
 
 pytestmark = [pytest.mark.corpus, pytest.mark.filterwarnings("ignore::deltactl.table.TableWarning")]
 
+_MANY_ROWS = 100_000
 _KINDS: list[dict[str, Any]] = [
     {"kind": "classic"},
     {"kind": "classic", "compat": "spark"},
@@ -80,7 +81,8 @@ def test_the_table_is_the_same_from_each_kind_of_checkpoint(
         assert after.snapshot().metadata == before.snapshot().metadata, kind
         assert dict(after.snapshot().domains) == dict(before.snapshot().domains), kind
         assert dict(after.snapshot().txns) == dict(before.snapshot().txns), kind
-        if number == 0:  # the same files have the same rows
+        # The same files have the same rows: once is enough, and a million is too many.
+        if number == 0 and entry["expect"]["num_rows"] < _MANY_ROWS:
             assert _row_checksum(canonical, name, after, None) in expected, kind
 
 

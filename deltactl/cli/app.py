@@ -21,6 +21,7 @@ from deltactl import __version__
 from deltactl.cli.commands import COMMANDS, CommandSpec
 from deltactl.cli.engine_options import EngineOptions, declare_engine_options
 from deltactl.cli.exits import ExitCode, render_exit_status
+from deltactl.cli.imports import keep_pandas_out
 from deltactl.cli.options import (
     DebugOption,
     GlobalOptions,
@@ -60,6 +61,7 @@ class Command(TyperCommand):
         options = session.options_before.merge(GlobalOptions.take(ctx.params))
         engine = EngineOptions.take(ctx.params)
         session.begin(self.name, ctx.params.get("table"), options, engine)
+        keep_pandas_out()
         return super().invoke(ctx)
 
 

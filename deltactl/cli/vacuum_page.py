@@ -130,12 +130,9 @@ def _horizon_fields(horizon: Horizon, is_done: bool) -> list[tuple[str, str]]:
         )
     ]
     if horizon.ends:
-        pairs.append(
-            (
-                "ended" if is_done else "would end",
-                f"{_ranges(horizon.ends)}; keeping them takes {format_size(horizon.cost_bytes)}",
-            )
-        )
+        label, verb = ("ended", "took") if is_done else ("would end", "takes")
+        cost = f"keeping them {verb} {format_size(horizon.cost_bytes)}"
+        pairs.append((label, f"{_ranges(horizon.ends)}; {cost}"))
     return pairs
 
 

@@ -120,7 +120,7 @@ def _singleton_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator
             yield {"parsed": parsed}
         return
     with _named(name, checkpoint.version), store.open_input(name) as source:
-        parquet = pq.ParquetFile(source)
+        parquet = _open_parquet(source)
         present = set(parquet.schema_arrow.names)
         columns = [column for column in _SINGLETONS if column in present]
         for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
@@ -154,8 +154,7 @@ def _read_actions(
             yield table.select(columns)
         return
     with _named(name, version), store.open_input(name) as source:
-        # Buffered: a column of a row group may be hundreds of megabytes.
-        parquet = pq.ParquetFile(source, buffer_size=_BUFFER_BYTES)
+        parquet = _open_parquet(source)
         if action not in parquet.schema_arrow.names:
             return
         leaves = _choose_leaves(parquet, action, columns)
@@ -168,6 +167,14 @@ def _read_actions(
                 continue
             # Dropping copies, even where there is nothing to drop.
             yield _to_table(structs.drop_null() if structs.null_count else structs, action, columns)
+
+
+def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
+    """A checkpoint to be streamed: Arrow would otherwise keep all that it read until the end.
+
+    A column of one row group alone may be hundreds of megabytes: it is read by pieces.
+    """
+    return pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
 
 
 def _choose_batch_rows(parquet: pq.ParquetFile, leaves: Sequence[str]) -> int:

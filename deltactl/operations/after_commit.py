@@ -27,6 +27,7 @@ def follow_commit(
     engine: Engine,
     clock: Clock,
     storage_options: Mapping[str, str],
+    files_changed: bool = True,
 ) -> int | None:
     """Refresh manifests, checkpoint when it is due; whatever goes wrong is a warning.
 
@@ -39,12 +40,13 @@ def follow_commit(
         engine: where the checkpoint's tasks run.
         clock: for retentions and names.
         storage_options: settings of the table's storage.
+        files_changed: whether the commit added or removed files; those of a vacuum do not.
 
     Returns:
         The version that was checkpointed, or ``None``.
     """
     properties = before.properties
-    if properties.flag(AUTO_PROPERTY):
+    if files_changed and properties.flag(AUTO_PROPERTY):
         refresh_manifests(before.store, before.version, warn=warn, clock=clock)
     last = before.segment.checkpoint_version
     if not is_due(last, version, properties.checkpoint_interval):

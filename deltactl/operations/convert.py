@@ -22,9 +22,8 @@ from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.convert_footers import read_all_footers
 from deltactl.operations.convert_listing import ensure_no_table_above, list_directory
 from deltactl.operations.convert_options import ConvertOptions
-from deltactl.operations.convert_plan import ConvertPlan, plan_convert
+from deltactl.operations.convert_plan import APP_ID, ConvertPlan, plan_convert
 from deltactl.operations.convert_report import ConvertReport
-from deltactl.operations.convert_sync import APP_ID, sync_directory
 from deltactl.operations.convert_tasks import FooterSpec
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.names import LOG_DIR
@@ -99,6 +98,9 @@ def convert_directory(
         if not options.sync:
             version = snapshot.version
             return ConvertReport(None, engine.name, version, version, dry_run)
+        # Here, because a sync knows much more of logs than a convert has to load.
+        from deltactl.operations.convert_sync import sync_directory
+
         return sync_directory(
             snapshot,
             listing,

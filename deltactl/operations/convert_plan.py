@@ -37,6 +37,9 @@ from deltactl.protocol.schema_json import encode_schema
 from deltactl.protocol.stats_bounds import encode_stats_of_files
 from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns
 
+APP_ID: Final = "deltactl-convert"
+"""The application whose ``txn`` holds the watermark, in ms since 1970 UTC."""
+
 REGISTERED_TAG: Final = "deltactl.convert"
 """Marks files whose size and time are those of a listing, so that a sync can compare them."""
 

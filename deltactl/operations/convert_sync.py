@@ -30,6 +30,7 @@ from deltactl.operations.convert_listing import FROM_BEFORE, LeftOut, list_direc
 from deltactl.operations.convert_options import ConvertOptions, PartitionColumn
 from deltactl.operations.convert_partitions import Problem, plan_partitions
 from deltactl.operations.convert_plan import (
+    APP_ID,
     REGISTERED_TAG,
     ConvertPlan,
     ensure_no_problems,
@@ -54,9 +55,6 @@ from deltactl.protocol.schema import (
     walk_fields,
 )
 from deltactl.protocol.stats_columns import choose_stats_columns
-
-APP_ID: Final = "deltactl-convert"
-"""The application whose ``txn`` holds the watermark, in ms since 1970 UTC."""
 
 _SHOWN: Final = 5
 _RULES_OF_ROWS: Final = ("delta.invariants", "delta.generationExpression", "delta.identity.start")

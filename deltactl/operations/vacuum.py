@@ -17,6 +17,7 @@ from deltactl.log.listing import list_log
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.vacuum_info import write_bookmark
+from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.vacuum_options import VacuumOptions, resolve_retention
 from deltactl.operations.vacuum_plan import VacuumPlan
 from deltactl.operations.vacuum_planning import Planner
@@ -79,7 +80,18 @@ def vacuum_table(
         sleep=sleep,
         storage_options=storage_options or {},
     )
-    return run.execute(cancel, on_progress)
+    report = run.execute(cancel, on_progress)
+    if report.versions and not report.interrupted:
+        follow_commit(
+            snapshot,
+            report.version_after,
+            warn=warn,
+            engine=engine,
+            clock=clock,
+            storage_options=storage_options or {},
+            files_changed=False,
+        )
+    return report
 
 
 def _find_refusal(plan: VacuumPlan) -> SafetyError | None:

@@ -29,7 +29,8 @@ from deltactl.operations.vacuum_plan import NO_FILES, VacuumPlan, describe_orpha
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.store import Store
 
-# Names to be kept that are looked up at once: a hash of all of them takes as much again as they do.
+# Names to be kept that are looked up at once. A hash of them takes as much memory as they do, and
+# each lookup goes over all files: few files take one lookup, many take as many as memory wants.
 _GROUP_NAMES = 1 << 17
 
 
@@ -320,7 +321,7 @@ def _without(names: pa.ChunkedArray, batches: Iterable[pa.ChunkedArray]) -> pa.C
     for batch in batches:
         group += batch.chunks
         size += len(batch)
-        if size >= _GROUP_NAMES:
+        if size >= (_GROUP_NAMES if len(names) > 4 * _GROUP_NAMES else 4 * _GROUP_NAMES):
             kept = pc.or_(kept, _are_in(names, group))
             group, size = [], 0
     return names.filter(pc.invert(pc.or_(kept, _are_in(names, group))))

@@ -45,7 +45,15 @@ def read_leaf_columns(
             with_bounds = leaf.has_bounds and leaf.kind != "float" and not is_int96
             readers.append(_LeafReader(leaf, column, with_bounds))
     groups = [[footer.row_group(i) for i in range(footer.num_row_groups)] for footer in footers]
-    return unknown | {r.leaf.path: r.read(groups, columns.string_prefix) for r in readers}
+    # Most files have one row group: then a leaf is one pass over all files.
+    single = [file[0] for file in groups] if all(len(file) == 1 for file in groups) else None
+    return unknown | {
+        reader.leaf.path: reader.finish(
+            reader.read_chunks(single) if single is not None else reader.read_files(groups),
+            columns.string_prefix,
+        )
+        for reader in readers
+    }
 
 
 class _LeafReader:
@@ -57,13 +65,15 @@ class _LeafReader:
         self._type = column.type
         self._with_bounds = with_bounds
 
-    def read(self, files: Sequence[Sequence[pq.RowGroupMetaData]], prefix: int) -> LeafColumns:
-        """The columns of all files, each given by its row groups."""
-        if all(len(groups) == 1 for groups in files):
-            nulls, lower, upper = self._read_chunks([groups[0] for groups in files])
-        else:
-            merged = [self._merge(groups) for groups in files]
-            nulls, lower, upper = ([file[i] for file in merged] for i in range(3))
+    def read_files(self, files: Sequence[Sequence[pq.RowGroupMetaData]]) -> _Chunks:
+        """Null counts and bounds of each file, given by its row groups."""
+        merged = [self._merge(groups) for groups in files]
+        nulls, lower, upper = ([file[i] for file in merged] for i in range(3))
+        return nulls, lower, upper
+
+    def finish(self, found: _Chunks, prefix: int) -> LeafColumns:
+        """What was read, as columns; strings are cut to ``prefix``."""
+        nulls, lower, upper = found
         counts = pa.array(nulls, pa.int64())
         if not self._with_bounds:
             return LeafColumns(counts)
@@ -78,7 +88,7 @@ class _LeafReader:
             encode_bounds(upper, kind, prefix, upper=True),
         )
 
-    def _read_chunks(self, groups: Sequence[pq.RowGroupMetaData]) -> _Chunks:
+    def read_chunks(self, groups: Sequence[pq.RowGroupMetaData]) -> _Chunks:
         """Null counts and bounds of each row group's chunk; ``None`` where unknown."""
         index = self._index
         chunks = [group.column(index) for group in groups]
@@ -103,7 +113,7 @@ class _LeafReader:
 
     def _merge(self, groups: Sequence[pq.RowGroupMetaData]) -> _File:
         """A file's row groups as one; what one of them does not know is not known of the file."""
-        nulls, lower, upper = self._read_chunks(groups)
+        nulls, lower, upper = self.read_chunks(groups)
         sizes = [group.column(self._index).num_values for group in groups]
         # A chunk of nothing but null has no bounds, and takes none from the others.
         held = [i for i, size in enumerate(sizes) if nulls[i] != size and self._with_bounds]

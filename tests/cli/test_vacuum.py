@@ -276,3 +276,15 @@ def test_what_is_left_is_told_of_live_and_foreign_files_too(
     rows = json.loads(cli("describe-history", "events", "--restorable", "-o", "json").out)["result"]
     found = {row["version"]: (row["num_files"], row["num_files_gone"]) for row in rows}
     assert found == {3: (3, 2), 2: (2, 1), 1: (4, 1), 0: (0, 0)}
+
+
+def test_pandas_is_not_imported_for_nothing(process: RunCli, table: TableBuilder) -> None:
+    """pyarrow would, at its first array; it takes longer than the vacuum of a small table."""
+    program = (
+        "import sys; from deltactl.cli.app import run; "
+        "code = run(['vacuum', 'events', '--dry-run', '-o', 'json']); "
+        "print(code, 'pandas' in sys.modules, file=sys.stderr); import pandas"
+    )
+    ran = process("-c", program)
+    assert (ran.code, ran.err) == (0, "0 False\n")
+    assert json.loads(ran.out)["result"]["files"] == 3

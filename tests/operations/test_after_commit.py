@@ -12,10 +12,11 @@ from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.optimize import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.vacuum import VacuumOptions, vacuum_table
 from deltactl.storage.store import Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, log_names, memory_of, new_table
 from tests.support.stores import Fault, FaultyStore, opened_as
-from tests.support.table_builder import LOG, TableBuilder, commit_path
+from tests.support.table_builder import LOG, START_MS, TableBuilder, commit_path
 
 
 def table(num_commits: int, **properties: str) -> TableBuilder:
@@ -46,6 +47,31 @@ def test_an_optimize_at_the_interval_is_checkpointed() -> None:
     builder = table(4, checkpointInterval="4")
     assert optimize(builder.store).versions == (4,)
     assert checkpoint_versions(builder.store) == [4]
+    assert load_snapshot(builder.store, warn=pytest.fail).num_files == 1
+
+
+def test_a_vacuum_at_the_interval_is_checkpointed() -> None:
+    """Its commits are a START and an END."""
+    builder = table(2, checkpointInterval="4")
+    (path,) = builder.append([{"id": 9, "p": None}])
+    long_ago = START_MS - 60 * DAY_MS
+    remove = builder.remove_action(path)
+    remove["remove"]["deletionTimestamp"] = long_ago
+    builder.commit(remove)
+    for name in memory_of(builder).contents():
+        memory_of(builder).set_modified(name, long_ago)
+    report = vacuum_table(
+        builder.store,
+        VacuumOptions(),
+        warn=pytest.fail,
+        engine=LocalEngine(workers=1),
+        clock=FixedClock(START_MS),
+        confirm=lambda plan: True,
+        sleep=lambda seconds: None,
+    )
+    assert report.versions
+    assert report.versions[-1] >= 4
+    assert checkpoint_versions(builder.store) == [report.versions[-1]]
     assert load_snapshot(builder.store, warn=pytest.fail).num_files == 1
 
 

@@ -28,7 +28,7 @@ from deltactl.errors import (
 )
 from deltactl.operations.convert import ConvertOptions, ConvertReport, convert, convert_directory
 from deltactl.operations.convert_options import parse_partition_by
-from deltactl.operations.convert_sync import APP_ID
+from deltactl.operations.convert_plan import APP_ID
 from deltactl.operations.optimize import OptimizeOptions
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
