@@ -145,7 +145,9 @@ class Planner:
         names = _without(listing.files, self._keep_batches(sweep, current, first))
         filters = self._filters(self._named(sweep, names))
         filters.foreign = frozenset(
-            foreign_roots(names, listing.folders, iceberg=not hidden.hides_metadata)
+            foreign_roots(
+                names, [*listing.folders, *listing.links], iceberg=not hidden.hides_metadata
+            )
         )
         filters.linked = frozenset(
             name for name in self.store.real_names(listing.links) if name is not None

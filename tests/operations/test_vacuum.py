@@ -329,6 +329,22 @@ def test_other_tables_below_the_root_are_kept_whole() -> None:
     assert scene.vacuum(dry_run=True).plan.foreign == ("hudi", "ice", "nested")
 
 
+def test_other_tables_with_a_line_end_in_their_name_are_kept_whole() -> None:
+    scene = Scene()
+    scene.append(60)
+    scene.plant(30, f"two\nlines/{LOG}/00000000000000000000.json", "two\nlines/x.parquet")
+    assert scene.plan() == {}
+
+
+def test_iceberg_tables_below_a_uniform_table_are_kept_whole() -> None:
+    scene = Scene(properties={"delta.universalFormat.enabledFormats": "iceberg"})
+    scene.append(60)
+    scene.plant(30, "metadata/v1.metadata.json", "x.parquet")
+    scene.plant(30, "ice/metadata/v3.metadata.json", "ice/data/x.parquet")
+    assert set(scene.plan()) == {"x.parquet"}
+    assert scene.vacuum(dry_run=True).plan.foreign == ("ice",)
+
+
 def test_iceberg_metadata_at_the_root_keeps_orphans_but_not_tombstones() -> None:
     scene = Scene()
     gone, keep = scene.append(60, "a", "b")

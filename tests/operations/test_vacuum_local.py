@@ -111,6 +111,14 @@ def test_links_are_neither_followed_nor_removed_and_what_they_lead_to_stays(
         assert (disk.path / name).exists()
 
 
+def test_a_table_whose_log_is_a_link_is_kept_whole(disk: Disk, tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    disk.write("nested/x.parquet")
+    (disk.path / "nested" / LOG).symlink_to(tmp_path / "log")
+    age(disk.path)
+    assert disk.plan() == [disk.gone]
+
+
 def test_live_files_named_through_a_link_stay(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     link = tmp_path / "link"
