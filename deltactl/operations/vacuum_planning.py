@@ -20,7 +20,10 @@ from deltactl.operations.vacuum_keep import KeepRules, keep_names
 from deltactl.operations.vacuum_listing import (
     Listing,
     empty_folders,
+    find_links,
+    find_tables,
     list_files,
+    note_folders,
     parent_folders,
 )
 from deltactl.operations.vacuum_names import event_names, file_names, locate
@@ -127,6 +130,7 @@ class Planner:
         if len(names):
             first = self._first_rebuildable()
             names = _without_few(names, self._keep_batches(sweep, current, first))
+            self._look_around(filters, parent_folders(names))
             found = filters.select(names)
         plan = self._finish("lite", found, filters, _Log(sweep, current, bookmark, start))
         if found.num_rows:
@@ -142,7 +146,11 @@ class Planner:
         current = self._current_at_cutoff()
         first = self._first_rebuildable()
         sweep = self._sweep(first_commit(self.listing))
-        names = _without(listing.files, self._keep_batches(sweep, current, first))
+        keep = self._keep_batches(sweep, current, first)
+        kept_folders: set[str] = set()
+        if self.options.inventory is not None:
+            keep = note_folders(keep, kept_folders)
+        names = _without(listing.files, keep)
         filters = self._filters(self._named(sweep, names))
         filters.foreign = frozenset(
             foreign_roots(
@@ -152,6 +160,8 @@ class Planner:
         filters.linked = frozenset(
             name for name in self.store.real_names(listing.links) if name is not None
         )
+        if self.options.inventory is not None:
+            self._look_around(filters, parent_folders(names), kept_folders)
         filters.count_unspeakable(listing.unspeakable)
         found = filters.select(names)
         mode = "full" if self.options.inventory is None else "inventory"
@@ -178,6 +188,20 @@ class Planner:
 
             dump_listing(self.store, listing, self.options.dump_listing, self.storage_options)
         return listing
+
+    def _look_around(
+        self, filters: Filters, folders: set[str], kept: Iterable[str] = frozenset()
+    ) -> None:
+        """Ask for what a listing would have shown: other tables and links.
+
+        Args:
+            filters: learn of them.
+            folders: those of names that may go.
+            kept: those of names that stay: what links on their way lead to stays too.
+        """
+        iceberg = not filters.hidden.hides_metadata
+        filters.foreign |= find_tables(self.store, folders, iceberg=iceberg)
+        filters.linked |= find_links(self.store, folders.union(kept))
 
     def _keep_batches(
         self, sweep: LogSweep, current: int | None, first: int

@@ -35,6 +35,15 @@ _ICEBERG_FILE: Final = (
 _HIDDEN_ICEBERG: Final = rf"(?s)^(?P<root>.*)/{_UNIFORM_DIR}(?:/|$)"
 
 
+TABLE_MARKERS: Final = (
+    "_delta_log/_last_checkpoint",
+    "_delta_log/00000000000000000000.json",
+    ".hoodie/hoodie.properties",
+    "metadata/version-hint.text",
+)
+"""Files that tell, where nothing is listed, that a folder holds a table; not all tables have one."""
+
+
 class HiddenRule:
     """Which names a vacuum of one table never lists and never deletes.
 

@@ -56,6 +56,16 @@ def test_lite_finds_vectors_and_change_data() -> None:
     assert "_change_data/orphan.parquet" in scene.plan(mode="full")
 
 
+def test_lite_keeps_other_tables_whole_too() -> None:
+    """Another table took over a folder with its files; ours removed them long ago."""
+    scene = Scene()
+    gone, _ = scene.append(60, "a", "b")
+    scene.remove(40, gone)
+    scene.plant(50, "p=a/_delta_log/00000000000000000000.json")
+    assert scene.plan(mode="full") == scene.plan(mode="lite") == {}
+    assert scene.vacuum(mode="lite").plan.bookmark is None
+
+
 def test_lite_goes_on_from_the_bookmark() -> None:
     scene, _, _ = scene_with_work()
     for version in scene.vacuum(mode="lite").versions:
