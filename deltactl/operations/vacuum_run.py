@@ -113,19 +113,20 @@ class VacuumRun:
         self._commit("VACUUM START", self._start_parameters(), self._start_metrics())
         try:
             cutoff_ms = self._settle_cutoff(put_at)
-            stopped = self._remove_files(cutoff_ms, cancel, on_progress)
-            if not stopped and not _is_set(cancel):
-                self._remove_folders(cutoff_ms)
         except DeltactlError:
             self._end(completed=False)
             raise
+        stopped = self._remove(cutoff_ms, cancel, on_progress)
         is_whole = not (stopped or self._totals.failures or _is_set(cancel))
-        self._end(completed=is_whole)
+        try:
+            self._end(completed=is_whole)
+            self._close_books(is_whole)
+        except DeltactlError as error:
+            stopped = stopped or error
         if stopped is not None:
             if not self._totals.removed:
                 raise stopped
             self._totals.failures.append(FileFailure("", stopped.message))
-        self._close_books(is_whole)
         return self._report(interrupted=_is_set(cancel))
 
     def _commit(
@@ -182,6 +183,18 @@ class VacuumRun:
                 hint="set the clocks right and run again; nothing was removed",
             )
         return self._plan.retention.cutoff_ms - behind
+
+    def _remove(
+        self, cutoff_ms: int, cancel: CancelToken | None, on_progress: OnProgress | None
+    ) -> DeltactlError | None:
+        """Remove files, then folders; gives what stopped it, to be told with what is gone."""
+        try:
+            stopped = self._remove_files(cutoff_ms, cancel, on_progress)
+            if not stopped and not _is_set(cancel):
+                self._remove_folders(cutoff_ms)
+        except DeltactlError as error:
+            return error
+        return stopped
 
     def _remove_files(
         self, cutoff_ms: int, cancel: CancelToken | None, on_progress: OnProgress | None
@@ -255,7 +268,10 @@ class VacuumRun:
         failed: Mapping[str, object] = dict.fromkeys(names)
         if self._options.quarantine:
             pairs = [(quarantine_name(self._record.run_id, name), name) for name in names]
-            errors = self._store.move_many(pairs)
+            try:
+                errors: Mapping[str, DeltactlError] = self._store.move_many(pairs)
+            except DeltactlError as error:
+                errors = dict.fromkeys((stored for stored, _ in pairs), error)
             failed = {name: None for stored, name in pairs if stored in errors}
         self._totals.removed -= set(names) - set(failed)
         self._totals.lost += [name for name in names if name in failed]

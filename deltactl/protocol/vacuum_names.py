@@ -41,7 +41,7 @@ TABLE_MARKERS: Final = (
     ".hoodie/hoodie.properties",
     "metadata/version-hint.text",
 )
-"""Files that tell, where nothing is listed, that a folder holds a table; not all tables have one."""
+"""Files that tell, where nothing is listed, that a folder holds a table; some have none."""
 
 
 class HiddenRule:
