@@ -21,7 +21,7 @@ DEFAULT_RETENTION_MS = 7 * _DAY_MS
 
 @dataclass(frozen=True)
 class TableProperties:
-    """Reads a table's configuration; keys are found whatever their case, as Spark does.
+    """Reads a table's configuration; keys are found whatever their case, the exact one first.
 
     A value that does not parse counts as unset: other writers own these texts, and a typo there
     must not stop maintenance. What guards data or history is never guessed: those raise.
@@ -36,7 +36,8 @@ class TableProperties:
 
     def text(self, key: str) -> str | None:
         """The raw value, or ``None``."""
-        return self._folded.get(key.lower())
+        exact = self.configuration.get(key)
+        return self._folded.get(key.lower()) if exact is None else exact
 
     def flag(self, key: str, default: bool = False) -> bool:
         """A boolean property."""

@@ -282,6 +282,15 @@ def test_retention_of_the_table_rules() -> None:
     )
 
 
+def test_of_two_spellings_of_a_property_the_exact_one_rules() -> None:
+    """It is the one that other engines read."""
+    name = "delta.deletedFileRetentionDuration"
+    properties = {name: "interval 30 days", name.lower(): "interval 0 hours"}
+    scene = Scene(properties=properties)
+    scene.plant(20, "x.parquet")
+    assert scene.plan() == {}
+
+
 def test_retention_that_cannot_be_understood_refuses() -> None:
     scene = Scene(properties={"delta.deletedFileRetentionDuration": "interval 1 month"})
     scene.append(60)
