@@ -52,6 +52,7 @@ class _Totals:
     """What has happened so far."""
 
     versions: list[int] = field(default_factory=list)
+    tried: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     bytes: int = 0
     folders: int = 0
@@ -220,6 +221,7 @@ class VacuumRun:
             if _is_set(cancel):
                 return None
             batches = _batches([n for n in names if n not in self._totals.came_back])
+            self._totals.tried.update(*batches)
             tasks = [Task(number, DeleteTask(batch)) for number, batch in enumerate(batches)]
             for outcome in self._engine.run(partial(delete_files, spec), tasks, cancel=cancel):
                 if isinstance(outcome, Failed):
@@ -259,10 +261,15 @@ class VacuumRun:
         for part in (tail.adds, tail.removes):
             back = set(file_names(self._store, part).to_pylist())
             self._totals.came_back |= back
-            self._bring_back(sorted(back & self._totals.removed))
+            self._bring_back(sorted(back & self._totals.tried))
 
     def _bring_back(self, names: Sequence[str]) -> None:
-        """Files that came into use when they were gone already: out of quarantine, if they are."""
+        """Files that came into use when they were gone already: out of quarantine, if they are.
+
+        A task that failed may have removed its files all the same: only the store knows.
+        """
+        there = self._store.stat_many(names) if names else []
+        names = [name for name, info in zip(names, there, strict=True) if info is None]
         if not names:
             return
         failed: Mapping[str, object] = dict.fromkeys(names)
