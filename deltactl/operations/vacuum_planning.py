@@ -210,7 +210,7 @@ class Planner:
         if self.options.keep_last is not None:
             oldest_kept = max(self.snapshot.version - self.options.keep_last + 1, first)
             if oldest_kept + 1 < sweep.first:
-                sweep = self._sweep(oldest_kept + 1)
+                sweep = self._sweep(max(oldest_kept + 1, first_commit(self.listing)))
         rules = KeepRules(
             self.snapshot,
             self.listing,

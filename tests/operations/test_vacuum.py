@@ -247,6 +247,20 @@ def test_versions_named_or_counted_stay_readable() -> None:
         scene.plan(keep_versions=(99,))
 
 
+def test_counted_versions_that_have_but_a_checkpoint_stay_readable() -> None:
+    scene = Scene()
+    (first,) = scene.append(60, "a")
+    scene.append(50, "b")
+    scene.remove(40, first)
+    scene.append(30, "c")
+    for version in (2, 3):
+        scene.ago(20, lambda version=version: scene.builder.checkpoint(version))
+    scene.store.delete_many([commit_path(version) for version in range(4)])
+    assert set(scene.plan(keep_last=2)) == {first}
+    assert scene.plan(keep_last=3) == scene.plan(keep_last=9) == {}
+    assert scene.needed(2) <= scene.names()
+
+
 def test_longer_retention_than_the_tables_reads_the_commits() -> None:
     """A checkpoint that forgot a tombstone does not end what a longer --retain promises."""
     scene = Scene()
