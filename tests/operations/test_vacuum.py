@@ -527,6 +527,19 @@ def test_a_clock_that_runs_behind_moves_the_cutoff_or_refuses() -> None:
     assert scene.vacuum(scene.dated(behind_ms=-DAY)).files_removed == 1
 
 
+def test_a_clock_that_runs_behind_makes_removals_look_older_too() -> None:
+    """By that clock the file was removed half an hour inside the retention."""
+    scene = Scene()
+    late, gone, _ = scene.append(60, "a", "b", "c")
+    scene.remove(8, gone)
+    scene.remove(7 + 1 / 48, late)
+    assert set(scene.plan()) == {late, gone}
+    report = scene.vacuum(scene.dated(behind_ms=HOUR - 1))
+    assert (report.files_removed, report.changed) == (1, (late,))
+    assert late in scene.names()
+    assert gone not in scene.names()
+
+
 def test_requests_are_few() -> None:
     """One listing; facts only of what the keep set does not hold."""
     scene = Scene()
