@@ -126,7 +126,7 @@ class Planner:
         removed = _removed_until(sweep, current)
         named = event_names(self.store, removed)
         names = _distinct(named, self._change_files(sweep, current))
-        found, filters, first = NO_FILES, self._filters(named), start
+        found, filters, first = NO_FILES, self._filters(names), start
         if len(names):
             first = self._first_rebuildable()
             names = _without_few(names, self._keep_batches(sweep, current, first))

@@ -167,6 +167,15 @@ def test_the_bookmark_stays_where_a_file_is_too_young_or_named_elsewhere() -> No
     assert INFO not in scene.store.contents()
 
 
+def test_the_bookmark_stays_where_change_data_is_too_young() -> None:
+    scene = Scene()
+    scene.append(60)
+    scene.plant(1, "_change_data/x.parquet")
+    cdc = {"path": "_change_data/x.parquet", "size": 7, "dataChange": False}
+    scene.ago(35, lambda: scene.builder.commit({"cdc": {**cdc, "partitionValues": {}}}))
+    assert scene.vacuum(mode="lite", dry_run=True).plan.bookmark is None
+
+
 def test_lite_by_a_table_that_is_younger_than_the_cutoff_does_nothing() -> None:
     scene, _, _ = scene_with_work()
     report = scene.vacuum(mode="lite", retain_ms=500 * DAY)
