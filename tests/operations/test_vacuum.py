@@ -558,6 +558,7 @@ def test_requests_are_few() -> None:
     [
         {"max_files": 0},
         {"keep_last": 0},
+        {"retain_ms": -1, "force_retention": True},
         {"max_orphan_fraction": 1.5},
         {"quarantine": True, "journal": False},
         {"inventory": "x.csv", "mode": "lite"},
