@@ -174,8 +174,8 @@ def _rewrite(
     obsolete = [name for name in checkpoint.names if name not in written.names]
     failed = store.delete_many(obsolete)
     if failed:
-        name, error = next(iter(failed.items()))
-        return f"a good one stands beside it, but {name} could not be deleted: {error.message}"
+        name, cause = next(iter(failed.items()))
+        return f"a good one stands beside it, but {name} could not be deleted: {cause.message}"
     return None
 
 
