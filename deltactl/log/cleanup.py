@@ -235,11 +235,6 @@ def _leans_on_older(version: int, listing: LogListing, times: dict[int, int]) ->
     return times[version] != listing.commits[version].modified_ms
 
 
-def _compactions_to(listing: LogListing, base: int) -> tuple[FileInfo, ...]:
-    """Compacted files that start where no reader of what remains can begin."""
-    return tuple(info for (start, _), info in sorted(listing.compacted.items()) if start <= base)
-
-
 def _before(files: dict[int, FileInfo], version: int) -> tuple[FileInfo, ...]:
     return tuple(files[found] for found in sorted(files) if found < version)
 

@@ -172,7 +172,10 @@ def _rewrite(
     move_hint(store, written.hint)
     # The new one has every name of the old one, or stands beside it: readers must not choose.
     obsolete = [name for name in checkpoint.names if name not in written.names]
-    store.delete_many(obsolete)
+    failed = store.delete_many(obsolete)
+    if failed:
+        name, cause = next(iter(failed.items()))
+        return f"a good one stands beside it, but {name} could not be deleted: {cause.message}"
     return None
 
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import StorageError
+from deltactl.errors import SafetyError, StorageError
 from deltactl.operations.vacuum_listing import FACTS, stat_files
 from deltactl.protocol.vacuum_names import (
     MANIFEST_DIR,
@@ -124,7 +124,13 @@ def read_manifest_names(store: Store) -> pa.Array:
 
     Raises:
         StorageError: a manifest is there and cannot be read: nobody knows then what it names.
+        SafetyError: the manifests lie behind a link, which is not followed.
     """
+    if store.real_names([MANIFEST_DIR]) != [MANIFEST_DIR]:
+        raise SafetyError(
+            f"{MANIFEST_DIR} is a link: what its manifests name is not known here",
+            hint="replace the link by a folder, or add --ignore-manifests if nobody reads them",
+        )
     manifests = [
         name
         for batch in store.walk(MANIFEST_DIR)

@@ -49,6 +49,8 @@ class VacuumOptions:
         for name, value in (("--max-files", self.max_files), ("--keep-last", self.keep_last)):
             if value is not None and value <= 0:
                 raise UsageError(f"{name} must be more than zero")
+        if self.retain_ms is not None and self.retain_ms < 0:
+            raise UsageError("--retain must not be negative: nothing is from the future")
         if not 0 <= self.max_orphan_fraction <= 1:
             raise UsageError("--max-orphan-fraction must lie between 0 and 1")
         if self.quarantine and not self.journal:

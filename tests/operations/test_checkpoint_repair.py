@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.clock import FixedClock
-from deltactl.errors import DeltactlError, NotATableError
+from deltactl.errors import DeltactlError, NotATableError, StorageError
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint_repair import RepairReport, repair_checkpoints
+from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from deltactl.storage.wrappers import ReadOnlyStore
 from tests.support.checkpoints import (
@@ -27,7 +28,7 @@ from tests.support.checkpoints import (
     memory_of,
     new_table,
 )
-from tests.support.stores import MemoryStore
+from tests.support.stores import MemoryStore, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 
 HINT = f"{LOG}/_last_checkpoint"
@@ -184,6 +185,24 @@ def test_every_kind_is_repaired_as_what_it_is(kind: str) -> None:
     (mended,) = list_log(builder.store).checkpoints
     assert mended.kind == broken.kind
     assert_sound(builder, range(5))
+
+
+def test_a_bad_checkpoint_that_stays_beside_the_good_one_is_told() -> None:
+    builder = table("v2-json")
+    for info in list(builder.store.list_from(f"{LOG}/_sidecars")):
+        builder.store.delete_many([info.name])
+    (bad,) = [c.names[0] for c in list_log(builder.store).checkpoints]
+
+    class Keeping(ForwardingStore):
+        def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+            return {name: StorageError("denied") for name in names}
+
+    store = Keeping(builder.store)
+    with opened_as(store):
+        report = repair(store)
+    (finding,) = [f for f in report.findings if f.name == bad]
+    assert not finding.repaired
+    assert "denied" in finding.remedy
 
 
 def test_a_lost_sidecar_is_found() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -254,7 +255,7 @@ def test_counted_versions_that_have_but_a_checkpoint_stay_readable() -> None:
     scene.remove(40, first)
     scene.append(30, "c")
     for version in (2, 3):
-        scene.ago(20, lambda version=version: scene.builder.checkpoint(version))
+        scene.ago(20, partial(scene.builder.checkpoint, version))
     scene.store.delete_many([commit_path(version) for version in range(4)])
     assert set(scene.plan(keep_last=2)) == {first}
     assert scene.plan(keep_last=3) == scene.plan(keep_last=9) == {}
@@ -557,6 +558,7 @@ def test_requests_are_few() -> None:
     [
         {"max_files": 0},
         {"keep_last": 0},
+        {"retain_ms": -1, "force_retention": True},
         {"max_orphan_fraction": 1.5},
         {"quarantine": True, "journal": False},
         {"inventory": "x.csv", "mode": "lite"},

@@ -13,7 +13,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import UsageError
+from deltactl.errors import SafetyError, UsageError
 from deltactl.operations.vacuum import VacuumOptions, VacuumReport, vacuum_table
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.wrappers import ReadOnlyStore
@@ -117,6 +117,15 @@ def test_a_table_whose_log_is_a_link_is_kept_whole(disk: Disk, tmp_path: Path) -
     (disk.path / "nested" / LOG).symlink_to(tmp_path / "log")
     age(disk.path)
     assert disk.plan() == [disk.gone]
+
+
+def test_manifests_behind_a_link_refuse(disk: Disk, tmp_path: Path) -> None:
+    (tmp_path / "manifests").mkdir()
+    (tmp_path / "manifests" / "manifest").write_text(f"file://{disk.path}/{disk.gone}\n")
+    (disk.path / "_symlink_format_manifest").symlink_to(tmp_path / "manifests")
+    with pytest.raises(SafetyError, match="link"):
+        disk.plan()
+    assert disk.plan(ignore_manifests=True) == [disk.gone]
 
 
 def test_live_files_named_through_a_link_stay(tmp_path: Path) -> None:
