@@ -15,7 +15,7 @@ from deltactl.cli.output import Output, OutputFormat, log_to
 from deltactl.cli.progress import progress
 from deltactl.cli.settings import EnvironmentSource, Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals
-from deltactl.engine.base import OnProgress
+from deltactl.engine.base import LazyEngine, OnProgress
 
 
 class Session:
@@ -31,6 +31,7 @@ class Session:
         self.options = GlobalOptions(output=guess_format(argv), debug="--debug" in argv)
         self.output = Output(self.options.output or OutputFormat.TABLE, environ=environ)
         self._engine = EngineOptions()
+        self._lazy_engine: LazyEngine | None = None
         self._logging = ExitStack()
 
     @staticmethod
@@ -73,6 +74,8 @@ class Session:
 
     def envelope(self, **parts: Any) -> Envelope:
         """Start the envelope of this command and table; ``parts`` are further fields of it."""
+        if self._lazy_engine is not None and "engine" in parts:
+            parts.setdefault("engine_reason", self._lazy_engine.reason)
         return Envelope(command=self.command, table=self.table, **parts)
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
@@ -99,6 +102,17 @@ class Session:
             max_concurrent=max_concurrent,
             memory_bytes=memory_bytes,
         )
+
+    @contextmanager
+    def engine(self) -> Iterator[LazyEngine]:
+        """Give the engine for tasks that read little: Spark only where it is named.
+
+        Raises:
+            UsageError: an option or variable about engines cannot be understood.
+        """
+        with self.engines() as engines:
+            self._lazy_engine = LazyEngine(engines)
+            yield self._lazy_engine
 
     @contextmanager
     def cancellation(self) -> Iterator[Cancellation]:

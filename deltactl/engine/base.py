@@ -139,3 +139,50 @@ class FixedEngine:
 def source_of(engine: Engine | EngineSource) -> EngineSource:
     """Let an engine stand where one could be chosen."""
     return engine if isinstance(engine, EngineSource) else FixedEngine(engine)
+
+
+class LazyEngine:
+    """The engine that a source gives, opened by the first run: a plan alone starts nothing."""
+
+    def __init__(self, source: EngineSource, input_bytes: int = 0) -> None:
+        """Choose by ``input_bytes``; 0 where tasks read little, however large the table is."""
+        self._source, self._input_bytes = source, input_bytes
+        self._engine: Engine | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the engine that ran, else of the one that would."""
+        return self._choice.name
+
+    @property
+    def reason(self) -> str:
+        """Why it is this one."""
+        return self._choice.reason
+
+    @property
+    def leaves_strays(self) -> bool:
+        """See ``Engine``; an engine that never ran left none."""
+        return self._engine is not None and self._engine.leaves_strays
+
+    def run(
+        self,
+        worker: Worker[P, R],
+        tasks: Iterable[Task[P]],
+        *,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Iterator[Done[R] | Failed]:
+        """Open the engine if it is not open yet, and run there.
+
+        Raises:
+            EngineUnavailableError: the engine asked for cannot run here.
+        """
+        if self._engine is None:
+            self._engine = self._source.open(self._input_bytes)
+        return self._engine.run(worker, tasks, cancel=cancel, on_progress=on_progress)
+
+    @property
+    def _choice(self) -> EngineChoice:
+        if self._engine is None:
+            return self._source.choose(self._input_bytes)
+        return EngineChoice(self._engine.name, self._engine.reason)

@@ -90,6 +90,8 @@ def vacuum_table(
             clock=clock,
             storage_options=storage_options or {},
             files_changed=False,
+            # Their files stay for the sake of versions whose commits have to stay as well.
+            keeps_history=bool(options.keep_versions) or options.keep_last is not None,
         )
     return report
 

@@ -154,11 +154,16 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
     from deltactl.operations.checkpoint import checkpoint_table
 
     store = _open(session, table, read_only=dry_run)
-    with _cancellable(session) as cancellation, session.progress("checkpoint") as on_progress:
+    with (
+        session.engine() as engine,
+        _cancellable(session) as cancellation,
+        session.progress("checkpoint") as on_progress,
+    ):
         report = checkpoint_table(
             store,
             options,
             warn=session.output.warn,
+            engine=engine,
             storage_options=session.storage_options,
             cancel=cancellation.token,
             on_progress=on_progress,
@@ -204,10 +209,15 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
     from deltactl.operations.checkpoint_repair import repair_checkpoints
 
     store = _open(session, table, read_only=dry_run)
-    with _cancellable(session) as cancellation, session.progress("repair") as on_progress:
+    with (
+        session.engine() as engine,
+        _cancellable(session) as cancellation,
+        session.progress("repair") as on_progress,
+    ):
         report = repair_checkpoints(
             store,
             warn=session.output.warn,
+            engine=engine,
             storage_options=session.storage_options,
             cancel=cancellation.token,
             on_progress=on_progress,

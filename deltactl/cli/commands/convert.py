@@ -107,11 +107,16 @@ def _run(session: Session, table: str, options: ConvertOptions, dry_run: bool) -
     from deltactl.storage.wrappers import ReadOnlyStore
 
     store = open_store(table, session.storage_options)
-    with session.cancellation() as cancellation, session.progress("footers") as on_progress:
+    with (
+        session.engine() as engine,
+        session.cancellation() as cancellation,
+        session.progress("footers") as on_progress,
+    ):
         return convert_directory(
             ReadOnlyStore(store) if dry_run else store,
             options,
             warn=session.output.warn,
+            engine=engine,
             storage_options=session.storage_options,
             cancel=cancellation.token,
             on_progress=on_progress,

@@ -209,11 +209,16 @@ def _run(
     from deltactl.operations.vacuum import vacuum_table
 
     store = _open(session, table, dry_run)
-    with session.cancellation() as cancellation, session.progress("vacuum") as on_progress:
+    with (
+        session.engine() as engine,
+        session.cancellation() as cancellation,
+        session.progress("vacuum") as on_progress,
+    ):
         report = vacuum_table(
             store,
             options,
             warn=session.output.warn,
+            engine=engine,
             storage_options=session.storage_options,
             confirm=confirm,
             cancel=cancellation.token,
