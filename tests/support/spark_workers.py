@@ -88,7 +88,7 @@ class AfterWork:
     def __call__(self, payload: Any, attempt: int) -> Any:
         """Work, then fall."""
         result = self.worker(payload, attempt)
-        # Commands have tasks of other kinds too, such as those of a checkpoint: they stay whole.
+        # Other tasks of a run, such as those of a checkpoint, have no number.
         if getattr(payload, "number", None) == self.number:
             act = Act(self.folder, payload.number, self.fault, self.times)
             perform(act, attempt)
