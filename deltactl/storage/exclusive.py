@@ -70,7 +70,7 @@ def publish_exclusively(temporary: str, path: str) -> None:
             return
         if error.errno not in _NO_LINKS:
             raise
-        _rename_exclusively(temporary, path)
+        rename_exclusively(temporary, path)
 
 
 def _links(path: str) -> int:
@@ -80,7 +80,35 @@ def _links(path: str) -> int:
         return 0
 
 
-def _rename_exclusively(temporary: str, path: str) -> None:
+def move_exclusively(path: str, target: str) -> None:
+    """Rename a file unless the new name is taken; safe to call again after a crash in between.
+
+    Raises:
+        FileExistsError: another file has the new name.
+        FileNotFoundError: no file has the old one.
+        StorageError: neither links nor exclusive renames exist here.
+        OSError: anything else.
+    """
+    try:
+        os.link(path, target, follow_symlinks=False)
+    except FileExistsError:
+        if not os.path.samefile(path, target):
+            raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        rename_exclusively(path, target)
+        return
+    os.unlink(path)
+
+
+def rename_exclusively(temporary: str, path: str) -> None:
+    """Rename by the one call that refuses to replace.
+
+    Raises:
+        FileExistsError: the name is taken.
+        StorageError: this system or file system has no such call.
+    """
     rename = _find_exclusive_rename()
     if rename is None:
         raise _refusal(path)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from deltactl.errors import StorageError
-from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.store import Enter, FileInfo, Store, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +35,10 @@ class ForwardingStore:
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """See ``Store.walk``."""
         return self._inner.walk(prefix)
+
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        """See ``Store.walk_tree``."""
+        return self._inner.walk_tree(enter)
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         """See ``Store.stat_many``."""
@@ -75,3 +79,15 @@ class ForwardingStore:
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
         """See ``Store.delete_many``."""
         return self._inner.delete_many(names)
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        """See ``Store.move_many``."""
+        return self._inner.move_many(pairs)
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        """See ``Store.remove_folders``."""
+        return self._inner.remove_folders(names)
+
+    def real_names(self, names: Sequence[str]) -> list[str | None]:
+        """See ``Store.real_names``."""
+        return self._inner.real_names(names)

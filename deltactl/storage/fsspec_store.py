@@ -6,13 +6,19 @@ stores need, alike for every library below it.
 
 from __future__ import annotations
 
+import posixpath
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar, cast
 
-from deltactl.errors import ObjectNotFoundError, SafetyError, StorageError
+from deltactl.errors import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    SafetyError,
+    StorageError,
+)
 from deltactl.storage.errors import map_error
 from deltactl.storage.fsspec_facts import file_info, secret_values
 from deltactl.storage.fsspec_files import MappedFile
@@ -24,7 +30,7 @@ from deltactl.storage.names import (
     resolve_name,
     resolve_prefix,
 )
-from deltactl.storage.store import FileInfo
+from deltactl.storage.store import Enter, FileInfo, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,13 +101,20 @@ class FsspecStore:
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Names of all files below a folder, one sub-folder's listing in memory at a time."""
+        return self._walk(prefix, lambda folder: True)
+
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        """Names of all files; sub-folders of the root are skipped where ``enter`` says so."""
+        return (Tree(names) for names in self._walk("", enter))
+
+    def _walk(self, prefix: str, enter: Enter) -> Iterator[list[str]]:
         key, name_prefix = self._folder(prefix)
         skip = len(key) + 1
         batch: list[str] = []
         for entry in self._list(key, prefix):
             if entry["type"] != "directory":
                 below = [entry["name"]] if entry["name"].rstrip("/") != key else []
-            elif entry["name"].rstrip("/") == key:
+            elif entry["name"].rstrip("/") == key or not enter(name_prefix + entry["name"][skip:]):
                 continue
             else:
                 with self._mapped("list", prefix):
@@ -187,6 +200,49 @@ class FsspecStore:
         return {
             name: error for name, error in zip(names, outcomes, strict=True) if error is not None
         }
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        """Copy, then delete, each object; see ``Store.move_many``.
+
+        The look at the new name and the copy are two requests: nobody else may write that name.
+
+        Raises:
+            SafetyError: a name leads out of the root; nothing is moved then.
+        """
+        for old, new in pairs:
+            self._writable(old)
+            self._writable(new)
+        outcomes = self._each(self._move, pairs)
+        return {
+            old: error for (old, _), error in zip(pairs, outcomes, strict=True) if error is not None
+        }
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        """Do nothing: a prefix without objects is not there."""
+        return []
+
+    def real_names(self, names: Sequence[str]) -> list[str | None]:
+        """Where names lead; object stores have no links. See ``Store.real_names``."""
+        return [self._real_name(name) for name in names]
+
+    def _real_name(self, name: str) -> str | None:
+        key = self._readable(name) if is_absolute_name(name) else self._base + name
+        folder, slash, rest = key.partition("/")
+        key = folder + slash + posixpath.normpath(rest) if rest else key.rstrip("/")
+        if key == self._root:
+            return ""
+        return key[len(self._base) :] if key.startswith(self._base) else None
+
+    def _move(self, pair: tuple[str, str]) -> StorageError | None:
+        old, new = pair
+        try:
+            with self._mapped("move", old):
+                if self._stat(new) is not None:
+                    return ObjectExistsError(f"cannot move {old!r} to {new!r}: that name is taken")
+                self._fs.cp_file(self._writable(old), self._writable(new))
+        except StorageError as error:
+            return error
+        return self._delete(old)
 
     def _stat(self, name: str) -> FileInfo | None:
         key = self._readable(name)

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from typing import Final
 
-from deltactl.storage.store import FileInfo
+from deltactl.storage.store import Enter, FileInfo, Tree
 
 BATCH_NAMES: Final = 8192
 
@@ -64,6 +64,38 @@ def walk_folder(folder: str, name_prefix: str) -> Iterator[list[str]]:
             continue
     if batch:
         yield batch
+
+
+def walk_tree(root: str, enter: Enter) -> Iterator[Tree]:
+    """Give all files, folders and links below ``root``; only folders are entered, if at all.
+
+    What is none of these (a pipe, a device) is left out.
+
+    Raises:
+        OSError: a folder cannot be read. One that vanishes meanwhile is no error.
+    """
+    part = Tree()
+    pending = [(root, "")]
+    while pending:
+        path, prefix = pending.pop()
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    name = prefix + entry.name
+                    if entry.is_file(follow_symlinks=False):
+                        part.files.append(name)
+                    elif entry.is_dir(follow_symlinks=False):
+                        part.folders.append(name)
+                        if enter(name):
+                            pending.append((entry.path, f"{name}/"))
+                    elif entry.is_symlink():
+                        part.links.append(name)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        if len(part.files) >= BATCH_NAMES:
+            yield part
+            part = Tree()
+    yield part
 
 
 def stat_file(path: str, name: str) -> FileInfo | None:

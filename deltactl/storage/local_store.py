@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from deltactl.errors import SafetyError, StorageError
 from deltactl.storage.errors import folder_in_the_way, map_error, mapped_errors
-from deltactl.storage.exclusive import create_exclusively
+from deltactl.storage.exclusive import create_exclusively, move_exclusively
 from deltactl.storage.local_files import (
     DurableWriter,
     read_whole,
@@ -23,7 +23,7 @@ from deltactl.storage.local_files import (
     temp_path,
     write_durable,
 )
-from deltactl.storage.local_listing import list_folder, stat_file, walk_folder
+from deltactl.storage.local_listing import list_folder, stat_file, walk_folder, walk_tree
 from deltactl.storage.local_uris import path_to_uri, strip_file_scheme
 from deltactl.storage.names import (
     is_absolute_name,
@@ -32,7 +32,7 @@ from deltactl.storage.names import (
     resolve_name,
     resolve_prefix,
 )
-from deltactl.storage.store import FileInfo
+from deltactl.storage.store import Enter, FileInfo, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,6 +76,11 @@ class LocalStore:
             # A linked folder is not entered, and naming it as the start is no way around that.
             if is_absolute_name(prefix) or os.path.realpath(folder).replace(os.sep, "/") == folder:
                 yield from walk_folder(folder, name_prefix)
+
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        """Files, folders and links below the root; see ``Store.walk_tree``."""
+        with mapped_errors("list", "", self._uri):
+            yield from walk_tree(self._root, enter)
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         """Facts of each name; see ``Store.stat_many``."""
@@ -190,6 +195,64 @@ class LocalStore:
                 cause = IsADirectoryError("it is a folder") if is_folder else error
                 failed[name] = map_error(cause, "delete", name, self._uri)
         return failed
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        """Rename each file; see ``Store.move_many``.
+
+        Raises:
+            SafetyError: a name leads out of the root; nothing is moved then.
+        """
+        safe_folders: set[str] = set()
+        paths = [
+            (self._writable(old, safe_folders), self._writable(new, safe_folders))
+            for old, new in pairs
+        ]
+        failed: dict[str, StorageError] = {}
+        folders: set[str] = set()
+        for (old, _), (path, target) in zip(pairs, paths, strict=True):
+            try:
+                self._make_parents(target)
+                move_exclusively(path, target)
+                remove_checksum(path)
+                folders |= {os.path.dirname(path), os.path.dirname(target)}
+            except (OSError, UnicodeError) as error:
+                failed[old] = map_error(error, "move", old, self._uri)
+        seen: set[str] = set()
+        with mapped_errors("sync the folders of", pairs[0][0] if pairs else "", self._uri):
+            for folder in sorted(folders):
+                self._sync_upwards(folder, seen)
+        return failed
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        """Remove empty folders; see ``Store.remove_folders``."""
+        removed = []
+        for name in names:
+            path = self._writable(name)
+            with suppress(OSError):
+                if not os.path.islink(path):
+                    os.rmdir(path)
+                    removed.append(name)
+        return removed
+
+    def real_names(self, names: Sequence[str]) -> list[str | None]:
+        """Where names lead by the links on disk; see ``Store.real_names``."""
+        folders: dict[str, str] = {}
+        return [self._real_name(name, folders) for name in names]
+
+    def _real_name(self, name: str, folders: dict[str, str]) -> str | None:
+        """``folders`` remembers where folders lead, for calls with many names."""
+        refuse_nul(name)
+        path = strip_file_scheme(name) if is_absolute_name(name) else self._base + name
+        path = os.path.normpath(path)
+        folder, last = os.path.split(path)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        real = os.path.join(folders[folder], last)
+        if os.path.islink(real):
+            real = os.path.realpath(real)
+        if real == self._root:
+            return ""
+        return real[len(self._base) :] if real.startswith(self._base) else None
 
     def _readable(self, name: str) -> str:
         """Give the path of a name, which may be absolute."""

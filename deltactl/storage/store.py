@@ -7,8 +7,8 @@ vectors name files that way); writing and deleting methods refuse anything outsi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 if TYPE_CHECKING:
@@ -24,6 +24,23 @@ class FileInfo:
     name: str
     size_bytes: int
     modified_ms: int
+
+
+@dataclass(slots=True)
+class Tree:
+    """A part of what lies below a folder, as names relative to the root.
+
+    ``folders`` are those of stores that have folders, entered or not. ``links`` are symbolic links
+    to whatever; they are neither files nor folders here.
+    """
+
+    files: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+
+
+Enter = Callable[[str], bool]
+"""``enter(folder) -> bool``: whether a walk is to look into a folder."""
 
 
 class Store(Protocol):
@@ -49,6 +66,13 @@ class Store(Protocol):
         """Batches of names of all files below ``prefix``, unordered.
 
         Symlinked folders are not followed.
+        """
+        ...
+
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        """Everything below the root, in parts, unordered; links are told and never followed.
+
+        Files below a folder that ``enter`` refuses may still come: a flat listing cannot skip them.
         """
         ...
 
@@ -96,4 +120,30 @@ class Store(Protocol):
 
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
         """Delete each name; absent names count as deleted. Gives what failed, by name."""
+        ...
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        """Rename each (name, new name); never over a file that is there.
+
+        Gives what failed, by the old name: ``ObjectNotFoundError`` where nothing has it,
+        ``ObjectExistsError`` where the new name is taken. After a failure in between a file may
+        have both names; moving it again settles that.
+        """
+        ...
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        """Remove those folders that are empty, in the order given; give their names.
+
+        Stores without folders remove nothing.
+        """
+        ...
+
+    def real_names(self, names: Sequence[str]) -> list[str | None]:
+        """Where each name, absolute or not, leads once links and ``..`` are followed.
+
+        A name below the root, or ``None`` outside of it. The root itself is ``""``.
+
+        Raises:
+            StorageError: a name is on another kind of storage.
+        """
         ...

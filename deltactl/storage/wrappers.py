@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn, TypeVar, cast
 
 from deltactl.errors import SafetyError, StorageError
 from deltactl.storage.forwarding import ForwardingStore
-from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.store import Enter, FileInfo, Store, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +45,14 @@ class ReadOnlyStore(ForwardingStore):
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
         """Raise."""
         self._refuse("delete", ", ".join(names[:3]))
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        """Raise."""
+        self._refuse("move", ", ".join(old for old, _ in pairs[:3]))
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        """Raise."""
+        self._refuse("remove", ", ".join(names[:3]))
 
     def _refuse(self, verb: str, name: str) -> NoReturn:
         raise SafetyError(
@@ -98,6 +106,11 @@ class MeteredStore(ForwardingStore):
         self._count(StorageUsage(lists=1))
         return super().walk(prefix)
 
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        """Count one listing."""
+        self._count(StorageUsage(lists=1))
+        return super().walk_tree(enter)
+
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         """Count each name."""
         self._count(StorageUsage(stats=len(names)))
@@ -148,6 +161,16 @@ class MeteredStore(ForwardingStore):
         """Count each name."""
         self._count(StorageUsage(deletes=len(names)))
         return super().delete_many(names)
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        """Count a put and a delete for each file."""
+        self._count(StorageUsage(puts=len(pairs), deletes=len(pairs)))
+        return super().move_many(pairs)
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        """Count each name."""
+        self._count(StorageUsage(deletes=len(names)))
+        return super().remove_folders(names)
 
     def _count(self, usage: StorageUsage) -> None:
         with self._lock:
@@ -225,10 +248,17 @@ class RetryingStore(ForwardingStore):
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Start again only while nothing was given: an unordered walk cannot be resumed."""
+        return self._restart(lambda: self._inner.walk(prefix))
+
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        """As ``walk``."""
+        return self._restart(lambda: self._inner.walk_tree(enter))
+
+    def _restart(self, walk: Callable[[], Iterator[R]]) -> Iterator[R]:
         for failures in range(self._attempts):
             given = False
             try:
-                for batch in self._inner.walk(prefix):
+                for batch in walk():
                     given = True
                     yield batch
                 return

@@ -268,6 +268,57 @@ def reads_absolute_names(store: Store) -> None:
         store.read("hdfs://namenode/x")
 
 
+def walks_the_tree(store: Store) -> None:
+    for name in ("top", "p=1/a", "p=1/q=2/b", "_log/0", "_log/deep/1"):
+        store.put(name, b"")
+    parts = list(store.walk_tree(lambda folder: not folder.startswith("_")))
+    files = sorted(name for part in parts for name in part.files)
+    assert [name for name in files if not name.startswith("_log/")] == ["p=1/a", "p=1/q=2/b", "top"]
+    folders = {name for part in parts for name in part.folders}
+    assert folders in (set(), {"p=1", "p=1/q=2", "_log"})
+    assert [name for part in parts for name in part.links] == []
+
+
+def moves_without_replacing(store: Store) -> None:
+    for name in ("a/x", "a/y", "taken"):
+        store.put(name, name.encode())
+    failed = store.move_many(
+        [("a/x", "_q/run/a/x"), ("a/y", "taken"), ("absent", "_q/run/absent")]
+    )
+    assert store.read("_q/run/a/x") == b"a/x"
+    assert store.read("a/y") == b"a/y"
+    assert store.read("taken") == b"taken"
+    assert isinstance(failed.pop("a/y"), ObjectExistsError)
+    assert isinstance(failed.pop("absent"), ObjectNotFoundError)
+    assert not failed
+    assert store.stat_many(["a/x", "_q/run/absent"]) == [None, None]
+    assert store.move_many([]) == {}
+    with pytest.raises(SafetyError):
+        store.move_many([("taken", "../x")])
+    with pytest.raises(SafetyError):
+        store.move_many([("../x", "y")])
+    assert store.read("taken") == b"taken"
+
+
+def removes_only_empty_folders(store: Store) -> None:
+    store.put("d/e/x", b"")
+    assert store.remove_folders(["d/e", "d", "absent"]) == []
+    assert store.delete_many(["d/e/x"]) == {}
+    assert store.remove_folders(["d/e", "d"]) in ([], ["d/e", "d"])
+    assert store.remove_folders([]) == []
+
+
+def finds_real_names(store: Store) -> None:
+    store.put("p=1/x y", b"")
+    root = unquote(store.uri)
+    names = ["p=1/x y", "p=1/../p=1/x y", f"{root}/p=1//x y", f"{root}/absent", root, "../other"]
+    expected = ["p=1/x y", "p=1/x y", "p=1/x y", "absent", "", None]
+    assert store.real_names(names) == expected
+    assert store.real_names([f"{root}2/x", f"{root}/../x"]) == [None, None]
+    with pytest.raises(StorageError, match="another kind"):
+        store.real_names(["hdfs://namenode/x"])
+
+
 def has_a_uri(store: Store) -> None:
     assert "://" in store.uri
     assert not store.uri.endswith("/")
@@ -305,5 +356,9 @@ PROMISES = (
     refuses_what_names_no_file,
     spells_a_name_one_way,
     reads_absolute_names,
+    walks_the_tree,
+    moves_without_replacing,
+    removes_only_empty_folders,
+    finds_real_names,
     has_a_uri,
 )

@@ -21,7 +21,7 @@ from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import is_absolute_name, refuse_nul, resolve_name, resolve_prefix
 from deltactl.storage.open import register_scheme
-from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.store import Enter, FileInfo, Store, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,6 +72,9 @@ class MemoryStore:
         names.reverse()
         return (names[i : i + 3] for i in range(0, len(names), 3))
 
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        return (Tree(names) for names in self.walk())
+
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         return [self._info(name, self._readable(name)) for name in names]
 
@@ -117,6 +120,33 @@ class MemoryStore:
             for uri in uris:
                 _SPACE.files.pop(uri, None)
         return {}
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        uris = [(old, self._writable(old), self._writable(new)) for old, new in pairs]
+        failed: dict[str, StorageError] = {}
+        with _SPACE.lock:
+            for old, uri, target in uris:
+                if uri not in _SPACE.files:
+                    failed[old] = ObjectNotFoundError(f"cannot move {old!r}: no such file")
+                elif target in _SPACE.files:
+                    failed[old] = ObjectExistsError(f"cannot move {old!r}: the name is taken")
+                else:
+                    _SPACE.files[target] = _SPACE.files.pop(uri)
+        return failed
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        return []
+
+    def real_names(self, names: Sequence[str]) -> list[str | None]:
+        return [self._real_name(name) for name in names]
+
+    def _real_name(self, name: str) -> str | None:
+        uri = self._readable(name) if is_absolute_name(name) else f"{self._uri}/{name}"
+        scheme, _, path = uri.partition("://")
+        uri = f"{scheme}://{posixpath.normpath(path)}"
+        if uri == self._uri:
+            return ""
+        return uri[len(self._uri) + 1 :] if uri.startswith(f"{self._uri}/") else None
 
     def set_modified(self, name: str, modified_ms: int) -> None:
         """Change the time of a file, as ``os.utime`` does."""
@@ -222,6 +252,9 @@ class FaultyStore(ForwardingStore):
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         return iter(self._do("walk", prefix, lambda: list(self._inner.walk(prefix))))
 
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        return iter(self._do("walk_tree", "", lambda: list(self._inner.walk_tree(enter))))
+
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         return self._do("stat_many", _some(names), lambda: self._inner.stat_many(names))
 
@@ -262,6 +295,19 @@ class FaultyStore(ForwardingStore):
             self._inner.delete_many(names[: len(names) // 2])
 
         return self._do("delete_many", _some(names), lambda: self._inner.delete_many(names), tear)
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        def tear() -> None:
+            self._inner.move_many(pairs[: len(pairs) // 2])
+
+        shown = _some([old for old, _ in pairs])
+        return self._do("move_many", shown, lambda: self._inner.move_many(pairs), tear)
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        return self._do("remove_folders", _some(names), lambda: self._inner.remove_folders(names))
+
+    def real_names(self, names: Sequence[str]) -> list[str | None]:
+        return self._do("real_names", _some(names), lambda: self._inner.real_names(names))
 
     def _do(
         self,
@@ -357,6 +403,10 @@ class CountingStore(ForwardingStore):
         self._count("walk", [prefix])
         return super().walk(prefix)
 
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        self._count("walk_tree", [""])
+        return super().walk_tree(enter)
+
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         self._count("stat_many", names)
         return super().stat_many(names)
@@ -397,6 +447,14 @@ class CountingStore(ForwardingStore):
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
         self._count("delete_many", names)
         return super().delete_many(names)
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        self._count("move_many", [old for old, _ in pairs])
+        return super().move_many(pairs)
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        self._count("remove_folders", names)
+        return super().remove_folders(names)
 
     def touched(self, name: str) -> list[str]:
         """The methods that were called about ``name``."""
