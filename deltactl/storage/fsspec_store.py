@@ -153,7 +153,7 @@ class FsspecStore:
         """Whole content of an object; see ``Store.read``."""
         key = self._readable(name)
         with self._mapped("read", name):
-            return bytes(self._fs.cat_file(key))
+            return self._service.read(key)
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
         """Whole contents in order; at most sixteen are held or under way."""

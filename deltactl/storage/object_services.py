@@ -21,6 +21,10 @@ class ObjectService(Protocol):
         """How many keys one call of ``delete`` takes."""
         ...
 
+    def read(self, key: str) -> bytes:
+        """A whole object, in one request."""
+        ...
+
     def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Entries below a folder: all files if ``deep``, else its own files and sub-folders.
 
@@ -42,6 +46,10 @@ class CommonService:
     def __init__(self, file_system: Any) -> None:
         """Serve an fsspec file system."""
         self._fs = file_system
+
+    def read(self, key: str) -> bytes:
+        """A whole object."""
+        return bytes(self._fs.cat_file(key))
 
     def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """One page with everything."""
@@ -74,6 +82,10 @@ class S3Service:
     def __init__(self, file_system: Any) -> None:
         """Serve an ``s3fs.S3FileSystem``."""
         self._fs = file_system
+
+    def read(self, key: str) -> bytes:
+        """A whole object; s3fs would first ask for its size, to read pieces side by side."""
+        return bytes(self._fs.cat_file(key, max_concurrency=1))
 
     def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Pages of up to 1,000 keys."""
