@@ -54,9 +54,10 @@ class Case:
 
 
 def copy_table(table: Path, copy: Path) -> None:
-    """Copy the log and link the data files, which neither side changes."""
+    """Copy the log, if there is one, and link the data files, which neither side changes."""
     copy.mkdir()
-    shutil.copytree(table / "_delta_log", copy / "_delta_log")
+    if (table / "_delta_log").exists():
+        shutil.copytree(table / "_delta_log", copy / "_delta_log")
     for file in table.glob("*.parquet"):
         os.link(file, copy / file.name)
 
@@ -107,6 +108,37 @@ def _optimize(name: str, codec: str, level: str | None) -> Case:
     )
 
 
+def _checkpoint(
+    name: str, table: str, what: str, time_goal: float | None, memory_goal: float | None
+) -> Case:
+    return Case(
+        name=name,
+        table=table,
+        ours=lambda path: sides.deltactl("checkpoint", path, "-o", "json"),
+        theirs=lambda path: sides.python(sides.THEIRS_CHECKPOINT, path),
+        what=f"{what}: written, and by us read back",
+        time_goal=time_goal,
+        memory_goal=memory_goal,
+        our_answer=lambda output: json.loads(output)["version_after"],
+        their_answer=int,
+        writes=True,
+    )
+
+
+def _manifest(name: str, table: str, what: str, goal: float) -> Case:
+    return Case(
+        name=name,
+        table=table,
+        ours=lambda path: sides.deltactl("generate-manifest", path, "-q"),
+        theirs=lambda path: sides.python(sides.THEIRS_MANIFEST, path),
+        what=what,
+        time_goal=goal,
+        our_answer=lambda output: "",
+        their_answer=lambda output: "",
+        writes=True,
+    )
+
+
 CASES = (
     Case(
         name="load-checkpoint",
@@ -140,8 +172,65 @@ CASES = (
     _history(
         "history-20-cp", "history-checkpoint", "with a checkpoint of the last: newest 20", None, 20
     ),
+    _checkpoint("checkpoint", "grown", "1,000,000 files and a tail of ten commits", 0.4, 0.4),
+    _checkpoint("checkpoint-4m", "grown-4", "the same with 4,000,000 files", None, None),
     _optimize("optimize", "zstd", "3"),
     _optimize("optimize-snappy", "snappy", None),
+    Case(
+        name="vacuum",
+        table="vacuum",
+        ours=lambda path: sides.deltactl(
+            *("vacuum", path, "--mode", "full", "--dry-run", "-o", "json")
+        ),
+        theirs=lambda path: sides.python(sides.THEIRS_VACUUM, path),
+        what="vacuum, full dry run: 200,000 files and 20,000 orphans in 1,000 partitions",
+        time_goal=0.5,
+        our_answer=lambda output: json.loads(output)["result"]["files"],
+        their_answer=int,
+    ),
+    Case(
+        name="vacuum-lite",
+        table="vacuum-lite",
+        ours=lambda path: sides.deltactl(
+            *("vacuum", path, "--mode", "lite", "--dry-run", "-o", "json")
+        ),
+        theirs=lambda path: sides.python(sides.OURS_LOAD, path),
+        what="lite dry run, 1,000,000 files; the other side: our bare load of the snapshot",
+        time_goal=1.2,
+        our_answer=lambda output: json.loads(output)["version_before"],
+        their_answer=lambda output: int(output.split()[0]),
+    ),
+    Case(
+        name="convert",
+        table="directory",
+        ours=lambda path: sides.deltactl("convert", path, "-q"),
+        theirs=lambda path: sides.python(sides.THEIRS_CONVERT, path),
+        what="2,000 Parquet files of 20 columns become a table",
+        time_goal=1.5,
+        our_answer=lambda output: "",
+        their_answer=lambda output: "",
+        writes=True,
+    ),
+    _manifest(
+        "manifest-1000", "partitions-1000", "manifests of 190,000 files in 1,000 partitions", 0.6
+    ),
+    _manifest(
+        "manifest-10000",
+        "partitions-10000",
+        "manifests of 1,000,000 files in 10,000 partitions",
+        0.5,
+    ),
+    Case(
+        name="manifest-puts",
+        table="partitions-10000",
+        ours=lambda path: sides.deltactl("generate-manifest", path, "-q"),
+        theirs=lambda path: sides.python(sides.SMALL_FILES, path, "10000"),
+        what="the same; the other side: 10,000 small files by the same store, one after the other",
+        time_goal=2.0,
+        our_answer=lambda output: "",
+        their_answer=lambda output: "",
+        writes=True,
+    ),
     Case(
         name="help",
         table="none",

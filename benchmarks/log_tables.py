@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from benchmarks.columns import chosen, days, join, padded, uuids
 
 _SEED = 20240517
-_NUM_DAYS = 365
+NUM_DAYS = 365
 _START_MS = 1_704_067_200_000  # 2024-01-01
-_ROW_GROUP_ROWS = 250_000
+ROW_GROUP_ROWS = 250_000
 _NAMES = tuple(
     f"{first}{rest}" for first in "ABCDEFGHKLMNPRST" for rest in ("dams", "rown", "oyle")
 )
@@ -60,14 +60,17 @@ class Files:
         return len(self.path)
 
 
-def make_files(first: int, count: int, total: int, quote: str = '"') -> Files:
+def make_files(
+    first: int, count: int, total: int, quote: str = '"', num_days: int = NUM_DAYS
+) -> Files:
     """Files ``first`` and following of ``total``: days in order, paths of some 115 characters.
 
-    ``quote`` stands around the names in the statistics: JSON within JSON escapes it.
+    ``quote`` stands around the names in the statistics: JSON within JSON escapes it. There are as
+    many partitions as ``num_days``.
     """
     rng = np.random.default_rng((_SEED, first))
     places = np.arange(first, first + count, dtype=np.int64)
-    day = places * _NUM_DAYS // max(total, 1)
+    day = places * num_days // max(total, 1)
     date = days(day)
     task, thread = rng.integers(0, 200, count), rng.integers(10**18, 9 * 10**18, count)
     path = join(
@@ -149,7 +152,7 @@ def _first_lines() -> list[str]:
     return [json.dumps({"protocol": PROTOCOL}), json.dumps({"metaData": _METADATA})]
 
 
-def write_checkpoint_table(table: Path, num_files: int) -> None:
+def write_checkpoint_table(table: Path, num_files: int, num_days: int = NUM_DAYS) -> None:
     """A table of which a classic checkpoint at version 10 is left, and the commit of it."""
     log = _log_folder(table)
     write_commit(log, 10, [commit_info(10, "OPTIMIZE")])
@@ -157,10 +160,20 @@ def write_checkpoint_table(table: Path, num_files: int) -> None:
     name = f"{10:020}.checkpoint.parquet"
     with pq.ParquetWriter(log / name, schema, compression="snappy") as writer:
         writer.write_table(_checkpoint_head(schema))
-        for first in range(0, num_files, _ROW_GROUP_ROWS):
-            files = make_files(first, min(_ROW_GROUP_ROWS, num_files - first), num_files)
+        for first in range(0, num_files, ROW_GROUP_ROWS):
+            count = min(ROW_GROUP_ROWS, num_files - first)
+            files = make_files(first, count, num_files, num_days=num_days)
             writer.write_table(_checkpoint_adds(schema, files))
     (log / "_last_checkpoint").write_text(json.dumps({"version": 10, "size": num_files + 2}))
+
+
+def write_grown_table(table: Path, num_files: int) -> None:
+    """The same, and ten commits after the checkpoint: each adds 100 files."""
+    write_checkpoint_table(table, num_files)
+    total = num_files + 1000
+    for version in range(11, 21):
+        adds = _json_adds(num_files + 100 * (version - 11), 100, total).to_pylist()
+        write_commit(table / "_delta_log", version, [commit_info(version, "WRITE"), *adds])
 
 
 _STRINGS = pa.map_(pa.string(), pa.string())
@@ -261,10 +274,10 @@ def _history_commits(num_commits: int) -> Iterator[list[str]]:
         info = commit_info(
             version, "MERGE", operationParameters=parameters, operationMetrics=metrics
         )
-        yield [info, _remove_line(adds[2 * version - 1], version), *mine]
+        yield [info, remove_line(adds[2 * version - 1], version), *mine]
 
 
-def _remove_line(add: str, version: int) -> str:
+def remove_line(add: str, version: int) -> str:
     file = json.loads(add)["add"]
     kept = {key: file[key] for key in ("path", "partitionValues", "size")}
     facts = {"deletionTimestamp": _START_MS + version * 60_000, "extendedFileMetadata": True}

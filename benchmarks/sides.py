@@ -51,6 +51,46 @@ table = DeltaTable(sys.argv[1])
 print(json.dumps(table.optimize.compact(target_size=100_000_000, writer_properties=properties)))
 """
 
+THEIRS_VACUUM = """
+import sys
+from deltalake import DeltaTable
+
+print(len(DeltaTable(sys.argv[1]).vacuum(retention_hours=168, dry_run=True, full=True)))
+"""
+
+THEIRS_CHECKPOINT = """
+import sys
+from deltalake import DeltaTable
+
+table = DeltaTable(sys.argv[1])
+table.create_checkpoint()
+print(table.version())
+"""
+
+THEIRS_CONVERT = """
+import sys
+from deltalake import convert_to_deltalake
+
+convert_to_deltalake(sys.argv[1])
+"""
+
+THEIRS_MANIFEST = """
+import sys
+from deltalake import DeltaTable
+
+DeltaTable(sys.argv[1]).generate()
+"""
+
+# The least that writing so many manifests can cost: whole and durable, one after the other.
+SMALL_FILES = """
+import sys
+from deltactl.storage.open import open_store
+
+store = open_store(sys.argv[1])
+for number in range(int(sys.argv[2])):
+    store.put(f"_symlink_format_manifest/date={number:05}/manifest", b"x" * 15_000)
+"""
+
 
 def python(program: str, *arguments: str) -> list[str]:
     """A Python process that runs a program."""

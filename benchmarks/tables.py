@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 _FORMAT = 2  # to be raised when a builder writes something else than before
@@ -38,29 +39,38 @@ def ensure_table(name: str, scale: float, cache: Path) -> Path:
 
 def build_table(name: str, scale: float, folder: Path) -> None:
     """Build a table; ``scale`` 1 is the size that the goals speak of."""
-    from benchmarks import data_tables, log_tables
+    from benchmarks import data_tables, log_tables, vacuum_tables
 
     def scaled(count: int) -> int:
         return max(1, round(count * scale))
 
-    match name:
-        case "checkpoint":
-            log_tables.write_checkpoint_table(folder, scaled(1_000_000))
-        case "json":
-            log_tables.write_json_table(folder, scaled(1_000), 1_000)
-        case "history":
-            log_tables.write_history_table(folder, scaled(20_000))
-        case "history-checkpoint":
-            from deltalake import DeltaTable
+    def write_history_with_checkpoint() -> None:
+        from deltalake import DeltaTable
 
-            log_tables.write_history_table(folder, scaled(20_000))
-            DeltaTable(folder).create_checkpoint()
-        case "data":
-            data_tables.write_data_table(folder, scaled(1_000), 8_000)
-        case "none":
-            folder.mkdir()
-        case _:
-            raise ValueError(f"no table is named {name!r}")
+        log_tables.write_history_table(folder, scaled(20_000))
+        DeltaTable(folder).create_checkpoint()
+
+    logs, data, vacuums = log_tables, data_tables, vacuum_tables
+    builders: dict[str, Callable[[], None]] = {
+        "checkpoint": lambda: logs.write_checkpoint_table(folder, scaled(1_000_000)),
+        "grown": lambda: logs.write_grown_table(folder, scaled(1_000_000)),
+        "grown-4": lambda: logs.write_grown_table(folder, scaled(4_000_000)),
+        "json": lambda: logs.write_json_table(folder, scaled(1_000), 1_000),
+        "history": lambda: logs.write_history_table(folder, scaled(20_000)),
+        "history-checkpoint": write_history_with_checkpoint,
+        "data": lambda: data.write_data_table(folder, scaled(1_000), 8_000),
+        "vacuum": lambda: vacuums.write_vacuum_table(folder, scaled(200_000), scaled(1_000)),
+        "vacuum-lite": lambda: vacuums.write_lite_table(folder, scaled(1_000_000)),
+        "partitions-1000": lambda: logs.write_checkpoint_table(
+            folder, scaled(190_000), scaled(1_000)
+        ),
+        "partitions-10000": lambda: logs.write_checkpoint_table(
+            folder, scaled(1_000_000), scaled(10_000)
+        ),
+        "directory": lambda: data.write_parquet_directory(folder, scaled(2_000), 100),
+        "none": folder.mkdir,
+    }
+    builders[name]()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@
     │   └── CommitOutcomeUnknownError          the store did not tell whether a commit landed
     ├── PartialSuccessError           exit 5   some tasks failed, the rest is committed
     ├── SafetyError                   exit 6   refused by a safety rule
+    │   └── ConversionError                    files of a directory that cannot become a table
     ├── UnsupportedFeatureError       exit 7   a table feature this operation must not touch
     ├── StorageError                  exit 8   the store said no
     │   ├── ObjectNotFoundError                no such file
@@ -28,7 +29,7 @@ A message says what failed, on which file or version, and why; ``hint`` says wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeAlias
 
 Warn: TypeAlias = Callable[[str], None]
@@ -135,6 +136,25 @@ class SafetyError(DeltactlError):
 
     code = "SAFETY"
     exit_code = 6
+
+
+class ConversionError(SafetyError):
+    """Files of a directory that cannot become a table; ``problems`` has all of them.
+
+    Each problem is (path, column or ``None``, why).
+    """
+
+    code = "CONVERSION"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        problems: Sequence[tuple[str, str | None, str]] = (),
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.problems = tuple(problems)
 
 
 class UnsupportedFeatureError(DeltactlError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from deltactl.errors import UsageError, Warn
@@ -19,20 +19,26 @@ from deltactl.units import parse_timestamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from deltactl.engine.base import CancelToken, Engine, OnProgress
+    from deltactl.engine.base import CancelToken, Engine, EngineSource, OnProgress
+    from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
+    from deltactl.operations.checkpoint_repair import RepairReport
     from deltactl.operations.detail import DetailReport
+    from deltactl.operations.manifest import ManifestOptions, ManifestReport
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
+    from deltactl.operations.vacuum import VacuumOptions, VacuumReport
 
 
 Timestamp: TypeAlias = int | str | datetime
 """An instant: ms since 1970 UTC, RFC 3339 text, or a datetime (UTC where it has no zone)."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _to_ms(timestamp: Timestamp) -> int:
     match timestamp:
         case datetime():
             zoned = timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
-            return round(zoned.timestamp() * 1000)
+            return (zoned - _EPOCH) // timedelta(milliseconds=1)
         case str():
             return parse_timestamp(timestamp)
         case _:
@@ -146,12 +152,15 @@ class Table:
         self,
         options: OptimizeOptions | None = None,
         *,
-        engine: Engine | None = None,
+        engine: Engine | EngineSource | None = None,
         dry_run: bool = False,
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> OptimizeReport:
         """Merge small files and rewrite files with many deleted rows; see ``optimize_table``.
+
+        ``engine`` is ``LocalEngine()``, the default, or ``SparkEngine(session)``: a session of
+        yours, classic or Spark Connect, which is used as it is and not stopped.
 
         Raises:
             DeltactlError: refused, lost to other writers, or every bin failed.
@@ -166,5 +175,108 @@ class Table:
             storage_options=self._storage_options,
             cancel=cancel,
             on_progress=on_progress,
+            dry_run=dry_run,
+        )
+
+    def vacuum(
+        self,
+        options: VacuumOptions | None = None,
+        *,
+        engine: Engine | None = None,
+        dry_run: bool = False,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> VacuumReport:
+        """Remove files that no version worth keeping needs; see ``vacuum_table``.
+
+        Nothing is asked: who calls this has decided.
+
+        Raises:
+            DeltactlError: refused, or nothing could be removed.
+        """
+        from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+
+        return vacuum_table(
+            self._store,
+            options or VacuumOptions(),
+            warn=self._warn,
+            engine=engine,
+            storage_options=self._storage_options,
+            cancel=cancel,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+
+    def checkpoint(
+        self,
+        options: CheckpointOptions | None = None,
+        *,
+        engine: Engine | None = None,
+        dry_run: bool = False,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> CheckpointReport:
+        """Write a checkpoint, read it back, and point the log at it; see ``checkpoint_table``.
+
+        Raises:
+            DeltactlError: refused, or what was stored is not the snapshot.
+        """
+        from deltactl.operations.checkpoint import CheckpointOptions, checkpoint_table
+
+        return checkpoint_table(
+            self._store,
+            options or CheckpointOptions(),
+            warn=self._warn,
+            engine=engine,
+            storage_options=self._storage_options,
+            cancel=cancel,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+
+    def repair_checkpoints(
+        self, *, engine: Engine | None = None, dry_run: bool = False
+    ) -> RepairReport:
+        """Check every checkpoint and the hint; write anew what is proven wrong.
+
+        Raises:
+            DeltactlError: the latest version cannot be rebuilt, or the store failed.
+        """
+        from deltactl.operations.checkpoint_repair import repair_checkpoints
+
+        return repair_checkpoints(
+            self._store,
+            warn=self._warn,
+            engine=engine,
+            storage_options=self._storage_options,
+            dry_run=dry_run,
+        )
+
+    def generate_manifest(
+        self,
+        options: ManifestOptions | None = None,
+        *,
+        output_root: str | None = None,
+        dry_run: bool = False,
+    ) -> ManifestReport:
+        """Bring symlink manifests in line with the table; see ``generate_manifests``.
+
+        Args:
+            options: which partitions, and how files are named.
+            output_root: where to put ``_symlink_format_manifest``; the table itself if ``None``.
+            dry_run: only compare.
+
+        Raises:
+            DeltactlError: refused (deletion vectors, column mapping), or the store failed.
+        """
+        from deltactl.operations.manifest import ManifestOptions, generate_manifests
+
+        elsewhere = None if output_root is None else open_store(output_root, self._storage_options)
+        return generate_manifests(
+            self._store,
+            options or ManifestOptions(),
+            warn=self._warn,
+            output=elsewhere,
+            storage_options=self._storage_options,
             dry_run=dry_run,
         )

@@ -10,13 +10,19 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.support.delta_spark import delta_spark
+from tests.support.spark_cluster import cluster, cluster_address, cluster_folder
+
+# For all tests of a process, wherever they are: where they are imported, there they are anew.
+__all__ = ["cluster", "cluster_address", "cluster_folder", "delta_spark"]
+
 REPOSITORY = Path(__file__).parent.parent
 
 # Shared machines stall at times: a slow example is no bug.
 settings.register_profile("deltactl", deadline=None)
 settings.load_profile("deltactl")
 
-_FOREIGN = ("DELTACTL_", "AWS_", "AZURE_", "GOOGLE_", "GCS_", "FSSPEC_")
+_FOREIGN = ("DELTACTL_", "AWS_", "AZURE_", "GOOGLE_", "GCS_", "FSSPEC_", "SPARK_REMOTE")
 _TERMINAL = ("NO_COLOR", "FORCE_COLOR", "TERM", "COLORTERM", "COLUMNS", "LINES")
 
 

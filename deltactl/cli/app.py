@@ -19,7 +19,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from deltactl import __version__
 from deltactl.cli.commands import COMMANDS, CommandSpec
+from deltactl.cli.engine_options import EngineOptions, declare_engine_options
 from deltactl.cli.exits import ExitCode, render_exit_status
+from deltactl.cli.imports import keep_pandas_out
 from deltactl.cli.options import (
     DebugOption,
     GlobalOptions,
@@ -57,7 +59,9 @@ class Command(TyperCommand):
         """Move the global options into the session, then run the command with the rest."""
         session = Session.of(ctx)
         options = session.options_before.merge(GlobalOptions.take(ctx.params))
-        session.begin(self.name, ctx.params.get("table"), options)
+        engine = EngineOptions.take(ctx.params)
+        session.begin(self.name, ctx.params.get("table"), options, engine)
+        keep_pandas_out()
         return super().invoke(ctx)
 
 
@@ -92,6 +96,8 @@ def load_command(spec: CommandSpec) -> Command:
     if find_spec(spec.module) is None:
         raise UsageError(f"`{spec.name}` is not part of this version", hint="see `deltactl --help`")
     command = _build(import_module(spec.module).command, spec.name)
+    if spec.has_engine:
+        command.params.extend(_build(declare_engine_options, "engine").params)
     command.params.extend(_build(declare_global_options, "global").params)
     return command
 

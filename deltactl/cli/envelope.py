@@ -47,6 +47,7 @@ class Envelope:
     version_after: int | None = None
     dry_run: bool = False
     engine: str | None = None
+    engine_reason: str | None = None
     result: Any = None
     warnings: list[str] = field(default_factory=list)
     error: ErrorInfo | None = None

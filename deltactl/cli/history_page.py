@@ -30,10 +30,14 @@ def render_history(page: Page, report: HistoryReport, now_ms: int) -> None:
     wide = page.width >= _WIDE
     marks = [_mark(row) for row in report.rows]
     lines = [
-        [mark or "", *_cells(row, report.changes.get(row["version"]), now_ms, wide)]
+        [
+            mark or "",
+            *_cells(row, report.changes.get(row["version"]), now_ms, wide),
+            _left(row, report),
+        ]
         for row, mark in zip(report.rows, marks, strict=True)
     ]
-    page.table(*_without_empty([Column(""), *_columns(wide)], lines))
+    page.table(*_without_empty([Column(""), *_columns(wide), Column("restorable")], lines))
     _render_problems(page, report.rows)
     if report.num_unread:
         page.line()
@@ -44,6 +48,18 @@ def render_history(page: Page, report: HistoryReport, now_ms: int) -> None:
                 Tone.FAINT,
             )
         )
+
+
+def _left(row: Row, report: HistoryReport) -> Cell:
+    """What is left of a version, if that was asked for."""
+    if report.restorable is None or row["timestamp"] is None:
+        return ""
+    left = report.restorable.get(row["version"])
+    if left is None:
+        return Styled("?", Tone.CAUTION)
+    if not left.num_gone:
+        return Styled(left.state, Tone.GOOD if left.state == "readable" else Tone.BAD)
+    return Styled(f"{left.state}: {left.num_gone:,}/{left.num_files:,}", Tone.CAUTION)
 
 
 def _columns(wide: bool) -> list[Column]:

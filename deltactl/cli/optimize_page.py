@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from deltactl.cli.argv import real_command
 from deltactl.cli.page import Column, Page, Styled, Tone
 from deltactl.units import format_count, format_size
 
@@ -28,7 +28,7 @@ def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> No
     if report.dry_run and not plan.is_empty:
         page.line()
         page.line(Styled("Nothing was changed.", Tone.STRONG), " To do it: ")
-        page.line(f"  {_real_command(argv)}")
+        page.line(f"  {real_command(argv)}")
 
 
 def _render_plan(page: Page, plan: OptimizePlan) -> None:
@@ -83,7 +83,7 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
         [
             ("size", f"{format_size(report.bytes_removed)} -> {format_size(report.bytes_added)}"),
             ("rows", f"{report.rows_rewritten:,} rewritten, verified, none changed"),
-            ("engine", report.engine),
+            ("engine", f"{report.engine} ({report.engine_reason})"),
             (
                 "undo",
                 "the old files stay until a vacuum; version "
@@ -93,6 +93,8 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
     )
     for stray in report.strays:
         page.line(Styled("not removed: ", Tone.CAUTION), stray)
+    for stray in report.strays_removed:
+        page.line(Styled("left by a lost worker, removed: ", Tone.FAINT), stray)
 
 
 def _render_left_alone(page: Page, plan: OptimizePlan) -> None:
@@ -106,23 +108,3 @@ def _render_left_alone(page: Page, plan: OptimizePlan) -> None:
             for reason, count in plan.left_alone.items()
         ]
     )
-
-
-def _real_command(argv: Sequence[str]) -> str:
-    """The command that was typed, without what kept it from acting, and without secrets."""
-    words, is_secret = ["deltactl"], False
-    for word in argv:
-        if word in ("--dry-run", "--check"):
-            continue
-        if is_secret or word.startswith("--storage-option="):
-            words.append(_mask(word))
-        else:
-            words.append(shlex.quote(word))
-        is_secret = word == "--storage-option"
-    return " ".join(words)
-
-
-def _mask(word: str) -> str:
-    """A storage option without its value, which may be a password."""
-    option, equals, pair = word.rpartition("--storage-option=")
-    return f"{option}{equals}{pair.partition('=')[0]}=..."

@@ -131,13 +131,15 @@ def parse_storage_options(pairs: Sequence[str]) -> Mapping[str, str]:
         UsageError: a pair without ``=`` or without a key. The value, perhaps a secret, is not
             repeated.
     """
+    return parse_pairs("--storage-option", pairs)
+
+
+def parse_pairs(flag: str, pairs: Sequence[str]) -> dict[str, str]:
+    """Read the ``KEY=VALUE`` pairs of a repeated option; see ``parse_storage_options``."""
     options: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not (equals and key.strip()):
-            raise UsageError(
-                "--storage-option needs a key and a value",
-                hint="write --storage-option KEY=VALUE",
-            )
+            raise UsageError(f"{flag} needs a key and a value", hint=f"write {flag} KEY=VALUE")
         options[key.strip()] = value
     return options

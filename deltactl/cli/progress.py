@@ -11,7 +11,7 @@ from typing import Final, TextIO
 
 from deltactl.cli.output import Output, has_color
 from deltactl.engine.base import OnProgress, Progress
-from deltactl.units import format_size
+from deltactl.units import format_duration, format_size
 
 SECONDS_BETWEEN_LINES: Final = 10.0
 
@@ -32,12 +32,23 @@ def progress(output: Output, label: str) -> Iterator[OnProgress]:
         yield LineProgress(label, output.stderr)
 
 
-def format_progress(label: str, state: Progress) -> str:
-    """Give one line: ``optimize: 12 of 60 tasks, 1.2 GiB of 6 GiB``."""
+def format_progress(label: str, state: Progress, elapsed_seconds: float = 0) -> str:
+    """Give one line: ``optimize: 12 of 60 tasks, 1.5 GiB of 6 GiB, 5 MiB/s, 15min left``.
+
+    The rate and the time left are those of the run so far, once a second has passed.
+    """
     line = f"{label}: {state.tasks_done} of {state.tasks_total} tasks"
     if state.bytes_total:
         line += f", {format_size(state.bytes_done)} of {format_size(state.bytes_total)}"
-    return line
+    done, total = state.tasks_done, state.tasks_total
+    if state.bytes_total:
+        done, total = state.bytes_done, state.bytes_total
+    if elapsed_seconds < 1 or not done:
+        return line
+    if state.bytes_total:
+        line += f", {format_size(round(done / elapsed_seconds))}/s"
+    left = round(elapsed_seconds * (total - done) / done)
+    return f"{line}, {format_duration(left * 1000)} left" if left else line
 
 
 @dataclass(slots=True)
@@ -48,19 +59,23 @@ class LineProgress:
     stream: TextIO
     now: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _started_at: float = field(init=False)
     _next_at: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._next_at = self.now() + SECONDS_BETWEEN_LINES
+        self._started_at = self.now()
+        self._next_at = self._started_at + SECONDS_BETWEEN_LINES
 
     def __call__(self, state: Progress) -> None:
         """Print the state when it is time."""
         with self._lock:
-            if self.now() < self._next_at:
+            now = self.now()
+            if now < self._next_at:
                 return
-            self._next_at = self.now() + SECONDS_BETWEEN_LINES
+            self._next_at = now + SECONDS_BETWEEN_LINES
+            line = format_progress(self.label, state, now - self._started_at)
             with suppress(OSError):  # a log that cannot be written must not end the run
-                self.stream.write(format_progress(self.label, state) + "\n")
+                self.stream.write(line + "\n")
                 self.stream.flush()
 
 
@@ -84,6 +99,7 @@ def _bar(output: Output, label: str) -> Iterator[OnProgress]:
     columns = (TextColumn("{task.fields[text]}", markup=False), BarColumn(), TimeElapsedColumn())
     with RichProgress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None, text=label)
+        started_at = time.monotonic()
 
         def update(state: Progress) -> None:
             by_bytes = state.bytes_total > 0
@@ -91,7 +107,7 @@ def _bar(output: Output, label: str) -> Iterator[OnProgress]:
                 task,
                 total=state.bytes_total if by_bytes else state.tasks_total,
                 completed=state.bytes_done if by_bytes else state.tasks_done,
-                text=format_progress(label, state),
+                text=format_progress(label, state, time.monotonic() - started_at),
             )
 
         yield update

@@ -8,13 +8,14 @@ from typing import Any
 
 import typer
 
+from deltactl.cli.engine_options import CliEngines, EngineOptions, open_engines
 from deltactl.cli.envelope import Envelope
 from deltactl.cli.options import GlobalOptions, parse_storage_options
 from deltactl.cli.output import Output, OutputFormat, log_to
 from deltactl.cli.progress import progress
 from deltactl.cli.settings import EnvironmentSource, Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals
-from deltactl.engine.base import OnProgress
+from deltactl.engine.base import LazyEngine, OnProgress
 
 
 class Session:
@@ -29,6 +30,8 @@ class Session:
         # Good enough to report that parsing failed; replaced by `begin` when it did not.
         self.options = GlobalOptions(output=guess_format(argv), debug="--debug" in argv)
         self.output = Output(self.options.output or OutputFormat.TABLE, environ=environ)
+        self._engine = EngineOptions()
+        self._lazy_engine: LazyEngine | None = None
         self._logging = ExitStack()
 
     @staticmethod
@@ -38,7 +41,13 @@ class Session:
         assert isinstance(session, Session)
         return session
 
-    def begin(self, command: str | None, table: Any, options: GlobalOptions) -> None:
+    def begin(
+        self,
+        command: str | None,
+        table: Any,
+        options: GlobalOptions,
+        engine: EngineOptions | None = None,
+    ) -> None:
         """Take over what was parsed, right before the command runs.
 
         Raises:
@@ -46,6 +55,7 @@ class Session:
         """
         self.command = command
         self.table = table if isinstance(table, str) else None
+        self._engine = engine or EngineOptions()
         self.options = options = options.resolve(self.sources)
         environ = {**self.environ, "NO_COLOR": "1"} if options.no_color else self.environ
         self.output = Output(
@@ -64,11 +74,45 @@ class Session:
 
     def envelope(self, **parts: Any) -> Envelope:
         """Start the envelope of this command and table; ``parts`` are further fields of it."""
+        if self._lazy_engine is not None and "engine" in parts:
+            parts.setdefault("engine_reason", self._lazy_engine.reason)
         return Envelope(command=self.command, table=self.table, **parts)
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
         """Show progress while the context lasts; gives the callback for the engine."""
         return progress(self.output, label)
+
+    def engines(
+        self, *, max_concurrent: int | None = None, memory_bytes: int | None = None
+    ) -> AbstractContextManager[CliEngines]:
+        """Give what chooses the engine of this run; what it starts ends with the context.
+
+        ``max_concurrent`` tasks run at once, and in this process within ``memory_bytes``.
+
+        Raises:
+            UsageError: an option or variable about engines cannot be understood.
+        """
+        return open_engines(
+            self._engine.resolve(self.sources),
+            environ=self.environ,
+            table=self.table or "",
+            warn=self.output.warn,
+            note=self.output.note,
+            verbose=self.options.verbose,
+            max_concurrent=max_concurrent,
+            memory_bytes=memory_bytes,
+        )
+
+    @contextmanager
+    def engine(self) -> Iterator[LazyEngine]:
+        """Give the engine for tasks that read little: Spark only where it is named.
+
+        Raises:
+            UsageError: an option or variable about engines cannot be understood.
+        """
+        with self.engines() as engines:
+            self._lazy_engine = LazyEngine(engines)
+            yield self._lazy_engine
 
     @contextmanager
     def cancellation(self) -> Iterator[Cancellation]:

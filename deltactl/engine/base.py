@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -22,7 +22,7 @@ class Task(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[R]):
-    """A task's result. ``attempt`` starts at 0 and counts tries of the same task."""
+    """A task's result. ``attempt`` is the number that the worker was given for the try."""
 
     task_id: int
     attempt: int
@@ -51,7 +51,23 @@ class Progress:
 CancelToken = threading.Event
 OnProgress = Callable[[Progress], None]
 Worker = Callable[[P, int], R]
-"""``worker(payload, attempt) -> result``: a top-level function, so that it can be shipped."""
+"""``worker(payload, attempt) -> result``: a top-level function, so that it can be shipped.
+
+``attempt`` differs between all tries of a task, also those that run at the same time, so that
+names made of it never meet. It is 0 where a task is tried once.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """Which engine, and why: for reports, commitInfo and people."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        """``spark engine: asked for with --engine``."""
+        return f"{self.name} engine: {self.reason}"
 
 
 class Engine(Protocol):
@@ -60,6 +76,16 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """``local`` or ``spark``, for reports and commitInfo."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why it is this one."""
+        ...
+
+    @property
+    def leaves_strays(self) -> bool:
+        """Whether a try can vanish or be repeated, and what it wrote be left behind."""
         ...
 
     def run(
@@ -73,6 +99,90 @@ class Engine(Protocol):
         """Run ``worker`` over ``tasks``: lazy, bounded in flight.
 
         A raising task is a ``Failed`` value and never ends the others. After ``cancel`` is set no
-        new task starts and the iterator ends when those running have ended.
+        new task starts and the iterator ends when those running have ended, or were stopped.
         """
         ...
+
+
+@runtime_checkable
+class EngineSource(Protocol):
+    """Chooses an engine by how much there is to do."""
+
+    def choose(self, input_bytes: int) -> EngineChoice:
+        """Say what ``open`` would give; nothing is started."""
+        ...
+
+    def open(self, input_bytes: int) -> Engine:
+        """Give an engine that is ready; starting it may take seconds.
+
+        Raises:
+            EngineUnavailableError: the engine asked for cannot run here.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FixedEngine:
+    """The source of an engine that is there already."""
+
+    engine: Engine
+
+    def choose(self, input_bytes: int) -> EngineChoice:
+        """The engine's own."""
+        return EngineChoice(self.engine.name, self.engine.reason)
+
+    def open(self, input_bytes: int) -> Engine:
+        """The engine."""
+        return self.engine
+
+
+def source_of(engine: Engine | EngineSource) -> EngineSource:
+    """Let an engine stand where one could be chosen."""
+    return engine if isinstance(engine, EngineSource) else FixedEngine(engine)
+
+
+class LazyEngine:
+    """The engine that a source gives, opened by the first run: a plan alone starts nothing."""
+
+    def __init__(self, source: EngineSource, input_bytes: int = 0) -> None:
+        """Choose by ``input_bytes``; 0 where tasks read little, however large the table is."""
+        self._source, self._input_bytes = source, input_bytes
+        self._engine: Engine | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the engine that ran, else of the one that would."""
+        return self._choice.name
+
+    @property
+    def reason(self) -> str:
+        """Why it is this one."""
+        return self._choice.reason
+
+    @property
+    def leaves_strays(self) -> bool:
+        """See ``Engine``; an engine that never ran left none."""
+        return self._engine is not None and self._engine.leaves_strays
+
+    def run(
+        self,
+        worker: Worker[P, R],
+        tasks: Iterable[Task[P]],
+        *,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Iterator[Done[R] | Failed]:
+        """Open the engine if it is not open yet, and run there.
+
+        Raises:
+            EngineUnavailableError: the engine asked for cannot run here.
+        """
+        if self._engine is None:
+            self._engine = self._source.open(self._input_bytes)
+        return self._engine.run(worker, tasks, cancel=cancel, on_progress=on_progress)
+
+    @property
+    def _choice(self) -> EngineChoice:
+        if self._engine is None:
+            return self._source.choose(self._input_bytes)
+        return EngineChoice(self._engine.name, self._engine.reason)

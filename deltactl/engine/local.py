@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -15,11 +14,11 @@ from deltactl.engine.base import (
     Failed,
     OnProgress,
     P,
-    Progress,
     R,
     Task,
     Worker,
 )
+from deltactl.engine.tasks import open_tasks
 
 _CGROUP_LIMITS = (
     "/sys/fs/cgroup/memory.max",
@@ -56,11 +55,17 @@ class LocalEngine:
 
     workers: int = field(default_factory=count_cores)
     memory_bytes: int | None = None
+    reason: str = "given by the caller"
 
     @property
     def name(self) -> str:
         """``local``."""
         return "local"
+
+    @property
+    def leaves_strays(self) -> bool:
+        """No: each task is tried once, and clears up after itself."""
+        return False
 
     def run(
         self,
@@ -71,21 +76,21 @@ class LocalEngine:
         on_progress: OnProgress | None = None,
     ) -> Iterator[Done[R] | Failed]:
         """See :class:`deltactl.engine.base.Engine`. Closing the iterator waits for what runs."""
-        waiting = deque(tasks)
+        waiting, counter = open_tasks(tasks)
         running: dict[Future[R], Task[P]] = {}
-        counter = _Counter(waiting)
+        following = next(waiting, None)
         with ThreadPoolExecutor(self.workers, thread_name_prefix="deltactl") as pool:
             while True:
                 cancelled = cancel is not None and cancel.is_set()
-                while waiting and not cancelled and self._fits(waiting[0], running):
-                    task = waiting.popleft()
-                    running[pool.submit(worker, task.payload, 0)] = task
+                while following is not None and not cancelled and self._fits(following, running):
+                    running[pool.submit(worker, following.payload, 0)] = following
+                    following = next(waiting, None)
                 if not running:
                     return
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     task = running.pop(future)
-                    counter.add(task)
+                    counter.add(task.weight_bytes)
                     if on_progress is not None:
                         on_progress(counter.progress)
                     yield _outcome(task.id, future)
@@ -97,23 +102,6 @@ class LocalEngine:
             return False
         held = sum(t.weight_bytes for t in running.values())
         return self.memory_bytes is None or held + task.weight_bytes <= self.memory_bytes
-
-
-class _Counter:
-    """Sums up what is done."""
-
-    def __init__(self, tasks: Iterable[Task[P]]) -> None:
-        weights = [task.weight_bytes for task in tasks]
-        self.progress = Progress(0, len(weights), 0, sum(weights))
-
-    def add(self, task: Task[P]) -> None:
-        now = self.progress
-        self.progress = Progress(
-            now.tasks_done + 1,
-            now.tasks_total,
-            now.bytes_done + task.weight_bytes,
-            now.bytes_total,
-        )
 
 
 def _outcome(task_id: int, future: Future[R]) -> Done[R] | Failed:

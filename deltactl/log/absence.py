@@ -24,7 +24,7 @@ def no_table_error(store: Store) -> NotATableError:
             f"{where} is not a Delta table: its _delta_log holds no commits",
             hint="restore the log from a backup, or check the path",
         )
-    above = _find_table_above(store)
+    above = find_table_above(store)
     if above is not None:
         hint = f"there is a table at {above}"
     else:
@@ -36,10 +36,16 @@ def no_table_error(store: Store) -> NotATableError:
     return NotATableError(f"no Delta table at {where}: there is nothing here", hint=hint)
 
 
-def _find_table_above(store: Store) -> str | None:
-    """The table that a place lies inside of, such as one of its partitions."""
+def find_table_above(store: Store, levels: int | None = _LEVELS_UP) -> str | None:
+    """The table that a place lies inside of, such as one of its partitions.
+
+    Args:
+        store: of the place.
+        levels: how many folders to look at above it; ``None`` for all.
+    """
     scheme, separator, path = store.uri.partition("://")
-    for _ in range(_LEVELS_UP):
+    while levels is None or levels > 0:
+        levels = None if levels is None else levels - 1
         path = path.rpartition("/")[0]
         if not path.strip("/"):
             break

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltactl.protocol.action_nodes import encode_domain
 from deltactl.protocol.actions import (
     DELETION_VECTOR_JSON_NAMES,
     DELETION_VECTOR_TYPE,
@@ -29,14 +30,14 @@ _REMOVE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file written for a commit; ``path`` is decoded, ``stats`` its statistics as JSON text."""
+    """A file new to the log; ``path`` is decoded, ``stats`` its statistics as JSON text, if any."""
 
     path: str
     partition_values: Mapping[str, str | None]
     size_bytes: int
     modification_time_ms: int
     num_records: int
-    stats: str
+    stats: str | None
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -45,21 +46,23 @@ def line(action: str, body: Mapping[str, Any]) -> str:
     return json.dumps({action: body}, ensure_ascii=False, separators=(",", ":"))
 
 
-def add_line(file: NewFile, row_ids: tuple[int, int] | None) -> str:
-    """An ``add`` that changes no data.
+def add_line(file: NewFile, row_ids: tuple[int, int] | None, *, data_change: bool = False) -> str:
+    """An ``add``.
 
     Args:
-        file: what was written.
+        file: what was written or found.
         row_ids: baseRowId and defaultRowCommitVersion where the table tracks rows.
+        data_change: whether the file brings rows that the table had not.
     """
     body: dict[str, Any] = {
         "path": encode_path(file.path),
         "partitionValues": dict(file.partition_values),
         "size": file.size_bytes,
         "modificationTime": file.modification_time_ms,
-        "dataChange": False,
-        "stats": file.stats,
+        "dataChange": data_change,
     }
+    if file.stats is not None:
+        body["stats"] = file.stats
     if file.tags:
         body["tags"] = dict(file.tags)
     if row_ids is not None:
@@ -69,8 +72,7 @@ def add_line(file: NewFile, row_ids: tuple[int, int] | None) -> str:
 
 def domain_line(domain: DomainMetadata) -> str:
     """A ``domainMetadata``."""
-    body = {"domain": domain.domain, "configuration": domain.configuration}
-    return line("domainMetadata", {**body, "removed": domain.removed})
+    return line("domainMetadata", encode_domain(domain))
 
 
 def remove_lines(files: pa.Table, deletion_timestamp_ms: int) -> Iterator[str]:
@@ -90,14 +92,15 @@ def remove_lines(files: pa.Table, deletion_timestamp_ms: int) -> Iterator[str]:
         for column in _REMOVE_COLUMNS:
             value = row[column]
             if value is not None:
-                body[JSON_NAMES[column]] = _json_value(column, value)
+                body[JSON_NAMES[column]] = json_value(column, value)
         body.setdefault("partitionValues", {})
         if row["num_records"] is not None:
             body["stats"] = json.dumps({"numRecords": row["num_records"]}, separators=(",", ":"))
         yield line("remove", body)
 
 
-def _json_value(column: str, value: Any) -> Any:
+def json_value(column: str, value: Any) -> Any:
+    """A value of a files table's column as JSON has it."""
     if column in ("partition_values", "tags"):
         return dict(value)
     if column == "deletion_vector":

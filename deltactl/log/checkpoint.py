@@ -25,7 +25,10 @@ from deltactl.protocol.paths import decode_path, is_absolute
 from deltactl.protocol.stats_json import encode_stats_column
 from deltactl.storage.store import Store
 
-_BATCH_ROWS = 1 << 17
+_BATCH_ROWS = 1 << 15
+_LEAST_BATCH_ROWS = 256
+_BATCH_BYTES = 64 << 20
+_BUFFER_BYTES = 4 << 20
 _SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 
 
@@ -75,21 +78,40 @@ def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
     return head
 
 
-def read_adds(store: Store, head: CheckpointHead, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Batches of live files with the given columns of :data:`ADD_SCHEMA`."""
-    for name in _action_files(head):
-        yield from _read_actions(store, head, name, "add", columns)
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some of a checkpoint's file actions: a file, or some of its row groups."""
+
+    name: str
+    row_groups: tuple[int, ...] | None = None
 
 
-def read_removes(store: Store, head: CheckpointHead, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """Batches of tombstones with the given columns of :data:`REMOVE_SCHEMA`."""
-    for name in _action_files(head):
-        yield from _read_actions(store, head, name, "remove", columns)
-
-
-def _action_files(head: CheckpointHead) -> tuple[str, ...]:
+def action_pieces(head: CheckpointHead) -> tuple[Piece, ...]:
+    """The files that hold the checkpoint's file actions."""
     # With sidecars the top-level file holds no file actions (PROTOCOL.md, "V2 Spec").
-    return head.sidecars or head.parts
+    return tuple(map(Piece, head.sidecars or head.parts))
+
+
+def read_adds(
+    store: Store,
+    head: CheckpointHead,
+    columns: Sequence[str],
+    pieces: Sequence[Piece] | None = None,
+) -> Iterator[pa.Table]:
+    """Batches of live files with the given columns of :data:`ADD_SCHEMA`; of all, or of pieces."""
+    for piece in action_pieces(head) if pieces is None else pieces:
+        yield from _read_actions(store, head, piece, "add", columns)
+
+
+def read_removes(
+    store: Store,
+    head: CheckpointHead,
+    columns: Sequence[str],
+    pieces: Sequence[Piece] | None = None,
+) -> Iterator[pa.Table]:
+    """Batches of tombstones with the given columns of :data:`REMOVE_SCHEMA`, likewise."""
+    for piece in action_pieces(head) if pieces is None else pieces:
+        yield from _read_actions(store, head, piece, "remove", columns)
 
 
 def _singleton_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator[dict[str, Any]]:
@@ -98,7 +120,7 @@ def _singleton_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator
             yield {"parsed": parsed}
         return
     with _named(name, checkpoint.version), store.open_input(name) as source:
-        parquet = pq.ParquetFile(source)
+        parquet = _open_parquet(source)
         present = set(parquet.schema_arrow.names)
         columns = [column for column in _SINGLETONS if column in present]
         for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
@@ -122,9 +144,9 @@ def _sidecar_name(path: str) -> str:
 
 
 def _read_actions(
-    store: Store, head: CheckpointHead, name: str, action: str, columns: Sequence[str]
+    store: Store, head: CheckpointHead, piece: Piece, action: str, columns: Sequence[str]
 ) -> Iterator[pa.Table]:
-    version = head.version
+    version, name = head.version, piece.name
     if name.endswith(".json"):
         keys = head.singletons.partition_keys
         for parsed in CommitParser(keys).parse([LogFile(name, store.read(name))]):
@@ -132,15 +154,45 @@ def _read_actions(
             yield table.select(columns)
         return
     with _named(name, version), store.open_input(name) as source:
-        parquet = pq.ParquetFile(source)
+        parquet = _open_parquet(source)
         if action not in parquet.schema_arrow.names:
             return
         leaves = _choose_leaves(parquet, action, columns)
-        for batch in parquet.iter_batches(_BATCH_ROWS, columns=leaves):
+        batches = parquet.iter_batches(
+            _choose_batch_rows(parquet, leaves), row_groups=piece.row_groups, columns=leaves
+        )
+        for batch in batches:
             structs = batch.column(action)
             if structs.null_count == len(structs):
                 continue
-            yield _to_table(structs.drop_null(), action, columns)
+            # Dropping copies, even where there is nothing to drop.
+            yield _to_table(structs.drop_null() if structs.null_count else structs, action, columns)
+
+
+def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
+    """A checkpoint to be streamed: Arrow would otherwise keep all that it read until the end.
+
+    A column of one row group alone may be hundreds of megabytes: it is read by pieces.
+    """
+    return pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+
+
+def _choose_batch_rows(parquet: pq.ParquetFile, leaves: Sequence[str]) -> int:
+    """Rows of a batch, fewer where the statistics of thousands of columns make them large."""
+    indices = [
+        index
+        for index in range(len(parquet.schema))
+        if parquet.schema.column(index).path.startswith(tuple(f"{leaf}." for leaf in leaves))
+        or parquet.schema.column(index).path in leaves
+    ]
+    metadata = parquet.metadata
+    size: int = sum(
+        metadata.row_group(group).column(index).total_uncompressed_size
+        for group in range(metadata.num_row_groups)
+        for index in indices
+    )
+    fitting: int = _BATCH_BYTES * metadata.num_rows // max(size, 1)
+    return max(_LEAST_BATCH_ROWS, min(_BATCH_ROWS, fitting))
 
 
 def _choose_leaves(parquet: pq.ParquetFile, action: str, columns: Sequence[str]) -> list[str]:

@@ -6,7 +6,6 @@ is settled by reading the version back and comparing the commit's own ``txnId``.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,17 +13,16 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from deltactl.clock import Clock
-from deltactl.errors import ConflictError, CorruptLogError
+from deltactl.errors import ConflictError
 from deltactl.log.action_lines import NewFile, add_line, domain_line, line, remove_lines
 from deltactl.log.commit_base import CommitBase, read_winners
 from deltactl.log.conflicts import decide
 from deltactl.log.put_commit import Sleep, put_commit
+from deltactl.log.row_ids import RowIds
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import DomainMetadata, Metadata
-from deltactl.protocol.features import Operation, ensure_supported, has_feature, list_features
-from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.features import Operation, ensure_supported, list_features
 
-ROW_TRACKING_DOMAIN = "delta.rowTracking"
 MAX_ATTEMPTS = 1000
 
 
@@ -128,7 +126,7 @@ class Committer:
         """The content of the next version's commit, and the domains after it."""
         base = self._base
         lines = [line("commitInfo", self._commit_info(groups, draft, txn_id))]
-        row_ids = _RowIds.of(base)
+        row_ids = RowIds.of(base)
         for group in groups:
             for file in group.added:
                 ids = (
@@ -163,42 +161,3 @@ class Committer:
             [*self._touched.chunks, *tail.adds["path"].chunks, *tail.removes["path"].chunks],
             pa.string(),
         )
-
-
-@dataclass(slots=True)
-class _RowIds:
-    """Hands out row ids above the table's high-water mark."""
-
-    high_water_mark: int
-    start: int
-
-    @classmethod
-    def of(cls, base: CommitBase) -> _RowIds | None:
-        suspended = TableProperties(base.metadata.configuration).row_tracking_suspended
-        if not has_feature(base.protocol, "rowTracking") or suspended:
-            return None
-        domain = base.domains.get(ROW_TRACKING_DOMAIN)
-        mark = -1
-        if domain is not None and not domain.removed:
-            try:
-                mark = int(json.loads(domain.configuration)["rowIdHighWaterMark"])
-            except (ValueError, TypeError, KeyError) as error:
-                # Guessing would hand out ids that rows have already.
-                raise CorruptLogError(
-                    f"domain {ROW_TRACKING_DOMAIN} has no rowIdHighWaterMark: "
-                    f"{domain.configuration[:200]!r}"
-                ) from error
-        return cls(mark, mark)
-
-    @property
-    def grew(self) -> bool:
-        return self.high_water_mark > self.start
-
-    def take(self, num_rows: int) -> int:
-        first = self.high_water_mark + 1
-        self.high_water_mark += num_rows
-        return first
-
-    def domain(self) -> DomainMetadata:
-        text = json.dumps({"rowIdHighWaterMark": self.high_water_mark}, separators=(",", ":"))
-        return DomainMetadata(ROW_TRACKING_DOMAIN, text)

@@ -91,7 +91,7 @@ def _count_chunk(commits: Sequence[LogFile]) -> list[CommitChange | CorruptLogEr
             return [error]
         half = len(commits) // 2
         return _count_chunk(commits[:half]) + _count_chunk(commits[half:])
-    ends = np.cumsum([_count_lines(commit.data) for commit in commits])
+    ends = np.cumsum([count_lines(commit.data) for commit in commits])
     added = _count_by_commit([p.adds for p in parsed], ends)
     removed = _count_by_commit([p.removes for p in parsed], ends)
     nothing = (FileCounts(), False)
@@ -112,7 +112,7 @@ def _count_by_commit(
     return {index: (counts, change) for (index,), counts, change in _count_groups(files, [commit])}
 
 
-def _count_lines(data: bytes) -> int:
+def count_lines(data: bytes) -> int:
     """Lines of a commit that are not blank: the rows that parsing makes of it."""
     if b"\n\n" in data or b"\r" in data or b"\n " in data or data[:1].isspace():
         return sum(1 for line in data.split(b"\n") if line.strip())

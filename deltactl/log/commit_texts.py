@@ -63,7 +63,7 @@ def read_lines(files: Sequence[LogFile]) -> pa.Table:
             kind = _FILE_TYPE if name in FILE_ACTIONS else pa.string()
             try:
                 parts[name].append(pa.array(values, kind))
-            except (pa.ArrowException, TypeError, OverflowError) as error:
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise CorruptLogError(f"{file.name}: malformed {name} action ({error})") from error
     return pa.table({name: pa.chunked_array(arrays) for name, arrays in parts.items()})
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -46,6 +46,18 @@ def read_hint(store: Store, warn: Warn) -> int | None:
         warn(f"{HINT_NAME} does not match its own checksum; listing the whole log")
         return None
     return version if version >= 0 else None
+
+
+def encode_hint(node: Mapping[str, Any]) -> bytes:
+    """The content of ``_last_checkpoint`` with its checksum; keys keep their order.
+
+    The checksum is left out where the two orders of :func:`json_checksums` differ: any reader
+    would find one of them wrong.
+    """
+    # As a reader gets it: numbers and literals as they are written.
+    by_path, by_text = json_checksums(_load_verbatim(json.dumps(node).encode()))
+    body = dict(node) | ({"checksum": by_path} if by_path == by_text else {})
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def json_checksums(node: dict[str, Any]) -> tuple[str, str]:

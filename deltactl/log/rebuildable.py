@@ -77,6 +77,28 @@ def is_readable(store: Store, checkpoint: Checkpoint) -> bool:
         return False
 
 
+def is_sound(store: Store, checkpoint: Checkpoint) -> bool:
+    """Whether every file of a checkpoint can be read to its end; reads them all."""
+    from deltactl.log.checkpoint import (
+        FILE_COLUMNS,
+        TOMBSTONE_COLUMNS,
+        read_adds,
+        read_head,
+        read_removes,
+    )
+
+    if not is_readable(store, checkpoint):
+        return False
+    try:
+        head = read_head(store, checkpoint)
+        for read, columns in ((read_adds, FILE_COLUMNS), (read_removes, TOMBSTONE_COLUMNS)):
+            for _ in read(store, head, columns):
+                pass
+    except CorruptLogError:
+        return False
+    return True
+
+
 def torn_file(store: Store, checkpoint: Checkpoint) -> str | None:
     """The name of a Parquet file of a checkpoint that was plainly cut off; costs a few bytes each.
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.checkpoint import CheckpointHead, read_adds, read_removes
+from deltactl.log.checkpoint import CheckpointHead, Piece, read_adds, read_removes
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import file_keys
 from deltactl.log.singletons import Singletons
@@ -80,25 +80,44 @@ def _reconcile(adds: pa.Table, removes: pa.Table) -> Tail:
     return Tail(adds.drop_columns("seq"), removes.drop_columns("seq"), keys)
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Which part of a version's file actions: pieces of the checkpoint, and the tail or not."""
+
+    pieces: tuple[Piece, ...] | None = None
+    with_tail: bool = True
+
+
+WHOLE = Share()
+
+
 def live_batches(
-    store: Store, head: CheckpointHead | None, tail: Tail, columns: Sequence[str]
+    store: Store,
+    head: CheckpointHead | None,
+    tail: Tail,
+    columns: Sequence[str],
+    share: Share = WHOLE,
 ) -> Iterator[pa.Table]:
     """Live files in batches: the checkpoint's without what the tail speaks of, then the tail's."""
     if head is not None:
-        for batch in read_adds(store, head, _with_keys(columns, tail)):
+        for batch in read_adds(store, head, _with_keys(columns, tail), share.pieces):
             yield _without(batch, tail).select(columns)
-    if tail.adds.num_rows:
+    if share.with_tail and tail.adds.num_rows:
         yield tail.adds.select(columns)
 
 
 def tombstone_batches(
-    store: Store, head: CheckpointHead | None, tail: Tail, columns: Sequence[str]
+    store: Store,
+    head: CheckpointHead | None,
+    tail: Tail,
+    columns: Sequence[str],
+    share: Share = WHOLE,
 ) -> Iterator[pa.Table]:
     """Tombstones in batches, expired ones included: retention is the caller's rule."""
     if head is not None:
-        for batch in read_removes(store, head, _with_keys(columns, tail)):
+        for batch in read_removes(store, head, _with_keys(columns, tail), share.pieces):
             yield _without(batch, tail).select(columns)
-    if tail.removes.num_rows:
+    if share.with_tail and tail.removes.num_rows:
         yield tail.removes.select(columns)
 
 

@@ -6,6 +6,7 @@ Source: PROTOCOL.md, "Action Reconciliation" and "Log Compaction Files".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from deltactl.errors import LogGapError, NotATableError, VersionNotFoundError, Warn
 from deltactl.log.last_checkpoint import read_hint
@@ -80,7 +81,9 @@ def select_segment(
     usable = [c for c in listing.checkpoints if c.version <= wanted and c not in skip]
     checkpoint = max(usable, key=lambda c: c.version, default=None)
     first = 0 if checkpoint is None else checkpoint.version + 1
-    missing = [v for v in range(first, wanted + 1) if v not in listing.commits]
+    gaps = (v for v in range(first, wanted + 1) if v not in listing.commits)
+    # No more than are shown: a stray file may have any version.
+    missing = list(islice(gaps, _SHOWN + 1))
     if missing:
         raise _gap(where, wanted, checkpoint, missing)
     tail = tuple(_choose_tail(listing, first, wanted))

@@ -41,6 +41,16 @@ class Snapshot:
     _tail: Tail = field(repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
+    @property
+    def head(self) -> CheckpointHead | None:
+        """The checkpoint that the version is rebuilt from: where its file actions lie."""
+        return self._head
+
+    @property
+    def tail(self) -> Tail:
+        """What the commits after the checkpoint say, reconciled."""
+        return self._tail
+
     @cached_property
     def timestamp(self) -> int:
         """When the version was committed (ms): its in-commit timestamp, else the file's time."""
@@ -91,11 +101,12 @@ def load_snapshot(
     *,
     warn: Warn,
     listing: LogListing | None = None,
+    skip: frozenset[Checkpoint] = frozenset(),
 ) -> Snapshot:
     """Rebuild a version from the log.
 
     A checkpoint that cannot be read is left aside with a warning when older files can still
-    rebuild the version.
+    rebuild the version; those in ``skip`` are not looked at.
 
     Raises:
         NotATableError: there is no log.
@@ -105,7 +116,7 @@ def load_snapshot(
     listing = listing if listing is not None else list_from_hint(store, warn, version)
     if listing.latest_version is None:
         raise no_table_error(store)
-    skipped: frozenset[Checkpoint] = frozenset()
+    skipped = skip
     broken: CorruptLogError | None = None
     while True:
         try:

@@ -13,13 +13,7 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.clustering import clustering_columns
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.features import Operation, ensure_supported, list_features
-from deltactl.protocol.schema import (
-    ArrayType,
-    DeltaType,
-    MapType,
-    PrimitiveType,
-    StructType,
-)
+from deltactl.protocol.schema import StructType, render_type
 from deltactl.storage.store import Store
 
 
@@ -112,19 +106,6 @@ def _columns(schema: StructType | None) -> list[tuple[str, str, bool]] | None:
     if schema is None:
         return None
     return [(field.name, render_type(field.type), field.nullable) for field in schema.fields]
-
-
-def render_type(kind: DeltaType) -> str:
-    """A type as SQL spells it: ``map<string,array<long>>``."""
-    match kind:
-        case StructType(fields):
-            return f"struct<{','.join(f'{f.name}:{render_type(f.type)}' for f in fields)}>"
-        case ArrayType(element):
-            return f"array<{render_type(element)}>"
-        case MapType(key, value):
-            return f"map<{render_type(key)},{render_type(value)}>"
-        case PrimitiveType(name):
-            return name
 
 
 def _logical_clustering_columns(snapshot: Snapshot) -> list[str]:

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from deltactl.errors import CorruptLogError, LogGapError, StorageError, VersionNotFoundError, Warn
+from deltactl.errors import (
+    CorruptLogError,
+    LogGapError,
+    StorageError,
+    UsageError,
+    VersionNotFoundError,
+    Warn,
+)
 from deltactl.log.absence import no_table_error
 from deltactl.log.history import Selection, read_history
 from deltactl.log.history_columns import HistoryRow, history_table
@@ -22,18 +29,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltactl.log.commit_changes import PartitionChange
+    from deltactl.operations.restorable import Restorable
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryOptions(Selection):
-    """Which commits to show; with ``changes``, also what each added and removed."""
+    """Which commits to show; with ``changes``, also what each added and removed.
+
+    With ``restorable``, also what is left of each version; that lists all files of the table.
+    """
 
     changes: bool = False
+    restorable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryReport:
-    """Commits newest first, a plain row each; ``changes`` by version where asked for.
+    """Commits newest first, a plain row each; ``changes`` and ``restorable`` by version if wanted.
 
     ``num_unread`` tells how many older versions the limit kept back.
     """
@@ -42,6 +54,7 @@ class HistoryReport:
     rows: list[HistoryRow]
     num_unread: int = 0
     changes: Mapping[int, Change] = field(default_factory=dict)
+    restorable: Mapping[int, Restorable] | None = None
 
     def table(self) -> pa.Table:
         """The rows as Arrow: Delta's columns, then ``reconstructible`` and ``problem``."""
@@ -52,15 +65,28 @@ def load_history(store: Store, options: HistoryOptions, warn: Warn) -> HistoryRe
     """Read the commits of a table, newest first.
 
     Raises:
+        UsageError: a limit of less than one commit.
         NotATableError: there is no log.
+        VersionNotFoundError: one version is asked for, and the log does not reach to it.
         StorageError: the log cannot be read at all.
     """
+    if options.limit is not None and options.limit < 1:
+        raise UsageError(f"a history of {options.limit} commits")
     listing = list_log(store)
+    if options.first_version == options.last_version:
+        ensure_in_log(store, listing, options.first_version)
     counter = ChangeCounter() if options.changes else None
     history = read_history(store, listing, options, observer=counter)
     changes = counter.changes if counter else {}
     _look_at_checkpoint(store, listing, warn)
-    return HistoryReport(history.latest_version, history.rows, history.num_unread, changes)
+    restorable = None
+    if options.restorable:
+        from deltactl.operations.restorable import find_restorable
+
+        restorable = find_restorable(store, listing, warn)
+    return HistoryReport(
+        history.latest_version, history.rows, history.num_unread, changes, restorable
+    )
 
 
 def _look_at_checkpoint(store: Store, listing: LogListing, warn: Warn) -> None:

@@ -14,11 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.clock import Clock, SystemClock
-from deltactl.engine.base import CancelToken, Engine, OnProgress, Task
+from deltactl.engine.base import CancelToken, Engine, EngineSource, OnProgress, source_of
 from deltactl.engine.local import LocalEngine
+from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import Warn
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.inputs import iter_data_files
 from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.operations.optimize_plan import TARGET_TAG, OptimizePlan, plan_optimize
@@ -26,6 +28,7 @@ from deltactl.operations.optimize_report import BinFailure, OptimizeReport
 from deltactl.operations.optimize_run import OptimizeRun
 from deltactl.operations.optimize_spec import build_spec
 from deltactl.operations.optimize_tasks import RewriteSpec, RewriteTask, rewrite_files
+from deltactl.parquet.reader import DataFile
 from deltactl.protocol.paths import partition_folder
 from deltactl.storage.store import Store
 
@@ -39,7 +42,6 @@ __all__ = [
     "plan_optimize",
 ]
 
-_MANIFEST_PROPERTY = "delta.compatibility.symlinkFormatManifest.enabled"
 # Reading and writing hold decoded pages, a row group, and its encoded copy.
 _MEMORY_PER_INPUT_BYTE = 6
 
@@ -49,7 +51,7 @@ def optimize_table(
     options: OptimizeOptions,
     *,
     warn: Warn,
-    engine: Engine | None = None,
+    engine: Engine | EngineSource | None = None,
     clock: Clock | None = None,
     storage_options: Mapping[str, str] | None = None,
     cancel: CancelToken | None = None,
@@ -59,34 +61,45 @@ def optimize_table(
 ) -> OptimizeReport:
     """Plan and, unless ``dry_run``, carry out an optimize of the latest version.
 
+    An engine that is still to be chosen is chosen by the bytes to rewrite, and started only when
+    there is work.
+
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
         PredicateError: ``options.where`` is not about partition columns.
         ConflictError: other writers took every bin.
+        EngineUnavailableError: the engine cannot run here.
         DeltactlError: every bin failed; the first failure.
     """
     clock = clock or SystemClock()
-    engine = engine or LocalEngine()
+    source = source_of(engine or LocalEngine(reason="the default"))
     snapshot = load_snapshot(store, warn=warn)
     plan = plan_optimize(snapshot, options, clock.now_ms())
     if dry_run or plan.is_empty:
-        return OptimizeReport(plan, engine.name, dry_run=dry_run)
-    if snapshot.properties.flag(_MANIFEST_PROPERTY):
-        warn(
-            f"{_MANIFEST_PROPERTY} is set, but this release does not refresh symlink manifests: "
-            "they name the files from before this run until they are generated again"
-        )
-    return execute_optimize(
+        choice = source.choose(plan.bytes_to_rewrite)
+        return OptimizeReport(plan, choice.name, choice.reason, dry_run=dry_run)
+    running = source.open(plan.bytes_to_rewrite)
+    report = execute_optimize(
         snapshot,
         plan,
         options,
-        engine=engine,
+        engine=running,
         clock=clock,
         storage_options=storage_options or {},
         cancel=cancel,
         on_progress=on_progress,
         sleep=sleep,
     )
+    if report.versions and not report.interrupted:
+        follow_commit(
+            snapshot,
+            report.version_after,
+            warn=warn,
+            engine=running,
+            clock=clock,
+            storage_options=storage_options or {},
+        )
+    return report
 
 
 def execute_optimize(
@@ -104,21 +117,18 @@ def execute_optimize(
     """Rewrite the bins of a plan and commit them, in lots as ``options`` says."""
     spec = build_spec(snapshot, plan, options, clock.new_id(), storage_options)
     bins = list(plan.iter_bins())
-    tasks = [
-        Task(
-            number,
-            _build_task(spec, snapshot, plan, number, files),
-            weight_bytes=_estimate_memory(int(pc.sum(files["size_bytes"]).as_py() or 0)),
-        )
-        for number, files in enumerate(bins)
-    ]
+    tasks = LazyTasks(
+        [_estimate_memory(int(pc.sum(files["size_bytes"]).as_py() or 0)) for files in bins],
+        lambda number: _build_task(spec, snapshot, plan, number, bins[number]),
+    )
     run = OptimizeRun(
         snapshot,
         plan,
         options,
         bins,
         run_id=spec.run_id,
-        engine=engine.name,
+        engine=engine,
+        folders=lambda: (_output_folder(spec, snapshot, files) for files in bins),
         clock=clock,
         sleep=sleep,
     )
@@ -136,17 +146,27 @@ def _build_task(
     spec: RewriteSpec, snapshot: Snapshot, plan: OptimizePlan, number: int, files: pa.Table
 ) -> RewriteTask:
     inputs = tuple(iter_data_files(files))
-    fields = snapshot.metadata.partition_fields
-    values = {f.physical_name: inputs[0].partition_values.get(f.physical_name) for f in fields}
-    if snapshot.metadata.column_mapping_mode == "none":
-        folder = partition_folder([(f.name, values[f.physical_name]) for f in fields])
-    else:
-        # Folders of mapped tables carry no names, which may change (PROTOCOL.md, "Column Mapping").
-        folder = spec.run_id[:2]
+    folder = _output_folder(spec, snapshot, files)
     return RewriteTask(
         number=number,
         folder=f"{folder}/" if folder else "",
         files=inputs,
-        partition_values=values,
+        partition_values=_partition_values(snapshot, inputs[0]),
         tags={TARGET_TAG: str(plan.target_bytes)},
     )
+
+
+def _output_folder(spec: RewriteSpec, snapshot: Snapshot, files: pa.Table) -> str:
+    """The folder, without a slash, for the output of a bin."""
+    if snapshot.metadata.column_mapping_mode != "none":
+        # Folders of mapped tables carry no names, which may change (PROTOCOL.md, "Column Mapping").
+        return spec.run_id[:2]
+    values = _partition_values(snapshot, next(iter_data_files(files.slice(0, 1))))
+    fields = snapshot.metadata.partition_fields
+    return partition_folder([(f.name, values[f.physical_name]) for f in fields])
+
+
+def _partition_values(snapshot: Snapshot, file: DataFile) -> dict[str, str | None]:
+    """The partition of a bin, by that of one of its files; keys are physical names."""
+    fields = snapshot.metadata.partition_fields
+    return {f.physical_name: file.partition_values.get(f.physical_name) for f in fields}

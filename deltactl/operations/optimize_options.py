@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
 
@@ -26,6 +26,8 @@ CODEC_LEVELS: Mapping[str, range] = {
     "none": range(0),
 }
 """The codecs that can be written, and the levels that each of them has."""
+
+Verification: TypeAlias = Literal["counts", "full"]
 
 _CODEC_ALIASES = {"uncompressed": "none", "lz4_raw": "lz4"}
 
@@ -51,7 +53,7 @@ class OptimizeOptions:
     commit_every_bytes: int = DEFAULT_COMMIT_BYTES
     codec: str | None = None
     codec_level: int | None = None
-    verify: Literal["counts", "full"] = "counts"
+    verify: Verification = "counts"
     purge: bool = False
     skip_hot_ms: int | None = None
     include_clustered: bool = False
@@ -72,8 +74,17 @@ class OptimizeOptions:
         ):
             if value is not None and value <= 0:
                 raise UsageError(f"{name} must be more than zero")
+        for name, value in (
+            ("--min-file-size", self.min_file_bytes),
+            ("--max-bytes", self.max_bytes),
+            ("--skip-hot", self.skip_hot_ms),
+        ):
+            if value is not None and value < 0:
+                raise UsageError(f"{name} must not be negative")
         if not 0 <= self.max_deleted_rows_ratio <= 1:
             raise UsageError("--max-deleted-rows-ratio must lie between 0 and 1")
+        if self.verify not in get_args(Verification):
+            raise UsageError(f"--verify {self.verify!r} is not counts or full")
         self._ensure_codec()
 
     def _ensure_codec(self) -> None:

@@ -26,11 +26,13 @@ class OptimizeReport:
     """The outcome of an optimize.
 
     ``versions`` are those committed; ``strays`` names outputs that were written, not committed,
-    and could not be removed.
+    and could not be removed; ``strays_removed`` those that lost or repeated tries of an engine
+    left behind.
     """
 
     plan: OptimizePlan
     engine: str
+    engine_reason: str
     dry_run: bool = False
     versions: tuple[int, ...] = ()
     files_added: int = 0
@@ -42,6 +44,7 @@ class OptimizeReport:
     failures: tuple[BinFailure, ...] = ()
     conflicts: tuple[BinFailure, ...] = ()
     strays: tuple[str, ...] = ()
+    strays_removed: tuple[str, ...] = ()
     interrupted: bool = False
     run_id: str | None = field(default=None, compare=False)
 
@@ -79,6 +82,7 @@ class OptimizeReport:
             "failures": [_failure(f) for f in self.failures],
             "conflicts": [_failure(f) for f in self.conflicts],
             "strays": list(self.strays),
+            "strays_removed": list(self.strays_removed),
             "interrupted": self.interrupted,
             "run_id": self.run_id,
         }

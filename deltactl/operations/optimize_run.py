@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from deltactl import __version__
 from deltactl.clock import Clock
-from deltactl.engine.base import CancelToken, Done, Failed
+from deltactl.engine.base import CancelToken, Done, Engine, Failed
 from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
 from deltactl.log.commit import Committer, Draft, Group
 from deltactl.log.put_commit import Sleep
@@ -24,6 +24,7 @@ from deltactl.operations.optimize_report import (
     count_vectors,
 )
 from deltactl.operations.optimize_tasks import RewriteResult
+from deltactl.operations.strays import find_strays
 from deltactl.protocol.features import has_feature
 
 Outcomes = Iterator[Done[RewriteResult] | Failed]
@@ -63,12 +64,14 @@ class OptimizeRun:
         bins: Sequence[pa.Table],
         *,
         run_id: str,
-        engine: str,
+        engine: Engine,
+        folders: Callable[[], Iterable[str]],
         clock: Clock,
         sleep: Sleep,
     ) -> None:
         self._snapshot, self._plan, self._options = snapshot, plan, options
-        self._bins, self._run_id, self._engine, self._clock = bins, run_id, engine, clock
+        self._bins, self._run_id, self._clock = bins, run_id, clock
+        self._engine, self._folders = engine, folders
         self._store = snapshot.store
         self._committer = Committer(snapshot, clock=clock, sleep=sleep)
         self._draft = _build_draft(snapshot, plan, options, engine, clock.now_ms())
@@ -78,7 +81,9 @@ class OptimizeRun:
         self._failures: list[BinFailure] = []
         self._conflicts: list[BinFailure] = []
         self._errors: list[DeltactlError] = []
+        self._committed: set[str] = set()  # outputs
         self._strays: list[str] = []
+        self._strays_removed: list[str] = []
 
     def collect(self, outcomes: Outcomes, cancel: CancelToken | None) -> OptimizeReport:
         """Commit what the engine finishes; give the report.
@@ -103,6 +108,8 @@ class OptimizeRun:
         except BaseException:
             self._discard(self._lot)
             raise
+        if self._engine.leaves_strays:
+            self._sweep()
         if self._errors and not self._totals.versions:
             raise self._errors[0]
         return self._report(interrupted=cancel is not None and cancel.is_set())
@@ -133,6 +140,7 @@ class OptimizeRun:
             return
         kept = [g for g, keep in zip(lot, committed.kept, strict=True) if keep]
         self._totals.add(committed.version, kept)
+        self._committed.update(file.path for group in kept for file in group.added)
         beaten = ConflictError(committed.reason or "another writer came first")
         for group, keep in zip(lot, committed.kept, strict=True):
             if not keep:
@@ -156,7 +164,9 @@ class OptimizeRun:
 
     def _discard(self, groups: Sequence[Group]) -> None:
         """Remove outputs that no commit can name any more."""
-        names = [file.path for group in groups for file in group.added]
+        self._remove([file.path for group in groups for file in group.added])
+
+    def _remove(self, names: Sequence[str]) -> None:
         if not names:
             return
         try:
@@ -164,11 +174,19 @@ class OptimizeRun:
         except DeltactlError:
             self._strays += names  # the run goes on: they harm nobody, and are reported
 
+    def _sweep(self) -> None:
+        """Clear up after tries that were lost or repeated; every commit's outcome is known here."""
+        known = self._committed.union(self._strays)
+        strays = find_strays(self._store, self._folders(), self._run_id, known)
+        self._remove(strays)
+        self._strays_removed = sorted(set(strays).difference(self._strays))
+
     def _report(self, *, interrupted: bool) -> OptimizeReport:
         totals = self._totals
         return OptimizeReport(
             plan=self._plan,
-            engine=self._engine,
+            engine=self._engine.name,
+            engine_reason=self._engine.reason,
             versions=tuple(totals.versions),
             files_added=totals.files_added,
             files_removed=totals.files_removed,
@@ -179,6 +197,7 @@ class OptimizeRun:
             failures=tuple(self._failures),
             conflicts=tuple(self._conflicts),
             strays=tuple(self._strays),
+            strays_removed=tuple(self._strays_removed),
             interrupted=interrupted,
             run_id=self._run_id,
         )
@@ -189,7 +208,7 @@ def _input_bytes(group: Group) -> int:
 
 
 def _build_draft(
-    snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions, engine: str, now_ms: int
+    snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions, engine: Engine, now_ms: int
 ) -> Draft:
     """Source: Delta's OPTIMIZE and REORG operations; parameters are JSON texts, flags raw."""
     parameters: dict[str, object] = {"predicate": format_predicates(plan)}
@@ -206,6 +225,6 @@ def _build_draft(
         metrics=commit_metrics,
         read_version=snapshot.version,
         deletion_timestamp_ms=now_ms,
-        engine_info=f"deltactl/{__version__} ({engine} engine)",
+        engine_info=f"deltactl/{__version__} ({engine.name} engine: {engine.reason})",
         tags={"delta.rowTracking.preserved": "true"} if tracks_rows else {},
     )

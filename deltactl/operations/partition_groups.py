@@ -1,4 +1,7 @@
-"""Files by partition: typed values decide, so two texts of one timestamp are one partition."""
+"""Files by partition: typed values decide, so two texts of one timestamp are one partition.
+
+Manifests go by the texts instead, as their folders show them.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +44,15 @@ class PartitionGroups:
         return result
 
 
-def group_partitions(values: pa.ChunkedArray, fields: Sequence[Field]) -> PartitionGroups:
+def group_partitions(
+    values: pa.ChunkedArray, fields: Sequence[Field], *, by_text: bool = False
+) -> PartitionGroups:
     """Group files by their typed partition values.
 
     Args:
         values: ``partition_values`` of each file.
         fields: the partition columns in order.
+        by_text: values are as they are written; null and the empty text are the same.
 
     Raises:
         CorruptLogError: a value does not parse as its column's type.
@@ -55,7 +61,11 @@ def group_partitions(values: pa.ChunkedArray, fields: Sequence[Field]) -> Partit
     texts = []
     for field in fields:
         text = lookup_map(values, field.physical_name)
-        typed = parse_partition_column(text, arrow_type(field.type), column=field.name)
+        typed = (
+            parse_partition_column(text, pa.string(), column=field.name)
+            if by_text
+            else _comparable(text, field)
+        )
         texts.append((field.name, text))
         encoded = (
             pa.chunked_array(typed).combine_chunks()
@@ -68,3 +78,12 @@ def group_partitions(values: pa.ChunkedArray, fields: Sequence[Field]) -> Partit
         _, codes = np.unique(codes * len(dictionary.dictionary) + column, return_inverse=True)
     _, first_rows, ids = np.unique(codes, return_index=True, return_inverse=True)
     return PartitionGroups(ids, first_rows, tuple(texts))
+
+
+def _comparable(texts: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
+    kind = arrow_type(field.type)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        # Readers disagree on "" and on escapes in binary values. A file has one text: where texts
+        # met in one, rows would change for some reader.
+        return texts
+    return parse_partition_column(texts, kind, column=field.name)

@@ -21,7 +21,7 @@ from deltactl.errors import DataFileError
 from deltactl.protocol.stats import FileStats, LeafStats, Path, Value
 from deltactl.protocol.stats_columns import StatsColumns
 
-_MICROS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
+TIME_UNITS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _decode(raw: Any, type_: pa.DataType, *, upper: bool = False) -> Value | Non
         # By way of text: arithmetic would round to the digits of the decimal context.
         return Decimal(f"{unscaled}e{-type_.scale}")
     if pa.types.is_timestamp(type_) and isinstance(raw, int):
-        times, over = _MICROS[type_.unit]
+        times, over = TIME_UNITS[type_.unit]
         return -(-raw * times // over) if upper else raw * times // over
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         with suppress(UnicodeDecodeError):

@@ -7,8 +7,10 @@ ones, or hold narrower types.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,33 +30,60 @@ from deltactl.protocol.variants import read_variant
 _VARIANT = PrimitiveType("variant")
 
 
+class FileFields:
+    """The columns of a file, or the members of a struct in it, indexed: tables can be wide.
+
+    Raises:
+        DataFileError: two have one name; which is meant would be a guess.
+    """
+
+    def __init__(self, fields: Iterable[pa.Field]) -> None:
+        self._fields = list(fields)
+        self.names = [field.name for field in self._fields]
+        self.by_name = {name: index for index, name in enumerate(self.names)}
+        if len(self.by_name) < len(self.names):
+            twice = next(n for i, n in enumerate(self.names) if self.by_name[n] != i)
+            raise DataFileError(f"the file has {twice!r} twice")
+
+    @cached_property
+    def by_folded_name(self) -> Mapping[str, Sequence[int]]:
+        """Places by name in lower case."""
+        found = defaultdict(list)
+        for index, name in enumerate(self.names):
+            found[name.lower()].append(index)
+        return found
+
+    @cached_property
+    def by_id(self) -> Mapping[bytes, int]:
+        """Places by Parquet field id, as its text."""
+        ids = [(field.metadata or {}).get(PARQUET_FIELD_ID) for field in self._fields]
+        return {number: index for index, number in reversed([*enumerate(ids)]) if number}
+
+
 @dataclass(frozen=True, slots=True)
 class Matcher:
     """Finds a table's field among a file's, by the table's column mapping mode."""
 
     mode: str
 
-    def find(self, wanted: Field, present: Sequence[pa.Field]) -> int | None:
-        """The index of the field that holds ``wanted``; ``None`` means it reads as null."""
-        if self.mode == "id":
-            return self._find_by_id(wanted, present)
-        name = wanted.physical_name if self.mode == "name" else wanted.name
-        for index, candidate in enumerate(present):
-            if candidate.name == name:
-                return index
-        if self.mode == "name":
-            return None
-        # Writers that fold case differ from the schema in nothing else.
-        folded = [i for i, f in enumerate(present) if f.name.lower() == name.lower()]
-        return folded[0] if len(folded) == 1 else None
+    def find(self, wanted: Field, present: FileFields) -> int | None:
+        """The index of the field that holds ``wanted``; ``None`` means it reads as null.
 
-    @staticmethod
-    def _find_by_id(wanted: Field, present: Sequence[pa.Field]) -> int | None:
-        text = b"" if wanted.field_id is None else str(wanted.field_id).encode()
-        for index, candidate in enumerate(present):
-            if (candidate.metadata or {}).get(PARQUET_FIELD_ID) == text:
-                return index
-        return None
+        Raises:
+            DataFileError: several might hold it.
+        """
+        if self.mode == "id":
+            return present.by_id.get(str(wanted.field_id).encode())
+        name = wanted.physical_name if self.mode == "name" else wanted.name
+        found = present.by_name.get(name)
+        if found is not None or self.mode == "name":
+            return found
+        # Writers that fold case differ from the schema in nothing else.
+        folded = present.by_folded_name.get(name.lower(), ())
+        if len(folded) > 1:
+            alike = " and ".join(repr(present.names[index]) for index in folded)
+            raise DataFileError(f"column {name!r} may be {alike}")
+        return folded[0] if folded else None
 
 
 def ensure_field_ids(matcher: Matcher, file_schema: pa.Schema, name: str) -> None:
@@ -105,7 +134,7 @@ def convert(
 def _convert_struct(
     array: pa.StructArray, struct: StructType, target: pa.StructType, match: Matcher
 ) -> pa.Array:
-    present = list(array.type)
+    present = FileFields(array.type)
     # With physical names void members are not in the target: pair by what is stored.
     wanted = [f for f in struct.fields if target.get_field_index(_name_in(target, f)) >= 0]
     children = []
@@ -159,15 +188,42 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
     if source == target:
         return array
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-        micros = array.cast(pa.timestamp("us", source.tz), safe=False)
+        # Nanoseconds are cut off; a time too far for microseconds must not wrap round.
+        micros = array.cast(pa.timestamp("us", source.tz), safe=source.unit != "ns")
         if (source.tz is None) == (target.tz is None):
             return micros.cast(target)
         return micros.view(pa.int64()).view(target)
     if pa.types.is_dictionary(source):
         return cast_leaf(array.cast(source.value_type), target)
     if pa.types.is_decimal(target) and pa.types.is_integer(source):
-        return pc.cast(array.cast(pa.decimal128(_INTEGER_DIGITS[source.bit_width], 0)), target)
+        return pc.cast(array.cast(pa.decimal128(_INTEGER_DIGITS[str(source)], 0)), target)
+    if _loses(source, target):
+        raise pa.ArrowInvalid(f"{source} is no type that widens to it")
     return array.cast(target)
 
 
-_INTEGER_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
+def _loses(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether Arrow would cast between these types without a word on what is lost."""
+    if pa.types.is_floating(source):
+        narrower = pa.types.is_floating(target) and target.bit_width < source.bit_width
+        lost = narrower or pa.types.is_decimal(target) or pa.types.is_boolean(target)
+    elif pa.types.is_string(source) or pa.types.is_large_string(source):
+        lost = not (pa.types.is_string(target) or pa.types.is_binary(target))
+    elif pa.types.is_decimal(source):
+        lost = not pa.types.is_decimal(target)
+    else:
+        to_flag = pa.types.is_boolean(target) and not pa.types.is_null(source)
+        lost = to_flag or pa.types.is_timestamp(source)
+    return bool(lost)
+
+
+_INTEGER_DIGITS = {
+    "int8": 3,
+    "int16": 5,
+    "int32": 10,
+    "int64": 19,
+    "uint8": 3,
+    "uint16": 5,
+    "uint32": 10,
+    "uint64": 20,
+}

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from deltactl.errors import DataFileError, DeltactlError, ObjectNotFoundError
-from deltactl.parquet.projection import Matcher, convert, ensure_field_ids
+from deltactl.parquet.projection import FileFields, Matcher, convert, ensure_field_ids
 from deltactl.protocol.deletion_vectors import (
     FRAME_OVERHEAD,
     DeletionVector,
@@ -131,16 +131,17 @@ class RowReader:
     ) -> Iterator[pa.RecordBatch]:
         """All rows of the file, deleted ones included, in the wanted columns."""
         matcher = Matcher(self.mapping_mode)
-        present = list(parquet.schema_arrow)
+        schema = parquet.schema_arrow
+        present = FileFields(schema)
         constants = self._constants(file)
         sources = [
             None if i in constants or is_void(f.type) else matcher.find(f, present)
             for i, f in enumerate(self._fields)
         ]
         if len(constants) < len(self._fields):
-            ensure_field_ids(matcher, parquet.schema_arrow, file.path)
-        names = {present[s].name for s in sources if s is not None}
-        names |= {e.name for e in self.extra} & set(parquet.schema_arrow.names)
+            ensure_field_ids(matcher, schema, file.path)
+        names = {present.names[s] for s in sources if s is not None}
+        names |= {e.name for e in self.extra} & present.by_name.keys()
         if not names:
             yield from self._constant_batches(parquet.metadata.num_rows, constants, batch_rows)
             return
@@ -150,7 +151,7 @@ class RowReader:
             arrays = [
                 constants[i].take_rows(batch.num_rows)
                 if i in constants
-                else self._column(batch, None if s is None else present[s].name, i, matcher)
+                else self._column(batch, None if s is None else present.names[s], i, matcher)
                 for i, s in enumerate(sources)
             ]
             arrays += [self._extra_column(batch, extra) for extra in self.extra]

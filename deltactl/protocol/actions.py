@@ -109,6 +109,7 @@ class Metadata:
     description: str | None = None
     format_provider: str = "parquet"
     created_time_ms: int | None = None
+    format_options: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def schema(self) -> StructType:
@@ -181,16 +182,17 @@ def parse_metadata(node: Mapping[str, Any]) -> Metadata:
         id=str(node.get("id") or ""),
         schema_string=str(schema_string),
         partition_columns=tuple(node.get("partitionColumns") or ()),
-        configuration={
-            str(k): str(v)
-            for k, v in dict(node.get("configuration") or {}).items()
-            if v is not None
-        },
+        configuration=_string_map(node.get("configuration")),
         name=node.get("name"),
         description=node.get("description"),
         format_provider=str((node.get("format") or {}).get("provider") or "parquet"),
         created_time_ms=None if created is None else int(created),
+        format_options=_string_map((node.get("format") or {}).get("options")),
     )
+
+
+def _string_map(pairs: Any) -> dict[str, str]:
+    return {str(k): str(v) for k, v in dict(pairs or {}).items() if v is not None}
 
 
 def parse_txn(node: Mapping[str, Any]) -> Txn:

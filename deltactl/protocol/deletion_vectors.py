@@ -23,7 +23,7 @@ from pyroaring import BitMap64
 
 from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
 from deltactl.protocol.paths import decode_path
-from deltactl.protocol.z85 import z85_decode
+from deltactl.protocol.z85 import decode_words, z85_decode
 
 UUID_RELATIVE: Final = "u"
 ABSOLUTE: Final = "p"
@@ -38,6 +38,8 @@ FRAME_OVERHEAD: Final = 8
 _PORTABLE_MAGIC: Final = 1681511377
 _NATIVE_MAGIC: Final = 1681511376
 _UUID_CHARS: Final = 20
+_UUID_FORM: Final = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
+_HEX_DIGITS: Final = np.array([f"{byte:02x}" for byte in range(256)])
 # The standard serialisation of a 32-bit bitmap without containers.
 _EMPTY_ROARING: Final = struct.pack("<II", 12346, 0)
 _MAX_POSITION: Final = 2**63 - 1
@@ -113,6 +115,58 @@ def unique_ids(dv: pa.StructArray | pa.ChunkedArray) -> pa.Array | pa.ChunkedArr
         return base
     at_offset = pc.binary_join_element_wise("@", offsets.cast(pa.string()), "")
     return pc.binary_join_element_wise(base, pc.fill_null(at_offset, ""), "")
+
+
+def vector_files(dv: pa.ChunkedArray) -> pa.ChunkedArray:
+    """:attr:`DeletionVector.file_name` of each row; null where there is no vector or it is inline.
+
+    Args:
+        dv: structs with ``storage_type`` and ``path_or_inline_dv``.
+
+    Raises:
+        UnsupportedFeatureError, CorruptLogError: as :class:`DeletionVector` has it.
+    """
+    if dv.null_count == len(dv):
+        return pa.chunked_array([pa.nulls(len(dv), pa.string())])
+    kinds, texts = pc.struct_field(dv, "storage_type"), pc.struct_field(dv, "path_or_inline_dv")
+    joined = pc.binary_join_element_wise(kinds, texts, "").combine_chunks()
+    coded = joined.dictionary_encode()
+    distinct = coded.dictionary
+    names = _relative_vector_files(distinct)
+    rest = pc.and_(pc.is_null(names), pc.invert(pc.starts_with(distinct, INLINE)))
+    if pc.any(rest).as_py():
+        found = [
+            DeletionVector(text[:1], text[1:], None, 0, 0).file_name
+            for text in distinct.filter(rest).to_pylist()
+        ]
+        names = pc.replace_with_mask(names, rest, pa.array(found, pa.string()))
+    return pa.chunked_array([names.take(coded.indices)])
+
+
+def _relative_vector_files(texts: pa.Array) -> pa.Array:
+    """Names of files of UUID-relative vectors, all at once; null for whatever is not plainly one.
+
+    Args:
+        texts: storage type and path of each vector in one text, without nulls.
+    """
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
+    data = np.frombuffer(texts.buffers()[2], np.uint8)
+    plain = (np.diff(offsets) > _UUID_CHARS) & (data[offsets[:-1]] == ord(UUID_RELATIVE))
+    ends = np.where(plain, offsets[1:], _UUID_CHARS)
+    if not plain.any():
+        return pa.nulls(len(texts), pa.string())
+    words, valid = decode_words(data[ends[:, None] + np.arange(-_UUID_CHARS, 0)])
+    digits = np.char.encode(_HEX_DIGITS)[words.astype(">u4").view(np.uint8)].view(np.uint8)
+    uuids = np.full((len(texts), len(_UUID_FORM)), ord("-"), np.uint8)
+    uuids[:, [i for i, char in enumerate(_UUID_FORM) if char != "-"]] = digits.reshape(-1, 32)
+    starts = pa.py_buffer(np.arange(len(texts) + 1, dtype=np.int32) * len(_UUID_FORM))
+    uuid_texts = pa.Array.from_buffers(
+        pa.string(), len(texts), [None, starts, pa.py_buffer(uuids.tobytes())]
+    )
+    prefixes = pc.utf8_slice_codeunits(texts, 1, -_UUID_CHARS)
+    folders = pc.if_else(pc.equal(prefixes, ""), "", pc.binary_join_element_wise(prefixes, "", "/"))
+    names = pc.binary_join_element_wise(folders, "deletion_vector_", uuid_texts, ".bin", "")
+    return pc.if_else(pa.array(plain & valid), names, pa.scalar(None, pa.string()))
 
 
 def decode_bitmap(

@@ -24,10 +24,14 @@ class Operation(Enum):
 
     READ = "read rows of"
     REWRITE = "rewrite files of"
+    VACUUM = "vacuum"
+    CHECKPOINT = "checkpoint"
 
 
-BOTH = frozenset(Operation)
+EVERYTHING = frozenset(Operation)
 READ_ONLY = frozenset({Operation.READ})
+# Statistics and paths stay as they are: what is in the data files does not matter.
+NO_REWRITE = EVERYTHING - {Operation.REWRITE}
 NOTHING: frozenset[Operation] = frozenset()
 
 Condition = Callable[[Metadata], bool]
@@ -60,7 +64,7 @@ class Feature:
     reader: bool = False
     legacy_reader: int = 0
     legacy_writer: int = 0
-    allows: frozenset[Operation] = BOTH
+    allows: frozenset[Operation] = EVERYTHING
     active: Condition = _always
 
 
@@ -94,14 +98,14 @@ _ROWS = (
     Feature("variantType", reader=True),
     Feature("variantType-preview", reader=True),
     # Only unshredded variants can be carried through; without a variant column there are none.
-    Feature("variantShredding", reader=True, allows=READ_ONLY, active=_has_variant),
-    Feature("variantShredding-preview", reader=True, allows=READ_ONLY, active=_has_variant),
-    Feature("icebergCompatV1", allows=READ_ONLY, active=_enabled("delta.enableIcebergCompatV1")),
-    Feature("icebergCompatV2", allows=READ_ONLY, active=_enabled("delta.enableIcebergCompatV2")),
-    Feature("icebergCompatV3", allows=READ_ONLY, active=_enabled("delta.enableIcebergCompatV3")),
+    Feature("variantShredding", reader=True, allows=NO_REWRITE, active=_has_variant),
+    Feature("variantShredding-preview", reader=True, allows=NO_REWRITE, active=_has_variant),
+    Feature("icebergCompatV1", allows=NO_REWRITE, active=_enabled("delta.enableIcebergCompatV1")),
+    Feature("icebergCompatV2", allows=NO_REWRITE, active=_enabled("delta.enableIcebergCompatV2")),
+    Feature("icebergCompatV3", allows=NO_REWRITE, active=_enabled("delta.enableIcebergCompatV3")),
     Feature(
         "icebergWriterCompatV1",
-        allows=READ_ONLY,
+        allows=NO_REWRITE,
         active=_enabled("delta.enableIcebergWriterCompatV1"),
     ),
     # Whose latest commits only a catalog or coordinator knows, or whose data lies elsewhere.

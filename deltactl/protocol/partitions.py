@@ -8,7 +8,7 @@ that is now a timestamp without zone, so each type reads every form that can wid
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import numpy as np
@@ -125,6 +125,31 @@ def _lookup_array(maps: pa.Array, key: str) -> pa.Array:
     if maps.null_count:  # a null row may still span entries
         missing |= maps.is_null().to_numpy(zero_copy_only=False)
     return items.take(pa.array(indices, mask=missing if missing.any() else None))
+
+
+def drop_stale_nulls(maps: pa.MapArray, keys: Collection[str]) -> pa.MapArray:
+    """The maps without null values under other keys than ``keys``; the input where there are none.
+
+    Rows that were read as columns have a null for every key that any row of the log has: after a
+    change of the partition columns those of the old ones must not be written.
+    """
+    offsets = maps.offsets.to_numpy(zero_copy_only=False)
+    first, last = int(offsets[0]), int(offsets[-1])
+    names = maps.values.field(0).slice(first, last - first)
+    if set(pc.unique(names).to_pylist()) <= set(keys):
+        return maps
+    items = maps.values.field(1).slice(first, last - first)
+    kept = pc.or_(pc.is_in(names, value_set=pa.array(list(keys), pa.string())), items.is_valid())
+    counts = np.concatenate([[0], np.cumsum(kept.to_numpy(zero_copy_only=False))])
+    places = pa.array(counts[offsets - first].astype(np.int32), mask=_starts_of_nulls(maps))
+    return pa.MapArray.from_arrays(places, names.filter(kept), items.filter(kept), _MAP_TYPE)
+
+
+def _starts_of_nulls(maps: pa.MapArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
+    """Arrow takes a null for the start of a row as the word that the row is null."""
+    if not maps.null_count:
+        return None
+    return np.append(maps.is_null().to_numpy(zero_copy_only=False), False)
 
 
 def build_map(columns: Mapping[str, pa.Array], *, num_rows: int | None = None) -> pa.MapArray:

@@ -235,7 +235,11 @@ def is_absolute(path: str) -> bool:
 
 def absolute_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """:func:`is_absolute` of each row as booleans; null rows give false."""
-    return pc.fill_null(pc.match_substring_regex(paths, _ABSOLUTE), False)
+    # Few tables have any, and looking for a text is many times as fast as an expression.
+    suspects = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, ":/"))
+    if pc.any(suspects).as_py():
+        suspects = pc.match_substring_regex(paths, _ABSOLUTE)
+    return pc.fill_null(suspects, False)
 
 
 def canonical_paths(decoded: pa.Array | pa.ChunkedArray, scheme: str) -> pa.Array | pa.ChunkedArray:

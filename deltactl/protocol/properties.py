@@ -11,8 +11,12 @@ from dataclasses import dataclass, field
 from deltactl.errors import UsageError
 from deltactl.units import parse_duration, parse_size
 
+_DAY_MS = 24 * 60 * 60 * 1000
+
 DEFAULT_INDEXED_COLUMNS = 32
 DEFAULT_STRING_PREFIX = 32
+DEFAULT_CHECKPOINT_INTERVAL = 10
+DEFAULT_RETENTION_MS = 7 * _DAY_MS
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class TableProperties:
             return None
         try:
             return int(value) if value.strip().isdigit() else parse_size(value)
-        except UsageError:
+        except (UsageError, ValueError):
             return None
 
     def duration_ms(self, key: str, default_ms: int) -> int:
@@ -97,6 +101,16 @@ class TableProperties:
         return self.flag("delta.enableInCommitTimestamps")
 
     @property
+    def deleted_file_retention_ms(self) -> int:
+        """``delta.deletedFileRetentionDuration``: for how long removed files and tombstones stay.
+
+        Raises:
+            UsageError: the property cannot be understood. It guards data: nobody may guess it.
+        """
+        value = self.text("delta.deletedFileRetentionDuration")
+        return DEFAULT_RETENTION_MS if value is None else parse_duration(value)
+
+    @property
     def row_tracking_enabled(self) -> bool:
         """``delta.enableRowTracking``."""
         return self.flag("delta.enableRowTracking")
@@ -105,3 +119,37 @@ class TableProperties:
     def row_tracking_suspended(self) -> bool:
         """``delta.rowTrackingSuspended``."""
         return self.flag("delta.rowTrackingSuspended")
+
+    @property
+    def checkpoint_interval(self) -> int:
+        """``delta.checkpointInterval``: commits from one checkpoint to the next."""
+        interval = self.integer("delta.checkpointInterval", DEFAULT_CHECKPOINT_INTERVAL)
+        return interval if interval > 0 else DEFAULT_CHECKPOINT_INTERVAL
+
+    @property
+    def checkpoint_policy(self) -> str:
+        """``delta.checkpointPolicy``, lower case: ``classic`` or ``v2``."""
+        return (self.text("delta.checkpointPolicy") or "classic").strip().lower()
+
+    @property
+    def log_retention_ms(self) -> int:
+        """``delta.logRetentionDuration``: how long versions are kept."""
+        return self.duration_ms("delta.logRetentionDuration", 30 * _DAY_MS)
+
+    @property
+    def txn_retention_ms(self) -> int | None:
+        """``delta.setTransactionRetentionDuration``; ``None``: for ever."""
+        key = "delta.setTransactionRetentionDuration"
+        never = -1
+        found = self.duration_ms(key, never)
+        return None if found == never else found
+
+    @property
+    def expired_log_cleanup(self) -> bool:
+        """``delta.enableExpiredLogCleanup``."""
+        return self.flag("delta.enableExpiredLogCleanup", default=True)
+
+    @property
+    def protected_before_version(self) -> int:
+        """``delta.requireCheckpointProtectionBeforeVersion``; 0: nothing is protected."""
+        return self.integer("delta.requireCheckpointProtectionBeforeVersion", 0)

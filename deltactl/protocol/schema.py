@@ -157,12 +157,26 @@ def _parse_type(node: Any) -> DeltaType:
 def _parse_field(node: Mapping[str, Any]) -> Field:
     if not isinstance(node["name"], str):
         raise TypeError(f"{node['name']!r} is no name of a field")
+    node["name"].encode()  # raises for half of a surrogate pair, which JSON can spell
     return Field(
         name=node["name"],
         type=_parse_type(node["type"]),
         nullable=bool(node.get("nullable", True)),
         metadata=node.get("metadata") or {},
     )
+
+
+def render_type(kind: DeltaType) -> str:
+    """A type as SQL spells it: ``map<string,array<long>>``."""
+    match kind:
+        case StructType(fields):
+            return f"struct<{','.join(f'{f.name}:{render_type(f.type)}' for f in fields)}>"
+        case ArrayType(element):
+            return f"array<{render_type(element)}>"
+        case MapType(key, value):
+            return f"map<{render_type(key)},{render_type(value)}>"
+        case PrimitiveType(name):
+            return name
 
 
 def is_void(delta_type: DeltaType) -> bool:

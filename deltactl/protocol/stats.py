@@ -163,6 +163,8 @@ def truncate_maximum(value: str, prefix: int) -> str | None:
 
 def _skip_units(value: str, limit: int) -> int:
     """How many characters make up the first ``limit`` UTF-16 units; a pair is never split."""
+    if value.isascii():
+        return min(limit, len(value))
     units = 0
     for index, character in enumerate(value):
         if units >= limit:
@@ -172,7 +174,7 @@ def _skip_units(value: str, limit: int) -> int:
 
 
 def _utf16_length(text: str) -> int:
-    return len(text) + sum(character > "\uffff" for character in text)
+    return len(text) + (0 if text.isascii() else sum(c > "\uffff" for c in text))
 
 
 def _encode_float(value: float, *, upper: bool) -> str | None:

@@ -92,6 +92,11 @@ def choose_stats_columns(
     )
 
 
+def list_leaves(struct: StructType) -> tuple[StatsLeaf, ...]:
+    """Every leaf that could get statistics, in the schema's order."""
+    return tuple(StatsLeaf(leaf.physical, leaf.kind) for leaf in _walk(struct, (), ()))
+
+
 def _walk(
     struct: StructType, logical: tuple[str, ...], physical: tuple[str, ...]
 ) -> Iterator[_Leaf]:

@@ -1,11 +1,13 @@
 """Statistics structs to the JSON text that ``add.stats`` holds, column-wise.
 
-Source: PROTOCOL.md, "Per-file Statistics". Needed where a checkpoint keeps ``stats_parsed`` only.
+Source: PROTOCOL.md, "Per-file Statistics". Needed where a checkpoint keeps ``stats_parsed`` only,
+and where statistics of many files are made at once.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,13 +23,13 @@ def _encode(array: pa.Array) -> pa.Array:
     if pa.types.is_struct(kind):
         return _encode_struct(array)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _encode_strings(array.cast(pa.string()))
+        return encode_strings(array.cast(pa.string()))
     if pa.types.is_floating(kind):
         return _encode_floats(array)
     if pa.types.is_timestamp(kind):
         return _encode_timestamps(array)
     if pa.types.is_date(kind):
-        return _quote(array.cast(pa.string()))
+        return quote_texts(array.cast(pa.string()))
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
         return array.cast(pa.string())
     # Binary and nested leaves have no min/max in the protocol: no information.
@@ -35,28 +37,41 @@ def _encode(array: pa.Array) -> pa.Array:
 
 
 def _encode_struct(array: pa.StructArray) -> pa.Array:
-    members = []
-    for index in range(array.type.num_fields):
-        name = array.type.field(index).name
-        text = _encode(array.field(index))
-        prefix = f"{json.dumps(name, ensure_ascii=False)}:"
-        members.append(pc.binary_join_element_wise(prefix, text, ""))
-    if members:
-        # The leading "" keeps rows whose members are all null, which Arrow's join would drop;
-        # the comma it brings is cut off again.
-        joined = pc.binary_join_element_wise("", *members, ",", null_handling="skip")
-        body = pc.utf8_slice_codeunits(joined, 1)
-    else:
-        body = pa.array([""] * len(array), pa.string())
-    text = pc.binary_join_element_wise("{", body, "}", "")
+    kind = array.type
+    members = [
+        (kind.field(i).name, _encode(array.field(i)).cast(pa.string()))
+        for i in range(kind.num_fields)
+    ]
+    text = join_objects(members, len(array))
     return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
 
 
-def _quote(texts: pa.Array) -> pa.Array:
+def join_objects(members: Sequence[tuple[str, pa.Array]], num_rows: int) -> pa.Array:
+    """A JSON object a row of its members' texts; members that are null are left out."""
+    if not members:
+        return pa.array(["{}"] * num_rows, pa.string())
+    # The leading "" keeps rows whose members are all null, which Arrow's join would drop;
+    # the comma it brings is cut off again.
+    joined = pc.binary_join_element_wise(
+        "",
+        *(
+            pc.binary_join_element_wise(f"{json.dumps(name, ensure_ascii=False)}:", text, "")
+            for name, text in members
+        ),
+        ",",
+        null_handling="skip",
+    )
+    body = pc.utf8_slice_codeunits(joined, 1)
+    return pc.binary_join_element_wise("{", body, "}", "")
+
+
+def quote_texts(texts: pa.Array) -> pa.Array:
+    """JSON strings of texts that need no escapes."""
     return pc.binary_join_element_wise('"', texts, '"', "")
 
 
-def _encode_strings(texts: pa.Array) -> pa.Array:
+def encode_strings(texts: pa.Array) -> pa.Array:
+    """JSON strings of any texts; nulls stay null."""
     if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
         # Control characters are rare enough for the json module.
         return pa.array(
@@ -64,7 +79,7 @@ def _encode_strings(texts: pa.Array) -> pa.Array:
             pa.string(),
         )
     escaped = pc.replace_substring(pc.replace_substring(texts, "\\", "\\\\"), '"', '\\"')
-    return _quote(escaped)
+    return quote_texts(escaped)
 
 
 def _encode_floats(array: pa.Array) -> pa.Array:
@@ -80,4 +95,4 @@ def _encode_timestamps(array: pa.Array) -> pa.Array:
     zoned = array.type.tz is not None
     micros = array.cast(pa.timestamp("us", "UTC" if zoned else None), safe=False)
     text = pc.replace_substring(micros.cast(pa.string()), " ", "T")
-    return _quote(text)
+    return quote_texts(text)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 ALPHABET: Final = (
     "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 )
@@ -49,6 +52,28 @@ def z85_decode(text: str) -> bytes:
     words = [_decode_group(group, _WORD_BYTES) for group in groups[:-1]]
     words += [_decode_group(group, _WORD_BYTES - padding) for group in groups[-1:]]
     return b"".join(words)
+
+
+_CODES: Final = np.full(256, -1, np.int64)
+_CODES[np.frombuffer(ALPHABET.encode(), np.uint8)] = np.arange(_BASE)
+_POWERS: Final = np.array([_BASE**power for power in (4, 3, 2, 1, 0)], np.int64)
+
+
+def decode_words(
+    chars: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
+    """Words of many texts of one length, and which texts are plain z85, without padding.
+
+    Args:
+        chars: a row a text; a multiple of 5 columns.
+
+    Returns:
+        A word per group of 5; rows that are not plain hold nothing of use.
+    """
+    codes = _CODES[chars]
+    words = codes.reshape(len(chars), -1, 5) @ _POWERS
+    valid = np.logical_and((codes >= 0).all(axis=1), (words < 1 << 32).all(axis=1))
+    return (words & 0xFFFFFFFF).astype(np.uint32), np.asarray(valid)
 
 
 def _decode_group(group: str, num_bytes: int) -> bytes:

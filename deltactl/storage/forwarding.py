@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO
 
 from deltactl.errors import StorageError
-from deltactl.storage.store import Enter, FileInfo, Store, Tree
+from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +64,10 @@ class ForwardingStore:
         """See ``Store.open_output``."""
         return self._inner.open_output(name)
 
+    def open_replacement(self, name: str) -> Replacement:
+        """See ``Store.open_replacement``."""
+        return self._inner.open_replacement(name)
+
     def put(self, name: str, data: bytes) -> None:
         """See ``Store.put``."""
         self._inner.put(name, data)
@@ -87,6 +91,10 @@ class ForwardingStore:
     def remove_folders(self, names: Sequence[str]) -> list[str]:
         """See ``Store.remove_folders``."""
         return self._inner.remove_folders(names)
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
+        """See ``Store.old_folders``."""
+        return self._inner.old_folders(names, instant_ms)
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """See ``Store.real_names``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from deltactl.errors import StorageError
@@ -56,6 +57,15 @@ class MappedFile(io.BufferedIOBase):
                 self._call(self._file.close)
             finally:
                 super().close()
+
+    def discard(self) -> None:
+        """Give up what was written; the object stays as it was."""
+        if self.closed:
+            return
+        with suppress(Exception):
+            self._file.discard()
+        self._file.closed = True  # what fsspec's own close asks before it uploads
+        super().close()
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:

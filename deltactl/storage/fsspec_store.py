@@ -31,7 +31,7 @@ from deltactl.storage.names import (
     resolve_prefix,
 )
 from deltactl.storage.object_services import CommonService, Entry, ObjectService
-from deltactl.storage.store import Enter, FileInfo, Tree
+from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -180,6 +180,13 @@ class FsspecStore:
             file = self._fs.open(key, "wb")
         return cast("BinaryIO", MappedFile(file, self._mapper("write", name)))
 
+    def open_replacement(self, name: str) -> Replacement:
+        """A writer to an object, which is replaced once it is closed."""
+        key = self._writable(name)
+        with self._mapped("write", name):
+            file = self._fs.open(key, "wb")
+        return MappedFile(file, self._mapper("write", name))
+
     def put(self, name: str, data: bytes) -> None:
         """Write or replace a whole object; see ``Store.put``."""
         key = self._writable(name)
@@ -248,6 +255,10 @@ class FsspecStore:
 
     def remove_folders(self, names: Sequence[str]) -> list[str]:
         """Do nothing: a prefix without objects is not there."""
+        return []
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
+        """Know of none."""
         return []
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:

@@ -82,6 +82,54 @@ class DurableWriter(io.BufferedWriter):
                 super().close()
 
 
+class ReplacingWriter(DurableWriter):
+    """A hidden file beside ``path`` that takes its place when it is closed."""
+
+    def __init__(self, path: str, name: str, where: str) -> None:
+        """Create the hidden file; ``path`` is not touched before ``close``."""
+        self._path = path
+        self._hidden = temp_path(os.path.dirname(path))
+        super().__init__(self._hidden, name, where)
+
+    def close(self) -> None:
+        """Return once the content is durable under its name; safe to call again."""
+        if self.closed:
+            return
+        try:
+            super().close()
+            with mapped_errors("write", self._name, self._where):
+                # As in `LocalStore.put`: Hadoop must not find an old checksum at any time.
+                remove_checksum(self._path)
+                os.replace(self._hidden, self._path)
+                remove_checksum(self._path)
+                sync_folder(os.path.dirname(self._path))
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(self._hidden)
+            raise
+
+    def discard(self) -> None:
+        """Remove the hidden file; nothing after ``close``."""
+        if self.closed:
+            return
+        with suppress(OSError, ValueError):
+            self.detach().close()
+        with suppress(OSError):
+            os.unlink(self._hidden)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or discarded."""
+        try:
+            return super().closed
+        except ValueError:  # detached
+            return True
+
+    def __del__(self) -> None:
+        """One that was given up half way must not take the place of anything."""
+        self.discard()
+
+
 def read_whole(path: str) -> bytes:
     """Give the content of a file in as few calls as there can be.
 

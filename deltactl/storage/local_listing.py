@@ -98,6 +98,17 @@ def walk_tree(root: str, enter: Enter) -> Iterator[Tree]:
     yield part
 
 
+def is_older(path: str, instant_ms: int) -> bool:
+    """Tell whether what is at ``path`` was last changed before an instant; links are not followed.
+
+    What cannot be looked at is not.
+    """
+    try:
+        return os.lstat(path).st_mtime_ns // 1_000_000 < instant_ms
+    except OSError:
+        return False
+
+
 def stat_file(path: str, name: str) -> FileInfo | None:
     """Give the facts of the file at ``path``, under ``name``; None for folders and absent names.
 

@@ -17,13 +17,20 @@ from deltactl.storage.errors import folder_in_the_way, map_error, mapped_errors
 from deltactl.storage.exclusive import create_exclusively, move_exclusively
 from deltactl.storage.local_files import (
     DurableWriter,
+    ReplacingWriter,
     read_whole,
     remove_checksum,
     sync_folder,
     temp_path,
     write_durable,
 )
-from deltactl.storage.local_listing import list_folder, stat_file, walk_folder, walk_tree
+from deltactl.storage.local_listing import (
+    is_older,
+    list_folder,
+    stat_file,
+    walk_folder,
+    walk_tree,
+)
 from deltactl.storage.local_uris import path_to_uri, strip_file_scheme
 from deltactl.storage.names import (
     is_absolute_name,
@@ -32,7 +39,7 @@ from deltactl.storage.names import (
     resolve_name,
     resolve_prefix,
 )
-from deltactl.storage.store import Enter, FileInfo, Tree
+from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,6 +144,14 @@ class LocalStore:
             self._make_parents(path)
             return DurableWriter(path, name, self._uri)
 
+    def open_replacement(self, name: str) -> Replacement:
+        """A writer to a hidden file that takes the name at ``close``."""
+        path = self._writable(name)
+        with mapped_errors("write", name, self._uri):
+            if self._make_parents(path):
+                self._sync_upwards(os.path.dirname(os.path.dirname(path)), set())
+            return ReplacingWriter(path, name, self._uri)
+
     def put(self, name: str, data: bytes) -> None:
         """Write or replace a whole file, durably; see ``Store.put``."""
         path = self._writable(name)
@@ -225,14 +240,17 @@ class LocalStore:
 
     def remove_folders(self, names: Sequence[str]) -> list[str]:
         """Remove empty folders; see ``Store.remove_folders``."""
+        paths = [(name, self._writable(name)) for name in names]
         removed = []
-        for name in names:
-            path = self._writable(name)
-            with suppress(OSError):
-                if not os.path.islink(path):
-                    os.rmdir(path)
-                    removed.append(name)
+        for name, path in paths:
+            with suppress(OSError):  # not empty, most likely; rmdir takes no links
+                os.rmdir(path)
+                removed.append(name)
         return removed
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
+        """Folders that nothing changed in since an instant; see ``Store.old_folders``."""
+        return [name for name in names if is_older(self._writable(name), instant_ms)]
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """Where names lead by the links on disk; see ``Store.real_names``."""

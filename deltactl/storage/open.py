@@ -54,6 +54,11 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
     return opener(uri, options or {})
 
 
+def package_of(uri: str) -> str | None:
+    """Name the package that serves an address, if it takes one of its own."""
+    return _PACKAGES.get(parse_scheme(uri) or "")
+
+
 def is_local_uri(uri: str) -> bool:
     """Tell, without opening anything, whether an address is on a local file system."""
     return parse_scheme(uri) in (None, "file")

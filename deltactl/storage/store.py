@@ -13,8 +13,38 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from _typeshed import ReadableBuffer
 
     from deltactl.errors import StorageError
+
+
+class Replacement(Protocol):
+    """A writer whose content takes a name's place whole, when it is closed."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or discarded."""
+        ...
+
+    def write(self, buffer: ReadableBuffer, /) -> int:
+        """Take some bytes."""
+        ...
+
+    def tell(self) -> int:
+        """Bytes taken so far."""
+        ...
+
+    def flush(self) -> None:
+        """Nothing that a reader could see."""
+        ...
+
+    def close(self) -> None:
+        """Put the content in place; it is durable when this returns. Safe to call again."""
+        ...
+
+    def discard(self) -> None:
+        """Leave everything as it was; nothing after ``close``. Never raises."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +133,10 @@ class Store(Protocol):
         """
         ...
 
+    def open_replacement(self, name: str) -> Replacement:
+        """A writer to a new or existing file; readers see old or new, never a part."""
+        ...
+
     def put(self, name: str, data: bytes) -> None:
         """Write or replace whole; readers see old or new, never a part."""
         ...
@@ -135,6 +169,13 @@ class Store(Protocol):
         """Remove those folders that are empty, in the order given; give their names.
 
         Stores without folders remove nothing.
+        """
+        ...
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
+        """Those of the folders whose entries last changed before an instant, ms since 1970.
+
+        Stores without folders know of none.
         """
         ...
 

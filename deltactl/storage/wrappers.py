@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn, TypeVar, cast
 
 from deltactl.errors import SafetyError, StorageError
 from deltactl.storage.forwarding import ForwardingStore
-from deltactl.storage.store import Enter, FileInfo, Store, Tree
+from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +29,10 @@ class ReadOnlyStore(ForwardingStore):
     def open_output(self, name: str) -> BinaryIO:
         """Raise."""
         self._refuse("create", name)
+
+    def open_replacement(self, name: str) -> Replacement:
+        """Raise."""
+        self._refuse("replace", name)
 
     def put(self, name: str, data: bytes) -> None:
         """Raise."""
@@ -147,6 +151,11 @@ class MeteredStore(ForwardingStore):
         written = super().open_output(name)
         return cast("BinaryIO", _MeteredWriter(written, self._count))
 
+    def open_replacement(self, name: str) -> Replacement:
+        """Count one put, and its bytes as they are written."""
+        self._count(StorageUsage(puts=1))
+        return _MeteredReplacement(super().open_replacement(name), self._count)
+
     def put(self, name: str, data: bytes) -> None:
         """Count one put and its bytes."""
         self._count(StorageUsage(puts=1, bytes_written=len(data)))
@@ -206,6 +215,34 @@ class _MeteredWriter(io.BufferedIOBase):
                 self._inner.close()
             finally:
                 super().close()
+
+
+class _MeteredReplacement:
+    """A replacement that tells how many bytes went through."""
+
+    def __init__(self, inner: Replacement, count: Callable[[StorageUsage], None]) -> None:
+        self._inner, self._count = inner, count
+
+    @property
+    def closed(self) -> bool:
+        return self._inner.closed
+
+    def write(self, buffer: ReadableBuffer, /) -> int:
+        written = self._inner.write(buffer)
+        self._count(StorageUsage(bytes_written=written))
+        return written
+
+    def tell(self) -> int:
+        return self._inner.tell()
+
+    def flush(self) -> None:
+        self._inner.flush()
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def discard(self) -> None:
+        self._inner.discard()
 
 
 _FIRST_DELAY_SECONDS: Final = 0.2

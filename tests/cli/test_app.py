@@ -98,6 +98,7 @@ def test_global_options_stand_before_or_after_the_command(
         "version_after": 3,
         "dry_run": False,
         "engine": None,
+        "engine_reason": None,
         "result": [{"key": "k", "value": "v"}],
         "warnings": [],
         "error": None,

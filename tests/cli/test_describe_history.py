@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,9 +103,18 @@ def test_no_line_is_wider_than_the_page(cli: RunCli, tmp_path: Path) -> None:
             add("x", 10**12, 10**9),
             remove("y", 10**13, 10**8),
         )
-    ran = cli("describe-history", str(tmp_path))
+    ran = cli("describe-history", str(tmp_path), "--limit", "20")
     assert max(map(len, ran.out.splitlines())) <= 80
     assert ran.out.endswith("\n10 older versions not shown: --limit N or --all shows more\n")
+
+
+def test_a_terminal_gets_a_screenful(
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = str(write_log(tmp_path, 30))
+    assert len(cli("describe-history", table).out.splitlines()) == 31  # a title, and no note
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert "10 older versions not shown" in cli("describe-history", table).out
 
 
 def test_limit_and_all(cli: RunCli, tmp_path: Path) -> None:
@@ -113,7 +123,7 @@ def test_limit_and_all(cli: RunCli, tmp_path: Path) -> None:
     def shown(*args: str) -> int:
         return len(json.loads(cli("describe-history", table, "-o", "json", *args).out)["result"])
 
-    assert [shown(), shown("--limit", "3"), shown("--all"), shown("-n", "99")] == [20, 3, 30, 30]
+    assert [shown(), shown("--limit", "3"), shown("--all"), shown("-n", "99")] == [30, 3, 30, 30]
     ran = cli("describe-history", table, "-o", "ndjson", "-n", "29")
     assert ran.err == "note: 1 older version not shown: --limit N or --all shows more\n"
     assert len(ran.out.splitlines()) == 29
@@ -264,6 +274,7 @@ def test_absurd_times(cli: RunCli, tmp_path: Path) -> None:
         (["--files"], "--files needs --version"),
         (["--at", "1h", "--version", "3"], "--at and --version do not go together"),
         (["--version", "3", "--all"], "--version and a selection of commits do not go together"),
+        (["--limit", "3", "--all"], "--limit and --all do not go together"),
         (["--version-range", "7..3"], "ends before it begins"),
         (["--version-range", ".."], "is not a range of versions"),
         (["--version-range", "a..b"], "is not a range of versions"),
@@ -275,6 +286,13 @@ def test_wrong_usage(cli: RunCli, tmp_path: Path, args: list[str], message: str)
     ran = cli("describe-history", str(write_log(tmp_path, 1)), *args)
     assert ran.code == 2
     assert message in ran.err
+
+
+@pytest.mark.parametrize("asked", ["--version", "--version-range"])
+def test_a_version_that_is_not_there(cli: RunCli, tmp_path: Path, asked: str) -> None:
+    ran = cli("describe-history", str(write_log(tmp_path, 2)), asked, "7")
+    assert (ran.code, ran.out) == (1, "")
+    assert "has no version 7: it goes from 0 to 1" in ran.err
 
 
 def test_no_table(cli: RunCli, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_what_has_no_form_is_refused() -> None:
 
 def test_the_envelope_is_the_contract() -> None:
     error = ErrorInfo.of(LogGapError("version 7 is missing", hint="restore it"))
-    envelope = Envelope("optimize", "/t", 6, None, True, "local", {"n": 1}, ["w"], error)
+    envelope = Envelope("optimize", "/t", 6, None, True, "local", "small", {"n": 1}, ["w"], error)
     assert list(envelope.to_json().items()) == [
         ("schema_version", 1),
         ("command", "optimize"),
@@ -86,6 +86,7 @@ def test_the_envelope_is_the_contract() -> None:
         ("version_after", None),
         ("dry_run", True),
         ("engine", "local"),
+        ("engine_reason", "small"),
         ("result", {"n": 1}),
         ("warnings", ["w"]),
         ("error", {"code": "LOG_GAP", "message": "version 7 is missing", "hint": "restore it"}),

@@ -103,7 +103,7 @@ def test_what_a_run_says(cli: RunCli, table: TableBuilder) -> None:
     assert lines[1] == f"size    781.3 KiB -> {size / 1024:.1f} KiB"
     assert lines[2:] == [
         "rows    24 rewritten, verified, none changed",
-        "engine  local",
+        "engine  local (input below 1 GiB, no cluster named)",
         "undo    the old files stay until a vacuum; version 1 can still be read",
         "",
         "Left alone",
@@ -165,6 +165,7 @@ def test_a_run_as_json(cli: RunCli, table: TableBuilder) -> None:
         "version_after": 2,
         "dry_run": False,
         "engine": "local",
+        "engine_reason": "input below 1 GiB, no cluster named",
         "warnings": [],
         "error": None,
     }
@@ -209,8 +210,13 @@ def test_commits_in_lots(cli: RunCli, table: TableBuilder) -> None:
         (["--codec", "middle-out"], "middle-out"),
         (["--codec", "zstd:x"], "zstd:x"),
         (["--codec", "zstd:99"], "zstd"),
+        (["--codec", "zstd:--5"], "is not NAME or NAME:LEVEL"),
+        (["--codec", "zstd:²"], "is not NAME or NAME:LEVEL"),
+        (["--codec", "zstd:"], "is not NAME or NAME:LEVEL"),
         (["--commit-every", "1h", "--commit-every", "2h"], "--commit-every"),
         (["--commit-every", "soon"], "soon"),
+        (["--commit-every", "0s"], "--commit-every must be more than zero"),
+        (["--commit-every", "0B"], "--commit-every must be more than zero"),
         (["--skip-hot", "7"], "7"),
         (["--max-deleted-rows-ratio", "2"], "--max-deleted-rows-ratio"),
         (["--min-input-files", "0"], "--min-input-files"),

@@ -22,17 +22,25 @@ def test_format() -> None:
     assert format_progress("scan", Progress(1, 2, 0, 0)) == "scan: 1 of 2 tasks"
 
 
+def test_rate_and_time_left() -> None:
+    assert format_progress("optimize", STATE, 0.9) == LINE
+    assert format_progress("optimize", STATE, 300) == f"{LINE}, 5.1 MiB/s, 15min left"
+    assert format_progress("scan", Progress(1, 3, 0, 0), 5) == "scan: 1 of 3 tasks, 10s left"
+    assert format_progress("scan", Progress(0, 3, 0, 0), 5) == "scan: 0 of 3 tasks"
+    assert format_progress("scan", Progress(3, 3, 0, 0), 5) == "scan: 3 of 3 tasks"
+
+
 def test_a_line_per_ten_seconds() -> None:
     now = 0.0
     stream = io.StringIO()
     show = LineProgress("optimize", stream, lambda: now)
     for now in (1.0, 9.9, 10.0, 10.1, 19.9, 25.0):  # noqa: B007 read by the lambda
         show(STATE)
-    assert stream.getvalue() == f"{LINE}\n" * 2
+    assert [line[: len(LINE)] for line in stream.getvalue().splitlines()] == [LINE] * 2
 
 
 def test_lines_that_cannot_be_written_break_nothing() -> None:
-    times = iter([0.0, 20.0, 20.0])
+    times = iter([0.0, 20.0])
     LineProgress("optimize", ClosedPipe(), lambda: next(times))(STATE)
 
 

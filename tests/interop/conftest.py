@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.delta_spark import delta_spark
 from tests.support.spark_matrix import Matrix
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["delta_spark", "matrix"]
 
 
 @pytest.fixture(scope="session")

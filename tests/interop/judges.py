@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 
 def count_with_duckdb(path: Path) -> int:
     """Rows that DuckDB reads, every column of them."""
+    return len(rows_with_duckdb(path))
+
+
+def rows_with_duckdb(path: Path) -> list[dict[str, Any]]:
+    """The rows that DuckDB reads; maps as lists of pairs, instants in UTC."""
     import duckdb
 
     package = find_spec("duckdb_extension_delta")
@@ -16,17 +22,23 @@ def count_with_duckdb(path: Path) -> int:
     extension = next(Path(package.origin).parent.glob("extensions/v*/delta.duckdb_extension"))
     with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
         connection.execute(f"LOAD '{extension}'")
+        connection.execute("SET TimeZone = 'UTC'")
         found = connection.execute("SELECT * FROM delta_scan(?)", [str(path)])
-        return int(found.to_arrow_table().num_rows)
+        return list(found.to_arrow_table().to_pylist())
 
 
 def count_with_delta_rs(path: Path) -> int:
     """Rows that delta-rs reads, every column of them."""
+    return len(rows_with_delta_rs(path))
+
+
+def rows_with_delta_rs(path: Path) -> list[dict[str, Any]]:
+    """The rows that delta-rs reads."""
     import pyarrow as pa
     from deltalake import DeltaTable, QueryBuilder
 
     query = QueryBuilder().register("t", DeltaTable(str(path)))
-    return int(pa.table(query.execute("SELECT * FROM t").read_all()).num_rows)
+    return list(pa.table(query.execute("SELECT * FROM t").read_all()).to_pylist())
 
 
 READERS: dict[str, Callable[[Path], int]] = {

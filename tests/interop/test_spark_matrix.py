@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deltactl import DeltactlError, Table
+from deltactl import DeltactlError, OptimizeOptions, SparkEngine, Table
 from tests.conftest import REPOSITORY
 from tests.interop.canonical import arrow_rows, comparable, json_rows, spark_type
 from tests.interop.differential import compare_commits, latest_version
@@ -99,6 +99,7 @@ def test_optimize_keeps_all_that_spark_sees(
     if check["exit"]:
         problems.append(f"--check after optimize ends with {check}")
     problems += go_on_with_spark(delta_spark, table, path)
+    problems += optimize_on_spark(delta_spark, table, path)
     assert not problems, "\n".join(problems)
 
 
@@ -228,6 +229,21 @@ def go_on_with_spark(spark: SparkSession, table: MatrixTable, path: Path) -> Ite
         kept = lambda key: key % 7 != 3 and not (key < 20 and key % 2 == 0)  # noqa: E731
     spark.sql(f"OPTIMIZE {name}")
     yield from compare_kept(spark, table, path, "all", kept)
+    yield from vacuum_nothing_live(spark, path)
+
+
+def optimize_on_spark(spark: SparkSession, table: MatrixTable, path: Path) -> Iterator[str]:
+    """We again, with Spark's session as the engine, after Spark has had its way."""
+    for start in (NEW + 10, NEW + 20):
+        statement = later_insert(find_feature(table.name), start, start + 3)
+        spark.sql(statement.replace("{t}", table_name(path)))
+    rows, version = read_rows(spark, path), latest_version(path)
+    options = OptimizeOptions(include_clustered=True, max_deleted_rows_ratio=0, verify="full")
+    report = Table(str(path)).optimize(options, engine=SparkEngine(spark))
+    if latest_version(path) == version or report.engine != "spark":
+        yield f"optimize on Spark committed nothing: {report.plan.left_alone}"
+    for problem in compare_rows(read_rows(spark, path), rows):
+        yield f"after optimize on Spark: {problem}"
     yield from vacuum_nothing_live(spark, path)
 
 

@@ -95,6 +95,11 @@ def test_gaps_are_named() -> None:
         chosen(store_with("0.json", "9.json"))
 
 
+def test_a_stray_file_of_a_huge_version_is_a_gap() -> None:
+    with pytest.raises(LogGapError, match=r"3, 4, 5, 6, 7, \.\.\. missing"):
+        chosen(store_with(*commits(0, 2), f"{2**62}.json"))
+
+
 def test_versions_there_are_not() -> None:
     store = store_with(*commits(0, 2))
     for version in (3, -1):

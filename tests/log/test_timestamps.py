@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 
 import pytest
@@ -37,6 +38,13 @@ def test_travel_by_the_times_of_files() -> None:
         table.snapshot(timestamp=999)
     with pytest.raises(VersionNotFoundError, match="after the latest commit"):
         table.snapshot(timestamp=5001)
+
+
+def test_parts_of_a_millisecond_do_not_reach_the_next_commit() -> None:
+    _, table = build([1000, 2000])
+    moment = dt.datetime.fromtimestamp(2, dt.UTC)
+    assert table.snapshot(timestamp=moment).version == 1
+    assert table.snapshot(timestamp=moment - dt.timedelta(microseconds=1)).version == 0
 
 
 def test_travel_by_in_commit_timestamps() -> None:

@@ -8,7 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltactl.errors import CorruptLogError, LogGapError, NotATableError, VersionNotFoundError
+from deltactl.errors import (
+    CorruptLogError,
+    LogGapError,
+    NotATableError,
+    UsageError,
+    VersionNotFoundError,
+)
 from deltactl.operations.history import (
     HistoryOptions,
     HistoryReport,
@@ -264,6 +270,12 @@ def test_files_of_other_commits(tmp_path: Path) -> None:
         commit_files(store, 3, refuse_warning)
     with pytest.raises(VersionNotFoundError, match="it goes from 0 to 4"):
         commit_files(store, 9, refuse_warning)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_that_makes_no_sense(tmp_path: Path, limit: int) -> None:
+    with pytest.raises(UsageError):
+        Table(str(write_log(tmp_path, 3))).history(limit)
 
 
 def test_history_of_the_library(tmp_path: Path) -> None:

@@ -236,8 +236,9 @@ def test_the_target_of_the_table() -> None:
         target = plan(builder).plan.target_bytes
         assert target in (32768, 32000)
         assert plan(builder, target_bytes=77 * KIB).plan.target_bytes == 77 * KIB
-    builder = build(1, 2, properties={"delta.targetFileSize": "as large as can be"})
-    assert plan(builder).plan.target_bytes == 256 * MIB
+    for text in ("as large as can be", "²", "9" * 5000, "0"):
+        builder = build(1, 2, properties={"delta.targetFileSize": text})
+        assert plan(builder).plan.target_bytes == 256 * MIB
 
 
 def test_the_target_grows_with_the_table() -> None:
@@ -346,6 +347,23 @@ def test_where_compares_values_not_texts() -> None:
     assert (report.files_removed, report.files_added) == (3, 1)
     (value,) = set(Table(builder.store.uri, store=builder.store).scan().read_all()["t"].to_pylist())
     assert value == time
+
+
+@pytest.mark.parametrize(("kind", "texts"), [("string", ["", None]), ("binary", ["a", "\\u0061"])])
+def test_texts_that_readers_tell_apart_stay_apart(kind: str, texts: list[str | None]) -> None:
+    """Some read an empty text as such, others as null; escapes of binary likewise."""
+    builder = TableBuilder(fresh_store(), [Column("id"), Column("p", kind)], partition_by=["p"])
+    adds = [builder.write_file([{"id": i, "p": None}]) for i in range(6)]
+    for number, add in enumerate(adds):
+        add["add"]["partitionValues"]["p"] = texts[number % 2]
+    builder.commit(*adds)
+    report = run(builder)
+    assert (report.files_removed, report.files_added) == (6, 2)
+    for bin_files in report.plan.iter_bins():
+        assert len({dict(v)["p"] for v in bin_files["partition_values"].to_pylist()}) == 1
+    added = [a["add"] for a in read_commit(builder.store, 2) if "add" in a]
+    assert {add["partitionValues"]["p"] for add in added} == set(texts)
+    assert plan(builder).plan.is_empty
 
 
 @pytest.mark.parametrize(
@@ -498,6 +516,10 @@ def test_purge_keeps_the_hidden_columns_of_row_tracking() -> None:
         {"target_bytes": 0},
         {"target_bytes": -1},
         {"min_input_files": 0},
+        {"min_file_bytes": -1},
+        {"max_bytes": -1},
+        {"skip_hot_ms": -1},
+        {"verify": "Full"},
         {"commit_every_ms": 0},
         {"commit_every_bytes": 0},
         {"max_deleted_rows_ratio": 1.5},
@@ -609,14 +631,6 @@ def test_a_cancelled_run_commits_what_is_done() -> None:
     assert len(report.versions) == 1
     assert report.files_added == 1
     assert rows_of(builder) == multiset(builder.rows())
-
-
-def test_a_set_manifest_property_is_said() -> None:
-    key = "delta.compatibility.symlinkFormatManifest.enabled"
-    builder = build(0, 0, properties={key: "true"})
-    told: list[str] = []
-    optimize_table(builder.store, OptimizeOptions(), warn=told.append)
-    assert any("manifest" in message for message in told)
 
 
 def test_a_table_without_stored_columns_is_refused() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import DataFileError, UnsupportedFeatureError, UsageError
@@ -89,6 +92,57 @@ def test_a_file_that_is_gone_is_named() -> None:
     store.delete_many([path])
     with pytest.raises(DataFileError, match=path):
         Table(store.uri, store=store).scan().read_all()
+
+
+def table_of_file(column: Column, columns: pa.Table) -> Table:
+    """One column, and one file with other columns than the schema has."""
+    builder = TableBuilder(fresh_store(), [column])
+    sink = io.BytesIO()
+    pq.write_table(columns, sink)
+    builder.store.put("odd.parquet", sink.getvalue())
+    builder.commit({"add": {"path": "odd.parquet", "partitionValues": {}, "size": 1}})
+    return Table(builder.store.uri, store=builder.store)
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_", "value"),
+    [
+        ("timestamp", pa.timestamp("ms", "UTC"), 9_223_372_036_854_776),
+        ("float", pa.float64(), 0.1),
+        ("float", pa.float64(), 1e300),
+        ("decimal(5,2)", pa.float64(), 1.239),
+        ("decimal(5,2)", pa.decimal128(5, 3), Decimal("1.239")),
+        ("double", pa.decimal128(20, 0), Decimal(2**53 + 1)),
+        ("date", pa.timestamp("us"), 43_200_000_000),
+        ("boolean", pa.int32(), 7),
+        ("long", pa.string(), "012"),
+        ("long", pa.float64(), 0.5),
+        ("integer", pa.int64(), 2**31),
+    ],
+)
+def test_values_that_the_column_would_change_are_an_error(
+    kind: str, type_: pa.DataType, value: object
+) -> None:
+    """A rewrite would make the change last."""
+    table = table_of_file(Column("a", kind), pa.table({"a": pa.array([value], type_)}))
+    with pytest.raises(DataFileError, match=r"'odd\.parquet': column 'a' cannot be read as "):
+        table.scan().read_all()
+
+
+@pytest.mark.parametrize("names", [["a", "a"], ["a", "b", "b"]])
+def test_a_name_that_a_file_has_twice_is_an_error(names: list[str]) -> None:
+    arrays = [pa.array([number]) for number, _ in enumerate(names)]
+    table = table_of_file(Column("a"), pa.Table.from_arrays(arrays, names=names))
+    with pytest.raises(DataFileError, match=r"odd\.parquet.* twice"):
+        table.scan().read_all()
+
+
+def test_names_that_differ_in_case_alone_are_no_guess() -> None:
+    table = table_of_file(Column("Ab"), pa.table({"AB": [1], "c": [2]}))
+    assert table.scan().read_all().to_pylist() == [{"Ab": 1}]
+    table = table_of_file(Column("Ab"), pa.table({"AB": [1], "ab": [2]}))
+    with pytest.raises(DataFileError, match=r"odd\.parquet.*'AB' and 'ab'"):
+        table.scan().read_all()
 
 
 def test_an_unknown_feature_is_refused_before_the_first_row() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import struct
+import uuid
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,6 +26,7 @@ from deltactl.protocol.deletion_vectors import (
     live_mask,
     read_framed,
     unique_ids,
+    vector_files,
 )
 from deltactl.protocol.z85 import ALPHABET, z85_decode, z85_encode
 
@@ -276,3 +280,38 @@ def test_what_is_not_z85_is_refused(text: str) -> None:
 def test_z85_does_not_pad() -> None:
     with pytest.raises(ValueError, match="multiples of 4"):
         z85_encode(b"abc")
+
+
+def test_names_of_many_vector_files_are_those_of_each() -> None:
+    rng = random.Random(7)
+    texts = [z85_encode(uuid.UUID(int=rng.getrandbits(128)).bytes) for _ in range(200)]
+    rows: list[dict[str, Any] | None] = [
+        {"storage_type": "u", "path_or_inline_dv": prefix + text}
+        for text in texts
+        for prefix in ("", "ab", "é x/y")
+    ]
+    rows += [
+        None,
+        {"storage_type": "i", "path_or_inline_dv": "0000"},
+        {"storage_type": "p", "path_or_inline_dv": "s3://b/t/a%20b.bin"},
+    ]
+    column = pa.chunked_array([pa.array(rows[:100]), pa.array(rows[100:])])
+    expected = [
+        None
+        if row is None
+        else DeletionVector(row["storage_type"], row["path_or_inline_dv"], 1, 1, 1).file_name
+        for row in rows
+    ]
+    assert vector_files(column).to_pylist() == expected
+    assert vector_files(column.slice(50, 70)).to_pylist() == expected[50:120]
+    assert vector_files(pa.chunked_array([pa.nulls(3, column.type)])).to_pylist() == [None] * 3
+
+
+@pytest.mark.parametrize("text", ["", "short", "x" * 19 + '"', "#" * 20, "ab" + "~" * 20])
+def test_a_vector_file_that_cannot_be_named_is_refused(text: str) -> None:
+    rows = [
+        {"storage_type": "u", "path_or_inline_dv": "vBn[lx{q8@P<9BNH/isA"},
+        {"storage_type": "u", "path_or_inline_dv": text},
+    ]
+    with pytest.raises(CorruptLogError, match="names no UUID"):
+        vector_files(pa.chunked_array([pa.array(rows)]))

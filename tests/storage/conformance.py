@@ -161,6 +161,28 @@ def writes_through_open_output(store: Store) -> None:
     store.sync_folders(["p=1/new folder/x.parquet"])
 
 
+def replaces_whole_or_not_at_all(store: Store) -> None:
+    store.put("x", b"old")
+    given_up = store.open_replacement("x")
+    given_up.write(b"half")
+    assert store.read("x") == b"old"
+    given_up.discard()
+    assert given_up.closed
+    given_up.close()
+    assert store.read("x") == b"old"
+    new = store.open_replacement("x")
+    assert new.write(b"new") == 3
+    assert new.tell() == 3
+    new.flush()
+    new.close()
+    new.discard()
+    assert store.read("x") == b"new"
+    created = store.open_replacement("folder/y")
+    created.write(b"y")
+    created.close()
+    assert sorted(name for names in store.walk() for name in names) == ["folder/y", "x"]
+
+
 def writes_parquet(store: Store) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -282,9 +304,7 @@ def walks_the_tree(store: Store) -> None:
 def moves_without_replacing(store: Store) -> None:
     for name in ("a/x", "a/y", "taken"):
         store.put(name, name.encode())
-    failed = store.move_many(
-        [("a/x", "_q/run/a/x"), ("a/y", "taken"), ("absent", "_q/run/absent")]
-    )
+    failed = store.move_many([("a/x", "_q/run/a/x"), ("a/y", "taken"), ("absent", "_q/run/absent")])
     assert store.read("_q/run/a/x") == b"a/x"
     assert store.read("a/y") == b"a/y"
     assert store.read("taken") == b"taken"
@@ -304,6 +324,8 @@ def removes_only_empty_folders(store: Store) -> None:
     store.put("d/e/x", b"")
     assert store.remove_folders(["d/e", "d", "absent"]) == []
     assert store.delete_many(["d/e/x"]) == {}
+    assert store.old_folders(["d/e", "d"], 1_000) == []
+    assert store.old_folders(["d/e", "d", "absent"], 10**14) in ([], ["d/e", "d"])
     assert store.remove_folders(["d/e", "d"]) in ([], ["d/e", "d"])
     assert store.remove_folders([]) == []
 
@@ -348,6 +370,7 @@ PROMISES = (
     reads_ranges,
     opens_for_random_access,
     writes_through_open_output,
+    replaces_whole_or_not_at_all,
     writes_parquet,
     puts_only_if_absent,
     one_thread_wins,

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from deltactl.engine.spark_session import stop_session
+from tests.support.spark_servers import worker_environ
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -138,11 +141,9 @@ def delta_session(scratch: Path) -> Iterator[SparkSession]:
         UnreachableError: this machine cannot run it.
     """
     jars = find_jars()
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["SPARK_LOCAL_HOSTNAME"] = "localhost"
+    os.environ.update(worker_environ())
     builder = SparkSession.builder.master("local[2]").appName("deltactl-tests")
     for key, value in spark_settings(jars, scratch).items():
         builder = builder.config(key, value)
@@ -151,26 +152,7 @@ def delta_session(scratch: Path) -> Iterator[SparkSession]:
     try:
         yield spark
     finally:
-        spark.stop()
-        gateway = SparkContext._gateway
-        if gateway is not None:
-            _end_gateway(gateway)
-            SparkContext._gateway = None
-            SparkContext._jvm = None
-
-
-def _end_gateway(gateway: object) -> None:
-    """Stop the Java process that a session started: it ends when its input does."""
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    gateway.shutdown()  # type: ignore[attr-defined]
-    if process is not None:
-        if process.stdin is not None:
-            process.stdin.close()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop_session(spark)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import is_absolute_name, refuse_nul, resolve_name, resolve_prefix
 from deltactl.storage.open import register_scheme
-from deltactl.storage.store import Enter, FileInfo, Store, Tree
+from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,6 +100,10 @@ class MemoryStore:
         uri = self._writable(name)
         return cast("BinaryIO", _MemoryWriter(lambda data: self._store(uri, data)))
 
+    def open_replacement(self, name: str) -> Replacement:
+        uri = self._writable(name)
+        return _MemoryReplacement(lambda data: self._store(uri, data))
+
     def put(self, name: str, data: bytes) -> None:
         self._store(self._writable(name), data)
 
@@ -135,6 +139,9 @@ class MemoryStore:
         return failed
 
     def remove_folders(self, names: Sequence[str]) -> list[str]:
+        return []
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
         return []
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
@@ -213,6 +220,13 @@ class _MemoryWriter(io.BytesIO):
         """A writer that a crash left open must not write when it is collected."""
 
 
+class _MemoryReplacement(_MemoryWriter):
+    """The same; content that is discarded becomes nothing."""
+
+    def discard(self) -> None:
+        io.BytesIO.close(self)
+
+
 class Crash(BaseException):
     """The process dies here: nothing may catch this, and no clean-up is to be relied on."""
 
@@ -274,6 +288,10 @@ class FaultyStore(ForwardingStore):
         opened = self._do("open_output", name, lambda: self._inner.open_output(name))
         return cast("BinaryIO", _FaultyWriter(self, name, opened))
 
+    def open_replacement(self, name: str) -> Replacement:
+        opened = self._do("open_replacement", name, lambda: self._inner.open_replacement(name))
+        return _FaultyWriter(self, name, opened)
+
     def put(self, name: str, data: bytes) -> None:
         def tear() -> None:
             self._inner.put(name, data[: len(data) // 2])
@@ -305,6 +323,11 @@ class FaultyStore(ForwardingStore):
 
     def remove_folders(self, names: Sequence[str]) -> list[str]:
         return self._do("remove_folders", _some(names), lambda: self._inner.remove_folders(names))
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
+        return self._do(
+            "old_folders", _some(names), lambda: self._inner.old_folders(names, instant_ms)
+        )
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         return self._do("real_names", _some(names), lambda: self._inner.real_names(names))
@@ -351,7 +374,7 @@ class FaultyStore(ForwardingStore):
 class _FaultyWriter(io.BufferedIOBase):
     """Holds the content back until ``close``, which is a store call of its own."""
 
-    def __init__(self, store: FaultyStore, name: str, inner: BinaryIO) -> None:
+    def __init__(self, store: FaultyStore, name: str, inner: BinaryIO | Replacement) -> None:
         super().__init__()
         self._store = store
         self._name = name
@@ -378,11 +401,17 @@ class _FaultyWriter(io.BufferedIOBase):
     def __del__(self) -> None:
         """A writer that a crash left open must not write when it is collected."""
 
+    def discard(self) -> None:
+        if not self.closed:
+            super().close()
+
     def _finish(self) -> None:
         self._file.write(self._data)
         self._file.close()
 
     def _tear(self) -> None:
+        if hasattr(self._file, "discard"):
+            return  # a replacement takes its place whole or not at all
         self._file.write(self._data[: len(self._data) // 2])
         self._file.close()
 
@@ -430,6 +459,10 @@ class CountingStore(ForwardingStore):
     def open_output(self, name: str) -> BinaryIO:
         self._count("open_output", [name])
         return super().open_output(name)
+
+    def open_replacement(self, name: str) -> Replacement:
+        self._count("open_replacement", [name])
+        return super().open_replacement(name)
 
     def put(self, name: str, data: bytes) -> None:
         self._count("put", [name])

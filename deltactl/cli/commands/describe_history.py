@@ -16,6 +16,7 @@ from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 from deltactl.operations.history import (
     HistoryOptions,
+    HistoryReport,
     commit_files,
     load_history,
     version_at,
@@ -38,7 +39,7 @@ def command(
             "-n",
             min=1,
             metavar="N",
-            help=f"The newest N commits, by default {DEFAULT_LIMIT}",
+            help=f"The newest N commits, by default {DEFAULT_LIMIT} on a terminal, else all",
             show_default=False,
         ),
     ] = None,
@@ -72,6 +73,13 @@ def command(
         bool,
         typer.Option("--files", help="With --version: what it added and removed, per partition"),
     ] = False,
+    restorable: Annotated[
+        bool,
+        typer.Option(
+            "--restorable",
+            help="Also what is left of each version; lists all files of the table",
+        ),
+    ] = False,
 ) -> None:
     """Show the commits of a table, newest first.
 
@@ -80,8 +88,12 @@ def command(
     """
     session = Session.of(ctx)
     now_ms = SystemClock().now_ms()
+    if all_commits and limit is not None:
+        raise UsageError("--limit and --all do not go together", hint="give one of them")
     filters = (since, until, version_range, operation)
     _ensure_one_question(at, version, files, any(filters) or limit is not None or all_commits)
+    if restorable and (at is not None or files):
+        raise UsageError("--restorable does not go with --at or --files")
     store = open_store(table, session.storage_options)
     if at is not None:
         _show_version_at(session, store, parse_time(at, now_ms), now_ms)
@@ -92,15 +104,21 @@ def command(
         if version is not None:
             first = last = version
         options = HistoryOptions(
-            limit=None if all_commits else limit or DEFAULT_LIMIT,
+            limit=None if all_commits else limit or _default_limit(session),
             since_ms=None if since is None else parse_time(since, now_ms),
             until_ms=None if until is None else parse_time(until, now_ms),
             first_version=first,
             last_version=last,
             operations=tuple(operation or ()),
             changes=session.output.form is OutputFormat.TABLE,
+            restorable=restorable,
         )
         _show_history(session, store, options, now_ms)
+
+
+def _default_limit(session: Session) -> int | None:
+    """A screenful for people; a script that reads on must not miss a commit."""
+    return DEFAULT_LIMIT if session.output.stdout.isatty() else None
 
 
 def _ensure_one_question(
@@ -144,7 +162,7 @@ def parse_version_range(text: str | None) -> tuple[int, int | None]:
 def _show_history(session: Session, store: Store, options: HistoryOptions, now_ms: int) -> None:
     report = load_history(store, options, session.output.warn)
     is_table = session.output.form is OutputFormat.TABLE
-    rows = [] if is_table else [json_row(row) for row in report.rows]
+    rows = [] if is_table else [_row(row, report) for row in report.rows]
     if report.num_unread and not is_table:
         unread = format_count(report.num_unread, "older version")
         session.output.note(f"{unread} not shown: --limit N or --all shows more")
@@ -183,6 +201,19 @@ def _show_files(session: Session, store: Store, version: int, now_ms: int) -> No
         render_table=lambda page: render_commit_files(page, found, now_ms),
         rows=rows,
     )
+
+
+def _row(row: dict[str, Any], report: HistoryReport) -> dict[str, Any]:
+    """A row as JSON shows it, with what is left of the version where that was asked for."""
+    if report.restorable is None:
+        return json_row(row)
+    left = report.restorable.get(row["version"])
+    return {
+        **json_row(row),
+        "restorable": None if left is None else left.state.value,
+        "num_files": None if left is None else left.num_files,
+        "num_files_gone": None if left is None else left.num_gone,
+    }
 
 
 def json_row(row: dict[str, Any]) -> dict[str, Any]:

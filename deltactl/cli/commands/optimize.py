@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.options import DryRunOption, TableArgument
 from deltactl.cli.session import Session
-from deltactl.engine.local import LocalEngine, count_cores, machine_memory_bytes
+from deltactl.engine.local import machine_memory_bytes
 from deltactl.errors import PartialSuccessError, UsageError
 from deltactl.units import parse_duration, parse_size
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
 
 _WORK_NEEDED = 3
+_LEVEL = re.compile(r"-?[0-9]{1,20}")
 
 
 class Verify(StrEnum):
@@ -135,8 +137,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         min_input_files=min_input_files,
         max_deleted_rows_ratio=max_deleted_rows_ratio,
         max_bytes=_size(max_bytes),
-        commit_every_ms=every_ms or defaults.commit_every_ms,
-        commit_every_bytes=every_bytes or defaults.commit_every_bytes,
+        commit_every_ms=defaults.commit_every_ms if every_ms is None else every_ms,
+        commit_every_bytes=defaults.commit_every_bytes if every_bytes is None else every_bytes,
         codec=codec_name,
         codec_level=codec_level,
         verify=verify.value,
@@ -160,14 +162,19 @@ def _run(
     from deltactl.storage.open import open_store
     from deltactl.storage.wrappers import ReadOnlyStore
 
-    engine = LocalEngine(max_concurrent or count_cores(), options.memory_bytes)
     store = open_store(table, session.storage_options)
-    with session.cancellation() as cancellation, session.progress("optimize") as on_progress:
+    with (
+        session.engines(
+            max_concurrent=max_concurrent, memory_bytes=options.memory_bytes
+        ) as engines,
+        session.cancellation() as cancellation,
+        session.progress("optimize") as on_progress,
+    ):
         report = optimize_table(
             ReadOnlyStore(store) if dry_run else store,
             options,
             warn=session.output.warn,
-            engine=engine,
+            engine=engines,
             storage_options=session.storage_options,
             cancel=cancellation.token,
             on_progress=on_progress,
@@ -211,6 +218,7 @@ def _emit(
         version_after=report.version_after,
         dry_run=report.dry_run,
         engine=report.engine,
+        engine_reason=report.engine_reason,
         result=report.to_dict(),
     )
     if error is not None:
@@ -237,10 +245,10 @@ def _size(text: str | None) -> int | None:
 def _parse_codec(text: str | None) -> tuple[str | None, int | None]:
     if text is None:
         return None, None
-    name, _, level = text.lower().partition(":")
+    name, colon, level = text.lower().partition(":")
     if name == "uncompressed":
         name = "none"
-    if name not in {c.value for c in Codec} or (level and not level.lstrip("-").isdigit()):
+    if name not in {c.value for c in Codec} or (colon and not _LEVEL.fullmatch(level)):
         known = ", ".join(c.value for c in Codec)
         raise UsageError(f"--codec {text!r} is not NAME or NAME:LEVEL", hint=f"Names: {known}.")
     return name, int(level) if level else None

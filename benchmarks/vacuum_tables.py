@@ -1,0 +1,66 @@
+"""Tables for vacuums: files that are there, all of them old, and files that nobody names."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.log_tables import (
+    ROW_GROUP_ROWS,
+    commit_info,
+    make_files,
+    remove_line,
+    write_checkpoint_table,
+    write_commit,
+)
+
+_OLD_SECONDS = 60 * 86_400
+
+
+def write_vacuum_table(table: Path, num_files: int, num_days: int) -> None:
+    """A checkpoint that names empty files in so many partitions, and a tenth more orphans."""
+    write_checkpoint_table(table, num_files, num_days)
+    when = time.time() - _OLD_SECONDS
+    folders: set[str] = set()
+    for number, path in enumerate(_paths(num_files, num_days)):
+        folder = path.rpartition("/")[0]
+        if folder not in folders:
+            folders.add(folder)
+            (table / folder).mkdir()
+        _touch(f"{table}/{path}", when)
+        if number % 10 == 0:
+            _touch(f"{table}/{folder}/part-orphan-{number}.c000.snappy.parquet", when)
+    _age_log(table, when)
+
+
+def write_lite_table(table: Path, num_files: int) -> None:
+    """A checkpoint, a commit after it that removed a thousand files, a bookmark between them."""
+    write_checkpoint_table(table, num_files)
+    adds = [
+        json.dumps({"add": {"path": path, "partitionValues": {}, "size": 1}})
+        for path in list(_paths(min(num_files, 1000), 365))
+    ]
+    removes = [remove_line(add, 11) for add in adds]
+    write_commit(table / "_delta_log", 11, [commit_info(11, "DELETE"), *removes])
+    bookmark = {"latestCommitVersionOutsideOfRetentionWindow": 10}
+    (table / "_delta_log" / "_last_vacuum_info").write_text(json.dumps(bookmark) + "\n")
+    _age_log(table, time.time() - _OLD_SECONDS)
+
+
+def _paths(num_files: int, num_days: int) -> Iterator[str]:
+    for first in range(0, num_files, ROW_GROUP_ROWS):
+        count = min(ROW_GROUP_ROWS, num_files - first)
+        yield from make_files(first, count, num_files, num_days=num_days).path.to_pylist()
+
+
+def _touch(path: str, when: float) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY))
+    os.utime(path, (when, when))
+
+
+def _age_log(table: Path, when: float) -> None:
+    for path in (table / "_delta_log").iterdir():
+        os.utime(path, (when, when))

@@ -1,0 +1,273 @@
+"""``deltactl checkpoint``: parse, call the operation, present its report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltactl.cli.envelope import ErrorInfo
+from deltactl.cli.options import DryRunOption, TableArgument
+from deltactl.cli.session import Session
+from deltactl.cli.signals import Cancellation
+from deltactl.errors import InterruptedRunError, PartialSuccessError, UsageError
+
+if TYPE_CHECKING:
+    from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
+    from deltactl.operations.checkpoint_repair import RepairReport
+    from deltactl.storage.store import Store
+
+_WORK_NEEDED = 3
+
+
+class Kind(StrEnum):
+    """Kinds of checkpoints that can be asked for."""
+
+    AUTO = "auto"
+    CLASSIC = "classic"
+    V2 = "v2"
+    MULTIPART = "multipart"
+
+
+class TopFile(StrEnum):
+    """Forms of a v2 checkpoint's top-level file."""
+
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+class Compat(StrEnum):
+    """Whom the Parquet is written for."""
+
+    DEFAULT = "default"
+    SPARK = "spark"
+    PLAIN = "plain"
+
+
+def command(  # noqa: PLR0913 - one parameter an option
+    ctx: typer.Context,
+    table: TableArgument,
+    version: Annotated[
+        int | None, typer.Option(min=0, help="Version to checkpoint  [default: the latest]")
+    ] = None,
+    kind: Annotated[
+        Kind, typer.Option(help="auto: as delta.checkpointPolicy and the protocol say")
+    ] = Kind.AUTO,
+    sidecar_size: Annotated[
+        int, typer.Option(min=1, metavar="ROWS", help="v2: most file actions of a sidecar")
+    ] = 50_000,
+    part_size: Annotated[
+        int, typer.Option(min=1, metavar="ROWS", help="multipart: file actions of a part, about")
+    ] = 1_000_000,
+    top_file: Annotated[
+        TopFile, typer.Option(help="v2: form of the file that names the sidecars")
+    ] = TopFile.JSON,
+    compat: Annotated[
+        Compat,
+        typer.Option(
+            help="default: for every reader; spark: also the columns that Delta on Spark writes "
+            "by default; plain: no dictionaries, no compression"
+        ),
+    ] = Compat.DEFAULT,
+    cleanup: Annotated[
+        bool,
+        typer.Option("--cleanup", help="Then delete what delta.logRetentionDuration gives free"),
+    ] = False,
+    cleanup_only: Annotated[
+        bool, typer.Option("--cleanup-only", help="The same without writing a checkpoint")
+    ] = False,
+    compact_log: Annotated[
+        bool,
+        typer.Option("--compact-log", help="Also write the commits since the last as one file"),
+    ] = False,
+    repair: Annotated[
+        bool,
+        typer.Option("--repair", help="Check every checkpoint and the hint; write bad ones anew"),
+    ] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Change nothing; exit 3 when one is due by delta.checkpointInterval, or, with "
+            "--repair, when something is wrong",
+        ),
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Write a checkpoint of a table, read it back, then let the log point at it.
+
+    History is kept: log files are deleted only with --cleanup or --cleanup-only, and no version
+    inside the retention is ever lost.
+
+    \b
+    Examples:
+      deltactl checkpoint /data/events
+      deltactl checkpoint /data/events --check
+      deltactl checkpoint /data/events --cleanup --dry-run
+      deltactl checkpoint /data/events --repair
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    session = Session.of(ctx)
+    from deltactl.operations.checkpoint import CheckpointOptions
+
+    options = CheckpointOptions(
+        version=version,
+        kind=kind.value,
+        sidecar_rows=sidecar_size,
+        part_rows=part_size,
+        top_format=top_file.value,
+        compat=compat.value,
+        cleanup=cleanup,
+        cleanup_only=cleanup_only,
+        compact_log=compact_log,
+    )
+    if (check or repair) and options != CheckpointOptions():
+        flag = "--repair" if repair else "--check"
+        raise UsageError(f"{flag} goes with no other option but --dry-run and --check")
+    if repair:
+        _repair(session, table, check=check, dry_run=dry_run or check)
+    elif check:
+        _check(session, table)
+    else:
+        _checkpoint(session, table, options, dry_run)
+
+
+def _check(session: Session, table: str) -> None:
+    from deltactl.cli.checkpoint_page import render_due
+    from deltactl.operations.checkpoint import check_due
+
+    report = check_due(_open(session, table, read_only=True), warn=session.output.warn)
+    envelope = session.envelope(
+        version_before=report.version,
+        version_after=report.version,
+        dry_run=True,
+        result=report.to_dict(),
+    )
+    session.output.emit(envelope, render_table=lambda page: render_due(page, report))
+    if report.due:
+        raise typer.Exit(_WORK_NEEDED)
+
+
+def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_run: bool) -> None:
+    from deltactl.operations.checkpoint import checkpoint_table
+
+    store = _open(session, table, read_only=dry_run)
+    with (
+        session.engine() as engine,
+        _cancellable(session) as cancellation,
+        session.progress("checkpoint") as on_progress,
+    ):
+        report = checkpoint_table(
+            store,
+            options,
+            warn=session.output.warn,
+            engine=engine,
+            storage_options=session.storage_options,
+            cancel=cancellation.token,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+        if report.interrupted:
+            _emit(session, report)
+            cancellation.raise_if_cancelled(
+                f"interrupted; {'the checkpoint is written' if report.written else 'nothing done'}",
+                hint="Run again to do the rest.",
+            )
+    if not report.failed:
+        _emit(session, report)
+        return
+    error = PartialSuccessError(
+        f"{len(report.failed)} log files were not deleted: {report.failed[0][1]}",
+        hint="Mend the cause and run again with --cleanup-only.",
+    )
+    _emit(session, report, error)
+    raise error
+
+
+def _emit(
+    session: Session, report: CheckpointReport, error: PartialSuccessError | None = None
+) -> None:
+    from deltactl.cli.checkpoint_page import render_report
+
+    envelope = session.envelope(
+        version_before=report.plan.version,
+        version_after=report.plan.version,
+        dry_run=report.dry_run,
+        engine=report.engine,
+        result=report.to_dict(),
+    )
+    if error is not None:
+        envelope.error = ErrorInfo.of(error)
+    session.output.emit(
+        envelope, render_table=lambda page: render_report(page, report, session.argv)
+    )
+
+
+def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None:
+    from deltactl.operations.checkpoint_repair import repair_checkpoints
+
+    store = _open(session, table, read_only=dry_run)
+    with (
+        session.engine() as engine,
+        _cancellable(session) as cancellation,
+        session.progress("repair") as on_progress,
+    ):
+        report = repair_checkpoints(
+            store,
+            warn=session.output.warn,
+            engine=engine,
+            storage_options=session.storage_options,
+            cancel=cancellation.token,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+    error = None
+    if not (dry_run or report.all_repaired):
+        left = [finding for finding in report.findings if not finding.repaired]
+        error = PartialSuccessError(
+            f"{left[0].name} was not repaired: {left[0].problem}",
+            hint=f"What can be done about it: {left[0].remedy}.",
+        )
+    _emit_repair(session, report, error)
+    if error is not None:
+        raise error
+    if check and report.findings:
+        raise typer.Exit(_WORK_NEEDED)
+
+
+def _emit_repair(session: Session, report: RepairReport, error: PartialSuccessError | None) -> None:
+    from deltactl.cli.checkpoint_page import render_repair
+
+    envelope = session.envelope(
+        version_before=report.version,
+        version_after=report.version,
+        dry_run=report.dry_run,
+        engine=report.engine,
+        result=report.to_dict(),
+    )
+    if error is not None:
+        envelope.error = ErrorInfo.of(error)
+    session.output.emit(
+        envelope, render_table=lambda page: render_repair(page, report, session.argv)
+    )
+
+
+def _open(session: Session, table: str, *, read_only: bool) -> Store:
+    from deltactl.storage.open import open_store
+    from deltactl.storage.wrappers import ReadOnlyStore
+
+    store = open_store(table, session.storage_options)
+    return ReadOnlyStore(store) if read_only else store
+
+
+@contextmanager
+def _cancellable(session: Session) -> Iterator[Cancellation]:
+    """Let signals cancel the tasks, and end the run as the signal asks."""
+    with session.cancellation() as cancellation:
+        try:
+            yield cancellation
+        except InterruptedRunError as error:
+            cancellation.raise_if_cancelled(error.message, hint=error.hint)
+            raise

@@ -1,0 +1,164 @@
+"""``deltactl convert``: parse, call the operation, present its report."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltactl.cli.envelope import ErrorInfo
+from deltactl.cli.options import DryRunOption
+from deltactl.cli.session import Session
+from deltactl.errors import ConversionError, UsageError
+from deltactl.units import parse_duration
+
+if TYPE_CHECKING:
+    from deltactl.operations.convert import ConvertOptions, ConvertReport
+
+
+class SchemaMode(StrEnum):
+    """What may happen where files differ in the type of a column."""
+
+    STRICT = "strict"
+    WIDEN = "widen"
+
+
+def command(  # noqa: PLR0913 - one parameter an option
+    ctx: typer.Context,
+    table: Annotated[
+        str, typer.Argument(metavar="DIR", help="Path or URI of the directory", show_default=False)
+    ],
+    partition_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help='Partition columns in order, with types: "date date, country string"  '
+            "[default: as the folders say, types guessed]",
+        ),
+    ] = None,
+    no_statistics: Annotated[
+        bool, typer.Option("--no-statistics", help="Leave statistics of columns out of the log")
+    ] = False,
+    schema_mode: Annotated[
+        SchemaMode,
+        typer.Option(help="Types of a column in all files: equal, or widened to hold all values"),
+    ] = SchemaMode.STRICT,
+    column_mapping: Annotated[
+        bool,
+        typer.Option("--column-mapping", help="Map columns by name: any name, renames, drops"),
+    ] = False,
+    table_property: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property", metavar="KEY=VALUE", help="A property of the table; may be repeated"
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the table", show_default=False)] = None,
+    sync: Annotated[
+        bool, typer.Option("--sync", help="Add files that appeared since the last listing")
+    ] = False,
+    margin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="With --sync: how far times of files may lie behind the last listing "
+            " [default: 10min]",
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Make a directory of Parquet files a Delta table, in place and in one commit.
+
+    No data is copied or changed. Files whose name, or that of a folder above them, begins with
+    "_" or "." are left out. Run again, it does nothing.
+
+    \b
+    Examples:
+      deltactl convert /data/events --dry-run
+      deltactl convert /data/events --partition-by "date date, country string"
+      deltactl convert /data/events --sync
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    session = Session.of(ctx)
+    from deltactl.operations.convert_options import ConvertOptions, parse_partition_by
+
+    defaults = ConvertOptions()
+    options = ConvertOptions(
+        partition_by=None if partition_by is None else parse_partition_by(partition_by),
+        statistics=not no_statistics,
+        schema_mode=schema_mode.value,
+        column_mapping=column_mapping,
+        properties=_parse_properties(table_property or []),
+        name=name,
+        sync=sync,
+        margin_ms=defaults.margin_ms if margin is None else parse_duration(margin),
+    )
+    try:
+        report = _run(session, table, options, dry_run)
+    except ConversionError as error:
+        _emit_problems(session, error, dry_run)
+        raise
+    _emit(session, report)
+
+
+def _run(session: Session, table: str, options: ConvertOptions, dry_run: bool) -> ConvertReport:
+    from deltactl.operations.convert import convert_directory
+    from deltactl.storage.open import open_store
+    from deltactl.storage.wrappers import ReadOnlyStore
+
+    store = open_store(table, session.storage_options)
+    with (
+        session.engine() as engine,
+        session.cancellation() as cancellation,
+        session.progress("footers") as on_progress,
+    ):
+        return convert_directory(
+            ReadOnlyStore(store) if dry_run else store,
+            options,
+            warn=session.output.warn,
+            engine=engine,
+            storage_options=session.storage_options,
+            cancel=cancellation.token,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+
+
+def _emit(session: Session, report: ConvertReport) -> None:
+    from deltactl.cli.convert_page import render_report
+
+    result = report.to_dict()
+    session.output.emit(
+        session.envelope(
+            version_before=report.version_before,
+            version_after=report.version_after,
+            dry_run=report.dry_run,
+            engine=report.engine,
+            result=result,
+        ),
+        render_table=lambda page: render_report(page, report, session.argv),
+        rows=result.get("left_out", []),
+    )
+
+
+def _emit_problems(session: Session, error: ConversionError, dry_run: bool) -> None:
+    from deltactl.cli.convert_page import render_problems
+
+    if not error.problems:
+        return
+    rows = [{"path": path, "column": column, "reason": why} for path, column, why in error.problems]
+    session.output.emit(
+        session.envelope(dry_run=dry_run, result={"problems": rows}, error=ErrorInfo.of(error)),
+        render_table=lambda page: render_problems(page, error),
+        rows=rows,
+    )
+
+
+def _parse_properties(pairs: list[str]) -> dict[str, str]:
+    properties: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--property {pair!r} is not KEY=VALUE")
+        properties[key.strip()] = value
+    return properties

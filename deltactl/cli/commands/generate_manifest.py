@@ -1,0 +1,151 @@
+"""``deltactl generate-manifest``: parse, call the operation, present its report."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltactl.cli.options import DryRunOption, TableArgument
+from deltactl.cli.session import Session
+from deltactl.errors import UsageError
+
+if TYPE_CHECKING:
+    from deltactl.operations.manifest import ManifestOptions, ManifestReport
+
+_DIFFERENT = 3
+
+
+class DdlEngine(StrEnum):
+    """Engines that read tables by manifests."""
+
+    ATHENA = "athena"
+    TRINO = "trino"
+    HIVE = "hive"
+    REDSHIFT = "redshift"
+
+
+def command(  # noqa: PLR0913 - one parameter an option
+    ctx: typer.Context,
+    table: TableArgument,
+    mode: Annotated[
+        str, typer.Option(metavar="MODE", help="Kind of manifest; there is one")
+    ] = "symlink_format_manifest",
+    version: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Of version N  [default: the latest]"),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="Only partitions matching, e.g. \"date >= '2024-01-01'\""),
+    ] = None,
+    since: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Only partitions touched after version N"),
+    ] = None,
+    scheme_map: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FROM=TO", help="Name files by another scheme, e.g. s3a=s3; may be repeated"
+        ),
+    ] = None,
+    output_root: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="Where to put _symlink_format_manifest  [default: into the table]",
+        ),
+    ] = None,
+    purge_first: Annotated[
+        bool,
+        typer.Option("--purge-first", help="Rewrite files with deleted rows first, in a commit"),
+    ] = False,
+    ddl: Annotated[
+        DdlEngine | None,
+        typer.Option(help="Print statements for this engine's catalog as the result"),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Change nothing; exit 3 when manifests differ from the table"),
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Write manifests by which Athena, Trino, Hive and Redshift read a table.
+
+    New and changed manifests are written first, each replaced whole; those of vanished partitions
+    are deleted last.
+
+    \b
+    Examples:
+      deltactl generate-manifest s3://lake/events
+      deltactl generate-manifest /data/events --check
+      deltactl generate-manifest s3a://lake/events --scheme-map s3a=s3 --ddl athena
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    session = Session.of(ctx)
+    from deltactl.operations.manifest_options import ManifestOptions
+
+    options = ManifestOptions(
+        mode=mode,
+        version=version,
+        where=where,
+        since=since,
+        schemes=_parse_schemes(scheme_map or []),
+        check=check,
+        purge_first=purge_first,
+        ddl=None if ddl is None else ddl.value,
+    )
+    report = _run(session, table, options, output_root, dry_run)
+    _emit(session, report, options)
+    if check and not report.is_up_to_date:
+        raise typer.Exit(_DIFFERENT)
+
+
+def _run(
+    session: Session, table: str, options: ManifestOptions, output_root: str | None, dry_run: bool
+) -> ManifestReport:
+    from deltactl.operations.manifest import generate_manifests
+    from deltactl.storage.open import open_store
+    from deltactl.storage.wrappers import ReadOnlyStore
+
+    store = open_store(table, session.storage_options)
+    output = store if output_root is None else open_store(output_root, session.storage_options)
+    looks = dry_run or options.check
+    with session.cancellation() as cancellation, session.progress("purge") as on_progress:
+        return generate_manifests(
+            ReadOnlyStore(store) if looks else store,
+            options,
+            warn=session.output.warn,
+            output=ReadOnlyStore(output) if looks else output,
+            storage_options=session.storage_options,
+            cancel=cancellation.token,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+
+
+def _emit(session: Session, report: ManifestReport, options: ManifestOptions) -> None:
+    from deltactl.cli.manifest_page import render_report, summarise
+
+    if report.ddl:
+        session.output.note(summarise(report))
+    session.output.emit(
+        session.envelope(
+            version_before=report.version_before,
+            version_after=report.plan.version,
+            dry_run=report.dry_run,
+            result=report.to_dict(),
+        ),
+        render_table=lambda page: render_report(page, report, options.check, session.argv),
+        rows=report.partitions(),
+    )
+
+
+def _parse_schemes(pairs: list[str]) -> dict[str, str]:
+    schemes: dict[str, str] = {}
+    for pair in pairs:
+        before, equals, after = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--scheme-map {pair!r} is not FROM=TO", hint="write s3a=s3")
+        schemes[before] = after
+    return schemes

@@ -1,0 +1,326 @@
+"""``deltactl vacuum``: parse, call the operation, ask before anything goes, present its report."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltactl.cli.envelope import ErrorInfo
+from deltactl.cli.options import DryRunOption, TableArgument
+from deltactl.cli.session import Session
+from deltactl.cli.text import safe_text
+from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError, UsageError
+from deltactl.units import format_count, format_duration, format_size, parse_duration
+
+if TYPE_CHECKING:
+    from deltactl.operations.vacuum import Confirm, VacuumOptions, VacuumPlan, VacuumReport
+    from deltactl.storage.store import Store
+
+_WORK_NEEDED = 3
+
+
+class ModeName(StrEnum):
+    """How a vacuum finds what may go."""
+
+    AUTO = "auto"
+    FULL = "full"
+    LITE = "lite"
+
+
+def command(  # noqa: PLR0913 - one parameter an option
+    ctx: typer.Context,
+    table: TableArgument,
+    retain: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Keep what was removed since, e.g. 168h  "
+            "[default: delta.deletedFileRetentionDuration, else 7d]",
+        ),
+    ] = None,
+    mode: Annotated[
+        ModeName,
+        typer.Option(
+            help="full: list all files; lite: by the log alone; auto: lite where it sees all "
+            "removed files"
+        ),
+    ] = ModeName.AUTO,
+    inventory: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Read this inventory instead of listing the files"),
+    ] = None,
+    dump_listing: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Also write the listing as Parquet, for --inventory"),
+    ] = None,
+    keep_version: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="V", help="Keep version V readable; may be repeated", show_default=False
+        ),
+    ] = None,
+    keep_last: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Keep the last N versions readable")
+    ] = None,
+    also_keep_for: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TABLE",
+            help="Keep files that this table uses, such as a shallow clone; may be repeated",
+            show_default=False,
+        ),
+    ] = None,
+    include_unknown: Annotated[
+        bool, typer.Option("--include-unknown", help="Also files that no Delta writer makes")
+    ] = False,
+    ignore_manifests: Annotated[
+        bool,
+        typer.Option("--ignore-manifests", help="Also files that symlink manifests still name"),
+    ] = False,
+    max_files: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Remove at most N files  [default: all]")
+    ] = None,
+    max_orphan_fraction: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Refuse if no commit in the log names a larger share of the files",
+        ),
+    ] = 0.5,
+    force_retention: Annotated[
+        bool,
+        typer.Option("--force-retention", help="Allow --retain below the table's retention"),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before removing")] = False,
+    quarantine: Annotated[
+        bool, typer.Option("--quarantine", help="Move files to _deltactl/ instead of deleting")
+    ] = False,
+    quarantine_for: Annotated[
+        str, typer.Option(metavar="TIME", help="How long quarantined files stay at least")
+    ] = "7d",
+    no_journal: Annotated[
+        bool, typer.Option("--no-journal", help="Keep no list of what was removed")
+    ] = False,
+    undo: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Bring back what RUN (or: last) moved to quarantine"),
+    ] = None,
+    purge_quarantine: Annotated[
+        bool, typer.Option("--purge-quarantine", help="Delete quarantined files that are due")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 3 when there is something to go")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Remove files that no version worth keeping needs.
+
+    Live files, their deletion vectors and whatever is younger than the retention stay. Asks
+    before it removes anything; without a terminal it needs --yes.
+
+    \b
+    Examples:
+      deltactl vacuum /data/events --dry-run
+      deltactl vacuum /data/events --mode full --quarantine --yes
+      deltactl vacuum /data/events --undo last
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    session = Session.of(ctx)
+    if undo is not None and purge_quarantine:
+        raise UsageError("--undo and --purge-quarantine do not go together")
+    if undo is not None:
+        _undo(session, table, undo, dry_run or check)
+        return
+    if purge_quarantine:
+        _purge(session, table, yes, dry_run or check)
+        return
+    from deltactl.operations.vacuum_options import VacuumOptions
+
+    options = VacuumOptions(
+        retain_ms=None if retain is None else parse_duration(retain),
+        mode=mode.value,
+        inventory=inventory,
+        dump_listing=dump_listing,
+        keep_versions=tuple(keep_version or ()),
+        keep_last=keep_last,
+        force_retention=force_retention,
+        max_files=max_files,
+        max_orphan_fraction=max_orphan_fraction,
+        include_unknown=include_unknown,
+        ignore_manifests=ignore_manifests,
+        also_keep_for=tuple(also_keep_for or ()),
+        quarantine=quarantine,
+        quarantine_ms=parse_duration(quarantine_for),
+        journal=not no_journal,
+    )
+    confirm = None if dry_run or check else _choose_confirmation(yes, options)
+    report = _run(session, table, options, confirm, dry_run or check)
+    _present(session, report)
+    if check and not report.plan.is_empty:
+        raise typer.Exit(_WORK_NEEDED)
+
+
+def _choose_confirmation(yes: bool, options: VacuumOptions) -> Confirm | None:
+    if yes:
+        return None
+
+    def ask(plan: VacuumPlan) -> bool:
+        return _ask(_question(plan, options))
+
+    return ask
+
+
+def _ask(question: str) -> bool:
+    """Ask on the terminal.
+
+    Raises:
+        SafetyError: there is none.
+    """
+    if not sys.stdin.isatty():
+        raise SafetyError(
+            f"nobody can be asked here, and --yes was not given: {question}",
+            hint="look at --dry-run first, then add --yes; nothing was removed",
+        )
+    return bool(typer.confirm(safe_text(question), default=False, err=True))
+
+
+def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
+    verb = "Move to quarantine" if options.quarantine else "Delete"
+    files = format_count(plan.files.num_rows, "file", "files")
+    text = f"{verb} {files} ({format_size(plan.size_bytes)})?"
+    ends = plan.horizon.ends if plan.horizon is not None else ()
+    if ends:
+        count = sum(last - first + 1 for first, last in ends)
+        text += f" {format_count(count, 'version', 'versions')} will no longer be readable."
+    if plan.retention.is_short:
+        text += (
+            f" Only {format_duration(plan.retention.retain_ms)} are kept where the table asks for "
+            f"{format_duration(plan.retention.table_ms)}: files of writers at work may go."
+        )
+    return text
+
+
+def _run(
+    session: Session, table: str, options: VacuumOptions, confirm: Confirm | None, dry_run: bool
+) -> VacuumReport:
+    from deltactl.operations.vacuum import vacuum_table
+
+    store = _open(session, table, dry_run)
+    with (
+        session.engine() as engine,
+        session.cancellation() as cancellation,
+        session.progress("vacuum") as on_progress,
+    ):
+        report = vacuum_table(
+            store,
+            options,
+            warn=session.output.warn,
+            engine=engine,
+            storage_options=session.storage_options,
+            confirm=confirm,
+            cancel=cancellation.token,
+            on_progress=on_progress,
+            dry_run=dry_run,
+        )
+        if report.interrupted:
+            _emit(session, report)
+            cancellation.raise_if_cancelled(
+                f"interrupted; {format_count(report.files_removed, 'file', 'files')} removed",
+                hint="Run again to do the rest.",
+            )
+    return report
+
+
+def _open(session: Session, table: str, dry_run: bool) -> Store:
+    from deltactl.storage.open import open_store
+    from deltactl.storage.wrappers import ReadOnlyStore
+
+    store = open_store(table, session.storage_options)
+    return ReadOnlyStore(store) if dry_run else store
+
+
+def _present(session: Session, report: VacuumReport) -> None:
+    error: DeltactlError | None = None
+    if report.failures:
+        first = report.failures[0]
+        error = PartialSuccessError(
+            f"{format_count(len(report.failures), 'file', 'files')} could not be removed: "
+            f"{first.path + ': ' if first.path else ''}{first.reason}",
+            hint=f"{report.files_removed:,} were removed. Mend the cause and run again.",
+        )
+    elif report.lost:
+        error = PartialSuccessError(
+            f"another writer took {format_count(len(report.lost), 'file', 'files')} into use right "
+            f"when they were deleted: {report.lost[0]}",
+            hint="the table may miss them: restore an older version, or the files from a backup; "
+            "--quarantine would have brought them back",
+        )
+    for path in report.came_back[:1]:
+        session.output.warn(
+            f"{format_count(len(report.came_back), 'file', 'files')} stayed, for another writer "
+            f"took them into use meanwhile: {path}"
+        )
+    for folder in report.plan.foreign:
+        session.output.warn(
+            f"{folder!r} holds a table of its own: what no commit names stays there"
+        )
+    _emit(session, report, error)
+    if error is not None:
+        raise error
+
+
+def _emit(session: Session, report: VacuumReport, error: DeltactlError | None = None) -> None:
+    from deltactl.cli.vacuum_page import render_report
+
+    envelope = session.envelope(
+        version_before=report.version_before,
+        version_after=report.version_after,
+        dry_run=report.dry_run,
+        engine=report.engine,
+        result=report.to_dict(),
+    )
+    if error is not None:
+        envelope.error = ErrorInfo.of(error)
+    session.output.emit(
+        envelope,
+        render_table=lambda page: render_report(page, report, session.argv),
+        rows=report.plan.files,
+    )
+
+
+def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
+    from deltactl.cli.vacuum_page import render_undo
+    from deltactl.operations.vacuum_undo import undo_vacuum
+
+    report = undo_vacuum(_open(session, table, dry_run), run_id, dry_run=dry_run)
+    error: DeltactlError | None = None
+    if report.impossible:
+        path, reason = next(iter(report.impossible.items()))
+        count = format_count(len(report.impossible), "file", "files")
+        kind = PartialSuccessError if report.restored else DeltactlError
+        error = kind(f"{count} cannot come back: {path}: {reason}")
+    envelope = session.envelope(dry_run=dry_run, result=report.to_dict())
+    if error is not None:
+        envelope.error = ErrorInfo.of(error)
+    session.output.emit(envelope, render_table=lambda page: render_undo(page, report))
+    if error is not None:
+        raise error
+
+
+def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
+    from deltactl.cli.vacuum_page import render_purge
+    from deltactl.operations.vacuum_undo import purge_quarantine
+
+    if not (yes or dry_run) and not _ask("Delete quarantined files that are due?"):
+        raise SafetyError("not confirmed: nothing was removed")
+    report = purge_quarantine(_open(session, table, dry_run), dry_run=dry_run)
+    session.output.emit(
+        session.envelope(dry_run=dry_run, result=report.to_dict()),
+        render_table=lambda page: render_purge(page, report),
+    )
+    if report.failures:
+        path, reason = next(iter(report.failures.items()))
+        raise PartialSuccessError(f"{len(report.failures):,} files stay: {path}: {reason}")

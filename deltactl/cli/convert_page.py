@@ -1,0 +1,95 @@
+"""How a plan, a report or the problems of ``convert`` read on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from deltactl.cli.argv import real_command
+from deltactl.cli.page import Column, Page, Styled, Tone
+from deltactl.protocol.schema import render_type
+from deltactl.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from deltactl.errors import ConversionError
+    from deltactl.operations.convert import ConvertPlan, ConvertReport
+
+_SHOWN_LEFT_OUT = 20
+_SHOWN_COLUMNS = 40
+
+
+def render_report(page: Page, report: ConvertReport, argv: Sequence[str]) -> None:
+    """Lay out what would be done or what was done; ``argv`` is what was typed."""
+    plan = report.plan
+    if plan is None:
+        page.line(
+            Styled("Already a Delta table", Tone.GOOD),
+            f", version {report.version_after}: nothing was changed",
+        )
+        page.line("--sync adds files that appeared since it was converted")
+        return
+    if report.sync and not plan.files:
+        page.line(Styled("No new files", Tone.GOOD), f" beside version {report.version_after}")
+    else:
+        _render_files(page, report, plan)
+    if not report.sync:
+        _render_schema(page, plan)
+    _render_left_out(page, plan)
+    if report.dry_run and plan.files:
+        page.line()
+        page.line(Styled("Nothing was changed.", Tone.STRONG), " To do it: ")
+        page.line(f"  {real_command(argv)}")
+
+
+def _render_files(page: Page, report: ConvertReport, plan: ConvertPlan) -> None:
+    files = format_count(len(plan.files), "file", "files")
+    facts = f" ({format_size(plan.size_bytes)}, {plan.num_rows:,} rows)"
+    if report.dry_run:
+        verb = "Would add" if report.sync else "Would make a table of"
+        page.line(Styled(f"{verb} {files}", Tone.STRONG), facts)
+        return
+    verb = "Added" if report.sync else "Made a table of"
+    page.line(Styled(f"{verb} {files}", Tone.GOOD), f"{facts} in version {report.version_after}")
+
+
+def _render_schema(page: Page, plan: ConvertPlan) -> None:
+    page.line()
+    partitioning = plan.partitioning
+    partitions = {f.name for f in partitioning.fields}
+    rows = []
+    for field in plan.metadata.schema.fields[:_SHOWN_COLUMNS]:
+        notes = ["partition"] if field.name in partitions else []
+        notes += ["type guessed"] if field.name in partitioning.guessed else []
+        notes += ["widened"] if field.name in plan.widened else []
+        rows.append((field.name, render_type(field.type), Styled(", ".join(notes), Tone.FAINT)))
+    page.table([Column("column", elastic=True), Column("type", elastic=True), Column("")], rows)
+    more = len(plan.metadata.schema.fields) - _SHOWN_COLUMNS
+    if more > 0:
+        page.line(Styled(f"and {more} more", Tone.FAINT))
+    if partitioning.guessed:
+        page.line(Styled("--partition-by sets types of partition columns", Tone.FAINT))
+
+
+def _render_left_out(page: Page, plan: ConvertPlan) -> None:
+    if not plan.left_out:
+        return
+    page.line()
+    page.line(Styled("Left out", Tone.STRONG))
+    shown = 0
+    by_reason = sorted(plan.left_out, key=lambda entry: entry.reason)
+    for reason, entries in groupby(by_reason, key=lambda entry: entry.reason):
+        found = list(entries)
+        page.line(f"  {format_count(len(found), 'file', 'files')}, {reason}")
+        for entry in found[: max(0, _SHOWN_LEFT_OUT - shown)]:
+            page.line("    ", entry.path)
+        shown += len(found)
+    if shown > _SHOWN_LEFT_OUT:
+        page.line(Styled("-o csv lists all", Tone.FAINT))
+
+
+def render_problems(page: Page, error: ConversionError) -> None:
+    """Lay out everything that stands in the way of a conversion."""
+    for path, column, why in error.problems:
+        named = f"column {column}: " if column else ""
+        page.line(Styled(path or "(several files)", Tone.STRONG), f"  {named}{why}")

@@ -1,0 +1,160 @@
+"""How a plan or report of ``vacuum`` reads on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from deltactl.cli.argv import real_command
+from deltactl.cli.page import Column, Page, Styled, Tone
+from deltactl.units import format_count, format_duration, format_size, format_timestamp
+
+if TYPE_CHECKING:
+    from deltactl.operations.vacuum import VacuumPlan, VacuumReport
+    from deltactl.operations.vacuum_horizon import Horizon
+    from deltactl.operations.vacuum_undo import PurgeReport, UndoReport
+
+_SHOWN_FOLDERS = 20
+_SHOWN_RANGES = 4
+
+
+def render_report(page: Page, report: VacuumReport, argv: Sequence[str]) -> None:
+    """Lay out what would be done (dry run, check) or what was done; ``argv`` is what was typed."""
+    plan = report.plan
+    if plan.is_empty:
+        page.line(Styled("Nothing to remove", Tone.GOOD), f" in version {plan.version}")
+    elif report.dry_run:
+        _render_totals(page, plan)
+    else:
+        _render_result(page, report)
+    page.line()
+    _render_rules(page, plan, is_done=not report.dry_run)
+    if report.dry_run and not plan.is_empty:
+        page.line()
+        page.line(Styled("DRY RUN - nothing was removed.", Tone.STRONG), " To do it: ")
+        page.line(f"  {real_command(argv)}")
+
+
+def _render_totals(page: Page, plan: VacuumPlan) -> None:
+    files = format_count(plan.files.num_rows, "file", "files")
+    folders = len(plan.folders) + len(plan.old_folders)
+    and_folders = (
+        f" and {format_count(folders, 'empty folder', 'empty folders')}" if folders else ""
+    )
+    page.line(
+        Styled(f"Would remove {files}", Tone.STRONG),
+        f" ({format_size(plan.size_bytes)}){and_folders}, version {plan.version}",
+    )
+    if plan.left_over:
+        page.line(f"{plan.left_over:,} more would be left for the next run (--max-files)")
+    page.line()
+    columns = [
+        Column("reason"),
+        *(Column(name, right=True) for name in ("files", "size")),
+        *(Column(name) for name in ("oldest", "newest")),
+    ]
+    page.table(columns, [[str(row["reason"]), *_facts(row)] for row in plan.by_reason()])
+    page.line()
+    rows = plan.by_folder().slice(0, _SHOWN_FOLDERS).to_pylist()
+    columns[0] = Column("folder", elastic=True)
+    page.table(columns, [[row["folder"] or "(root)", *_facts(row)] for row in rows])
+    more = plan.by_folder().num_rows - len(rows)
+    if more > 0:
+        page.line(Styled(f"and {more} more folders (-o csv lists all files)", Tone.FAINT))
+
+
+def _facts(row: dict[str, int]) -> list[str]:
+    return [
+        f"{row['files']:,}",
+        format_size(row["bytes"]),
+        format_timestamp(row["oldest_ms"])[:10],
+        format_timestamp(row["newest_ms"])[:10],
+    ]
+
+
+def _render_result(page: Page, report: VacuumReport) -> None:
+    moved = report.quarantined_until_ms is not None
+    verb = "moved to quarantine" if moved else "deleted"
+    tone = Tone.GOOD if not report.failures and not report.lost else Tone.CAUTION
+    files = format_count(report.files_removed, "file", "files")
+    page.line(Styled(f"{files} {verb}", tone), f" ({format_size(report.bytes_removed)})")
+    pairs = []
+    if report.folders_removed:
+        pairs.append(("folders", f"{report.folders_removed:,} empty ones removed"))
+    if report.changed or report.vanished:
+        pairs.append(
+            ("left out", f"{len(report.changed):,} changed meanwhile, {report.vanished:,} gone")
+        )
+    if report.plan.left_over:
+        pairs.append(("left", f"{report.plan.left_over:,} files for the next run (--max-files)"))
+    if report.run_id is not None:
+        pairs.append(("run", report.run_id))
+    if moved and report.quarantined_until_ms is not None:
+        pairs.append(("kept until", f"{format_timestamp(report.quarantined_until_ms)}, at least"))
+        pairs.append(("undo", f"deltactl vacuum TABLE --undo {report.run_id}"))
+    else:
+        pairs.append(("undo", "not possible: files were deleted, not moved (--quarantine)"))
+    page.fields(pairs)
+    for failure in report.failures[:_SHOWN_FOLDERS]:
+        page.line(Styled("not removed: ", Tone.CAUTION), f"{failure.path}: {failure.reason}")
+
+
+def _render_rules(page: Page, plan: VacuumPlan, *, is_done: bool) -> None:
+    retention = plan.retention
+    kept_for = format_duration(retention.retain_ms)
+    pairs = [
+        ("cutoff", f"{format_timestamp(retention.cutoff_ms)}, {kept_for} by {retention.rule}"),
+        ("mode", _describe_mode(plan)),
+    ]
+    if plan.horizon is not None:
+        pairs += _horizon_fields(plan.horizon, is_done)
+    pairs += [("kept", f"{count:,} {reason}") for reason, count in plan.kept.items()]
+    page.fields(pairs)
+
+
+def _describe_mode(plan: VacuumPlan) -> str:
+    if plan.mode == "lite":
+        return (
+            f"lite, complete since version {plan.complete_since} for what commits removed; "
+            "full finds more"
+        )
+    listed = format_count(plan.listed_files or 0, "file", "files")
+    return f"{plan.mode}: {listed} under the root"
+
+
+def _horizon_fields(horizon: Horizon, is_done: bool) -> list[tuple[str, str]]:
+    pairs = [
+        (
+            "readable before" if is_done else "readable now",
+            _ranges(horizon.readable) or "no version",
+        )
+    ]
+    if horizon.ends:
+        label, verb = ("ended", "took") if is_done else ("would end", "takes")
+        cost = f"keeping them {verb} {format_size(horizon.cost_bytes)}"
+        pairs.append((label, f"{_ranges(horizon.ends)}; {cost}"))
+    return pairs
+
+
+def _ranges(ranges: Sequence[tuple[int, int]]) -> str:
+    shown = [str(a) if a == b else f"{a}-{b}" for a, b in ranges[-_SHOWN_RANGES:]]
+    more = len(ranges) - len(shown)
+    return f"versions {'... ' if more else ''}{', '.join(shown)}" if shown else ""
+
+
+def render_undo(page: Page, report: UndoReport) -> None:
+    """Lay out what came back, and what cannot."""
+    verb = "Would bring back" if report.dry_run else "Brought back"
+    files = format_count(len(report.restored), "file", "files")
+    page.line(Styled(f"{verb} {files}", Tone.GOOD), f" of run {report.run_id}")
+    for path, reason in list(report.impossible.items())[:_SHOWN_FOLDERS]:
+        page.line(Styled("cannot come back: ", Tone.CAUTION), f"{path}: {reason}")
+
+
+def render_purge(page: Page, report: PurgeReport) -> None:
+    """Lay out what was let go of, and what waits."""
+    verb = "Would delete" if report.dry_run else "Deleted"
+    files = format_count(report.files, "quarantined file", "quarantined files")
+    page.line(Styled(f"{verb} {files}", Tone.GOOD), f" ({format_size(report.bytes)})")
+    for run_id, until in report.waiting:
+        page.line(f"{run_id} stays until {format_timestamp(until)}")

@@ -1,0 +1,76 @@
+"""Which engine runs a job: a rule over facts. Looks at nothing itself and starts nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from deltactl.engine.base import EngineChoice
+from deltactl.units import format_size
+
+DEFAULT_SPARK_THRESHOLD_BYTES = 1 << 30
+
+
+class EngineName(StrEnum):
+    """What may be asked for."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFacts:
+    """What is known of Spark without starting it.
+
+    ``cluster`` is what names the Spark to use, such as ``--master yarn``, or ``None`` where
+    nothing does; ``missing`` is what lacks on this machine for running it.
+    """
+
+    cluster: str | None = None
+    missing: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An engine, why, and what the user should know about it."""
+
+    choice: EngineChoice
+    warning: str | None = None
+
+
+def choose_engine(
+    wish: EngineName, facts: SparkFacts, input_bytes: int, threshold_bytes: int
+) -> Decision:
+    """Choose by what was asked for, else by a cluster named, else by the size of the input.
+
+    With ``auto`` a Spark that cannot run is a warning: a nightly job must not fail in the night
+    its input passes the threshold. With ``spark`` it is left to whoever starts it to fail.
+    """
+    if wish is not EngineName.AUTO:
+        where = f", {facts.cluster}" if wish is EngineName.SPARK and facts.cluster else ""
+        return Decision(EngineChoice(wish.value, f"asked for{where}"))
+    reason = _reason_for_spark(facts, input_bytes, threshold_bytes)
+    if reason is None:
+        return Decision(
+            EngineChoice("local", f"input below {format_size(threshold_bytes)}, no cluster named")
+        )
+    if facts.missing is None:
+        return Decision(EngineChoice("spark", reason))
+    return fall_back(reason, facts.missing)
+
+
+def fall_back(reason: str, missing: str) -> Decision:
+    """Stay in the process although there was a reason for Spark."""
+    return Decision(
+        EngineChoice("local", f"Spark cannot run: {missing}"),
+        f"running in this process, though Spark would be better ({reason}): {missing}",
+    )
+
+
+def _reason_for_spark(facts: SparkFacts, input_bytes: int, threshold_bytes: int) -> str | None:
+    if facts.cluster is not None:
+        return facts.cluster
+    if input_bytes >= threshold_bytes:
+        return f"input of {format_size(input_bytes)} is {format_size(threshold_bytes)} or more"
+    return None

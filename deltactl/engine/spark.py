@@ -1,0 +1,292 @@
+"""Tasks on Spark, through PySpark's DataFrames: on classic sessions and on Spark Connect."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final, Generic
+from weakref import WeakKeyDictionary
+
+from deltactl.engine.base import (
+    CancelToken,
+    Done,
+    Failed,
+    OnProgress,
+    P,
+    R,
+    Task,
+    Worker,
+)
+from deltactl.engine.spark_bundles import (
+    Bundle,
+    Job,
+    PackedTask,
+    choose_bundle_weight,
+    iter_bundles,
+    pack_task,
+    split_lost_job,
+    take_job,
+)
+from deltactl.engine.spark_jobs import SparkJobs
+from deltactl.engine.spark_probe import ALWAYS, describe_failure, ensure_executors
+from deltactl.engine.spark_worker import Batches, make_runner
+from deltactl.engine.tasks import open_tasks
+from deltactl.errors import (
+    AccessDeniedError,
+    DeltactlError,
+    EngineUnavailableError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MAX_TRIES: Final = 4
+"""How often a task is tried before it counts as failed: as often as Spark does."""
+
+_JOBS_AT_ONCE: Final = 32
+# A slot that ends its task finds the next one waiting.
+_BUNDLES_A_SLOT: Final = 2
+_POLL_SECONDS: Final = 0.2
+# What executors of a session have been asked for.
+_prepared: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+_TIMES_FAILED: Final = re.compile(r"failed (\d+) times")
+
+
+class SparkEngine:
+    """Runs tasks on an existing session, which is reused and never stopped.
+
+    Several small jobs are in flight at any time, of a few Spark tasks each: so results and progress
+    come early, on Connect too, and a job that is lost takes little with it.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        *,
+        reason: str = "given by the caller",
+        max_concurrent: int | None = None,
+        packages: Iterable[str] = (),
+    ) -> None:
+        """Take a session.
+
+        Args:
+            session: classic or Spark Connect.
+            reason: why Spark, for reports.
+            max_concurrent: at most so many tasks at once; by default what Spark has room for.
+            packages: what executors need besides, such as ``s3fs``.
+        """
+        self._session = session
+        self._reason = reason
+        self._max_concurrent = max_concurrent
+        self._packages = tuple(packages)
+
+    @property
+    def name(self) -> str:
+        """``spark``."""
+        return "spark"
+
+    @property
+    def reason(self) -> str:
+        """Why it is this one."""
+        return self._reason
+
+    @property
+    def leaves_strays(self) -> bool:
+        """Yes: executors die, and Spark repeats tasks."""
+        return True
+
+    def prepare(self) -> None:
+        """Send this package to the executors and check that they can run it: once a session.
+
+        Nothing is asked where they are this very Python.
+
+        Raises:
+            EngineUnavailableError: naming host, package and remedy.
+        """
+        asked = _prepared.setdefault(self._session, set())
+        if asked and asked.issuperset(self._packages):
+            return
+        jobs = SparkJobs(self._session)
+        if not asked:
+            jobs.ship_package()
+        if not jobs.run_this_python():
+            ensure_executors(self._session, jobs.count_slots(), self._packages)
+        asked.update(ALWAYS, self._packages)
+
+    def run(
+        self,
+        worker: Worker[P, R],
+        tasks: Iterable[Task[P]],
+        *,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Iterator[Done[R] | Failed]:
+        """See :class:`deltactl.engine.base.Engine`. Closing the iterator stops what runs.
+
+        After a cancel running jobs are stopped as well: what they wrote is left behind.
+        """
+        if cancel is not None and cancel.is_set():
+            return
+        self.prepare()
+        jobs = SparkJobs(self._session)
+        waiting, counter = open_tasks(tasks)
+        slots = self._limit(jobs.count_slots())
+        total = counter.progress
+        full = choose_bundle_weight(total.tasks_total, total.bytes_total, slots)
+        queue = _Queue(iter_bundles(map(pack_task, waiting), full))
+        run = _Run[R](jobs, queue, make_runner(worker))
+        for weight_bytes, outcome in run.outcomes(lambda: self._limit(jobs.count_slots()), cancel):
+            counter.add(weight_bytes)
+            if on_progress is not None:
+                on_progress(counter.progress)
+            yield outcome
+
+    def _limit(self, slots: int) -> int:
+        return slots if self._max_concurrent is None else min(slots, self._max_concurrent)
+
+
+class _Queue:
+    """Jobs to run: those to be run again first."""
+
+    def __init__(self, bundles: Iterator[Bundle]) -> None:
+        self._bundles = bundles
+        self._again: deque[Job] = deque()
+
+    def take(self, most: int) -> Job:
+        """The next job, of at most so many bundles; empty when there is none."""
+        return self._again.popleft() if self._again else take_job(self._bundles, most)
+
+    def put_back(self, jobs: Iterable[Job]) -> None:
+        """Run these next."""
+        self._again.extendleft(reversed(list(jobs)))
+
+
+Weighed = tuple[int, "Done[R] | Failed"]
+
+
+class _Run(Generic[R]):
+    """The state of one ``SparkEngine.run``."""
+
+    def __init__(
+        self, jobs: SparkJobs, queue: _Queue, runner: Callable[[Batches], Batches]
+    ) -> None:
+        self._jobs, self._queue, self._runner = jobs, queue, runner
+        self._running: dict[Future[list[tuple[Any, ...]]], Job] = {}
+        self._gone: Exception | None = None
+
+    def outcomes(
+        self, count_slots: Callable[[], int], cancel: CancelToken | None
+    ) -> Iterator[Weighed[R]]:
+        """Outcomes with the weights of their tasks, until all have ended."""
+        submit = self._jobs.in_threads(self._jobs.run)
+        with ThreadPoolExecutor(_JOBS_AT_ONCE, thread_name_prefix="deltactl-spark") as pool:
+            try:
+                while True:
+                    stopping = cancel is not None and cancel.is_set()
+                    if stopping:
+                        self._jobs.cancel()
+                    elif self._gone is None:
+                        self._fill(pool, submit, count_slots())
+                    if not self._running:
+                        break
+                    ended, _ = wait(self._running, _POLL_SECONDS, FIRST_COMPLETED)
+                    for future in ended:
+                        yield from self._end(future, self._running.pop(future), stopping)
+                if self._gone is not None:
+                    yield from self._give_up_all(self._gone)
+            finally:
+                self._stop()
+
+    def _fill(self, pool: ThreadPoolExecutor, submit: Callable[..., Any], slots: int) -> None:
+        wanted = _BUNDLES_A_SLOT * slots
+        most = max(1, ceil(wanted / _JOBS_AT_ONCE))
+        in_flight = sum(map(len, self._running.values()))
+        while in_flight < wanted and len(self._running) < _JOBS_AT_ONCE:
+            job = self._queue.take(most)
+            if not job:
+                return
+            self._running[pool.submit(submit, self._runner, job)] = job
+            in_flight += len(job)
+
+    def _end(
+        self, future: Future[list[tuple[Any, ...]]], job: Job, stopping: bool
+    ) -> Iterator[Weighed[R]]:
+        error = future.exception()
+        if error is None:
+            yield from self._read(future.result(), job)
+        elif not isinstance(error, Exception):
+            raise error
+        elif not stopping:
+            yield from self._lose(job, error)
+
+    def _read(self, rows: list[tuple[Any, ...]], job: Job) -> Iterator[Weighed[R]]:
+        packed = {task.id: task for bundle in job for task in bundle}
+        for task_id, attempt, ok, data in rows:
+            task = packed.pop(task_id)
+            result = pickle.loads(data)
+            if ok:
+                yield task.weight_bytes, Done(task_id, attempt, result)
+            elif task.tries + 1 < MAX_TRIES and is_worth_a_retry(result):
+                self._queue.put_back([((replace(task, tries=task.tries + 1),),)])
+            else:
+                yield task.weight_bytes, Failed(task_id, attempt, result)
+        for task in packed.values():
+            lost = DeltactlError(f"Spark gave no result for task {task.id}")
+            yield task.weight_bytes, Failed(task.id, task.tries, lost)
+
+    def _lose(self, job: Job, error: Exception) -> Iterator[Weighed[R]]:
+        """A job without results: its workers died, or Spark itself did."""
+        if not self._jobs.is_alive():
+            self._gone = EngineUnavailableError(f"Spark went away: {describe_failure(str(error))}")
+            self._queue.put_back([job])
+            return
+        times = _TIMES_FAILED.search(str(error))
+        again = split_lost_job(job, int(times[1]) if times else 1)
+        for part in again:
+            task = part[0][0]
+            if task.tries >= MAX_TRIES:
+                yield task.weight_bytes, _given_up(task, error)
+            else:
+                self._queue.put_back([part])
+
+    def _give_up_all(self, error: Exception) -> Iterator[Weighed[R]]:
+        while job := self._queue.take(1):
+            for bundle in job:
+                for task in bundle:
+                    yield task.weight_bytes, Failed(task.id, task.tries, error)
+
+    def _stop(self) -> None:
+        """Cancel until every thread has come back."""
+        while self._running:
+            self._jobs.cancel()
+            ended, _ = wait(self._running, _POLL_SECONDS)
+            for future in ended:
+                del self._running[future]
+
+
+def _given_up(task: PackedTask, error: Exception) -> Failed:
+    lost = DeltactlError(
+        f"Spark lost it in {task.tries} tries: {describe_failure(str(error))}",
+        hint="Look into the executors' logs; a worker that dies mostly had too little memory.",
+    )
+    lost.__cause__ = error
+    return Failed(task.id, task.tries - 1, lost)
+
+
+def is_worth_a_retry(error: Exception) -> bool:
+    """Whether another try, perhaps on another host, may end better.
+
+    What deltactl itself says of a table is so on every host.
+    """
+    if isinstance(error, StorageError):
+        settled = (ObjectNotFoundError, ObjectExistsError, AccessDeniedError)
+        return not isinstance(error, settled)
+    return not isinstance(error, DeltactlError) or error.retryable

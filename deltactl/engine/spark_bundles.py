@@ -1,0 +1,108 @@
+"""Tasks as they travel to Spark: packed, light ones together, in jobs of bounded bytes.
+
+A bundle is what one Spark task gets: one heavy task, or light ones up to a weight. A Python task
+of Spark costs some 35 ms however little it does, so ten thousand light tasks must not be ten
+thousand of Spark's.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from deltactl.engine.base import P, Task
+
+FULL_BUNDLE_WEIGHT = 64 << 20
+_LEAST_BUNDLE_WEIGHT = 4 << 20
+# A task of no stated weight counts as this: a listing or a few requests.
+_LEAST_TASK_WEIGHT = 256 << 10
+_BUNDLES_PER_SLOT = 8
+_BUNDLE_BYTES = 1 << 20
+_JOB_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PackedTask:
+    """A task as bytes; ``tries`` counts how often it was tried in vain."""
+
+    id: int
+    weight_bytes: int
+    payload: bytes
+    tries: int = 0
+
+
+Bundle = tuple[PackedTask, ...]
+Job = tuple[Bundle, ...]
+
+
+def pack_task(task: Task[P]) -> PackedTask:
+    """Pickle and compress: file names shrink to a fifth and less."""
+    payload = zlib.compress(pickle.dumps(task.payload, pickle.HIGHEST_PROTOCOL), 1)
+    return PackedTask(task.id, task.weight_bytes, payload)
+
+
+def encode_bundle(bundle: Bundle) -> bytes:
+    """The binary of one row."""
+    return pickle.dumps([(task.id, task.payload) for task in bundle], pickle.HIGHEST_PROTOCOL)
+
+
+def decode_bundle(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Ids of a row's tasks, and their packed payloads."""
+    yield from pickle.loads(data)
+
+
+def unpack_payload(data: bytes) -> object:
+    """The payload that ``pack_task`` packed."""
+    return pickle.loads(zlib.decompress(data))
+
+
+def choose_bundle_weight(num_tasks: int, total_bytes: int, slots: int) -> int:
+    """The weight at which a bundle is full: several bundles a slot, so that slots end together."""
+    even = max(total_bytes, num_tasks * _LEAST_TASK_WEIGHT) // (_BUNDLES_PER_SLOT * slots)
+    return max(_LEAST_BUNDLE_WEIGHT, min(FULL_BUNDLE_WEIGHT, even))
+
+
+def iter_bundles(tasks: Iterator[PackedTask], full_weight: int) -> Iterator[Bundle]:
+    """Bundles in the order of the tasks; whatever weighs ``full_weight`` is alone in its own."""
+    bundle: list[PackedTask] = []
+    weight = size = 0
+    for task in tasks:
+        cost = max(task.weight_bytes, _LEAST_TASK_WEIGHT)
+        if bundle and (weight + cost > full_weight or size + len(task.payload) > _BUNDLE_BYTES):
+            yield tuple(bundle)
+            bundle, weight, size = [], 0, 0
+        bundle.append(task)
+        weight += cost
+        size += len(task.payload)
+    if bundle:
+        yield tuple(bundle)
+
+
+def take_job(bundles: Iterator[Bundle], most: int) -> Job:
+    """The next job: at most so many bundles, and no more once their bytes reach the bound."""
+    job: list[Bundle] = []
+    size = 0
+    while len(job) < most and size < _JOB_BYTES:
+        bundle = next(bundles, None)
+        if bundle is None:
+            break
+        job.append(bundle)
+        size += sum(len(task.payload) for task in bundle)
+    return tuple(job)
+
+
+def split_lost_job(job: Job, tries: int) -> list[Job]:
+    """What to run instead of a job whose worker processes died, so that the bad task is found.
+
+    Each bundle becomes a job of its own, a bundle is halved, and a task alone is run once more;
+    the latter has used up ``tries``.
+    """
+    if len(job) > 1:
+        return [(bundle,) for bundle in job]
+    (bundle,) = job
+    if len(bundle) > 1:
+        middle = len(bundle) // 2
+        return [(bundle[:middle],), (bundle[middle:],)]
+    return [((replace(bundle[0], tries=bundle[0].tries + tries),),)]

@@ -1,0 +1,114 @@
+"""What can be known of Spark without starting it: a cluster that is named, and what is missing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from deltactl.engine.choose import SparkFacts
+
+INSTALL_JAVA = (
+    "install Java 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) or set "
+    "JAVA_HOME; or run with --engine local"
+)
+INSTALL_PYSPARK = "run `pip install pyspark 'pandas<3'`; or run with --engine local"
+INSTALL_CONNECT = "run `pip install 'pyspark[connect]'`; or run with --engine local"
+
+_CONNECT_MODULES = ("grpc", "grpc_status", "google.rpc", "zstandard")
+
+
+def load_spark_facts(
+    environ: Mapping[str, str], *, master: str | None = None, remote: str | None = None
+) -> SparkFacts:
+    """Look at options, environment variables and configuration files, in this order."""
+    return SparkFacts(
+        cluster=_find_cluster(environ, master, remote),
+        missing=find_missing(environ, remote or environ.get("SPARK_REMOTE")),
+    )
+
+
+def find_missing(environ: Mapping[str, str], remote: str | None) -> str | None:
+    """What lacks for a session: a package, or Java where no server has it for us."""
+    for module in ("pyspark", "pandas"):
+        if not _has_module(module):
+            return f"the Python package {module} is not installed"
+    if remote is not None:
+        for module in _CONNECT_MODULES:
+            if not _has_module(module):
+                return f"Spark Connect needs the Python package {module}, which is not installed"
+        if remote.startswith("sc://"):
+            return None
+    return None if has_java(environ) or is_submitted(environ) else "there is no Java"
+
+
+def remedy_for(missing: str) -> str:
+    """What to do about something that ``find_missing`` found."""
+    if "Java" in missing:
+        return INSTALL_JAVA
+    return INSTALL_CONNECT if "Connect" in missing else INSTALL_PYSPARK
+
+
+def has_java(environ: Mapping[str, str]) -> bool:
+    """Whether there is a Java to start, found as Spark's own scripts find it."""
+    home = environ.get("JAVA_HOME")
+    if home:
+        return os.access(Path(home, "bin", "java"), os.X_OK)
+    return shutil.which("java", path=environ.get("PATH")) is not None
+
+
+def is_submitted(environ: Mapping[str, str]) -> bool:
+    """Whether this process was started by spark-submit, whose Java waits for it."""
+    return "PYSPARK_GATEWAY_PORT" in environ
+
+
+def _has_module(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _find_cluster(environ: Mapping[str, str], master: str | None, remote: str | None) -> str | None:
+    if master is not None:
+        return f"--master {master}"
+    if remote is not None:
+        return "--spark-remote"  # without the address, which may carry a token
+    if environ.get("SPARK_REMOTE"):
+        return "SPARK_REMOTE is set"
+    if is_submitted(environ):
+        return "started by spark-submit"
+    for name in ("spark.master", "MASTER"):
+        if environ.get(name):
+            return f"{name} is set"
+    if _master_of_arguments(environ.get("PYSPARK_SUBMIT_ARGS", "")):
+        return "PYSPARK_SUBMIT_ARGS names a master"
+    return _find_default_master(environ)
+
+
+def _master_of_arguments(text: str) -> bool:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return False
+    return any(
+        word == "--master" or word.startswith(("--master=", "spark.master=")) for word in words
+    )
+
+
+def _find_default_master(environ: Mapping[str, str]) -> str | None:
+    folder = environ.get("SPARK_CONF_DIR") or (
+        f"{environ['SPARK_HOME']}/conf" if environ.get("SPARK_HOME") else None
+    )
+    if folder is None:
+        return None
+    defaults = Path(folder, "spark-defaults.conf")
+    try:
+        lines = defaults.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    named = any(line.replace("=", " ").split()[:1] == ["spark.master"] for line in lines)
+    return f"{defaults} names a master" if named else None

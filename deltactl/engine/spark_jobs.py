@@ -1,0 +1,156 @@
+"""One session's jobs: whatever classic Spark and Spark Connect do differently is here."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
+from weakref import finalize
+
+import pyarrow as pa
+
+from deltactl.engine.spark_bundles import Job, encode_bundle
+from deltactl.engine.spark_package import write_package
+from deltactl.engine.spark_worker import RESULT_SCHEMA, Batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Slots that come with the work are asked for by giving work.
+_SLOTS_TO_GROW_TO: Final = 32
+_PROBED_ROWS: Final = 4096
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Whether a session speaks to a Spark Connect server."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def functions_of(session: SparkSession) -> Any:
+    """The module of functions for the columns of a session.
+
+    Not simply ``pyspark.sql.functions``: that guesses the kind of session from the environment,
+    and a process may have both.
+    """
+    name = "pyspark.sql.connect.functions" if is_connect(session) else "pyspark.sql.functions"
+    return import_module(name)
+
+
+class SparkJobs:
+    """Jobs of one run on a session, which is neither changed nor stopped."""
+
+    def __init__(self, session: SparkSession) -> None:
+        """Take a session, classic or Connect."""
+        self._session = session
+        self._tag = f"deltactl-{uuid.uuid4().hex[:12]}"
+        self._schema = _spark_schema(RESULT_SCHEMA)
+        self.is_connect = is_connect(session)
+
+    def run_this_python(self) -> bool:
+        """Whether tasks run on this machine in the very Python of this process."""
+        if self.is_connect:
+            return False
+        context = self._session.sparkContext
+        is_local = (context.master or "").startswith("local[")
+        return is_local and context.pythonExec == sys.executable
+
+    def count_slots(self) -> int:
+        """How many tasks can run at once, as far as Spark tells."""
+        slots = self._count_default_partitions()
+        return max(slots, _SLOTS_TO_GROW_TO) if self._grows else slots
+
+    @cached_property
+    def _grows(self) -> bool:
+        """Whether Spark asks for more executors when there is more to do."""
+        said = self._session.conf.get("spark.dynamicAllocation.enabled", "false")
+        return said == "true"
+
+    def _count_default_partitions(self) -> int:
+        if not self.is_connect:
+            return max(1, self._session.sparkContext.defaultParallelism)
+        return self._connect_slots
+
+    @cached_property
+    def _connect_slots(self) -> int:
+        """A server does not tell its slots, but spreads rows over as many partitions."""
+        number = functions_of(self._session).spark_partition_id()
+        rows = self._session.range(_PROBED_ROWS).select(number).collect()
+        return len({row[0] for row in rows})
+
+    def ship_package(self) -> None:
+        """Send this package to the executors; to be done once for a session."""
+        package = write_package()
+        if self.is_connect:
+            self._session.addArtifacts(str(package), pyfile=True)
+        else:
+            self._session.sparkContext.addPyFile(str(package))
+        # Executors fetch it from here for as long as there is the session.
+        finalize(self._session, shutil.rmtree, package.parent, ignore_errors=True)
+
+    def in_threads(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Let ``function`` run on other threads as part of this run.
+
+        What the caller's thread has set for its jobs, such as a scheduler pool, holds there too.
+        """
+        from pyspark import inheritable_thread_target
+        from pyspark.sql.utils import is_remote
+
+        def tagged(*arguments: Any) -> Any:
+            if self.is_connect:
+                self._session.addTag(self._tag)
+            else:
+                context = self._session.sparkContext
+                context.setJobGroup(self._tag, "deltactl", interruptOnCancel=True)
+            return function(*arguments)
+
+        if is_remote() != self.is_connect:  # what is inherited would be of the other kind
+            return tagged
+        return cast("Callable[..., Any]", inheritable_thread_target(self._session)(tagged))
+
+    def run(self, runner: Callable[[Batches], Batches], job: Job) -> list[tuple[Any, ...]]:
+        """Run a job to its end and give the rows of ``RESULT_SCHEMA``.
+
+        A row for each bundle: Spark makes a partition of each, as there are no more of them than
+        slots, without a shuffle.
+        """
+        table = pa.table(
+            {
+                "id": pa.array(range(len(job)), pa.int64()),
+                "task": pa.array([encode_bundle(bundle) for bundle in job], pa.binary()),
+            }
+        )
+        frame = self._session.createDataFrame(table)
+        return [tuple(row) for row in frame.mapInArrow(runner, self._schema).collect()]
+
+    def cancel(self) -> None:
+        """Stop what runs; to be called again until all threads have ended.
+
+        A job that was about to start when the first call came is stopped by the next.
+        """
+        with suppress(Exception):  # of a session that is gone nothing runs
+            if self.is_connect:
+                self._session.interruptTag(self._tag)
+            else:
+                self._session.sparkContext.cancelJobGroup(self._tag)
+
+    def is_alive(self) -> bool:
+        """Whether the session can still run anything."""
+        try:
+            if self.is_connect:
+                return not cast("Any", self._session).is_stopped
+            stopped = self._session.sparkContext._jsc.sc().isStopped()
+            return not stopped
+        except Exception:
+            return False
+
+
+def _spark_schema(schema: pa.Schema) -> Any:
+    """The schema as objects: as text, PySpark would look for a classic session to parse it."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)

@@ -1,0 +1,147 @@
+"""Can the executors run our tasks? Asked before the first of them, so that the answer is clear."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from deltactl.engine.spark_jobs import functions_of
+from deltactl.errors import EngineUnavailableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REQUIRED: Final[Mapping[str, str]] = {
+    "pyarrow": "18",
+    "numpy": "1.26",
+    "pandas": "2.2",
+    "fsspec": "2025.3",
+    "pyroaring": "1.0",
+    "s3fs": "2025.3",
+    "gcsfs": "2025.3",
+    "adlfs": "2024.12",
+}
+"""What tasks may import, with the oldest version that will do (as in pyproject.toml)."""
+
+ALWAYS: Final = ("pyarrow", "numpy", "pandas", "fsspec", "pyroaring")
+"""What every task needs; the others serve one kind of storage each."""
+
+_MOST_PROBES: Final = 64
+_LONGEST: Final = 300
+
+_HOST: Final = re.compile(r"\(TID \d+\) \((\S+) executor")
+_PYTHON_DIFFERS: Final = re.compile(r"different version:? \(?(\d+[.,] ?\d+)\)?")
+_NO_PYTHON: Final = re.compile(r'Cannot run program "([^"]+)"')
+_NO_MODULE: Final = re.compile(r"No module named '([^']+)'")
+_RECENT_FAILURE: Final = re.compile(r"most recent failure: (.*)")
+_SHIP: Final = "or ship an environment with spark.archives (see docs/spark.md)"
+
+
+def ensure_executors(session: SparkSession, slots: int, packages: Iterable[str] = ()) -> None:
+    """Run one small Python task a slot, which looks at its host for ``packages`` too.
+
+    Raises:
+        EngineUnavailableError: naming host, package and remedy.
+    """
+    wanted = {name: REQUIRED[name] for name in (*ALWAYS, *packages)}
+    # Pickled rows, not Arrow: whether there is an Arrow is among the questions.
+    from pyspark.sql.types import StringType
+
+    look = functions_of(session).udf(make_probe(wanted), StringType(), useArrow=False)
+    probes = min(slots, _MOST_PROBES)
+    frame = session.range(0, probes, 1, probes).select(look("id").alias("found"))
+    try:
+        answers = [json.loads(row[0]) for row in frame.collect()]
+    except Exception as error:
+        raise explain_failure(str(error)) from error
+    for answer in answers:
+        if answer["problems"]:
+            raise _lacking(answer["host"], answer["python"], answer["problems"])
+
+
+def make_probe(wanted: Mapping[str, str]) -> Callable[[object], str]:
+    """Give the function that looks at a host. It travels by value and needs no package of ours."""
+    required = dict(wanted)
+
+    def deltactl_probe(_row: object) -> str:
+        import json
+        import re
+        import socket
+        import sys
+        from importlib import import_module
+        from importlib.metadata import version
+
+        def numbers(text: str) -> list[int]:
+            return [int(digits) for digits in re.findall(r"\d+", text)[:3]]
+
+        problems = []
+        for name, oldest in required.items():
+            try:
+                found = version(name)
+            except Exception:
+                try:
+                    found = str(import_module(name).__version__)
+                except Exception:
+                    problems.append([name, oldest, None])
+                    continue
+            if numbers(found) < numbers(oldest):
+                problems.append([name, oldest, found])
+        return json.dumps(
+            {"host": socket.gethostname(), "python": sys.executable, "problems": problems}
+        )
+
+    return deltactl_probe
+
+
+def _lacking(
+    host: str, python: str, problems: list[tuple[str, str, str | None]]
+) -> EngineUnavailableError:
+    said = ", ".join(
+        f"{name} is missing" if found is None else f"{name} is {found}, older than {oldest}"
+        for name, oldest, found in problems
+    )
+    packages = " ".join(f"'{name}>={oldest}'" for name, oldest, _ in problems)
+    return EngineUnavailableError(
+        f"executors cannot run deltactl: on host {host}, {said}",
+        hint=f"there, run `{python} -m pip install {packages}`, {_SHIP}",
+    )
+
+
+def explain_failure(text: str) -> EngineUnavailableError:
+    """Say what is wrong, from what Spark says when no Python task could run at all."""
+    found = _HOST.search(text)
+    host = f"host {found[1]}" if found else "the executors"
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if differs := _PYTHON_DIFFERS.search(text):
+        theirs = re.sub(r"[, ]+", ".", differs[1])
+        return EngineUnavailableError(
+            f"Python {theirs} runs on {host}, and Python {ours} here: both must be of the same "
+            "minor version",
+            hint=f"let PYSPARK_PYTHON or spark.pyspark.python name a Python {ours} there, {_SHIP}",
+        )
+    if program := _NO_PYTHON.search(text):
+        return EngineUnavailableError(
+            f"there is no program {program[1]!r} on {host}",
+            hint=f"let PYSPARK_PYTHON or spark.pyspark.python name a Python {ours} there, {_SHIP}",
+        )
+    if module := _NO_MODULE.search(text):
+        return EngineUnavailableError(
+            f"executors cannot run deltactl: on {host}, the Python package {module[1]} is missing",
+            hint=f"install it there, {_SHIP}",
+        )
+    return EngineUnavailableError(
+        f"no Python task could be run on {host}: {describe_failure(text)}",
+        hint="run again with -v to see what Spark says",
+    )
+
+
+def describe_failure(text: str) -> str:
+    """The line of an error of Spark that tells most, without its stack traces."""
+    if found := _RECENT_FAILURE.search(text):
+        return found[1].strip()[:_LONGEST]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith("An error occurred while calling")]
+    return (told or lines or ["no reason given"])[0].removeprefix(": ")[:_LONGEST]

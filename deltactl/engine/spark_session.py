@@ -1,0 +1,223 @@
+"""Starting a session for the command line: quiet, with this Python, stopped when done with."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from deltactl.engine.spark_facts import (
+    find_missing,
+    is_submitted,
+    load_spark_facts,
+    remedy_for,
+)
+from deltactl.errors import EngineUnavailableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log: Final = logging.getLogger(__name__)
+_TRIES: Final = 4
+_LOCAL: Final = re.compile(r"local(\[(\d+|\*)\])?")
+_SECONDS_TO_END: Final = 20
+
+_QUIET: Final = {
+    "spark.app.name": "deltactl",
+    "spark.ui.showConsoleProgress": "false",
+}
+# Java does little here: what it takes to start counts, and compiling queries does not pay.
+_EMBEDDED: Final = {
+    "spark.ui.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """What a user said about Spark. ``conf`` may hold secrets and is never shown."""
+
+    master: str | None = None
+    remote: str | None = field(default=None, repr=False)  # may carry a token
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    verbose: int = 0
+    max_concurrent: int | None = None
+
+
+@contextmanager
+def spark_session(settings: SparkSettings, environ: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Give a session: that of this process if it has one, else a new one that ends with this.
+
+    Raises:
+        EngineUnavailableError: saying what is missing, and what to install.
+    """
+    remote = settings.remote or (None if settings.master else environ.get("SPARK_REMOTE"))
+    missing = find_missing(environ, remote)
+    if missing is not None:
+        raise EngineUnavailableError(f"Spark cannot run: {missing}", hint=remedy_for(missing))
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    session = _start(settings, remote, environ)
+    try:
+        yield session
+    finally:
+        stop_session(session)
+
+
+def choose_master(settings: SparkSettings, environ: Mapping[str, str]) -> str | None:
+    """The master to ask for; ``None`` where spark-submit or a configuration file names it.
+
+    Spark on one machine tries a task once unless the master says how often.
+    """
+    master = settings.master or environ.get("spark.master")
+    if master is None:
+        if is_submitted(environ) or load_spark_facts(environ).cluster is not None:
+            return None
+        master = f"local[{settings.max_concurrent or '*'}]"
+    local = _LOCAL.fullmatch(master)
+    return f"local[{local[2] or '1'},{_TRIES}]" if local else master
+
+
+def build_conf(settings: SparkSettings, master: str | None) -> dict[str, str]:
+    """Configuration for a new classic session; what the user says comes last."""
+    embedded = master is not None and master.startswith("local[")
+    conf = {**_QUIET, **(_EMBEDDED if embedded else {}), **settings.conf}
+    if master is not None:
+        conf["spark.master"] = master
+    return conf
+
+
+def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    _silence_python_side()
+    builder: Any = SparkSession.builder
+    if remote is not None:
+        master, conf = remote, dict(settings.conf)
+        builder = builder.remote(remote)
+    else:
+        master = choose_master(settings, environ) or ""
+        conf = build_conf(settings, master or None)
+        os.environ.pop("SPARK_REMOTE", None)  # PySpark would follow it, whatever the master
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    # Workers start with `python3` otherwise, which may be another one.
+    if master.startswith("local-cluster"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    elif master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    with tempfile.TemporaryFile() as log:
+        try:
+            with _keeping_sigint(), _output_to(None if settings.verbose else log):
+                session: SparkSession = builder.getOrCreate()
+        except Exception as error:
+            raise _explain_start(error, log, remote, master) from error
+    if remote is None:
+        levels = ("OFF", "WARN", "INFO")
+        session.sparkContext.setLogLevel(levels[min(settings.verbose, 2)])
+    else:
+        _tell_refused(session, settings.conf)
+    return session
+
+
+def _tell_refused(session: SparkSession, conf: Mapping[str, str]) -> None:
+    """A server takes only some settings. PySpark's own warning would show the value."""
+    for key, value in conf.items():
+        if session.conf.get(key, None) != value:
+            _log.warning("the Spark Connect server did not take the setting %s", key)
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop a session and the Java process that it started."""
+    from pyspark import SparkContext
+
+    with suppress(Exception):  # it may be gone already
+        session.stop()
+    gateway = SparkContext._gateway
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    with suppress(Exception):
+        gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    if process.stdin is not None:
+        process.stdin.close()  # the process ends when its input does
+    try:
+        process.wait(_SECONDS_TO_END)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _keeping_sigint() -> Iterator[None]:
+    """PySpark installs a handler that breaks work off; ours lets it end in good order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+
+
+@contextmanager
+def _output_to(log: IO[bytes] | None) -> Iterator[None]:
+    """Let processes started meanwhile write to ``log``, or to stderr: never to stdout."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(1), os.dup(2)]
+    target = os.dup(2 if log is None else log.fileno())
+    try:
+        os.dup2(target, 1)
+        os.dup2(target, 2)
+        yield
+    finally:
+        for descriptor, saved in enumerate(kept, start=1):
+            os.dup2(saved, descriptor)
+            os.close(saved)
+        os.close(target)
+
+
+def _silence_python_side() -> None:
+    """PySpark repeats errors of queries as JSON on stderr, and warns of what we know."""
+    logging.getLogger("DataFrameQueryContextLogger").disabled = True
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger("pyspark").setLevel(logging.CRITICAL)
+    warnings.filterwarnings("ignore", module=r"pyspark\..*")
+
+
+def _explain_start(
+    error: Exception, log: IO[bytes], remote: str | None, master: str
+) -> EngineUnavailableError:
+    where = "the Spark Connect server" if remote else f"Spark ({master or 'its own master'})"
+    log.seek(0)
+    said = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
+    telling = [line for line in said if re.search(r"(?i)error|exception|not found|is not", line)]
+    first = str(error).strip().splitlines() or [type(error).__name__]
+    reason = telling[0] if telling else first[0]
+    return EngineUnavailableError(
+        f"{where} could not be started: {reason[:300]}",
+        hint="check the address and that Java is 17 or newer; -v shows what Spark says",
+    )

@@ -1,0 +1,83 @@
+"""What runs in Spark's Python workers: the tasks of a bundle, one after the other.
+
+Shipped with the package; imports pyspark only there, where Spark has put it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from deltactl.engine.base import Worker
+from deltactl.engine.spark_bundles import decode_bundle, unpack_payload
+from deltactl.errors import DeltactlError
+
+RESULT_SCHEMA: Final = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("attempt", pa.int64()),
+        ("ok", pa.bool_()),
+        ("result", pa.binary()),
+    ]
+)
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def make_runner(worker: Worker[Any, Any]) -> Callable[[Batches], Batches]:
+    """Give the function for ``mapInArrow``.
+
+    It travels by value and ``worker`` with it, storage options included: as bytes, which no plan,
+    log or page of Spark shows. What it calls is imported from the package that was shipped.
+    """
+
+    def deltactl_tasks(batches: Batches) -> Batches:
+        from deltactl.engine.spark_worker import run_batches
+
+        return run_batches(worker, batches)
+
+    return deltactl_tasks
+
+
+def run_batches(worker: Worker[Any, Any], batches: Batches) -> Batches:
+    """Run the tasks of all rows; one row of results for each, as it ends."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    # Not the attempt's number: that starts anew when a stage is run again, while a first
+    # attempt that Spark has given up may still be writing. This one is never given twice.
+    attempt = 0 if context is None else context.taskAttemptId()
+    for batch in batches:
+        for row in batch.column("task"):
+            for task_id, payload in decode_bundle(row.as_py()):
+                yield _run_task(worker, task_id, payload, attempt)
+
+
+def _run_task(
+    worker: Worker[Any, Any], task_id: int, payload: bytes, attempt: int
+) -> pa.RecordBatch:
+    try:
+        result = pickle.dumps(worker(unpack_payload(payload), attempt), pickle.HIGHEST_PROTOCOL)
+        ok = True
+    except Exception as error:
+        result, ok = encode_error(error), False
+    columns = [[task_id], [attempt], [ok], [result]]
+    arrays = [
+        pa.array(values, field.type) for values, field in zip(columns, RESULT_SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=RESULT_SCHEMA)
+
+
+def encode_error(error: Exception) -> bytes:
+    """Pickle an error, its traceback as a note; one that does not survive that as its text."""
+    error.add_note("in a worker of Spark:\n" + "".join(traceback.format_exception(error)))
+    try:
+        data = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)
+        pickle.loads(data)
+    except Exception:
+        return pickle.dumps(DeltactlError(f"{type(error).__name__}: {error}"))
+    return data

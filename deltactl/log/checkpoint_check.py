@@ -1,0 +1,146 @@
+"""Checking what the log keeps twice: checkpoints against replay, the hint against the log.
+
+A checkpoint is compared with the same version rebuilt without it. Where older checkpoints are
+needed for that, they have passed themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from deltactl.errors import CorruptLogError, StorageError
+from deltactl.log.checkpoint import read_head
+from deltactl.log.last_checkpoint import HINT_NAME, read_hint
+from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.rebuildable import is_sound
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.state_digest import STATE_COLUMNS, digest_state
+from deltactl.protocol.action_nodes import encode_protocol
+from deltactl.protocol.names import LOG_DIR, CheckpointFile, parse_log_name
+from deltactl.storage.store import FileInfo, Store
+
+Trust: TypeAlias = Literal["good", "unproven", "bad", "ambiguous"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check of a checkpoint came to; ``problem`` in words where it is not good.
+
+    ``unproven``: whole, but nothing is left to compare it with. ``ambiguous``: it disagrees with
+    replay from another one that is unproven, so that either may be wrong.
+    """
+
+    checkpoint: Checkpoint
+    trust: Trust
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HintVerdict:
+    """What the hint is: the version it names, and what is wrong with it."""
+
+    version: int | None
+    problem: str | None
+
+
+def check_checkpoints(store: Store, listing: LogListing) -> list[Verdict]:
+    """Check every complete checkpoint of a whole listing, oldest first."""
+    verdicts: list[Verdict] = []
+    for checkpoint in [*listing.checkpoints, *_empty_checkpoints(store)]:
+        verdicts.append(_check(store, listing, checkpoint, verdicts))
+    return sorted(verdicts, key=lambda v: (v.checkpoint.version, v.checkpoint.names))
+
+
+def _empty_checkpoints(store: Store) -> Iterator[Checkpoint]:
+    """Checkpoints without a byte: a listing leaves them out, other readers may stumble."""
+    for info in store.list_from(LOG_DIR):
+        match parse_log_name(info.name.rpartition("/")[2]):
+            case CheckpointFile(version, kind, format=form) if not info.size_bytes:
+                yield Checkpoint(version, kind, form, (info,))
+
+
+def _check(
+    store: Store, listing: LogListing, checkpoint: Checkpoint, before: list[Verdict]
+) -> Verdict:
+    if not all(info.size_bytes for info in checkpoint.files):
+        return Verdict(checkpoint, "bad", "the file is empty")
+    if not is_sound(store, checkpoint):
+        return Verdict(checkpoint, "bad", "it cannot be read whole")
+    usable = {v.checkpoint for v in before if v.trust in ("good", "unproven")}
+    others = frozenset(c for c in listing.checkpoints if c not in usable)
+    try:
+        replayed = _load(store, listing, checkpoint.version, others)
+    except (CorruptLogError, StorageError):
+        return Verdict(checkpoint, "unproven", "nothing is left to compare it with")
+    own = _load_alone(store, checkpoint)
+    difference = _describe_difference(own, replayed)
+    if difference is None:
+        return Verdict(checkpoint, "good")
+    base = replayed.segment.checkpoint
+    unproven = any(v.checkpoint == base and v.trust == "unproven" for v in before)
+    problem = f"it disagrees with the log: {difference}"
+    if unproven and base is not None:
+        problem += f" (or {base.names[0]} does)"
+    return Verdict(checkpoint, "ambiguous" if unproven else "bad", problem)
+
+
+def _load(store: Store, listing: LogListing, version: int, skip: frozenset[Checkpoint]) -> Snapshot:
+    return load_snapshot(store, version, warn=_ignore, listing=listing, skip=skip)
+
+
+def _load_alone(store: Store, checkpoint: Checkpoint) -> Snapshot:
+    """The version as this checkpoint alone has it."""
+    alone = LogListing(0, checkpoints=[checkpoint])
+    return _load(store, alone, checkpoint.version, frozenset())
+
+
+def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
+    if encode_protocol(own.protocol) != encode_protocol(replayed.protocol):
+        return "its protocol is another"
+    if own.metadata != replayed.metadata:
+        return "its metaData is another"
+    if dict(own.domains) != dict(replayed.domains):
+        return "its domain metadata are others"
+    # Transactions may have expired when it was written, where the table lets them.
+    expected = replayed.txns
+    if replayed.properties.txn_retention_ms is not None:
+        expected = {app: txn for app, txn in replayed.txns.items() if app in own.txns}
+    if dict(own.txns) != dict(expected):
+        return "its transactions are others"
+    found = digest_state(own.file_batches(STATE_COLUMNS))
+    wanted = digest_state(replayed.file_batches(STATE_COLUMNS))
+    return found.describe_difference(wanted)
+
+
+def check_hint(store: Store, listing: LogListing, bad: frozenset[Checkpoint]) -> HintVerdict:
+    """Whether ``_last_checkpoint`` names a checkpoint that can be used."""
+    said: list[str] = []
+    version = read_hint(store, said.append)
+    usable = [c for c in listing.checkpoints if c not in bad]
+    if said:
+        return HintVerdict(version, said[0])
+    if version is None:
+        missing = f"{HINT_NAME} is missing" if usable else None
+        return HintVerdict(None, missing)
+    if not any(c.version == version for c in usable):
+        return HintVerdict(
+            version, f"{HINT_NAME} names version {version}, which has no good checkpoint"
+        )
+    return HintVerdict(version, None)
+
+
+def hint_of(store: Store, checkpoint: Checkpoint) -> dict[str, object]:
+    """The least that a hint to an existing checkpoint may say."""
+    head = read_head(store, checkpoint)
+    infos: list[FileInfo] = [*checkpoint.files]
+    infos += [info for info in store.stat_many(head.sidecars) if info is not None]
+    hint: dict[str, object] = {"version": checkpoint.version, "size": -1}
+    if checkpoint.kind == "multipart":
+        hint["parts"] = len(checkpoint.files)
+    return hint | {"sizeInBytes": sum(info.size_bytes for info in infos)}
+
+
+def _ignore(message: str) -> None:
+    """A warning that the verdict will say better."""

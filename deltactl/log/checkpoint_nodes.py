@@ -1,0 +1,71 @@
+"""What the log says about the files of a checkpoint: sidecars, metadata, the hint.
+
+Source: PROTOCOL.md, "Last Checkpoint File", "V2 Spec"; limits as Delta on Spark has them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+from deltactl.log.checkpoint_schema import CheckpointLayout, spark_schema
+from deltactl.log.checkpoint_write import WrittenActions
+from deltactl.storage.store import FileInfo
+
+_SCHEMA_LIMIT: Final = 20_000
+_LISTED_LIMIT: Final = 30
+
+Node: TypeAlias = dict[str, Any]
+
+
+def file_node(file: FileInfo) -> Node:
+    """A file of a V2 checkpoint as the log speaks of it, by its bare name."""
+    return {
+        "path": file.name.rpartition("/")[2],
+        "sizeInBytes": file.size_bytes,
+        "modificationTime": file.modified_ms,
+    }
+
+
+def checkpoint_metadata(
+    version: int, files: Sequence[WrittenActions], layout: CheckpointLayout
+) -> Node:
+    """The ``checkpointMetadata`` of a V2 checkpoint with these sidecars."""
+    schema = json.dumps(spark_schema(layout.sidecar_schema), separators=(",", ":"))
+    tags = {
+        "sidecarNumActions": str(sum(written.num_rows for written in files)),
+        "sidecarSizeInBytes": str(sum(written.file.size_bytes for written in files)),
+        "numOfAddFiles": str(sum(written.adds.count for written in files)),
+    }
+    if len(schema) <= _SCHEMA_LIMIT:
+        tags["sidecarFileSchema"] = schema
+    return {"version": version, "tags": tags}
+
+
+def start_hint(version: int, files: Sequence[WrittenActions], parts: int = 1) -> Node:
+    """What every hint begins with, in the order that old readers want."""
+    hint: Node = {"version": version, "size": sum(written.num_rows for written in files)}
+    if parts > 1:
+        hint["parts"] = parts
+    return hint | {
+        "sizeInBytes": sum(written.file.size_bytes for written in files),
+        "numOfAddFiles": sum(written.adds.count for written in files),
+    }
+
+
+def schema_node(layout: CheckpointLayout) -> Node:
+    """The ``checkpointSchema`` of a hint; nothing where it would be long, as in Spark."""
+    schema = spark_schema(layout.whole_schema)
+    too_long = len(json.dumps(schema, separators=(",", ":"))) > _SCHEMA_LIMIT
+    return {} if too_long else {"checkpointSchema": schema}
+
+
+def v2_node(top: FileInfo, singletons: Sequence[Node], sidecars: Sequence[Node]) -> Node:
+    """The ``v2Checkpoint`` of a hint; long lists are left out, as in Spark."""
+    hint = file_node(top)
+    if len(singletons) <= _LISTED_LIMIT:
+        hint["nonFileActions"] = list(singletons)
+    if len(sidecars) <= _LISTED_LIMIT:
+        hint["sidecarFiles"] = list(sidecars)
+    return hint

@@ -1,0 +1,289 @@
+"""What the columns of a checkpoint look like, built from the actions and never from the data.
+
+Source: PROTOCOL.md, "Checkpoint Schema"; order and types as Delta on Spark writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import pyarrow as pa
+
+from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+from deltactl.log.parsed_stats import parsed_stats_type
+from deltactl.protocol.actions import (
+    DELETION_VECTOR_JSON_NAMES,
+    DELETION_VECTOR_TYPE,
+    STRING_MAP,
+    Metadata,
+    Protocol,
+)
+from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.schema import arrow_type
+
+Compat: TypeAlias = Literal["default", "spark", "plain"]
+"""``default``: what every reader of Delta takes. ``spark``: the columns that Delta on Spark writes
+when no property says otherwise. ``plain``: no dictionaries and no compression either."""
+
+_STRINGS: Final = pa.list_(pa.field("element", pa.string()))
+_TXN: Final = pa.struct(
+    [("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())]
+)
+_METADATA: Final = pa.struct(
+    [
+        ("id", pa.string()),
+        ("name", pa.string()),
+        ("description", pa.string()),
+        ("format", pa.struct([("provider", pa.string()), ("options", STRING_MAP)])),
+        ("schemaString", pa.string()),
+        ("partitionColumns", _STRINGS),
+        ("configuration", STRING_MAP),
+        ("createdTime", pa.int64()),
+    ]
+)
+_PROTOCOL: Final = pa.struct(
+    [
+        ("minReaderVersion", pa.int32()),
+        ("minWriterVersion", pa.int32()),
+        ("readerFeatures", _STRINGS),
+        ("writerFeatures", _STRINGS),
+    ]
+)
+_DOMAIN: Final = pa.struct(
+    [("domain", pa.string()), ("configuration", pa.string()), ("removed", pa.bool_())]
+)
+_CHECKPOINT_METADATA: Final = pa.struct([("version", pa.int64()), ("tags", STRING_MAP)])
+_SIDECAR: Final = pa.struct(
+    [
+        ("path", pa.string()),
+        ("sizeInBytes", pa.int64()),
+        ("modificationTime", pa.int64()),
+        ("tags", STRING_MAP),
+    ]
+)
+_VECTOR: Final = pa.struct(
+    [
+        pa.field(name, ours.type)
+        for name, ours in zip(DELETION_VECTOR_JSON_NAMES, DELETION_VECTOR_TYPE, strict=True)
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLayout:
+    """How file actions are laid out; small and picklable.
+
+    ``stats_json``: whether ``add.stats`` is there. ``stats_type``: the type of
+    ``add.stats_parsed``, absent when ``None``. ``partition_types``: members of
+    ``add.partitionValues_parsed`` by physical name, absent when empty. ``partition_keys`` are the
+    physical names of the partition columns.
+    """
+
+    stats_json: bool
+    stats_type: pa.StructType | None
+    partition_types: Mapping[str, pa.DataType]
+    partition_keys: tuple[str, ...] = ()
+    compat: Compat = "default"
+
+    @property
+    def add_type(self) -> pa.StructType:
+        """The ``add`` column."""
+        members = [
+            ("path", pa.string()),
+            ("partitionValues", STRING_MAP),
+            ("size", pa.int64()),
+            ("modificationTime", pa.int64()),
+            ("dataChange", pa.bool_()),
+            ("tags", STRING_MAP),
+            ("deletionVector", _VECTOR),
+            ("baseRowId", pa.int64()),
+            ("defaultRowCommitVersion", pa.int64()),
+            ("clusteringProvider", pa.string()),
+        ]
+        if self.stats_json:
+            members.append(("stats", pa.string()))
+        if self.partition_types:
+            members.append(
+                ("partitionValues_parsed", pa.struct(list(self.partition_types.items())))
+            )
+        if self.stats_type is not None:
+            members.append(("stats_parsed", self.stats_type))
+        return pa.struct(members)
+
+    @property
+    def remove_type(self) -> pa.StructType:
+        """The ``remove`` column: Delta keeps neither tags nor statistics of tombstones."""
+        return pa.struct(
+            [
+                ("path", pa.string()),
+                ("deletionTimestamp", pa.int64()),
+                ("dataChange", pa.bool_()),
+                ("extendedFileMetadata", pa.bool_()),
+                ("partitionValues", STRING_MAP),
+                ("size", pa.int64()),
+                ("deletionVector", _VECTOR),
+                ("baseRowId", pa.int64()),
+                ("defaultRowCommitVersion", pa.int64()),
+            ]
+        )
+
+    @property
+    def whole_schema(self) -> pa.Schema:
+        """A file that holds everything: classic, or a part of several."""
+        return pa.schema(
+            [
+                ("txn", _TXN),
+                ("add", self.add_type),
+                ("remove", self.remove_type),
+                ("metaData", _METADATA),
+                ("protocol", _PROTOCOL),
+                ("domainMetadata", _DOMAIN),
+            ]
+        )
+
+    @property
+    def sidecar_schema(self) -> pa.Schema:
+        """A sidecar: nothing but file actions."""
+        return pa.schema([("add", self.add_type), ("remove", self.remove_type)])
+
+
+TOP_SCHEMA: Final = pa.schema(
+    [
+        ("txn", _TXN),
+        ("metaData", _METADATA),
+        ("protocol", _PROTOCOL),
+        ("domainMetadata", _DOMAIN),
+        ("checkpointMetadata", _CHECKPOINT_METADATA),
+        ("sidecar", _SIDECAR),
+    ]
+)
+"""The top-level file of a V2 checkpoint whose file actions are in sidecars."""
+
+
+def choose_layout(
+    metadata: Metadata, protocol: Protocol, compat: Compat = "default"
+) -> CheckpointLayout:
+    """The layout that the table's properties ask for.
+
+    An unset ``delta.checkpoint.writeStatsAsStruct`` counts as false, as the protocol has it, and
+    as true for ``spark``. A table whose columns this program has no types for gets JSON only.
+    """
+    properties = TableProperties(metadata.configuration)
+    stats_json = properties.flag("delta.checkpoint.writeStatsAsJson", default=True)
+    as_struct = properties.flag("delta.checkpoint.writeStatsAsStruct", default=compat == "spark")
+    stats_type: pa.StructType | None = None
+    partition_types: dict[str, pa.DataType] = {}
+    if as_struct:
+        try:
+            stats_type = parsed_stats_type(metadata, protocol)
+            partition_types = {
+                f.physical_name: arrow_type(f.type, "physical") for f in metadata.partition_fields
+            }
+        except (UnsupportedFeatureError, CorruptLogError):
+            stats_type, partition_types, stats_json = None, {}, True
+    keys = tuple(f.physical_name for f in metadata.partition_fields)
+    return CheckpointLayout(stats_json, stats_type, partition_types, keys, compat)
+
+
+def singleton_rows(schema: pa.Schema, nodes: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """A row for each action, given as ``{name: object of the log}``; maps stay dictionaries."""
+    columns = []
+    for member in schema:
+        values = [_with_pairs(node.get(member.name), member.type) for node in nodes]
+        columns.append(pa.array(values, member.type))
+    return pa.table(columns, schema=schema)
+
+
+def _with_pairs(value: Any, type_: pa.DataType) -> Any:
+    """Dictionaries as the pairs that Arrow wants for maps."""
+    if value is None:
+        return None
+    if pa.types.is_map(type_):
+        return list(value.items())
+    if pa.types.is_struct(type_):
+        return {member.name: _with_pairs(value.get(member.name), member.type) for member in type_}
+    return value
+
+
+def dictionary_leaves(schema: pa.Schema, compat: Compat) -> list[str]:
+    """Leaves whose values repeat from row to row; never paths and statistics."""
+    if compat == "plain":
+        return []
+    repeating = ("partitionValues", "tags", "clusteringProvider", "deletionVector")
+    leaves = []
+    for column in ("add", "remove"):
+        index = schema.get_field_index(column)
+        for member in schema.field(index).type if index >= 0 else ():
+            if member.name in repeating:
+                leaves += [f"{column}.{leaf}" for leaf in _leaf_paths(member)]
+    return leaves
+
+
+def described_leaves(schema: pa.Schema) -> list[str]:
+    """Leaves that get bounds and null counts: all but texts of statistics, which order nothing."""
+    leaves = [leaf for member in schema for leaf in _all_leaves(member, member.name)]
+    return [leaf for leaf in leaves if leaf != "add.stats"]
+
+
+def _all_leaves(field: pa.Field, path: str) -> Iterable[str]:
+    if pa.types.is_map(field.type):
+        yield from (f"{path}.key_value.{end}" for end in ("key", "value"))
+    elif pa.types.is_list(field.type):
+        yield f"{path}.list.element"
+    elif pa.types.is_struct(field.type):
+        for member in field.type:
+            yield from _all_leaves(member, f"{path}.{member.name}")
+    else:
+        yield path
+
+
+def _leaf_paths(field: pa.Field) -> Iterable[str]:
+    if pa.types.is_map(field.type):
+        yield from (f"{field.name}.key_value.{end}" for end in ("key", "value"))
+    elif pa.types.is_struct(field.type):
+        for member in field.type:
+            if member.name in ("storageType", "pathOrInlineDv"):
+                yield f"{field.name}.{member.name}"
+    else:
+        yield field.name
+
+
+_SPARK_NAMES: Final[Mapping[pa.DataType, str]] = {
+    pa.string(): "string",
+    pa.int64(): "long",
+    pa.int32(): "integer",
+    pa.int16(): "short",
+    pa.int8(): "byte",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.timestamp("us", "UTC"): "timestamp",
+    pa.timestamp("us"): "timestamp_ntz",
+}
+
+
+def spark_schema(type_: pa.DataType | pa.Schema) -> Any:
+    """A schema as ``_last_checkpoint`` and ``checkpointMetadata`` spell it: Spark's StructType."""
+    if isinstance(type_, pa.Schema) or pa.types.is_struct(type_):
+        fields = [
+            {"name": f.name, "type": spark_schema(f.type), "nullable": True, "metadata": {}}
+            for f in type_
+        ]
+        return {"type": "struct", "fields": fields}
+    if pa.types.is_map(type_):
+        return {
+            "type": "map",
+            "keyType": spark_schema(type_.key_type),
+            "valueType": spark_schema(type_.item_type),
+            "valueContainsNull": True,
+        }
+    if pa.types.is_list(type_):
+        element = spark_schema(type_.value_type)
+        return {"type": "array", "elementType": element, "containsNull": True}
+    if pa.types.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    return _SPARK_NAMES[type_]

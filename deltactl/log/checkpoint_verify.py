@@ -1,0 +1,84 @@
+"""Reading back what was written, before anything points at it.
+
+Spark's own check is in here too: as many adds as the snapshot has files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from deltactl.errors import CorruptLogError, DeltactlError, StorageError, VerificationError
+from deltactl.log.checkpoint import CheckpointHead, Piece, read_adds, read_head, read_removes
+from deltactl.log.checkpoint_write import WrittenActions
+from deltactl.log.key_digest import Fingerprint, KeyDigest
+from deltactl.log.listing import Checkpoint
+from deltactl.log.singletons import Singletons
+from deltactl.protocol.action_nodes import encode_protocol
+from deltactl.storage.store import Store
+
+_KEY_COLUMNS = ("encoded_path", "deletion_vector", "size_bytes")
+
+
+def verify_actions(store: Store, version: int, written: WrittenActions) -> None:
+    """Read a file's actions back and compare counts, bytes and a digest of the keys.
+
+    Raises:
+        VerificationError: naming the file and what differs.
+    """
+    head = CheckpointHead(version, (written.file.name,))
+    pieces = (Piece(written.file.name),)
+    for kind, expected, read in (
+        ("add", written.adds, read_adds),
+        ("remove", written.removes, read_removes),
+    ):
+        digest = KeyDigest()
+        try:
+            for batch in read(store, head, _KEY_COLUMNS, pieces):
+                digest.add(batch)
+        except (CorruptLogError, StorageError) as error:
+            raise VerificationError(f"{written.file.name} cannot be read back: {error}") from error
+        _compare(f"{written.file.name}: {kind} actions", expected, digest.finish())
+
+
+def _compare(what: str, expected: Fingerprint, found: Fingerprint) -> None:
+    if expected == found:
+        return
+    if expected.count != found.count:
+        detail = f"{expected.count} were written, {found.count} are stored"
+    elif expected.size_bytes != found.size_bytes:
+        detail = f"files of {expected.size_bytes} bytes were written, {found.size_bytes} are stored"
+    else:
+        detail = "keys other than those written are stored"
+    raise VerificationError(f"{what}: {detail}", hint="Nothing points at the new checkpoint.")
+
+
+def verify_head(
+    store: Store, checkpoint: Checkpoint, expected: Singletons, sidecars: Sequence[str]
+) -> None:
+    """Read a checkpoint's singletons back and compare them and its sidecars with the snapshot.
+
+    Raises:
+        VerificationError: naming what differs.
+    """
+    where = checkpoint.names[0]
+    try:
+        head = read_head(store, checkpoint)
+    except DeltactlError as error:
+        raise VerificationError(f"{where} cannot be read back: {error}") from error
+    for what, found, wanted in (
+        ("protocol", _shown(head.singletons), _shown(expected)),
+        ("metaData", head.singletons.metadata, expected.metadata),
+        ("txn", head.singletons.txns, expected.txns),
+        ("domainMetadata", head.singletons.domains, expected.domains),
+        ("sidecar", sorted(head.sidecars), sorted(sidecars)),
+    ):
+        if found != wanted:
+            raise VerificationError(
+                f"{where}: {what} is stored other than it was written",
+                hint="Nothing points at the new checkpoint.",
+            )
+
+
+def _shown(singletons: Singletons) -> object:
+    """The protocol as the log has it: absent and empty feature lists are one where they may be."""
+    return None if singletons.protocol is None else encode_protocol(singletons.protocol)

@@ -1,0 +1,197 @@
+"""One Parquet file of a checkpoint, written as the actions come, in bounded memory.
+
+The Parquet is what every reader of Delta takes: format 1.0, data pages v1, plain and dictionary
+encodings, snappy, no Arrow schema. The file takes its name whole, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltactl.errors import ConflictError, DeltactlError, StorageError
+from deltactl.log.checkpoint_rows import add_structs, remove_structs
+from deltactl.log.checkpoint_schema import (
+    CheckpointLayout,
+    described_leaves,
+    dictionary_leaves,
+)
+from deltactl.log.key_digest import Fingerprint, KeyDigest
+from deltactl.storage.store import FileInfo, Store
+
+T = TypeVar("T")
+
+_ROW_GROUP_ROWS: Final = 1 << 17
+_ROW_GROUP_BYTES: Final = 64 << 20
+_PAGE_VALUES: Final = 1 << 14
+
+
+def remove_unchanged(store: Store, files: Iterable[FileInfo]) -> None:
+    """Remove files that are still as they were written; never what another writer put there.
+
+    Never raises: it is called for an error, which is the one that matters.
+    """
+    wanted = list(files)
+    with suppress(DeltactlError):
+        found = store.stat_many([file.name for file in wanted])
+        same = [file.name for file, now in zip(wanted, found, strict=True) if now == file]
+        store.delete_many(same)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenActions:
+    """A file of a checkpoint as it was written: all its rows, and what its file actions are."""
+
+    file: FileInfo
+    num_rows: int
+    adds: Fingerprint
+    removes: Fingerprint
+
+
+class ActionFileWriter:
+    """Writes one file; leaving the ``with`` block before ``close`` leaves no trace of it.
+
+    Args:
+        store: where to.
+        name: relative to the store's root; a file of that name is replaced at the end.
+        schema: columns of the file, each the struct of an action.
+        layout: how file actions are laid out.
+    """
+
+    def __init__(
+        self, store: Store, name: str, schema: pa.Schema, layout: CheckpointLayout
+    ) -> None:
+        self._store, self._name, self._schema, self._layout = store, name, schema, layout
+        self._pending: list[pa.Table] = []
+        self._pending_rows = self._pending_bytes = self._num_rows = 0
+        self._digests = {"add": KeyDigest(), "remove": KeyDigest()}
+        self._sink = store.open_replacement(name)
+        with self._naming_file():
+            self._writer = self._open_parquet()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if not self._sink.closed:
+            with suppress(Exception):
+                self._writer.close()  # else its destructor writes into a sink that is gone
+            self._sink.discard()
+
+    @property
+    def num_rows(self) -> int:
+        """Rows taken so far."""
+        return self._num_rows
+
+    def write_singletons(self, rows: pa.Table) -> None:
+        """Append rows with columns of the file's schema, some or all."""
+        self._append({name: rows[name] for name in rows.schema.names}, rows.num_rows)
+
+    def write_adds(self, files: pa.Table) -> None:
+        """Append rows of ``ADD_SCHEMA``."""
+        self._digests["add"].add(files)
+        for batch in files.to_batches():
+            self._append({"add": add_structs(batch, self._layout)}, batch.num_rows)
+
+    def write_removes(self, files: pa.Table) -> None:
+        """Append rows of ``REMOVE_SCHEMA``."""
+        self._digests["remove"].add(files)
+        for batch in files.to_batches():
+            self._append({"remove": remove_structs(batch, self._layout)}, batch.num_rows)
+
+    def close(self) -> WrittenActions:
+        """Put the file in place; it is durable when this returns.
+
+        Raises:
+            StorageError: the store failed, or does not hold what was written.
+        ConflictError: another writer replaced the file at once.
+        """
+        with self._naming_file():
+            self._flush()
+            self._writer.close()
+            size_bytes = self._sink.tell()
+            self._sink.close()
+        (info,) = self._store.stat_many([self._name])
+        if info is None:
+            raise StorageError(f"{self._name} is not in the store after it was written")
+        if info.size_bytes != size_bytes:
+            raise ConflictError(
+                f"another writer put a checkpoint at {self._name} meanwhile",
+                hint="It was left as it is.",
+            )
+        return WrittenActions(
+            file=info,
+            num_rows=self._num_rows,
+            adds=self._digests["add"].finish(),
+            removes=self._digests["remove"].finish(),
+        )
+
+    def _append(self, columns: dict[str, pa.Array | pa.ChunkedArray], num_rows: int) -> None:
+        if not num_rows:
+            return
+        arrays = [
+            columns[f.name] if f.name in columns else pa.nulls(num_rows, f.type)
+            for f in self._schema
+        ]
+        rows = pa.table(arrays, schema=self._schema)
+        self._num_rows += num_rows
+        self._pending.append(rows)
+        self._pending_rows += num_rows
+        self._pending_bytes += sum(column.nbytes for column in columns.values())
+        if self._pending_rows >= _ROW_GROUP_ROWS or self._pending_bytes >= _ROW_GROUP_BYTES:
+            with self._naming_file():
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._pending:
+            table = pa.concat_tables(self._pending)
+            self._pending.clear()
+            self._writer.write_table(table, row_group_size=table.num_rows)
+        self._pending_rows = self._pending_bytes = 0
+
+    def _open_parquet(self) -> pq.ParquetWriter:
+        compat = self._layout.compat
+        return pq.ParquetWriter(
+            self._sink,
+            self._schema,
+            version="1.0",
+            data_page_version="1.0",
+            compression="none" if compat == "plain" else "snappy",
+            use_dictionary=dictionary_leaves(self._schema, compat),
+            write_statistics=described_leaves(self._schema),
+            write_batch_size=_PAGE_VALUES,
+            store_schema=False,
+            use_deprecated_int96_timestamps=compat == "spark",
+        )
+
+    @contextmanager
+    def _naming_file(self) -> Iterator[None]:
+        try:
+            yield
+        except DeltactlError:
+            raise
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise StorageError(f"{self._name} cannot be written: {error}"[:500]) from error
+
+
+def read_ahead(items: Iterable[T]) -> Iterator[T]:
+    """Give the items while the next one is already being made on another thread."""
+    iterator = iter(items)
+    done = object()
+    with ThreadPoolExecutor(1, thread_name_prefix="deltactl-read") as pool:
+        pending = pool.submit(next, iterator, done)
+        while (item := pending.result()) is not done:
+            pending = pool.submit(next, iterator, done)
+            yield item  # type: ignore[misc]

@@ -1,0 +1,280 @@
+"""Which files of the log have served their time: planned so that nothing inside retention is lost.
+
+Source: PROTOCOL.md, "Metadata Cleanup"; times as Delta on Spark adjusts them for time travel. The
+cutoff is the midnight (UTC) at or before now minus the retention. The version that was current
+then, and all later ones, stay readable: everything before the newest checkpoint at or below that
+version goes, its own commit stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from deltactl.errors import CorruptLogError, SafetyError, StorageError, UnsupportedFeatureError
+from deltactl.log.checkpoint import read_head
+from deltactl.log.cleanup_protection import ensure_unprotected
+from deltactl.log.commit_info import read_in_commit_timestamp, uses_in_commit_timestamp
+from deltactl.log.listing import LogListing
+from deltactl.log.rebuildable import find_rebuildable, is_sound
+from deltactl.log.snapshot import Snapshot
+from deltactl.log.timestamps import monotonise
+from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR, STAGED_COMMITS_DIR
+from deltactl.storage.store import FileInfo, Store
+from deltactl.units import format_timestamp
+
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupPlan:
+    """What would be deleted, in this order of kinds; times in ms since 1970 UTC.
+
+    ``checkpoint_version`` is what the oldest remaining version will stand on. ``lost`` are the
+    first and last of each stretch of versions that can be read now and will not be.
+    """
+
+    cutoff_ms: int
+    checkpoint_version: int | None = None
+    reason: str | None = None
+    compactions: tuple[FileInfo, ...] = ()
+    commits: tuple[FileInfo, ...] = ()
+    checksums: tuple[FileInfo, ...] = ()
+    checkpoints: tuple[FileInfo, ...] = ()
+    staged: tuple[FileInfo, ...] = ()
+    sidecars: tuple[FileInfo, ...] = ()
+    lost: tuple[tuple[int, int], ...] = ()
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def files(self) -> tuple[FileInfo, ...]:
+        """All files in the order of their deletion: commits before the checkpoints under them."""
+        return (
+            *self.compactions,
+            *self.commits,
+            *self.checksums,
+            *self.checkpoints,
+            *self.staged,
+            *self.sidecars,
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that would be freed."""
+        return sum(info.size_bytes for info in self.files)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to delete."""
+        return not self.files
+
+
+def plan_cleanup(
+    snapshot: Snapshot,
+    listing: LogListing,
+    now_ms: int,
+    *,
+    up_to: int | None = None,
+    planned: int | None = None,
+) -> CleanupPlan:
+    """Decide what may go.
+
+    Args:
+        snapshot: the latest version.
+        listing: the whole log.
+        now_ms: ms since 1970 UTC.
+        up_to: clean up to the checkpoint of this version, and no other.
+        planned: a version that will have a checkpoint by then.
+
+    Raises:
+        SafetyError: ``up_to`` is inside the retention, or has no sound checkpoint; or checkpoint
+            protection forbids it.
+        StorageError, CorruptLogError: the log cannot be read.
+    """
+    store = snapshot.store
+    cutoff = _floor_day(now_ms - snapshot.properties.log_retention_ms)
+    times = _adjusted_times(listing)
+    boundary = _find_boundary(snapshot, listing, times, cutoff)
+    if up_to is not None:
+        _ensure_outside_retention(up_to, boundary, cutoff, listing)
+    warnings: list[str] = []
+    found = {c.version for c in listing.checkpoints} | ({planned} if planned is not None else set())
+    wanted = [
+        v
+        for v in sorted(found, reverse=True)
+        if v <= boundary and v in times and (up_to is None or v == up_to)
+        if not _leans_on_older(v, listing, times)
+    ]
+    base = _choose_base(store, listing, wanted, warnings)
+    if base is None:
+        if up_to is not None:
+            raise SafetyError(
+                f"the log cannot be cleaned up to version {up_to}: it has no sound checkpoint "
+                "with its commit, or the next version's time depends on an older one",
+                hint=f"`deltactl checkpoint TABLE --version {up_to} --cleanup` writes one first.",
+            )
+        reason = f"no version before {format_timestamp(cutoff)} has a checkpoint to stand on"
+        return CleanupPlan(cutoff, reason=reason, warnings=tuple(warnings))
+    ensure_unprotected(snapshot, listing, base)
+    going = [c for c in listing.checkpoints if c.version < base]
+    sidecars = _find_orphans(store, listing, base, _floor_day(now_ms) - _DAY_MS, warnings)
+    return CleanupPlan(
+        cutoff_ms=cutoff,
+        checkpoint_version=base,
+        compactions=tuple(
+            i for (start, _), i in sorted(listing.compacted.items()) if start <= base
+        ),
+        commits=_before(listing.commits, base),
+        checksums=_before(listing.checksums, base),
+        checkpoints=tuple(info for checkpoint in going for info in checkpoint.files),
+        staged=_find_staged(store, base),
+        sidecars=sidecars,
+        lost=_find_lost(store, listing, base),
+        warnings=tuple(warnings),
+    )
+
+
+def execute_cleanup(store: Store, plan: CleanupPlan) -> dict[str, StorageError]:
+    """Delete what a plan names; what stands on a file that could not be deleted stays too.
+
+    Returns:
+        What failed, by name.
+    """
+    for group in (
+        plan.compactions,
+        plan.commits,
+        plan.checksums,
+        plan.checkpoints,
+        plan.staged,
+        plan.sidecars,
+    ):
+        failed = store.delete_many([info.name for info in group]) if group else {}
+        if failed:
+            return failed
+    return {}
+
+
+def _floor_day(time_ms: int) -> int:
+    return time_ms // _DAY_MS * _DAY_MS
+
+
+def _adjusted_times(listing: LogListing) -> dict[int, int]:
+    """When each commit was made as time travel sees it: strictly ascending."""
+    versions = sorted(listing.commits)
+    times = monotonise(listing.commits[version].modified_ms for version in versions)
+    return dict(zip(versions, times, strict=True))
+
+
+def _find_boundary(
+    snapshot: Snapshot, listing: LogListing, times: dict[int, int], cutoff_ms: int
+) -> int:
+    """The version that was current at the cutoff, -1 if there was none.
+
+    With in-commit timestamps a version must be old by both clocks.
+    """
+    old = [version for version, time in times.items() if time <= cutoff_ms]
+    timed = [v for v in old if uses_in_commit_timestamp(snapshot.metadata, v)]
+    low, high = 0, len(timed)
+    while low < high:
+        middle = (low + high) // 2
+        name = listing.commits[timed[middle]].name
+        if read_in_commit_timestamp(snapshot.store, name) <= cutoff_ms:
+            low = middle + 1
+        else:
+            high = middle
+    recent = set(timed[low:])
+    return max((version for version in old if version not in recent), default=-1)
+
+
+def _ensure_outside_retention(
+    up_to: int, boundary: int, cutoff_ms: int, listing: LogListing
+) -> None:
+    if up_to <= boundary:
+        return
+    lowest = max(boundary, min(listing.commits, default=0))
+    raise SafetyError(
+        f"versions {lowest} to {up_to - 1} would stop being readable, and they are "
+        f"inside the retention: they were current after {format_timestamp(cutoff_ms)}",
+        hint="delta.logRetentionDuration says how long versions are kept.",
+    )
+
+
+def _choose_base(
+    store: Store, listing: LogListing, wanted: Sequence[int], warnings: list[str]
+) -> int | None:
+    """The first of the ``wanted`` versions whose checkpoints are sound, or yet to be written."""
+    for version in wanted:
+        checkpoints = [c for c in listing.checkpoints if c.version == version]
+        # Of several at one version any reader may take any: all have to be sound.
+        unsound = [c.names[0] for c in checkpoints if not is_sound(store, c)]
+        if not unsound:
+            return version
+        warnings.append(f"{unsound[0]} cannot be read whole: nothing was built on it")
+    return None
+
+
+def _leans_on_older(version: int, listing: LogListing, times: dict[int, int]) -> bool:
+    """Whether the version's adjusted time would change without the commits before it."""
+    return times[version] != listing.commits[version].modified_ms
+
+
+def _compactions_to(listing: LogListing, base: int) -> tuple[FileInfo, ...]:
+    """Compacted files that start where no reader of what remains can begin."""
+    return tuple(info for (start, _), info in sorted(listing.compacted.items()) if start <= base)
+
+
+def _before(files: dict[int, FileInfo], version: int) -> tuple[FileInfo, ...]:
+    return tuple(files[found] for found in sorted(files) if found < version)
+
+
+def _find_staged(store: Store, base: int) -> tuple[FileInfo, ...]:
+    """Staged commits of versions that are published, and old."""
+    folder = f"{LOG_DIR}/{STAGED_COMMITS_DIR}"
+    found = []
+    for info in store.list_from(folder):
+        digits, _, rest = info.name.rpartition("/")[2].partition(".")
+        if len(digits) == 20 and digits.isdecimal() and rest.endswith(".json"):
+            if int(digits) > base:
+                break
+            found.append(info)
+    return tuple(found)
+
+
+def _find_orphans(
+    store: Store, listing: LogListing, base: int, before_ms: int, warnings: list[str]
+) -> tuple[FileInfo, ...]:
+    """Old sidecars that no remaining checkpoint names; none where one cannot tell."""
+    old = [
+        info for info in store.list_from(f"{LOG_DIR}/{SIDECAR_DIR}") if info.modified_ms < before_ms
+    ]
+    if not old:
+        return ()
+    used: set[str] = set()
+    for checkpoint in listing.checkpoints:
+        if checkpoint.version < base or checkpoint.kind == "multipart":
+            continue
+        try:
+            head = read_head(store, checkpoint)
+        except (CorruptLogError, UnsupportedFeatureError):
+            warnings.append(
+                f"{checkpoint.names[0]} cannot be read: no sidecars are deleted, since it may "
+                "name some"
+            )
+            return ()
+        # The last part alone, as absolute names may be spelled in several ways.
+        used |= {name.rpartition("/")[2] for name in head.sidecars}
+    return tuple(info for info in old if info.name.rpartition("/")[2] not in used)
+
+
+def _find_lost(store: Store, listing: LogListing, base: int) -> tuple[tuple[int, int], ...]:
+    versions = {v for v in listing.commits if v < base}
+    versions |= {c.version for c in listing.checkpoints if c.version < base}
+    readable = find_rebuildable(store, listing, versions, frozenset())
+    return tuple(_stretches(sorted(readable)))
+
+
+def _stretches(versions: Sequence[int]) -> Iterable[tuple[int, int]]:
+    for _, run in groupby(enumerate(versions), lambda pair: pair[1] - pair[0]):
+        members = [version for _, version in run]
+        yield members[0], members[-1]

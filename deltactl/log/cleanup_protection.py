@@ -1,0 +1,57 @@
+"""Checkpoint protection: history that other clients must not be able to misread.
+
+Source: the RFC "Checkpoint Protection" (``delta.requireCheckpointProtectionBeforeVersion``).
+"""
+
+from __future__ import annotations
+
+from deltactl.errors import CorruptLogError, SafetyError, UnsupportedFeatureError
+from deltactl.log.checkpoint import read_head
+from deltactl.log.commit_info import find_actions
+from deltactl.log.listing import LogListing
+from deltactl.log.snapshot import Snapshot
+from deltactl.protocol.actions import Protocol, parse_protocol
+from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.storage.store import Store
+
+
+def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> None:
+    """Refuse a cleanup up to ``base`` that checkpoint protection forbids.
+
+    Allowed is one that removes all that is protected at once, one that touches no protected
+    checkpoint, and one by a program that knows the protocol of every version it removes and of
+    the first that stays.
+
+    Raises:
+        SafetyError: neither is the case.
+    """
+    protected = snapshot.properties.protected_before_version
+    if not has_feature(snapshot.protocol, "checkpointProtection") or base >= protected:
+        return
+    if not any(checkpoint.version < base for checkpoint in listing.checkpoints):
+        return
+    try:
+        for protocol in _find_protocols(snapshot.store, listing, base):
+            ensure_supported(protocol, snapshot.metadata, Operation.CHECKPOINT)
+    except (CorruptLogError, UnsupportedFeatureError, KeyError, TypeError, ValueError) as error:
+        raise SafetyError(
+            f"checkpoints before version {protected} are protected, and the log before version "
+            f"{base} cannot be removed by this program: {error}",
+            hint="Wait until everything before that version may go at once.",
+        ) from error
+
+
+def _find_protocols(store: Store, listing: LogListing, base: int) -> list[Protocol]:
+    """Every protocol that held for a version up to ``base``."""
+    infos = [listing.commits[v] for v in sorted(listing.commits) if v <= base]
+    names = [info.name for info in infos]
+    found = [
+        parse_protocol(node)
+        for name, data in zip(names, store.read_many(names), strict=True)
+        for node in find_actions(name, data, "protocol")
+    ]
+    for checkpoint in listing.checkpoints:
+        if checkpoint.version <= base:
+            protocol = read_head(store, checkpoint).singletons.protocol
+            found += [] if protocol is None else [protocol]
+    return found

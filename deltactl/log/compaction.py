@@ -1,0 +1,119 @@
+"""Log compaction: several commits reconciled into one file that readers may take instead.
+
+Source: PROTOCOL.md, "Log Compaction Files". Tombstones and removed domains stay in it: they have to
+cancel what is older than its first commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+
+import pyarrow as pa
+
+from deltactl.errors import ObjectExistsError, VerificationError
+from deltactl.log.action_lines import json_value, line
+from deltactl.log.file_actions import file_keys
+from deltactl.log.replay import Tail, replay_tail
+from deltactl.log.snapshot import Snapshot
+from deltactl.protocol.action_nodes import (
+    encode_domain,
+    encode_metadata,
+    encode_protocol,
+    encode_txn,
+)
+from deltactl.protocol.actions import JSON_NAMES
+from deltactl.protocol.names import LOG_DIR, compacted_name
+from deltactl.storage.store import FileInfo, Store
+
+_ROWS_AT_ONCE = 4096
+
+
+def compaction_range(snapshot: Snapshot) -> tuple[int, int] | None:
+    """The commits after the checkpoint, if there are two or more that no file covers yet."""
+    first, last = snapshot.segment.checkpoint_version + 1, snapshot.version
+    return (first, last) if len(snapshot.segment.tail) > 1 and first < last else None
+
+
+def write_compaction(snapshot: Snapshot) -> FileInfo | None:
+    """Write the commits after the snapshot's checkpoint as one file, and read it back.
+
+    Returns:
+        The file; ``None`` when there is nothing to compact, or another writer did it.
+
+    Raises:
+        VerificationError: what is stored says something else; it is removed.
+        StorageError: the store failed.
+    """
+    span = compaction_range(snapshot)
+    if span is None:
+        return None
+    name = f"{LOG_DIR}/{compacted_name(*span)}"
+    store, tail = snapshot.store, snapshot.tail
+    keys = [f.physical_name for f in snapshot.metadata.partition_fields]
+    content = "".join(f"{text}\n" for text in compacted_lines(tail, keys))
+    try:
+        store.put_if_absent(name, content.encode())
+    except ObjectExistsError:
+        return None
+    (info,) = store.stat_many([name])
+    if info is None or not _says_the_same(store, snapshot, info):
+        store.delete_many([name])
+        raise VerificationError(
+            f"{name} does not say what its commits say", hint="It was removed; please report this."
+        )
+    return info
+
+
+def compacted_lines(tail: Tail, partition_keys: Collection[str]) -> Iterator[str]:
+    """The reconciled actions as lines of JSON, singletons first.
+
+    Null values of partition columns are written for ``partition_keys`` only.
+    """
+    found = tail.singletons
+    if found.protocol is not None:
+        yield line("protocol", encode_protocol(found.protocol))
+    if found.metadata is not None:
+        yield line("metaData", encode_metadata(found.metadata))
+    yield from (line("txn", encode_txn(txn)) for txn in found.txns.values())
+    yield from (line("domainMetadata", encode_domain(d)) for d in found.domains.values())
+    yield from _file_lines("add", tail.adds, partition_keys)
+    yield from _file_lines("remove", tail.removes, partition_keys)
+
+
+def _file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) -> Iterator[str]:
+    for batch in files.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        for row in batch.to_pylist():
+            row["path"] = row.pop("encoded_path")
+            values = row["partition_values"]
+            if values is not None:
+                row["partition_values"] = [
+                    (key, text) for key, text in values if text is not None or key in partition_keys
+                ]
+            body = {
+                JSON_NAMES[column]: json_value(column, value)
+                for column, value in row.items()
+                if value is not None
+            }
+            yield line(action, body)
+
+
+def _says_the_same(store: Store, snapshot: Snapshot, info: FileInfo) -> bool:
+    """Whether replaying the file gives what replaying its commits gave."""
+    keys = [f.physical_name for f in snapshot.metadata.partition_fields]
+    stored, wanted = replay_tail(store, [info], keys), snapshot.tail
+    return (
+        _rows(stored.adds) == _rows(wanted.adds)
+        and _rows(stored.removes) == _rows(wanted.removes)
+        and stored.singletons == wanted.singletons
+    )
+
+
+def _rows(files: pa.Table) -> list[str]:
+    """Each row as a text, in the order of the keys; a null partition value is as good as none."""
+    order = pa.compute.sort_indices(file_keys(files))
+    rows = files.take(order).to_pylist()
+    for row in rows:
+        values = row["partition_values"] or ()
+        row["partition_values"] = {key: text for key, text in values if text is not None}
+    return [json.dumps(row, sort_keys=True, default=str) for row in rows]

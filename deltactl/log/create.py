@@ -1,0 +1,69 @@
+"""Version 0 of a table: one commit, put if absent.
+
+Source: PROTOCOL.md, "Delta Log Entries", "Commit Provenance", "In-Commit Timestamps".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deltactl.clock import Clock
+from deltactl.log.action_lines import NewFile, add_line, line
+from deltactl.log.put_commit import Sleep, put_commit
+from deltactl.protocol.action_nodes import encode_metadata, encode_protocol, encode_txn
+from deltactl.protocol.actions import Metadata, Protocol, Txn
+from deltactl.protocol.names import LOG_DIR, commit_name
+from deltactl.protocol.properties import TableProperties
+from deltactl.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """What a table begins with; ``files`` bring its rows, the last four describe the commit."""
+
+    protocol: Protocol
+    metadata: Metadata
+    files: Sequence[NewFile]
+    txn: Txn
+    operation: str
+    parameters: Mapping[str, Any]
+    metrics: Mapping[str, str]
+    engine_info: str
+
+
+def create_table(store: Store, table: NewTable, *, clock: Clock, sleep: Sleep) -> bool:
+    """Commit version 0; tell whether it is ours that is there.
+
+    Raises:
+        CommitOutcomeUnknownError: the store never told whether the commit landed.
+        StorageError: the store failed, and no commit is there.
+    """
+    txn_id = clock.new_id()
+    lines = [
+        line("commitInfo", _commit_info(table, clock.now_ms(), txn_id)),
+        line("protocol", encode_protocol(table.protocol)),
+        line("metaData", encode_metadata(table.metadata)),
+        *(add_line(file, None, data_change=True) for file in table.files),
+        line("txn", encode_txn(table.txn)),
+    ]
+    content = ("\n".join(lines) + "\n").encode()
+    return put_commit(store, f"{LOG_DIR}/{commit_name(0)}", content, txn_id, sleep)
+
+
+def _commit_info(table: NewTable, now_ms: int, txn_id: str) -> dict[str, Any]:
+    info: dict[str, Any] = {}
+    if TableProperties(table.metadata.configuration).in_commit_timestamps:
+        info["inCommitTimestamp"] = now_ms
+    return info | {
+        "timestamp": now_ms,
+        "operation": table.operation,
+        "operationParameters": dict(table.parameters),
+        "readVersion": -1,
+        "isolationLevel": "Serializable",
+        "isBlindAppend": False,
+        "operationMetrics": dict(table.metrics),
+        "engineInfo": table.engine_info,
+        "txnId": txn_id,
+    }

@@ -1,0 +1,169 @@
+"""Statistics as JSON text to the struct that ``add.stats_parsed`` holds, column-wise.
+
+Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema". What does not fit its column's type
+is no information and becomes null: statistics are hints.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.schema import DeltaType, StructType, arrow_type
+from deltactl.protocol.stats_columns import StatsLeaf, choose_stats_columns
+
+_LEAST_BLOCK: Final = 1 << 20
+_SPECIAL_FLOATS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf")}
+_Tree = dict[str, Any]
+
+
+def parsed_stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
+    """The type of ``stats_parsed``: the leaves that get statistics, under physical names.
+
+    Structs without such leaves are left out, since Parquet has no empty groups.
+
+    Raises:
+        UnsupportedFeatureError: a column type that this program does not know.
+    """
+    columns = choose_stats_columns(metadata, protocol)
+    bounds: _Tree = {}
+    nulls: _Tree = {}
+    for leaf in columns.leaves:
+        if leaf.has_bounds:
+            _put(bounds, leaf.path, arrow_type(_find(metadata.schema, leaf), "physical"))
+        _put(nulls, leaf.path, pa.int64())
+    members = [pa.field("numRecords", pa.int64())]
+    if bounds:
+        members += [pa.field(name, _struct(bounds)) for name in ("minValues", "maxValues")]
+    if nulls:
+        members.append(pa.field("nullCount", _struct(nulls)))
+    if columns.tight_bounds:
+        members.append(pa.field("tightBounds", pa.bool_()))
+    return pa.struct(members)
+
+
+def _find(struct: StructType, leaf: StatsLeaf) -> DeltaType:
+    found: DeltaType = struct
+    for name in leaf.path:
+        assert isinstance(found, StructType)
+        found = next(f.type for f in found.fields if f.physical_name == name)
+    return found
+
+
+def _put(tree: _Tree, path: tuple[str, ...], type_: pa.DataType) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = type_
+
+
+def _struct(tree: Mapping[str, Any]) -> pa.StructType:
+    return pa.struct(
+        [(n, _struct(below) if isinstance(below, dict) else below) for n, below in tree.items()]
+    )
+
+
+def parse_stats(texts: pa.Array, type_: pa.StructType) -> pa.StructArray:
+    """The structs of JSON texts; null texts give null structs."""
+    try:
+        return _parse_columns(texts, type_)
+    except (pa.ArrowException, ValueError):
+        # NaN as a string, a duplicate key, a fraction where whole numbers belong, and the like.
+        return pa.array([_parse_one(text, type_) for text in texts.to_pylist()], type_)
+
+
+def _parse_columns(texts: pa.Array, type_: pa.StructType) -> pa.StructArray:
+    if texts.null_count == len(texts):
+        return pa.nulls(len(texts), type_)
+    if pc.any(pc.match_substring(texts, "\n")).as_py():
+        raise ValueError("line breaks")
+    lines = pc.binary_join(
+        pa.ListArray.from_arrays([0, len(texts)], pc.fill_null(texts, "{}")), "\n"
+    )
+    buffer = lines[0].as_buffer()
+    longest = pc.max(pc.binary_length(texts)).as_py() + 2
+    table = pj.read_json(
+        io.BytesIO(buffer),
+        read_options=pj.ReadOptions(block_size=max(_LEAST_BLOCK, longest), use_threads=False),
+        parse_options=pj.ParseOptions(
+            explicit_schema=pa.schema(list(_readable(type_))), unexpected_field_behavior="ignore"
+        ),
+    )
+    if table.num_rows != len(texts):
+        raise ValueError("a text is not one line")
+    struct = table.to_struct_array()
+    parsed = struct.combine_chunks() if isinstance(struct, pa.ChunkedArray) else struct
+    return _convert(parsed, type_, texts.is_null() if texts.null_count else None)
+
+
+def _readable(type_: pa.DataType) -> Any:
+    """The type to read a leaf as: moments and dates as texts, which have many forms."""
+    if pa.types.is_struct(type_):
+        return pa.struct([(f.name, _readable(f.type)) for f in type_])
+    if pa.types.is_temporal(type_):
+        return pa.string()
+    return type_
+
+
+def _convert(array: pa.Array, type_: pa.DataType, mask: pa.Array | None = None) -> pa.Array:
+    if pa.types.is_struct(type_):
+        children = [_convert(array.field(f.name), f.type) for f in type_]
+        if mask is None and array.null_count:
+            mask = array.is_null()
+        return pa.StructArray.from_arrays(children, fields=list(type_), mask=mask)
+    if array.type == type_:
+        return array
+    if pa.types.is_timestamp(type_) and type_.tz is None:
+        # A text without a zone is what such a column has; after widening it may be a date.
+        return array.cast(type_)
+    if pa.types.is_timestamp(type_):
+        try:
+            return array.cast(type_)
+        except pa.ArrowInvalid:
+            return array.cast(pa.timestamp("us")).cast(type_)
+    return array.cast(type_)
+
+
+def _parse_one(text: str | None, type_: pa.StructType) -> Any:
+    if text is None:
+        return None
+    try:
+        return _fit(json.loads(text, parse_float=Decimal), type_)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _fit(value: Any, type_: pa.DataType) -> Any:
+    """A JSON value as one of the type; ``None`` where it is none."""
+    if pa.types.is_struct(type_):
+        if not isinstance(value, dict):
+            return None
+        return {f.name: _fit(value.get(f.name), f.type) for f in type_}
+    try:
+        fitted = _fit_leaf(value, type_)
+        return None if fitted is None else pa.scalar(fitted, type_).as_py()
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, InvalidOperation):
+        return None
+
+
+def _fit_leaf(value: Any, type_: pa.DataType) -> Any:
+    if value is None or isinstance(value, dict | list):
+        return None
+    if pa.types.is_string(type_):
+        return value if isinstance(value, str) else None
+    if pa.types.is_boolean(type_):
+        return value if isinstance(value, bool) else None
+    if pa.types.is_floating(type_):
+        return _SPECIAL_FLOATS[value] if value in _SPECIAL_FLOATS else float(value)
+    if pa.types.is_decimal(type_):
+        return Decimal(value)  # one with more digits than the column is refused by Arrow
+    if pa.types.is_temporal(type_):
+        return _convert(pa.array([value], pa.string()), type_)[0].as_py()
+    return int(value) if value == int(value) else None

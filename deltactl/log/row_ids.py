@@ -1,0 +1,64 @@
+"""Row ids for files that are new to a table.
+
+Source: PROTOCOL.md, "Row Tracking".
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from deltactl.errors import CorruptLogError
+from deltactl.log.commit_base import CommitBase
+from deltactl.protocol.actions import DomainMetadata
+from deltactl.protocol.features import has_feature
+from deltactl.protocol.properties import TableProperties
+
+ROW_TRACKING_DOMAIN = "delta.rowTracking"
+
+
+@dataclass(slots=True)
+class RowIds:
+    """Hands out row ids above the table's high-water mark."""
+
+    high_water_mark: int
+    start: int
+
+    @classmethod
+    def of(cls, base: CommitBase) -> RowIds | None:
+        """The ids that a table has left; ``None`` where it does not track rows.
+
+        Raises:
+            CorruptLogError: the table does not say which ids were given out.
+        """
+        suspended = TableProperties(base.metadata.configuration).row_tracking_suspended
+        if not has_feature(base.protocol, "rowTracking") or suspended:
+            return None
+        domain = base.domains.get(ROW_TRACKING_DOMAIN)
+        mark = -1
+        if domain is not None and not domain.removed:
+            try:
+                mark = int(json.loads(domain.configuration)["rowIdHighWaterMark"])
+            except (ValueError, TypeError, KeyError) as error:
+                # Guessing would hand out ids that rows have already.
+                raise CorruptLogError(
+                    f"domain {ROW_TRACKING_DOMAIN} has no rowIdHighWaterMark: "
+                    f"{domain.configuration[:200]!r}"
+                ) from error
+        return cls(mark, mark)
+
+    @property
+    def grew(self) -> bool:
+        """Whether ids were taken."""
+        return self.high_water_mark > self.start
+
+    def take(self, num_rows: int) -> int:
+        """The first of so many consecutive ids, which are given out now."""
+        first = self.high_water_mark + 1
+        self.high_water_mark += num_rows
+        return first
+
+    def domain(self) -> DomainMetadata:
+        """The table's high-water mark after what was taken."""
+        text = json.dumps({"rowIdHighWaterMark": self.high_water_mark}, separators=(",", ":"))
+        return DomainMetadata(ROW_TRACKING_DOMAIN, text)

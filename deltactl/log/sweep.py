@@ -1,0 +1,239 @@
+"""One pass over the log's commits: in which versions each file was live.
+
+Files that no commit in the range speaks of were live in all of its versions. For every other
+(path, deletion vector) the commits tell the versions between which it was: it is born by an ``add``
+and dies by a ``remove``, and one whose first word is a ``remove`` was there before the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.commit_changes import count_lines
+from deltactl.log.commit_info import find_actions
+from deltactl.log.commit_json import CommitParser, LogFile
+from deltactl.log.file_actions import file_keys
+from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.rebuildable import find_rebuildable
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.paths import decode_path
+from deltactl.storage.store import Store
+
+EVENTS = pa.schema(
+    [
+        ("path", pa.string()),
+        ("vector_file", pa.string()),
+        ("key", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("version", pa.int64()),
+        ("is_add", pa.bool_()),
+        ("deletion_timestamp_ms", pa.int64()),
+    ]
+)
+"""What a commit says of a file; ``path`` and ``vector_file`` are decoded names, as logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogSweep:
+    """What the commits ``first`` to ``last``, both included, say of files.
+
+    ``events`` has the columns of :data:`EVENTS`; ``change_files`` are the decoded names of change
+    data files with the ``version`` that wrote each.
+    """
+
+    first: int
+    last: int
+    events: pa.Table = field(repr=False)
+    change_files: pa.Table = field(repr=False)
+
+
+def first_rebuildable(store: Store, listing: LogListing, known: Checkpoint | None = None) -> int:
+    """The oldest version from which on every version up to the latest can be rebuilt.
+
+    ``known`` is a checkpoint that was read already: looking into it again can be saved.
+    """
+    latest = listing.latest_version
+    assert latest is not None
+    if known is not None and known == listing.checkpoints[0] and first_commit(listing) > 0:
+        return known.version
+    versions = {*listing.commits, *(c.version for c in listing.checkpoints)}
+    found = find_rebuildable(store, listing, versions, frozenset())
+    first = latest
+    while first - 1 in found:
+        first -= 1
+    return first
+
+
+def first_commit(listing: LogListing) -> int:
+    """The oldest version from which on all commits are there, up to the latest version."""
+    latest = listing.latest_version
+    assert latest is not None
+    version = latest + 1
+    while version - 1 in listing.commits:
+        version -= 1
+    return version
+
+
+def sweep_commits(
+    store: Store, listing: LogListing, metadata: Metadata, first: int, last: int
+) -> LogSweep:
+    """Read the commits of a range of versions.
+
+    Raises:
+        CorruptLogError: one of them cannot be parsed; names file and line.
+        KeyError: one of them is not in the listing.
+    """
+    reading = _Reading(store, [listing.commits[v].name for v in range(first, last + 1)], first)
+    parser = CommitParser(f.physical_name for f in metadata.partition_fields)
+    parts = []
+    for parsed in parser.parse(reading.files()):
+        parts += [
+            reading.events(parsed.adds, is_add=True),
+            reading.events(parsed.removes, is_add=False),
+        ]
+    events = pa.concat_tables(parts) if parts else EVENTS.empty_table()
+    return LogSweep(first, last, events, reading.change_files())
+
+
+class _Reading:
+    """Hands commits to the parser, and remembers which of its rows came from which commit."""
+
+    def __init__(self, store: Store, names: Sequence[str], first: int) -> None:
+        self._store, self._names, self._first = store, names, first
+        self._ends: list[int] = []
+        self._changes: list[tuple[str, int]] = []
+
+    def files(self) -> Iterator[LogFile]:
+        num_lines = 0
+        for version, (name, data) in enumerate(
+            zip(self._names, self._store.read_many(self._names), strict=True), self._first
+        ):
+            num_lines += count_lines(data)
+            self._ends.append(num_lines)
+            for node in find_actions(name, data, "cdc"):
+                if isinstance(path := node.get("path"), str):
+                    self._changes.append((decode_path(path), version))
+            yield LogFile(name, data)
+
+    def events(self, files: pa.Table, *, is_add: bool) -> pa.Table:
+        rows = files.num_rows
+        commit = np.searchsorted(np.array(self._ends), files["seq"].to_numpy(), side="right")
+        deleted = pa.nulls(rows, pa.int64()) if is_add else files["deletion_timestamp_ms"]
+        return pa.table(
+            [
+                files["path"],
+                vector_files(files["deletion_vector"]),
+                file_keys(files),
+                files["size_bytes"],
+                pa.array(commit + self._first, pa.int64()),
+                pa.array(np.full(rows, is_add)),
+                deleted,
+            ],
+            schema=EVENTS,
+        )
+
+    def change_files(self) -> pa.Table:
+        paths = [path for path, _ in self._changes]
+        versions = [version for _, version in self._changes]
+        return pa.table(
+            {"path": pa.array(paths, pa.string()), "version": pa.array(versions, pa.int64())}
+        )
+
+
+Counts = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """When files were live: a row of ``files`` each, in versions ``born`` to ``died`` - 1.
+
+    ``files`` has ``path``, ``vector_file``, ``key`` and ``size_bytes``; versions count from
+    ``first``, and ``last`` is the newest.
+    """
+
+    first: int
+    last: int
+    files: pa.Table = field(repr=False)
+    born: Counts = field(repr=False)
+    died: Counts = field(repr=False)
+
+    @classmethod
+    def of(cls, sweep: LogSweep, first: int) -> Stretches:
+        """Turn what the commits say into stretches of versions from ``first`` on."""
+        events = sweep.events
+        codes, order = _sort_events(events)
+        version = events["version"].to_numpy()[order]
+        is_add = np.asarray(events["is_add"].to_numpy(zero_copy_only=False))[order]
+        codes = codes[order]
+        starts_key = np.ones(len(codes), np.bool_)
+        starts_key[1:] = codes[1:] != codes[:-1]
+        ends_key = np.ones(len(codes), np.bool_)
+        ends_key[:-1] = starts_key[1:]
+        died = np.empty_like(version)
+        died[:-1] = version[1:]
+        died[ends_key] = sweep.last + 1
+        # The first word on a file is that it goes: it was there before.
+        was_there = starts_key & ~is_add
+        born = np.where(was_there, first, version)
+        died = np.where(was_there, version, died)
+        born = np.maximum(born, first)
+        chosen = (is_add | was_there) & (born < died)
+        columns = ["path", "vector_file", "key", "size_bytes"]
+        files = events.select(columns).take(pa.array(order[chosen]))
+        return cls(first, sweep.last, files, born[chosen], died[chosen])
+
+    def mask(self, names: pa.Array | pa.ChunkedArray) -> Flags:
+        """Which stretches need one of the files named."""
+        hit = pc.or_(
+            pc.is_in(self.files["path"], value_set=names),
+            pc.and_(
+                pc.is_valid(self.files["vector_file"]),
+                pc.is_in(self.files["vector_file"], value_set=names),
+            ),
+        )
+        return np.asarray(hit.to_numpy(), np.bool_)
+
+    def count(self, chosen: Flags, weights: Counts | None = None) -> Counts:
+        """For each version, the number (or weight) of the chosen stretches that cover it."""
+        changes = np.zeros(self.last - self.first + 2, np.int64)
+        weight = 1 if weights is None else weights[chosen]
+        np.add.at(changes, self.born[chosen] - self.first, weight)
+        np.add.at(changes, self.died[chosen] - self.first, -weight)
+        totals: Counts = np.cumsum(changes)[:-1]
+        return totals
+
+    def sizes(self) -> Counts:
+        """Bytes of the data file of each stretch; 0 where the log does not say."""
+        found: Counts = pc.fill_null(self.files["size_bytes"], 0).to_numpy()
+        return found
+
+
+def _sort_events(events: pa.Table) -> tuple[Counts, Counts]:
+    """A number for each key, and the order of events by key and version.
+
+    Within a version removes come first: of an odd commit that has both, the file is live after it.
+    """
+    if not events.num_rows:
+        empty = np.zeros(0, np.int64)
+        return empty, empty
+    coded = pc.dictionary_encode(events["key"], memory_pool=pa.system_memory_pool())
+    codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks]).astype(np.int64)
+    is_add = events["is_add"].to_numpy(zero_copy_only=False)
+    return codes, np.lexsort((is_add, events["version"].to_numpy(), codes))
+
+
+def version_ranges(first: int, flags: Flags) -> list[tuple[int, int]]:
+    """Stretches of versions, both ends included, whose flag is set; ``first`` is the first's."""
+    padded = np.concatenate([[False], flags, [False]])
+    edges = np.flatnonzero(padded[1:] != padded[:-1])
+    return [
+        (first + int(a), first + int(b) - 1) for a, b in zip(edges[::2], edges[1::2], strict=True)
+    ]

@@ -1,0 +1,98 @@
+"""``N.crc``: what a version of the table sums up to.
+
+Source: PROTOCOL.md, "Version Checksum File". Delta on Spark builds its next one on it, so a file
+is written only when every member was computed from the whole snapshot, and never replaced.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from deltactl.errors import ObjectExistsError, StorageError
+from deltactl.log.commit_info import in_commit_timestamp, parse_commit_info
+from deltactl.log.snapshot import Snapshot
+from deltactl.protocol.action_nodes import (
+    encode_domain,
+    encode_metadata,
+    encode_protocol,
+    encode_txn,
+)
+from deltactl.protocol.actions import parse_metadata, parse_protocol
+from deltactl.protocol.names import LOG_DIR, checksum_name
+from deltactl.storage.store import Store
+
+
+def find_disagreements(
+    store: Store, snapshot: Snapshot, num_files: int, size_bytes: int
+) -> list[str] | None:
+    """What the version's checksum file says other than the snapshot; ``None`` without a file."""
+    name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
+    try:
+        node = json.loads(store.read(name))
+        found = _facts(node)
+    except StorageError as error:
+        return None if error.code == "OBJECT_NOT_FOUND" else [f"{name} cannot be read: {error}"]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return [f"{name} is not a version checksum ({type(error).__name__}: {error})"[:300]]
+    wanted = {
+        "numFiles": num_files,
+        "tableSizeBytes": size_bytes,
+        "protocol": encode_protocol(snapshot.protocol),
+        "metadata": encode_metadata(snapshot.metadata),
+    }
+    return [
+        f"{name}: {key} is not what the log says"
+        + (f" ({found[key]}, the log: {value})" if isinstance(value, int) else "")
+        for key, value in wanted.items()
+        if found[key] != value
+    ]
+
+
+def _facts(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "numFiles": int(node["numFiles"]),
+        "tableSizeBytes": int(node["tableSizeBytes"]),
+        "protocol": encode_protocol(parse_protocol(node["protocol"])),
+        "metadata": encode_metadata(parse_metadata(node["metadata"])),
+    }
+
+
+def write_checksum(store: Store, snapshot: Snapshot, num_files: int, size_bytes: int) -> str | None:
+    """Write the version's checksum file; give its name, ``None`` if there is one by now.
+
+    Raises:
+        StorageError: the store failed.
+        CorruptLogError: the commit of the version is broken.
+    """
+    name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
+    commit = snapshot.segment.commit
+    info = None if commit is None else parse_commit_info(commit.name, store.read(commit.name))
+    node: dict[str, Any] = {}
+    if info is not None and isinstance(txn_id := info.get("txnId"), str):
+        node["txnId"] = txn_id
+    node |= {
+        "tableSizeBytes": size_bytes,
+        "numFiles": num_files,
+        "numMetadata": 1,
+        "numProtocol": 1,
+    }
+    if snapshot.properties.in_commit_timestamps:
+        timestamp = in_commit_timestamp(info)
+        if timestamp is None:
+            return None  # then not everything can be known
+        node["inCommitTimestampOpt"] = timestamp
+    if snapshot.properties.txn_retention_ms is None:  # else what counts depends on the day
+        node["setTransactions"] = [encode_txn(txn) for txn in snapshot.txns.values()]
+    node |= {
+        "domainMetadata": [encode_domain(domain) for domain in snapshot.domains.values()],
+        "metadata": encode_metadata(snapshot.metadata),
+        "protocol": encode_protocol(snapshot.protocol),
+    }
+    try:
+        text = json.dumps(node, ensure_ascii=False, separators=(",", ":"))
+        store.put_if_absent(name, text.encode())
+    except ObjectExistsError:
+        return None
+    return name

@@ -1,0 +1,76 @@
+"""What follows a commit of ours, as the table asks for it: manifests, a checkpoint, log cleanup.
+
+Source: PROTOCOL.md, "Checkpoints", "Metadata Cleanup"; Delta's ``delta.checkpointInterval`` and
+``delta.enableExpiredLogCleanup``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from deltactl.clock import Clock
+from deltactl.engine.base import Engine
+from deltactl.errors import Warn
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.checkpoint import checkpoint_table
+from deltactl.operations.checkpoint_options import CheckpointOptions
+from deltactl.operations.checkpoint_plan import is_due
+from deltactl.operations.checkpoint_report import CheckpointReport
+from deltactl.operations.manifest_refresh import AUTO_PROPERTY, refresh_manifests
+
+
+def follow_commit(
+    before: Snapshot,
+    version: int,
+    *,
+    warn: Warn,
+    engine: Engine,
+    clock: Clock,
+    storage_options: Mapping[str, str],
+    files_changed: bool = True,
+) -> int | None:
+    """Refresh manifests, checkpoint when it is due; whatever goes wrong is a warning.
+
+    For the commit has landed.
+
+    Args:
+        before: the snapshot that the commit was made from.
+        version: the version that was committed, the last of several.
+        warn: takes what went wrong.
+        engine: where the checkpoint's tasks run.
+        clock: for retentions and names.
+        storage_options: settings of the table's storage.
+        files_changed: whether the commit added or removed files; those of a vacuum do not.
+
+    Returns:
+        The version that was checkpointed, or ``None``.
+    """
+    properties = before.properties
+    if files_changed and properties.flag(AUTO_PROPERTY):
+        refresh_manifests(before.store, before.version, warn=warn, clock=clock)
+    last = before.segment.checkpoint_version
+    if not is_due(last, version, properties.checkpoint_interval):
+        return None
+
+    def run(options: CheckpointOptions) -> CheckpointReport:
+        return checkpoint_table(
+            before.store,
+            options,
+            warn=warn,
+            engine=engine,
+            clock=clock,
+            storage_options=storage_options,
+        )
+
+    try:
+        written = run(CheckpointOptions()).written
+    except Exception as error:
+        warn(f"version {version} is committed, but its checkpoint was not written: {error}")
+        return None
+    if properties.expired_log_cleanup:
+        try:
+            for name, reason in run(CheckpointOptions(cleanup_only=True)).failed:
+                warn(f"{name} is past its retention, but could not be deleted: {reason}")
+        except Exception as error:
+            warn(f"version {version} is committed; the log was not cleaned up: {error}")
+    return None if written is None else written.version

@@ -1,0 +1,170 @@
+"""``checkpoint``: the state of a version in files of its own, and the log cleaned up behind it.
+
+Order of effects: files written and read back, then the hint, then what is optional, and deletion
+last. Every crash point leaves a log that reads as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from deltactl.clock import Clock, SystemClock
+from deltactl.engine.base import CancelToken, Engine, OnProgress
+from deltactl.engine.local import LocalEngine
+from deltactl.errors import Warn
+from deltactl.log.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
+from deltactl.log.compaction import compaction_range, write_compaction
+from deltactl.log.listing import list_log
+from deltactl.log.move_hint import move_hint
+from deltactl.log.segment import list_from_hint
+from deltactl.log.snapshot import load_snapshot
+from deltactl.log.version_checksum import find_disagreements, write_checksum
+from deltactl.operations.checkpoint_options import CheckpointOptions
+from deltactl.operations.checkpoint_plan import CheckpointPlan, is_due, plan_checkpoint
+from deltactl.operations.checkpoint_report import CheckpointReport, DueReport
+from deltactl.operations.checkpoint_write import (
+    CheckpointRun,
+    WrittenCheckpoint,
+    write_checkpoint,
+)
+from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.storage.store import Store
+
+__all__ = [
+    "CheckpointOptions",
+    "CheckpointPlan",
+    "CheckpointReport",
+    "DueReport",
+    "check_due",
+    "checkpoint_table",
+    "plan_checkpoint",
+]
+
+
+def check_due(store: Store, *, warn: Warn) -> DueReport:
+    """Whether ``delta.checkpointInterval`` asks for a checkpoint of the latest version.
+
+    Raises:
+        DeltactlError: no table there, or a damaged log.
+    """
+    snapshot = load_snapshot(store, warn=warn)
+    last = snapshot.segment.checkpoint_version
+    interval = snapshot.properties.checkpoint_interval
+    due = is_due(last, snapshot.version, interval)
+    return DueReport(snapshot.version, last, interval, due)
+
+
+def checkpoint_table(
+    store: Store,
+    options: CheckpointOptions,
+    *,
+    warn: Warn,
+    engine: Engine | None = None,
+    clock: Clock | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    cancel: CancelToken | None = None,
+    on_progress: OnProgress | None = None,
+    dry_run: bool = False,
+) -> CheckpointReport:
+    """Plan and, unless ``dry_run``, write a checkpoint, and clean up the log if asked to.
+
+    Raises:
+        UnsupportedFeatureError: the protocol forbids it, or a checkpoint of this kind.
+        VersionNotFoundError: no such version.
+        VerificationError: what was stored is not the snapshot; it was removed.
+        SafetyError: cleanup would strand a version that is inside the retention.
+        DeltactlError: the log is damaged, or the store failed.
+    """
+    run = CheckpointRun(
+        engine or LocalEngine(), clock or SystemClock(), storage_options or {}, cancel, on_progress
+    )
+    job = _Job(store, options, run, warn)
+    plan = job.plan()
+    cleanup = job.plan_cleanup(plan) if job.cleans else None
+    report = CheckpointReport(
+        plan,
+        run.engine.name,
+        dry_run=dry_run,
+        cleanup=cleanup,
+        compaction_range=compaction_range(job.snapshot) if options.compact_log else None,
+    )
+    if dry_run:
+        return report
+    if not plan.is_empty:
+        report = job.write(plan, report)
+    if cancel is not None and cancel.is_set():
+        return replace(report, cleanup=None, compaction_range=None, interrupted=True)
+    if options.compact_log:
+        report = replace(report, compaction=write_compaction(job.snapshot))
+    if cleanup is not None and not cleanup.is_empty:
+        report = job.clean(report)
+    return report
+
+
+class _Job:
+    """One run: the log as it was found, and what to do with it."""
+
+    def __init__(
+        self, store: Store, options: CheckpointOptions, run: CheckpointRun, warn: Warn
+    ) -> None:
+        self._store, self._options, self._run, self._warn = store, options, run, warn
+        self.cleans = options.cleanup or options.cleanup_only
+        self._listing = (
+            list_log(store) if self.cleans else list_from_hint(store, warn, options.version)
+        )
+        self.snapshot = load_snapshot(store, options.version, warn=warn, listing=self._listing)
+
+    def plan(self) -> CheckpointPlan:
+        """What to write."""
+        snapshot = self.snapshot
+        if not self._options.cleanup_only:
+            return plan_checkpoint(snapshot, self._listing, self._options, self._warn)
+        ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
+        return CheckpointPlan(snapshot.version, None, "no checkpoint was asked for")
+
+    def write(self, plan: CheckpointPlan, report: CheckpointReport) -> CheckpointReport:
+        """Write the checkpoint, then let the hint name it."""
+        written = write_checkpoint(self.snapshot, plan, self._options, self._run)
+        moved = move_hint(self._store, written.hint)
+        checksum = self._handle_checksum(written)
+        return replace(report, written=written, hint_moved=moved, checksum=checksum)
+
+    def _handle_checksum(self, written: WrittenCheckpoint) -> str | None:
+        """Compare with the version's checksum file; write one where the table has such files."""
+        facts = written.num_adds, written.add_bytes
+        found = find_disagreements(self._store, self.snapshot, *facts)
+        for disagreement in found or ():
+            self._warn(disagreement)
+        if found is None and self._listing.checksums:
+            return write_checksum(self._store, self.snapshot, *facts)
+        return None
+
+    def plan_cleanup(self, plan: CheckpointPlan) -> CleanupPlan:
+        """What may go once the plan is carried out."""
+        latest = self.snapshot
+        if self._options.version is not None:
+            latest = load_snapshot(self._store, warn=self._warn, listing=self._listing)
+        if not latest.properties.expired_log_cleanup:
+            self._warn(
+                "delta.enableExpiredLogCleanup is false; the log is cleaned up because you ask "
+                "for it"
+            )
+        cleanup = plan_cleanup(
+            latest,
+            self._listing,
+            self._run.clock.now_ms(),
+            up_to=self._options.version,
+            planned=None if plan.is_empty else plan.version,
+        )
+        for warning in cleanup.warnings:
+            self._warn(warning)
+        return cleanup
+
+    def clean(self, report: CheckpointReport) -> CheckpointReport:
+        """Plan once more on the log as it is now, with what was written, and delete."""
+        self._listing = list_log(self._store)
+        cleanup = self.plan_cleanup(CheckpointPlan(self.snapshot.version, None))
+        failed = execute_cleanup(self._store, cleanup)
+        reasons = tuple((name, error.message) for name, error in failed.items())
+        return replace(report, cleanup=cleanup, failed=reasons)

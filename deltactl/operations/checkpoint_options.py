@@ -1,0 +1,50 @@
+"""What a user may ask of ``checkpoint``, parsed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from deltactl.errors import UsageError
+from deltactl.log.checkpoint_schema import Compat
+
+Kind: TypeAlias = Literal["auto", "classic", "v2", "multipart"]
+TopFormat: TypeAlias = Literal["json", "parquet"]
+
+DEFAULT_SIDECAR_ROWS: Final = 50_000
+DEFAULT_PART_ROWS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointOptions:
+    """Parsed options of ``checkpoint``.
+
+    ``version`` ``None`` is the latest. ``sidecar_rows`` and ``part_rows`` are the most file
+    actions of a sidecar and the usual number of a part. ``cleanup_only`` writes no checkpoint;
+    with ``version`` the log is cleaned up to the checkpoint of that version.
+    """
+
+    version: int | None = None
+    kind: Kind = "auto"
+    sidecar_rows: int = DEFAULT_SIDECAR_ROWS
+    part_rows: int = DEFAULT_PART_ROWS
+    top_format: TopFormat = "json"
+    compat: Compat = "default"
+    cleanup: bool = False
+    cleanup_only: bool = False
+    compact_log: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense.
+
+        Raises:
+            UsageError: naming the option.
+        """
+        if self.version is not None and self.version < 0:
+            raise UsageError("--version must not be negative")
+        if self.sidecar_rows <= 0:
+            raise UsageError("--sidecar-size must be more than zero")
+        if self.part_rows <= 0:
+            raise UsageError("--part-size must be more than zero")
+        if self.cleanup_only and (self.cleanup or self.compact_log or self.kind != "auto"):
+            raise UsageError("--cleanup-only writes nothing: it goes with --version alone")

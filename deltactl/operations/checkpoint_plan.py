@@ -1,0 +1,191 @@
+"""Which checkpoint to write, if any: decided from the log alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import pyarrow.parquet as pq
+
+from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
+from deltactl.log.checkpoint import Piece, action_pieces
+from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.rebuildable import is_readable
+from deltactl.log.replay import Share
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.checkpoint_options import CheckpointOptions
+from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.storage.store import Store
+
+WrittenKind: TypeAlias = Literal["classic", "v2", "multipart"]
+
+_LISTED_KINDS: dict[WrittenKind, str] = {
+    "classic": "classic",
+    "v2": "uuid",
+    "multipart": "multipart",
+}
+# A task of sidecars reads whole row groups, and then cuts them: a few sidecars each.
+_SIDECARS_A_TASK = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """What would be written for ``version``.
+
+    ``kind`` is ``None`` when there is nothing to write, and ``reason`` says why. ``actions`` is
+    how many file actions there are at most, ``None`` where only reading all would tell.
+    ``shares`` are the tasks of V2 sidecars, ``num_parts`` the parts of a multi-part checkpoint.
+    """
+
+    version: int
+    kind: WrittenKind | None
+    reason: str | None = None
+    actions: int | None = None
+    num_parts: int = 1
+    shares: tuple[Share, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return self.kind is None
+
+
+def is_due(last_checkpoint: int, version: int, interval: int) -> bool:
+    """Whether a multiple of the interval lies after the last checkpoint, up to ``version``.
+
+    Args:
+        last_checkpoint: version of the newest checkpoint, -1 without one.
+        version: the latest version.
+        interval: ``delta.checkpointInterval``, more than zero.
+    """
+    return version // interval > max(last_checkpoint, 0) // interval
+
+
+def plan_checkpoint(
+    snapshot: Snapshot, listing: LogListing, options: CheckpointOptions, warn: Warn
+) -> CheckpointPlan:
+    """Decide what to write for the snapshot's version.
+
+    ``listing`` holds at least that version.
+
+    Raises:
+        UnsupportedFeatureError: the protocol forbids a checkpoint, or one of this kind.
+        SafetyError: the commit of the version is gone.
+    """
+    ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
+    kind = choose_kind(snapshot, options, warn)
+    existing = _find_existing(snapshot, listing, None if options.kind == "auto" else kind)
+    if existing is not None:
+        name = existing.names[0].rpartition("/")[2]
+        reason = f"version {snapshot.version} has a checkpoint already: {name}"
+        return CheckpointPlan(snapshot.version, None, reason)
+    if snapshot.segment.commit is None:
+        raise SafetyError(
+            f"version {snapshot.version} has no commit file: its checkpoint is all there is of it",
+            hint="A checkpoint of another kind needs the commit; the next version will have one.",
+        )
+    return plan_files(snapshot, kind, options)
+
+
+def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> WrittenKind:
+    """The kind that the options ask for, or the table's policy; see PROTOCOL.md, "Checkpoints".
+
+    Raises:
+        UnsupportedFeatureError: the protocol forbids the kind.
+    """
+    has_v2 = has_feature(snapshot.protocol, "v2Checkpoint")
+    if options.kind == "auto":
+        wants_v2 = snapshot.properties.checkpoint_policy == "v2"
+        if wants_v2 and not has_v2:
+            warn(
+                "delta.checkpointPolicy is v2, but the protocol does not list v2Checkpoint: "
+                "the checkpoint is classic"
+            )
+        return "v2" if wants_v2 and has_v2 else "classic"
+    if options.kind == "v2" and not has_v2:
+        raise UnsupportedFeatureError(
+            "a v2 checkpoint needs the table feature v2Checkpoint, which the table does not have",
+            hint="Write a classic one, or add the feature with the engine that owns the table.",
+        )
+    if options.kind == "multipart" and has_v2:
+        raise UnsupportedFeatureError(
+            "a multi-part checkpoint is forbidden in a table with the feature v2Checkpoint",
+            hint="Write a v2 one: its sidecars are what parts were for.",
+        )
+    return options.kind
+
+
+def _find_existing(
+    snapshot: Snapshot, listing: LogListing, kind: WrittenKind | None
+) -> Checkpoint | None:
+    """A checkpoint of the version that can be read, of the kind or of any."""
+    for checkpoint in listing.checkpoints:
+        wanted = kind is None or checkpoint.kind == _LISTED_KINDS[kind]
+        if checkpoint.version == snapshot.version and wanted:
+            in_use = checkpoint == snapshot.segment.checkpoint
+            if in_use or is_readable(snapshot.store, checkpoint):
+                return checkpoint
+    return None
+
+
+def plan_files(snapshot: Snapshot, kind: WrittenKind, options: CheckpointOptions) -> CheckpointPlan:
+    """How the files of a checkpoint of this kind are cut; reads footers only."""
+    pieces = () if snapshot.head is None else action_pieces(snapshot.head)
+    tail_rows = snapshot.tail.adds.num_rows + snapshot.tail.removes.num_rows
+    sizes = {piece: _row_group_rows(snapshot.store, piece) for piece in pieces}
+    known = all(rows is not None for rows in sizes.values())
+    actions = tail_rows + sum(sum(rows or ()) for rows in sizes.values())
+    plan = CheckpointPlan(snapshot.version, kind, actions=actions if known else None)
+    if kind == "multipart":
+        num_parts = max(2, -(-actions // options.part_rows))
+        return CheckpointPlan(plan.version, kind, actions=plan.actions, num_parts=num_parts)
+    if kind == "v2":
+        shares = _cut(sizes, tail_rows, options.sidecar_rows * _SIDECARS_A_TASK)
+        return CheckpointPlan(plan.version, kind, actions=plan.actions, shares=shares)
+    return plan
+
+
+def _row_group_rows(store: Store, piece: Piece) -> list[int] | None:
+    """Rows of each row group; ``None`` for JSON, which has none."""
+    if piece.name.endswith(".json"):
+        return None
+    with store.open_input(piece.name) as source:
+        metadata = pq.read_metadata(source)
+    return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+
+
+def _cut(
+    sizes: dict[Piece, list[int] | None], tail_rows: int, rows_a_task: int
+) -> tuple[Share, ...]:
+    """Shares of about so many rows: whole row groups, and the tail with the last of them."""
+    shares: list[Share] = []
+    chosen: list[Piece] = []
+    held = 0
+
+    def end_share() -> None:
+        nonlocal held
+        if chosen:
+            shares.append(Share(tuple(chosen), with_tail=False))
+            chosen.clear()
+            held = 0
+
+    for piece, row_groups in sizes.items():
+        if row_groups is None:
+            chosen.append(piece)
+            end_share()
+            continue
+        groups: list[int] = []
+        for group, rows in enumerate(row_groups):
+            groups.append(group)
+            held += rows
+            if held >= rows_a_task:
+                chosen.append(Piece(piece.name, tuple(groups)))
+                groups = []
+                end_share()
+        if groups:
+            chosen.append(Piece(piece.name, tuple(groups)))
+    if held + tail_rows >= rows_a_task and tail_rows:
+        end_share()
+    if chosen or tail_rows:
+        shares.append(Share(tuple(chosen), with_tail=True))
+    return tuple(shares)

@@ -1,0 +1,207 @@
+"""``checkpoint --repair``: find what is wrong with checkpoints and the hint, and write it anew.
+
+History is never edited: commits stay as they are. A checkpoint that was proven wrong is replaced by
+one of the same version that was rebuilt without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from deltactl.clock import Clock, SystemClock
+from deltactl.engine.base import CancelToken, Engine, OnProgress
+from deltactl.engine.local import LocalEngine
+from deltactl.errors import CorruptLogError, Warn
+from deltactl.log.absence import no_table_error
+from deltactl.log.checkpoint_check import (
+    HintVerdict,
+    Verdict,
+    check_checkpoints,
+    check_hint,
+    hint_of,
+)
+from deltactl.log.listing import Checkpoint, LogListing, list_log
+from deltactl.log.move_hint import move_hint
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.version_checksum import find_disagreements
+from deltactl.operations.checkpoint_options import CheckpointOptions
+from deltactl.operations.checkpoint_plan import CheckpointPlan, plan_files
+from deltactl.operations.checkpoint_write import CheckpointRun, write_checkpoint
+from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong: the file, why, and what is (or would be) done about it."""
+
+    name: str
+    version: int | None
+    problem: str
+    remedy: str
+    repaired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What was checked and found.
+
+    ``checked`` counts checkpoints, ``unproven`` those of them that are whole, but cannot be
+    compared with anything.
+    """
+
+    version: int
+    engine: str
+    checked: int
+    unproven: int
+    findings: tuple[Finding, ...]
+    dry_run: bool = False
+
+    @property
+    def all_repaired(self) -> bool:
+        """Whether nothing is left that is wrong."""
+        return all(finding.repaired for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``result`` of the JSON envelope."""
+        return {
+            "version": self.version,
+            "checked": self.checked,
+            "unproven": self.unproven,
+            "findings": [
+                {
+                    "file": f.name,
+                    "version": f.version,
+                    "problem": f.problem,
+                    "remedy": f.remedy,
+                    "repaired": f.repaired,
+                }
+                for f in self.findings
+            ],
+        }
+
+
+def repair_checkpoints(
+    store: Store,
+    *,
+    warn: Warn,
+    engine: Engine | None = None,
+    clock: Clock | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    cancel: CancelToken | None = None,
+    on_progress: OnProgress | None = None,
+    dry_run: bool = False,
+) -> RepairReport:
+    """Check every checkpoint and the hint, and put right what is proven wrong.
+
+    Raises:
+        CorruptLogError: the latest version cannot be rebuilt from what is good.
+        UnsupportedFeatureError: the protocol forbids a checkpoint.
+        DeltactlError: writing failed, or the store did.
+    """
+    run = CheckpointRun(
+        engine or LocalEngine(), clock or SystemClock(), storage_options or {}, cancel, on_progress
+    )
+    listing = list_log(store)
+    if listing.latest_version is None:
+        raise no_table_error(store)
+    verdicts = check_checkpoints(store, listing)
+    bad = frozenset(v.checkpoint for v in verdicts if v.trust == "bad")
+    latest = load_snapshot(store, warn=warn, listing=listing, skip=bad)
+    ensure_supported(latest.protocol, latest.metadata, Operation.CHECKPOINT)
+    hint = check_hint(store, listing, bad)
+    findings = []
+    for verdict in verdicts:
+        if verdict.trust in ("bad", "ambiguous"):
+            finding = _judge(verdict)
+            if verdict.trust == "bad" and not dry_run:
+                obstacle = _rewrite(listing, verdict.checkpoint, bad, run, store)
+                remedy = finding.remedy if obstacle is None else f"none: {obstacle}"
+                finding = replace(finding, remedy=remedy, repaired=obstacle is None)
+            findings.append(finding)
+    findings += _checksum_findings(latest)
+    findings += _mend_hint(store, hint, dry_run)
+    return RepairReport(
+        version=latest.version,
+        engine=run.engine.name,
+        checked=len(verdicts),
+        unproven=sum(verdict.trust == "unproven" for verdict in verdicts),
+        findings=tuple(findings),
+        dry_run=dry_run,
+    )
+
+
+def _judge(verdict: Verdict) -> Finding:
+    remedy = "written anew from the rest of the log"
+    if verdict.trust == "ambiguous":
+        remedy = "none: nothing tells which of the two is right"
+    checkpoint = verdict.checkpoint
+    return Finding(checkpoint.names[0], checkpoint.version, verdict.problem or "", remedy)
+
+
+def _checksum_findings(latest: Snapshot) -> list[Finding]:
+    found = find_disagreements(latest.store, latest, latest.num_files, latest.size_bytes)
+    remedy = "none: its writer keeps it; remove the file, or commit with Delta on Spark"
+    return [
+        Finding(text.partition(":")[0].split(" ")[0], latest.version, text, remedy)
+        for text in found or ()
+    ]
+
+
+def _rewrite(
+    listing: LogListing,
+    checkpoint: Checkpoint,
+    bad: frozenset[Checkpoint],
+    run: CheckpointRun,
+    store: Store,
+) -> str | None:
+    """Rebuild a checkpoint's version without anything bad, and write it in its place.
+
+    Returns:
+        Why that cannot be done, ``None`` when it was.
+    """
+    try:
+        snapshot = load_snapshot(store, checkpoint.version, warn=_ignore, listing=listing, skip=bad)
+    except CorruptLogError as error:
+        return error.message
+    ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
+    options = CheckpointOptions(top_format="parquet" if checkpoint.format == "parquet" else "json")
+    written = write_checkpoint(snapshot, _plan_like(snapshot, checkpoint, options), options, run)
+    move_hint(store, written.hint)
+    # The new one has every name of the old one, or stands beside it: readers must not choose.
+    obsolete = [name for name in checkpoint.names if name not in written.names]
+    store.delete_many(obsolete)
+    return None
+
+
+def _plan_like(
+    snapshot: Snapshot, checkpoint: Checkpoint, options: CheckpointOptions
+) -> CheckpointPlan:
+    """A plan for a checkpoint of the same kind, as far as the protocol lets it be."""
+    has_v2 = has_feature(snapshot.protocol, "v2Checkpoint")
+    if checkpoint.kind == "uuid" and has_v2:
+        return plan_files(snapshot, "v2", options)
+    if checkpoint.kind == "multipart" and not has_v2:
+        plan = plan_files(snapshot, "multipart", options)
+        return replace(plan, num_parts=len(checkpoint.files))
+    return plan_files(snapshot, "classic", options)
+
+
+def _mend_hint(store: Store, hint: HintVerdict, dry_run: bool) -> list[Finding]:
+    if hint.problem is None:
+        return []
+    name = hint.problem.split(" ")[0]
+    finding = Finding(name, hint.version, hint.problem, "written anew for the newest checkpoint")
+    if dry_run:
+        return [finding]
+    listing = list_log(store)
+    if not listing.checkpoints:
+        return [replace(finding, remedy="none: there is no checkpoint to name")]
+    newest = max(listing.checkpoints, key=lambda c: c.version)
+    return [replace(finding, repaired=move_hint(store, hint_of(store, newest)))]
+
+
+def _ignore(message: str) -> None:
+    """What is left aside on purpose needs no warning."""

@@ -1,0 +1,109 @@
+"""What a checkpoint run did, or would do, for people and programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from deltactl.log.cleanup import CleanupPlan
+from deltactl.operations.checkpoint_plan import CheckpointPlan
+from deltactl.operations.checkpoint_write import WrittenCheckpoint
+from deltactl.storage.store import FileInfo
+
+
+@dataclass(frozen=True, slots=True)
+class DueReport:
+    """Whether the table's interval asks for a checkpoint; ``last`` is -1 where there is none."""
+
+    version: int
+    last: int
+    interval: int
+    due: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``result`` of the JSON envelope."""
+        return {
+            "version": self.version,
+            "last_checkpoint": None if self.last < 0 else self.last,
+            "interval": self.interval,
+            "due": self.due,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointReport:
+    """The outcome of a run; of a dry run the plans alone.
+
+    ``hint_moved``: whether ``_last_checkpoint`` names the new checkpoint. ``failed`` are files
+    that cleanup could not delete, with the reason. ``interrupted``: the run was cancelled after
+    the checkpoint was written, and did nothing more.
+    """
+
+    plan: CheckpointPlan
+    engine: str
+    dry_run: bool = False
+    written: WrittenCheckpoint | None = None
+    hint_moved: bool = False
+    checksum: str | None = None
+    cleanup: CleanupPlan | None = None
+    failed: tuple[tuple[str, str], ...] = ()
+    compaction_range: tuple[int, int] | None = None
+    compaction: FileInfo | None = None
+    interrupted: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing to do."""
+        nothing_to_clean = self.cleanup is None or self.cleanup.is_empty
+        return self.plan.is_empty and nothing_to_clean and self.compaction_range is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``result`` of the JSON envelope; sizes in bytes."""
+        return {
+            "version": self.plan.version,
+            "kind": self.plan.kind,
+            "reason": self.plan.reason,
+            "plan": {
+                "actions": self.plan.actions,
+                "parts": self.plan.num_parts,
+                "sidecar_tasks": len(self.plan.shares),
+            },
+            "checkpoint": None if self.written is None else _written(self.written),
+            "hint_moved": self.hint_moved,
+            "checksum": self.checksum,
+            "cleanup": None if self.cleanup is None else _cleanup(self.cleanup),
+            "not_deleted": [{"name": name, "reason": reason} for name, reason in self.failed],
+            "compaction": self._compaction(),
+            "interrupted": self.interrupted,
+        }
+
+    def _compaction(self) -> dict[str, Any] | None:
+        if self.compaction_range is None:
+            return None
+        first, last = self.compaction_range
+        name = None if self.compaction is None else self.compaction.name
+        return {"first_version": first, "last_version": last, "file": name}
+
+
+def _written(written: WrittenCheckpoint) -> dict[str, Any]:
+    return {
+        "kind": written.kind,
+        "files": list(written.names),
+        "sidecars": len(written.sidecars),
+        "bytes": written.size_bytes,
+        "actions": written.num_actions,
+        "adds": written.num_adds,
+        "removes": written.num_removes,
+        "table_bytes": written.add_bytes,
+    }
+
+
+def _cleanup(plan: CleanupPlan) -> dict[str, Any]:
+    return {
+        "cutoff_ms": plan.cutoff_ms,
+        "checkpoint_version": plan.checkpoint_version,
+        "reason": plan.reason,
+        "files": [info.name for info in plan.files],
+        "bytes": plan.size_bytes,
+        "versions_lost": [list(stretch) for stretch in plan.lost],
+    }

@@ -1,0 +1,204 @@
+"""The work of one task of a checkpoint: stream some of the snapshot's actions, write, read back.
+
+Runs on any engine: specs and tasks are picklable, the store is opened by URI in the worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.checkpoint import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead
+from deltactl.log.checkpoint_nodes import Node
+from deltactl.log.checkpoint_schema import CheckpointLayout, singleton_rows
+from deltactl.log.checkpoint_verify import verify_actions
+from deltactl.log.checkpoint_write import (
+    ActionFileWriter,
+    WrittenActions,
+    read_ahead,
+    remove_unchanged,
+)
+from deltactl.log.replay import WHOLE, Share, Tail, live_batches, replay_tail, tombstone_batches
+from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
+from deltactl.protocol.spark_hash import SPARK_SEED, assign_parts
+from deltactl.storage.open import open_store
+from deltactl.storage.store import FileInfo, Store
+
+
+@dataclass(slots=True)
+class TailSource:
+    """The log's tail: in memory in the process that read it, by name everywhere else.
+
+    Pickling keeps only the names, so that a task stays small however long the tail is.
+    """
+
+    files: tuple[FileInfo, ...]
+    partition_keys: tuple[str, ...]
+    loaded: Tail | None = field(default=None, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the rows behind."""
+        return TailSource, (self.files, self.partition_keys)
+
+    def load(self, store: Store) -> Tail:
+        """The tail, read again where it did not come along."""
+        if self.loaded is None:
+            self.loaded = replay_tail(store, self.files, self.partition_keys)
+        return self.loaded
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSpec:
+    """What all tasks of a checkpoint share.
+
+    ``tombstones_after_ms``: tombstones at or before this time have expired. ``singletons`` are
+    objects of the log by action, for whole files.
+    """
+
+    table_uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    version: int
+    run_id: str
+    head: CheckpointHead | None = field(repr=False)
+    tail: TailSource = field(repr=False)
+    layout: CheckpointLayout = field(repr=False)
+    tombstones_after_ms: int
+    sidecar_rows: int
+    singletons: Sequence[Node] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WholeTask:
+    """Files that hold every kind of action: store names by part, from 0, of ``num_parts``."""
+
+    names: Mapping[int, str]
+    num_parts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SidecarTask:
+    """Some of the file actions, to be written as sidecars."""
+
+    number: int
+    share: Share
+
+
+def write_whole(spec: WriteSpec, task: WholeTask, attempt: int) -> tuple[WrittenActions, ...]:
+    """Write a classic checkpoint or some parts of one in one pass; give the files by part.
+
+    Raises:
+        VerificationError: what is stored is not what was read; the files are removed.
+        CorruptLogError, StorageError: the log cannot be read, or the store failed.
+    """
+    store = open_store(spec.table_uri, spec.storage_options)
+    with ExitStack() as stack:
+        writers = {
+            part: stack.enter_context(
+                ActionFileWriter(store, name, spec.layout.whole_schema, spec.layout)
+            )
+            for part, name in task.names.items()
+        }
+        home = writers.get(SPARK_SEED % task.num_parts)  # where Spark puts rows without a path
+        if home is not None:
+            home.write_singletons(singleton_rows(spec.layout.whole_schema, spec.singletons))
+        for kind, batch in _stream(store, spec, WHOLE):
+            for part, rows in _split(batch, task):
+                _write(writers[part], kind, rows)
+        with _removed_on_failure(store) as written:
+            for writer in writers.values():
+                written.append(writer.close())
+            for file in written:
+                verify_actions(store, spec.version, file)
+    return tuple(written)
+
+
+def write_sidecars(spec: WriteSpec, task: SidecarTask, attempt: int) -> tuple[WrittenActions, ...]:
+    """Write a share of the file actions as sidecars of at most ``spec.sidecar_rows`` rows.
+
+    Raises:
+        VerificationError: what is stored is not what was read; the files are removed.
+        CorruptLogError, StorageError: the log cannot be read, or the store failed.
+    """
+    store = open_store(spec.table_uri, spec.storage_options)
+
+    def next_name() -> str:
+        number = f"{task.number:010d}.{len(written) + 1:010d}"
+        name = f"{spec.version:020d}.checkpoint.{number}.{spec.run_id}-{attempt}.parquet"
+        return f"{LOG_DIR}/{SIDECAR_DIR}/{name}"
+
+    with _removed_on_failure(store) as written, ExitStack() as stack:
+        writer: ActionFileWriter | None = None
+        for kind, batch in _stream(store, spec, task.share):
+            rest = batch
+            while rest.num_rows:
+                if writer is None:
+                    writer = stack.enter_context(
+                        ActionFileWriter(
+                            store, next_name(), spec.layout.sidecar_schema, spec.layout
+                        )
+                    )
+                room = spec.sidecar_rows - writer.num_rows
+                _write(writer, kind, rest.slice(0, room))
+                rest = rest.slice(room)
+                if writer.num_rows >= spec.sidecar_rows:
+                    written.append(writer.close())
+                    writer = None
+        if writer is not None:
+            written.append(writer.close())
+        for file in written:
+            verify_actions(store, spec.version, file)
+    return tuple(written)
+
+
+def _stream(store: Store, spec: WriteSpec, share: Share) -> Iterator[tuple[str, pa.Table]]:
+    """Batches of live files, then of tombstones that have not expired."""
+    tail = spec.tail.load(store)
+    sources = (
+        ("add", partial(live_batches, columns=FILE_COLUMNS)),
+        ("remove", partial(tombstone_batches, columns=TOMBSTONE_COLUMNS)),
+    )
+    for kind, batches in sources:
+        for batch in read_ahead(batches(store, spec.head, tail, share=share)):
+            yield kind, batch if kind == "add" else _unexpired(batch, spec.tombstones_after_ms)
+
+
+def _unexpired(tombstones: pa.Table, after_ms: int) -> pa.Table:
+    # Without a time a tombstone counts as one of 1970.
+    return tombstones.filter(
+        pc.fill_null(pc.greater(tombstones["deletion_timestamp_ms"], after_ms), False)
+    )
+
+
+def _write(writer: ActionFileWriter, kind: str, rows: pa.Table) -> None:
+    (writer.write_adds if kind == "add" else writer.write_removes)(rows)
+
+
+def _split(batch: pa.Table, task: WholeTask) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each part that the task writes; Spark's own split, so that parts may mix."""
+    if task.num_parts == 1:
+        yield 0, batch
+        return
+    chunks = [assign_parts(chunk, task.num_parts) for chunk in batch["encoded_path"].chunks]
+    parts = np.concatenate(chunks) if chunks else np.empty(0, np.int64)
+    for part in task.names:
+        places = np.flatnonzero(parts == part)
+        if len(places):
+            yield part, batch.take(pa.array(places))
+
+
+@contextmanager
+def _removed_on_failure(store: Store) -> Iterator[list[WrittenActions]]:
+    """Remove the files if anything fails here: no reader may find what was not verified."""
+    written: list[WrittenActions] = []
+    try:
+        yield written
+    except Exception:
+        remove_unchanged(store, [each.file for each in written])
+        raise

@@ -1,0 +1,295 @@
+"""Writing a planned checkpoint: tasks on an engine, the top-level file, the hint at last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from deltactl.clock import Clock
+from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, Task, Worker
+from deltactl.errors import (
+    DeltactlError,
+    InterruptedRunError,
+    StorageError,
+    VerificationError,
+)
+from deltactl.log.action_lines import line
+from deltactl.log.checkpoint_nodes import (
+    Node,
+    checkpoint_metadata,
+    file_node,
+    schema_node,
+    start_hint,
+    v2_node,
+)
+from deltactl.log.checkpoint_schema import TOP_SCHEMA, choose_layout, singleton_rows
+from deltactl.log.checkpoint_verify import verify_head
+from deltactl.log.checkpoint_write import ActionFileWriter, WrittenActions, remove_unchanged
+from deltactl.log.listing import Checkpoint
+from deltactl.log.singletons import Singletons
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.checkpoint_options import CheckpointOptions
+from deltactl.operations.checkpoint_plan import CheckpointPlan
+from deltactl.operations.checkpoint_tasks import (
+    SidecarTask,
+    TailSource,
+    WholeTask,
+    WriteSpec,
+    write_sidecars,
+    write_whole,
+)
+from deltactl.protocol.action_nodes import (
+    encode_domain,
+    encode_metadata,
+    encode_protocol,
+    encode_txn,
+)
+from deltactl.protocol.names import LOG_DIR, checkpoint_name, multipart_name
+from deltactl.storage.store import FileInfo
+
+# As many open parts as keep their row groups within bounds; more parts are more passes.
+_PARTS_A_TASK = 16
+_TASK_MEMORY_BYTES = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCheckpoint:
+    """A checkpoint that was written and read back: its files, and what it holds.
+
+    ``num_actions`` counts every row as the hint wants it; sizes are bytes over all files.
+    """
+
+    version: int
+    kind: str
+    names: tuple[str, ...]
+    sidecars: tuple[str, ...]
+    num_actions: int
+    num_adds: int
+    num_removes: int
+    add_bytes: int
+    size_bytes: int
+    hint: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRun:
+    """What writing needs besides the snapshot and the plan."""
+
+    engine: Engine
+    clock: Clock
+    storage_options: Mapping[str, str]
+    cancel: CancelToken | None = None
+    on_progress: OnProgress | None = None
+
+
+def write_checkpoint(
+    snapshot: Snapshot, plan: CheckpointPlan, options: CheckpointOptions, run: CheckpointRun
+) -> WrittenCheckpoint:
+    """Write the files of a plan and read them back; nothing points at them yet.
+
+    Raises:
+        VerificationError: what is stored is not the snapshot; what was written is removed.
+        InterruptedRunError: cancelled; what was written is removed.
+        DeltactlError: the first task that failed.
+    """
+    writing = _Writing(snapshot, plan, options, run)
+    return writing.write_v2() if plan.kind == "v2" else writing.write_whole()
+
+
+def _kept_singletons(snapshot: Snapshot, now_ms: int) -> Singletons:
+    """What a checkpoint keeps: live domains, and transactions that have not expired."""
+    retention = snapshot.properties.txn_retention_ms
+    txns = dict(snapshot.txns)
+    if retention is not None:
+        # One without a time counts as expired (PROTOCOL.md, "Transaction Identifiers").
+        oldest = now_ms - retention
+        txns = {app: txn for app, txn in txns.items() if (txn.last_updated_ms or 0) > oldest}
+    return Singletons(snapshot.protocol, snapshot.metadata, txns, dict(snapshot.domains))
+
+
+def _nodes(singletons: Singletons) -> Iterator[Node]:
+    assert singletons.protocol is not None and singletons.metadata is not None
+    yield {"protocol": encode_protocol(singletons.protocol)}
+    yield {"metaData": encode_metadata(singletons.metadata)}
+    yield from ({"txn": encode_txn(txn)} for txn in singletons.txns.values())
+    yield from ({"domainMetadata": encode_domain(d)} for d in singletons.domains.values())
+
+
+class _Writing:
+    """One checkpoint under way."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        plan: CheckpointPlan,
+        options: CheckpointOptions,
+        run: CheckpointRun,
+    ) -> None:
+        self._snapshot, self._plan, self._options, self._run = snapshot, plan, options, run
+        self._store = snapshot.store
+        self._singletons = _kept_singletons(snapshot, run.clock.now_ms())
+        self._spec = self._build_spec()
+
+    def _build_spec(self) -> WriteSpec:
+        snapshot, run = self._snapshot, self._run
+        keys = tuple(f.physical_name for f in snapshot.metadata.partition_fields)
+        return WriteSpec(
+            table_uri=self._store.uri,
+            storage_options=run.storage_options,
+            version=snapshot.version,
+            run_id=run.clock.new_id(),
+            head=snapshot.head,
+            tail=TailSource(snapshot.segment.tail, keys, snapshot.tail),
+            layout=choose_layout(snapshot.metadata, snapshot.protocol, self._options.compat),
+            tombstones_after_ms=run.clock.now_ms() - snapshot.properties.deleted_file_retention_ms,
+            sidecar_rows=self._options.sidecar_rows,
+            singletons=tuple(_nodes(self._singletons)),
+        )
+
+    def write_whole(self) -> WrittenCheckpoint:
+        """Files that hold everything: one, or the parts of several."""
+        plan, count = self._plan, self._plan.num_parts
+        names = {
+            part: f"{LOG_DIR}/{_part_name(plan.version, part + 1, count)}" for part in range(count)
+        }
+        parts = list(names)
+        tasks = [
+            WholeTask({part: names[part] for part in parts[first : first + _PARTS_A_TASK]}, count)
+            for first in range(0, count, _PARTS_A_TASK)
+        ]
+        found = {w.file.name: w for w in self._run_tasks(partial(write_whole, self._spec), tasks)}
+        ordered = [found[names[part]] for part in parts]
+        infos = tuple(written.file for written in ordered)
+        try:
+            if count > 1:
+                self._ensure_complete(ordered)
+            checkpoint = Checkpoint(plan.version, str(plan.kind), "parquet", infos)
+            verify_head(self._store, checkpoint, self._singletons, ())
+        except Exception:
+            remove_unchanged(self._store, infos)
+            raise
+        hint = start_hint(plan.version, ordered, count) | schema_node(self._spec.layout)
+        return _summary(plan, ordered, (), hint)
+
+    def write_v2(self) -> WrittenCheckpoint:
+        """Sidecars, then the file that names them."""
+        plan, options = self._plan, self._options
+        tasks = [SidecarTask(number, share) for number, share in enumerate(plan.shares, 1)]
+        files = self._run_tasks(partial(write_sidecars, self._spec), tasks)
+        form = options.top_format
+        name = f"{LOG_DIR}/{checkpoint_name(plan.version, self._run.clock.new_id(), form)}"
+        try:
+            self._ensure_complete(files)
+            sidecars = [file_node(written.file) for written in files]
+            nodes = [
+                {"checkpointMetadata": checkpoint_metadata(plan.version, files, self._spec.layout)},
+                *({"sidecar": node} for node in sidecars),
+                *self._spec.singletons,
+            ]
+            top = self._write_top(name, nodes)
+            checkpoint = Checkpoint(plan.version, "uuid", form, (top,))
+            expected = [written.file.name for written in files]
+            verify_head(self._store, checkpoint, self._singletons, expected)
+        except Exception:
+            self._retract(name, files)
+            raise
+        hint = start_hint(plan.version, files)
+        hint["size"] += len(nodes)
+        hint["sizeInBytes"] += top.size_bytes
+        hint["v2Checkpoint"] = v2_node(top, self._spec.singletons, sidecars)
+        return _summary(plan, files, (top,), hint)
+
+    def _ensure_complete(self, files: Sequence[WrittenActions]) -> None:
+        """Compare what all tasks wrote together with the snapshot: none may have missed its share.
+
+        Raises:
+            VerificationError: there are more or fewer files, or bytes of them.
+        """
+        found = sum(w.adds.count for w in files), sum(w.adds.size_bytes for w in files)
+        wanted = self._snapshot.num_files, self._snapshot.size_bytes
+        if found != wanted:
+            raise VerificationError(
+                f"version {self._plan.version} has {wanted[0]} files of {wanted[1]} bytes, "
+                f"and {found[0]} of {found[1]} were written",
+                hint="Nothing points at the new checkpoint; please report this.",
+            )
+
+    def _retract(self, top: str, files: Sequence[WrittenActions]) -> None:
+        """Remove a checkpoint that failed: what names the sidecars first, and they only then."""
+        with suppress(DeltactlError):  # the error that led here is the one that matters
+            if not self._store.delete_many([top]):
+                remove_unchanged(self._store, [written.file for written in files])
+
+    def _write_top(self, name: str, nodes: Sequence[Node]) -> FileInfo:
+        if self._options.top_format == "parquet":
+            with ActionFileWriter(self._store, name, TOP_SCHEMA, self._spec.layout) as writer:
+                writer.write_singletons(singleton_rows(TOP_SCHEMA, nodes))
+                return writer.close().file
+        lines = (line(action, body) for node in nodes for action, body in node.items())
+        self._store.put(name, ("\n".join(lines) + "\n").encode())
+        (info,) = self._store.stat_many([name])
+        if info is None:
+            raise StorageError(f"{name} is not in the store after it was written")
+        return info
+
+    def _run_tasks(
+        self, worker: Worker[P, tuple[WrittenActions, ...]], payloads: Sequence[P]
+    ) -> list[WrittenActions]:
+        """Files of all tasks in the order of the tasks; nothing is left when one fails."""
+        run = self._run
+        tasks = [Task(n, payload, _TASK_MEMORY_BYTES) for n, payload in enumerate(payloads)]
+        done: dict[int, tuple[WrittenActions, ...]] = {}
+        failures: list[Exception] = []
+        try:
+            for outcome in run.engine.run(
+                worker, tasks, cancel=run.cancel, on_progress=run.on_progress
+            ):
+                match outcome:
+                    case Done(task_id, _, files):
+                        done[task_id] = files
+                    case Failed(_, _, error):
+                        failures.append(error)
+            if failures:
+                raise _as_ours(failures[0])
+            if len(done) < len(tasks):
+                raise InterruptedRunError(
+                    "interrupted before the checkpoint was written", hint="Nothing was changed."
+                )
+        except Exception:
+            remove_unchanged(self._store, [w.file for files in done.values() for w in files])
+            raise
+        return [written for number in range(len(tasks)) for written in done[number]]
+
+
+def _part_name(version: int, part: int, count: int) -> str:
+    return checkpoint_name(version) if count == 1 else multipart_name(version, part, count)
+
+
+def _as_ours(error: Exception) -> DeltactlError:
+    if isinstance(error, DeltactlError):
+        return error
+    return DeltactlError(f"writing the checkpoint failed: {type(error).__name__}: {error}")
+
+
+def _summary(
+    plan: CheckpointPlan,
+    files: Sequence[WrittenActions],
+    top: Sequence[FileInfo],
+    hint: Mapping[str, Any],
+) -> WrittenCheckpoint:
+    names = tuple(written.file.name for written in files)
+    return WrittenCheckpoint(
+        version=plan.version,
+        kind=str(plan.kind),
+        names=tuple(info.name for info in top) or names,
+        sidecars=names if top else (),
+        num_actions=int(hint["size"]),
+        num_adds=int(hint["numOfAddFiles"]),
+        num_removes=sum(written.removes.count for written in files),
+        add_bytes=sum(written.adds.size_bytes for written in files),
+        size_bytes=int(hint["sizeInBytes"]),
+        hint=hint,
+    )

@@ -1,0 +1,183 @@
+"""``convert``: a directory of Parquet files becomes a table, in place, in one commit.
+
+listing -> footers on an engine -> one schema, partitions, statistics -> version 0, put if absent.
+Nothing is written before that commit, and no file is ever touched.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+from deltactl import __version__
+from deltactl.clock import Clock, SystemClock
+from deltactl.engine.base import CancelToken, Engine, OnProgress
+from deltactl.engine.local import LocalEngine
+from deltactl.errors import SafetyError, Warn
+from deltactl.log.create import NewTable, create_table
+from deltactl.log.listing import list_log
+from deltactl.log.put_commit import Sleep
+from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.convert_footers import read_all_footers
+from deltactl.operations.convert_listing import ensure_no_table_above, list_directory
+from deltactl.operations.convert_options import ConvertOptions
+from deltactl.operations.convert_plan import APP_ID, ConvertPlan, plan_convert
+from deltactl.operations.convert_report import ConvertReport
+from deltactl.operations.convert_tasks import FooterSpec
+from deltactl.protocol.actions import Txn
+from deltactl.protocol.names import LOG_DIR
+from deltactl.protocol.new_tables import list_property_features
+from deltactl.protocol.properties import TableProperties
+from deltactl.storage.open import open_store
+from deltactl.storage.store import Store
+
+__all__ = ["ConvertOptions", "ConvertPlan", "ConvertReport", "convert", "convert_directory"]
+
+
+def convert(
+    directory: str,
+    options: ConvertOptions | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    warn: Warn | None = None,
+    engine: Engine | None = None,
+    dry_run: bool = False,
+) -> ConvertReport:
+    """Make a directory of Parquet files a table; see :func:`convert_directory`.
+
+    Args:
+        directory: a local path, ``file:`` URI or object store URI.
+        options: what to make of it.
+        storage_options: settings for the file system; never shown or logged.
+        warn: takes what is worth knowing but stops nothing.
+        engine: where footers are read.
+        dry_run: only plan.
+    """
+    return convert_directory(
+        open_store(directory, storage_options),
+        options or ConvertOptions(),
+        warn=warn or (lambda message: None),
+        engine=engine,
+        storage_options=storage_options,
+        dry_run=dry_run,
+    )
+
+
+def convert_directory(
+    store: Store,
+    options: ConvertOptions,
+    *,
+    warn: Warn,
+    engine: Engine | None = None,
+    clock: Clock | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    cancel: CancelToken | None = None,
+    on_progress: OnProgress | None = None,
+    dry_run: bool = False,
+    sleep: Sleep = time.sleep,
+) -> ConvertReport:
+    """Convert a directory, or add to the table it is what appeared since (``options.sync``).
+
+    A directory that is a table already is reported as such, and left as it is.
+
+    Raises:
+        ConversionError: files that cannot be part of a table, all of them named.
+        SafetyError: the directory lies in a table, holds one, or is ruled by something else.
+        UnsupportedFeatureError: it is an Iceberg or Hudi table.
+        UsageError: a property that cannot be set.
+        ConflictError: a sync lost to another writer.
+        CommitOutcomeUnknownError: the store never told whether the commit landed.
+        StorageError: the store failed.
+    """
+    clock, engine = clock or SystemClock(), engine or LocalEngine()
+    list_property_features(options.properties)
+    listing = list_log(store)
+    if listing.latest_version is not None or options.sync:
+        snapshot = load_snapshot(store, warn=warn, listing=listing)
+        if not options.sync:
+            version = snapshot.version
+            return ConvertReport(None, engine.name, version, version, dry_run)
+        # Here, because a sync knows much more of logs than a convert has to load.
+        from deltactl.operations.convert_sync import sync_directory
+
+        return sync_directory(
+            snapshot,
+            listing,
+            options,
+            engine=engine,
+            clock=clock,
+            warn=warn,
+            storage_options=storage_options or {},
+            cancel=cancel,
+            on_progress=on_progress,
+            dry_run=dry_run,
+            sleep=sleep,
+        )
+    _ensure_no_remains(store)
+    ensure_no_table_above(store)
+    listed_ms = clock.now_ms()
+    directory = list_directory(store)
+    properties = TableProperties(options.properties)
+    footers = read_all_footers(
+        store,
+        directory.candidates,
+        options,
+        properties,
+        spec=FooterSpec(
+            store.uri, storage_options or {}, options.statistics, properties.string_prefix_length
+        ),
+        engine=engine,
+        cancel=cancel,
+        on_progress=on_progress,
+    )
+    plan = plan_convert(
+        footers,
+        options,
+        directory.left_out,
+        table_id=clock.new_id(),
+        listed_ms=listed_ms,
+        where=store.uri,
+    )
+    for note in plan.notes:
+        warn(note)
+    if dry_run:
+        return ConvertReport(plan, engine.name, dry_run=True)
+    if create_table(store, _new_table(plan, options, engine.name), clock=clock, sleep=sleep):
+        return ConvertReport(plan, engine.name, None, 0)
+    snapshot = load_snapshot(store, warn=warn)
+    warn("another writer made this directory a table in the meantime; it was left as it is")
+    return ConvertReport(None, engine.name, None, snapshot.version)
+
+
+def _ensure_no_remains(store: Store) -> None:
+    """Refuse a log without commits: what lies there may be all that is left of a table."""
+    for info in store.list_from(LOG_DIR):
+        last = info.name.rpartition("/")[2]
+        if not last.startswith("."):
+            raise SafetyError(
+                f"{store.uri} has a _delta_log without commits, but with {last!r}",
+                hint="It may be what is left of a table: restore its log from a backup, or remove "
+                "_delta_log to start anew.",
+            )
+
+
+def _new_table(plan: ConvertPlan, options: ConvertOptions, engine: str) -> NewTable:
+    """Source: Delta's CONVERT operation; numbers and flags of its parameters are raw."""
+    return NewTable(
+        protocol=plan.protocol,
+        metadata=plan.metadata,
+        files=plan.files,
+        txn=Txn(APP_ID, plan.watermark_ms, plan.metadata.created_time_ms),
+        operation="CONVERT",
+        parameters={
+            "numFiles": len(plan.files),
+            "partitionedBy": json.dumps(
+                list(plan.metadata.partition_columns), ensure_ascii=False, separators=(",", ":")
+            ),
+            "collectStats": options.statistics,
+            "sourceFormat": "parquet",
+        },
+        metrics={"numConvertedFiles": str(len(plan.files))},
+        engine_info=f"deltactl/{__version__} ({engine} engine)",
+    )

@@ -1,0 +1,111 @@
+"""Every footer of a directory, read once, in parallel on an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from deltactl.engine.base import CancelToken, Engine, Failed, OnProgress, Task
+from deltactl.errors import InterruptedRunError
+from deltactl.operations.convert_listing import LeftOut
+from deltactl.operations.convert_options import ConvertOptions
+from deltactl.operations.convert_partitions import Problem, find_partition_names
+from deltactl.operations.convert_tasks import FooterBatch, FooterGroup, FooterSpec, read_footers
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.new_tables import PLAIN
+from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.schema import StructType
+from deltactl.protocol.schema_json import encode_schema
+from deltactl.protocol.stats import Path
+from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
+from deltactl.storage.store import Store
+
+# Enough to amortise a task, few enough that a short run uses all workers.
+_FILES_A_TASK: Final = 512
+_BYTES_A_FOOTER: Final = 64 << 10
+
+
+@dataclass(slots=True)
+class Footers:
+    """What all footers say; groups in the order of their first files."""
+
+    groups: list[FooterGroup] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+
+    def take(self, batch: FooterBatch) -> None:
+        """Add a batch."""
+        self.groups += batch.groups
+        self.problems += batch.problems
+        self.left_out += batch.left_out
+
+    @property
+    def names(self) -> list[str]:
+        """The data files, sorted."""
+        return sorted(name for group in self.groups for name in group.files["path"].to_pylist())
+
+    @property
+    def newest_ms(self) -> int:
+        """The greatest time of a file."""
+        return max((max(g.files["modified_ms"].to_pylist()) for g in self.groups), default=0)
+
+
+def read_all_footers(
+    store: Store,
+    names: Sequence[str],
+    options: ConvertOptions,
+    properties: TableProperties,
+    *,
+    spec: FooterSpec,
+    engine: Engine,
+    cancel: CancelToken | None,
+    on_progress: OnProgress | None,
+) -> Footers:
+    """Read the footers of ``names``.
+
+    The first one tells which statistics will be wanted, so that wide tables do not carry those of
+    a thousand columns about.
+
+    Raises:
+        InterruptedRunError: ``cancel`` was set.
+        StorageError: the store failed.
+    """
+    footers = Footers()
+    done = 0
+    while done < len(names) and not footers.groups:
+        footers.take(read_footers(spec, names[done : done + 1], 0))
+        done += 1
+    if footers.groups:
+        first = footers.groups[0]
+        partitions = find_partition_names(names[done - 1], options.partition_by)
+        spec = replace(spec, skip=_unwanted(first.schema.struct, partitions, properties))
+    batches = [names[at : at + _FILES_A_TASK] for at in range(done, len(names), _FILES_A_TASK)]
+    tasks = [
+        Task(number, tuple(batch), weight_bytes=_BYTES_A_FOOTER * len(batch))
+        for number, batch in enumerate(batches)
+    ]
+    found: dict[int, FooterBatch] = {}
+    outcomes = engine.run(
+        partial(read_footers, spec), tasks, cancel=cancel, on_progress=on_progress
+    )
+    for outcome in outcomes:
+        if isinstance(outcome, Failed):
+            raise outcome.error
+        found[outcome.task_id] = outcome.result
+    if cancel is not None and cancel.is_set():
+        raise InterruptedRunError("interrupted", hint="Nothing was changed.")
+    for number in sorted(found):  # whatever the order in which they ended
+        footers.take(found[number])
+    return footers
+
+
+def _unwanted(
+    struct: StructType, partitions: frozenset[str], properties: TableProperties
+) -> frozenset[Path]:
+    """Leaves of the first file that the table's rules will ask no statistics of."""
+    stored = StructType(tuple(f for f in struct.fields if f.name.lower() not in partitions))
+    metadata = Metadata("", encode_schema(stored), configuration=properties.configuration)
+    wanted = {leaf.path for leaf in choose_stats_columns(metadata, PLAIN).leaves}
+    return frozenset(leaf.path for leaf in list_leaves(struct) if leaf.path not in wanted)

@@ -1,0 +1,114 @@
+"""What a user may ask of ``convert``, parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from deltactl.errors import UsageError
+from deltactl.protocol.schema import PrimitiveType
+
+DEFAULT_MARGIN_MS: Final = 10 * 60 * 1000
+
+_TYPES: Final[Mapping[str, str]] = {
+    **{name: name for name in ("string", "boolean", "float", "double", "date")},
+    **{name: name for name in ("byte", "short", "integer", "long")},
+    **{name: name for name in ("timestamp", "timestamp_ntz", "binary")},
+    "tinyint": "byte",
+    "smallint": "short",
+    "int": "integer",
+    "bigint": "long",
+    "real": "float",
+    "bool": "boolean",
+    "varchar": "string",
+}
+_DECIMAL: Final = re.compile(r"(?:decimal|numeric)\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+_MAX_DIGITS: Final = 38
+_COLUMN: Final = re.compile(r"(?:`((?:[^`]|``)+)`|([^\s,`]+))(?:\s+(\w+(?:\s*\([^)]*\))?))?")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionColumn:
+    """A partition column that was asked for; ``type`` ``None``: to be inferred."""
+
+    name: str
+    type: PrimitiveType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertOptions:
+    """Parsed options of ``convert``.
+
+    ``partition_by`` ``None`` means: as the folders say. ``margin_ms`` is how far the times of
+    files may lie behind the watermark of the last listing and still count as new in a sync.
+    """
+
+    partition_by: tuple[PartitionColumn, ...] | None = None
+    statistics: bool = True
+    schema_mode: Literal["strict", "widen"] = "strict"
+    column_mapping: bool = False
+    properties: Mapping[str, str] = field(default_factory=dict)
+    name: str | None = None
+    sync: bool = False
+    margin_ms: int = DEFAULT_MARGIN_MS
+
+    def __post_init__(self) -> None:
+        """Refuse options that do not go together.
+
+        Raises:
+            UsageError: naming them.
+        """
+        for_new_tables = (
+            ("--partition-by", self.partition_by is not None),
+            ("--column-mapping", self.column_mapping),
+            ("--property", bool(self.properties)),
+            ("--name", self.name is not None),
+        )
+        if self.sync and (given := [name for name, is_given in for_new_tables if is_given]):
+            raise UsageError(
+                f"--sync and {given[0]} do not go together",
+                hint="The table has been created already: --sync only adds files to it.",
+            )
+
+
+def parse_partition_by(text: str) -> tuple[PartitionColumn, ...]:
+    """Columns out of ``date date, country string``; types may be left out, to be inferred.
+
+    Raises:
+        UsageError: it cannot be understood; says where.
+    """
+    columns: list[PartitionColumn] = []
+    position = 0
+    while rest := text[position:].strip():
+        match = _COLUMN.match(rest)
+        if match is None or (match.end() < len(rest) and rest[match.end() :].lstrip()[:1] != ","):
+            raise UsageError(
+                f"--partition-by cannot be understood at {rest[:40]!r}",
+                hint='write names and types, such as "date date, country string"',
+            )
+        name = match[1].replace("``", "`") if match[1] else match[2]
+        if name.lower() in (column.name.lower() for column in columns):
+            raise UsageError(f"--partition-by names {name!r} twice")
+        columns.append(PartitionColumn(name, _parse_type(match[3]) if match[3] else None))
+        comma = rest.find(",", match.end())
+        position = len(text) if comma < 0 else text.index(rest) + comma + 1
+    return tuple(columns)
+
+
+def _parse_type(text: str) -> PrimitiveType:
+    folded = "".join(text.lower().split())
+    if (known := _TYPES.get(folded)) is not None:
+        return PrimitiveType(known)
+    if folded in ("decimal", "numeric"):
+        return PrimitiveType("decimal(10,0)")
+    if match := _DECIMAL.fullmatch(folded):
+        precision, scale = int(match[1]), int(match[2])
+        if 1 <= precision <= _MAX_DIGITS and scale <= precision:
+            return PrimitiveType(f"decimal({precision},{scale})")
+    raise UsageError(
+        f"--partition-by: {text!r} is not a type that can partition",
+        hint="Types: byte, short, integer, long, float, double, decimal(p,s), string, boolean, "
+        "date, timestamp, timestamp_ntz, binary.",
+    )

@@ -1,0 +1,287 @@
+"""What a directory becomes: schema, partitions, protocol and files, or all that forbids it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from deltactl.errors import ConversionError
+from deltactl.log.action_lines import NewFile
+from deltactl.operations.convert_footers import Footers
+from deltactl.operations.convert_listing import LeftOut
+from deltactl.operations.convert_options import ConvertOptions
+from deltactl.operations.convert_partitions import Partitioning, Problem, plan_partitions
+from deltactl.operations.convert_schema import SchemaMerger
+from deltactl.operations.convert_tasks import CHANGE_TYPE, FooterGroup
+from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.new_tables import (
+    choose_protocol,
+    list_property_features,
+    list_type_features,
+)
+from deltactl.protocol.schema import (
+    FIELD_ID_KEY,
+    PHYSICAL_NAME_KEY,
+    ArrayType,
+    DeltaType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+    leaf_types,
+    walk_fields,
+)
+from deltactl.protocol.schema_json import encode_schema
+from deltactl.protocol.stats_bounds import encode_stats_of_files
+from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns
+
+APP_ID: Final = "deltactl-convert"
+"""The application whose ``txn`` holds the watermark, in ms since 1970 UTC."""
+
+REGISTERED_TAG: Final = "deltactl.convert"
+"""Marks files whose size and time are those of a listing, so that a sync can compare them."""
+
+_VOID: Final = PrimitiveType("void")
+# What readers without column mapping refuse in names.
+_UNFIT: Final = re.compile(r"[ ,;{}()\n\t=]")
+_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertPlan:
+    """A table in the making; ``files`` are in the order of their paths."""
+
+    protocol: Protocol
+    metadata: Metadata
+    partitioning: Partitioning
+    files: tuple[NewFile, ...] = field(repr=False)
+    left_out: tuple[LeftOut, ...] = field(repr=False)
+    watermark_ms: int
+    widened: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all files."""
+        return sum(file.num_records for file in self.files)
+
+
+def plan_convert(
+    footers: Footers,
+    options: ConvertOptions,
+    left_out: Sequence[LeftOut],
+    *,
+    table_id: str,
+    listed_ms: int,
+    where: str,
+) -> ConvertPlan:
+    """Make a table of what was found.
+
+    Raises:
+        ConversionError: with every file and column in the way.
+        UsageError: a property that cannot be set.
+    """
+    merger, notes = merge_schemas(footers, SchemaMerger(options.schema_mode == "widen"))
+    struct, dropped = _drop_empty(merger.struct, footers)
+    notes += dropped
+    types = {f.name.lower(): f.type for f in struct.fields}
+    partitioning, problems = plan_partitions(footers.names, options.partition_by, types)
+    schema = _add_partitions(struct, partitioning)
+    problems = [*footers.problems, *merger.problems, *_untyped(struct), *problems]
+    if not options.column_mapping:
+        problems += _unfit_names(schema)
+    ensure_no_problems(problems, where)
+    if not footers.groups:
+        raise ConversionError(f"{where} holds no Parquet files", hint="Check the path.")
+    protocol, metadata = _describe(
+        schema, partitioning, options, table_id=table_id, now_ms=listed_ms
+    )
+    columns = choose_stats_columns(metadata, protocol) if options.statistics else None
+    files = sorted(list_files(footers, partitioning, columns), key=lambda file: file.path)
+    if any(f.type == PrimitiveType("timestamp") for f in partitioning.fields):
+        notes.append("times in folder names have no zone and are taken as UTC")
+    return ConvertPlan(
+        protocol,
+        metadata,
+        partitioning,
+        tuple(files),
+        tuple(sorted([*left_out, *footers.left_out], key=lambda entry: entry.path)),
+        max(listed_ms, footers.newest_ms),
+        tuple(sorted(merger.widened)),
+        tuple(notes),
+    )
+
+
+def merge_schemas(footers: Footers, merger: SchemaMerger) -> tuple[SchemaMerger, list[str]]:
+    """All schemas in one merger, and what is worth knowing about them."""
+    nanoseconds: dict[str, None] = {}
+    for group in footers.groups:
+        names = group.files["path"].to_pylist()
+        merger.add(group.schema.struct, names)
+        merger.problems += unusable_columns(group)
+        nanoseconds |= dict.fromkeys(group.schema.nanoseconds)
+    if not nanoseconds:
+        return merger, []
+    return merger, [
+        f"{', '.join(nanoseconds)}: stored in nanoseconds, read in microseconds; Spark does not "
+        "read such files, `deltactl optimize` rewrites them"
+    ]
+
+
+def unusable_columns(group: FooterGroup) -> list[Problem]:
+    """Columns without a place in Delta, file by file."""
+    names = group.files["path"].to_pylist()
+    return [(name, column, why) for column, why in group.schema.unusable for name in names]
+
+
+def ensure_no_problems(problems: Sequence[Problem], where: str) -> None:
+    """Refuse, naming every problem.
+
+    Raises:
+        ConversionError: there are problems.
+    """
+    if not problems:
+        return
+    shown = "; ".join(_show(problem) for problem in problems[:_SHOWN])
+    more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    raise ConversionError(
+        f"{where} cannot become a table, {len(problems)} "
+        f"{'problems' if len(problems) > 1 else 'problem'}: {shown}{more}",
+        problems=problems,
+        hint="Nothing was changed. Mend, move or hide these files (a leading '_'); `-o json` lists "
+        "all of them.",
+    )
+
+
+def _show(problem: Problem) -> str:
+    path, column, why = problem
+    column_text = f"column {column!r}" if column else ""
+    return " ".join(text for text in (repr(path) if path else "", column_text, why) if text)
+
+
+def _drop_empty(struct: StructType, footers: Footers) -> tuple[StructType, list[str]]:
+    """Leave out columns without any value: those of no type, and Delta's own mark of changes."""
+    empty = {f.name for f in struct.fields if f.type == _VOID}
+    if _never_marks(footers):
+        empty |= set(CHANGE_TYPE)
+    dropped = [f.name for f in struct.fields if f.name in empty]
+    if not dropped:
+        return struct, []
+    kept = tuple(f for f in struct.fields if f.name not in empty)
+    return StructType(kept), [f"{', '.join(dropped)}: left out, because no file has a value for it"]
+
+
+def _never_marks(footers: Footers) -> bool:
+    """Whether Delta's column for change data is null in every row of every file."""
+    marks = [
+        (g.leaves[CHANGE_TYPE], g.files["num_rows"])
+        for g in footers.groups
+        if CHANGE_TYPE in g.leaves
+    ]
+    return all(leaf.nulls.to_pylist() == rows.to_pylist() for leaf, rows in marks)
+
+
+def _untyped(struct: StructType) -> list[Problem]:
+    """Members and elements without any value: they cannot be left out as columns can."""
+    return [
+        ("", f.name, "holds a part that is null in every file and so has no type")
+        for f in struct.fields
+        if _VOID in leaf_types(f.type)
+    ]
+
+
+def _add_partitions(struct: StructType, partitioning: Partitioning) -> StructType:
+    """Partition columns that the files hold too keep their place, others come last."""
+    types = {f.name.lower(): f for f in partitioning.fields}
+    fields = [types.pop(f.name.lower(), f) for f in struct.fields]
+    return StructType((*fields, *types.values()))
+
+
+def _unfit_names(schema: StructType) -> list[Problem]:
+    return [
+        ("", f.name, "needs --column-mapping: readers refuse one of ' ,;{}()\\n\\t=' in a name")
+        for f in walk_fields(schema)
+        if _UNFIT.search(f.name)
+    ]
+
+
+def _describe(
+    schema: StructType,
+    partitioning: Partitioning,
+    options: ConvertOptions,
+    *,
+    table_id: str,
+    now_ms: int,
+) -> tuple[Protocol, Metadata]:
+    features = set(list_property_features(options.properties) | list_type_features(schema))
+    configuration = dict(options.properties)
+    if options.column_mapping:
+        features.add("columnMapping")
+        schema, last = _map_columns(schema)
+        configuration |= {
+            "delta.columnMapping.mode": "name",
+            "delta.columnMapping.maxColumnId": str(last),
+        }
+    metadata = Metadata(
+        id=table_id,
+        schema_string=encode_schema(schema),
+        partition_columns=tuple(f.name for f in partitioning.fields),
+        configuration=configuration,
+        name=options.name,
+        created_time_ms=now_ms,
+    )
+    return choose_protocol(features), metadata
+
+
+def _map_columns(schema: StructType) -> tuple[StructType, int]:
+    """Every field with an id and, as its physical name, the name that files have."""
+    last = 0
+
+    def map_struct(struct: StructType) -> StructType:
+        return StructType(tuple(map_field(f) for f in struct.fields))
+
+    def map_field(f: Field) -> Field:
+        nonlocal last
+        last += 1
+        metadata = {FIELD_ID_KEY: last, PHYSICAL_NAME_KEY: f.name}
+        return replace(f, type=map_type(f.type), metadata=metadata)
+
+    def map_type(kind: DeltaType) -> DeltaType:
+        match kind:
+            case StructType():
+                return map_struct(kind)
+            case ArrayType():
+                return replace(kind, element=map_type(kind.element))
+            case MapType():
+                return replace(kind, key=map_type(kind.key), value=map_type(kind.value))
+            case _:
+                return kind
+
+    return map_struct(schema), last
+
+
+def list_files(
+    footers: Footers, partitioning: Partitioning, columns: StatsColumns | None
+) -> Iterator[NewFile]:
+    """Every data file as the log will name it; without ``columns``, without statistics."""
+    for group in footers.groups:
+        rows = group.files["num_rows"].combine_chunks()
+        stats = None if columns is None else encode_stats_of_files(rows, group.leaves, columns)
+        texts = [None] * len(rows) if stats is None else stats.to_pylist()
+        for row, text in zip(group.files.to_pylist(), texts, strict=True):
+            yield NewFile(
+                path=row["path"],
+                partition_values=partitioning.of(row["path"]),
+                size_bytes=row["size_bytes"],
+                modification_time_ms=row["modified_ms"],
+                num_records=row["num_rows"],
+                stats=text,
+                tags={REGISTERED_TAG: "listed"},
+            )

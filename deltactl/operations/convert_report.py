@@ -1,0 +1,63 @@
+"""What a convert did, for people and programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from deltactl.operations.convert_plan import ConvertPlan
+from deltactl.protocol.schema import render_type
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertReport:
+    """The outcome of a convert or sync.
+
+    ``plan`` is ``None`` when the directory is a table already and nothing was asked of it.
+    ``version_before`` is ``None`` where no table was.
+    """
+
+    plan: ConvertPlan | None
+    engine: str
+    version_before: int | None = None
+    version_after: int | None = None
+    dry_run: bool = False
+    sync: bool = False
+
+    @property
+    def is_table_already(self) -> bool:
+        """Whether there was nothing to convert."""
+        return self.plan is None
+
+    @property
+    def files_added(self) -> int:
+        """Files that the log names now and did not before; those that would be, in a dry run."""
+        return 0 if self.plan is None else len(self.plan.files)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``result`` of the JSON envelope; sizes in bytes."""
+        plan = self.plan
+        if plan is None:
+            return {"already_a_table": True, "files_added": 0}
+        return {
+            "already_a_table": False,
+            "sync": self.sync,
+            "files_added": len(plan.files),
+            "bytes_added": plan.size_bytes,
+            "rows_added": plan.num_rows,
+            "schema": [
+                {"name": f.name, "type": render_type(f.type)} for f in plan.metadata.schema.fields
+            ],
+            "partition_columns": [
+                {
+                    "name": f.name,
+                    "type": render_type(f.type),
+                    "guessed": f.name in plan.partitioning.guessed,
+                }
+                for f in plan.partitioning.fields
+            ],
+            "widened_columns": list(plan.widened),
+            "left_out": [{"path": e.path, "reason": e.reason} for e in plan.left_out],
+            "watermark_ms": plan.watermark_ms,
+            "notes": list(plan.notes),
+        }

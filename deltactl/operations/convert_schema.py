@@ -1,0 +1,146 @@
+"""One schema out of those of many files, or every reason why there is none.
+
+Source: PROTOCOL.md, "Type Widening", for what may widen to what.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from deltactl.operations.convert_partitions import Problem
+from deltactl.protocol.schema import (
+    ArrayType,
+    DeltaType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+    render_type,
+)
+
+_VOID: Final = PrimitiveType("void")
+_WHOLE: Final = ("byte", "short", "integer", "long")
+# The digits that a whole number of a type may have.
+_DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
+_DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
+_MAX_DIGITS: Final = 38
+
+
+class _Conflict(Exception):
+    """Two types that do not become one; ``path`` is dotted."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+
+@dataclass(slots=True)
+class SchemaMerger:
+    """Merges file schemas in the order they are given.
+
+    ``widens``: types may grow; else they have to be equal. A column that files lack is null there.
+    """
+
+    widens: bool
+    struct: StructType = StructType(())
+    problems: list[Problem] = field(default_factory=list)
+    widened: set[str] = field(default_factory=set)
+
+    def add(self, struct: StructType, files: Sequence[str]) -> None:
+        """Merge the schema of ``files``; what conflicts is a problem of each of them."""
+        merged = {f.name.lower(): f for f in self.struct.fields}
+        for new in struct.fields:
+            known = merged.setdefault(new.name.lower(), new)
+            if known is new:
+                continue
+            try:
+                kind = self._merge(known, new, "")
+            except _Conflict as conflict:
+                self.problems += [(name, conflict.path, conflict.reason) for name in files]
+            else:
+                merged[new.name.lower()] = Field(known.name, kind)
+        self.struct = StructType(tuple(merged.values()))
+
+    def _merge(self, known: Field, new: Field, prefix: str) -> DeltaType:
+        path = f"{prefix}{known.name}"
+        if known.name != new.name:
+            # Spark would read both; readers that tell case apart would read null.
+            raise _Conflict(f"{prefix}{new.name}", f"other files spell it {known.name!r}")
+        return self._merge_types(known.type, new.type, path)
+
+    def _merge_types(self, known: DeltaType, new: DeltaType, path: str) -> DeltaType:
+        if new in (known, _VOID):
+            return known
+        if known == _VOID:
+            return new
+        match known, new:
+            case StructType(), StructType():
+                return self._merge_structs(known, new, path)
+            case ArrayType(), ArrayType():
+                return ArrayType(self._merge_types(known.element, new.element, f"{path}.element"))
+            case MapType(), MapType():
+                return MapType(
+                    self._merge_types(known.key, new.key, f"{path}.key"),
+                    self._merge_types(known.value, new.value, f"{path}.value"),
+                )
+            case PrimitiveType(), PrimitiveType():
+                return self._widen(known, new, path)
+        raise _Conflict(path, _differs(new, known))
+
+    def _merge_structs(self, known: StructType, new: StructType, path: str) -> StructType:
+        merged = {f.name.lower(): f for f in known.fields}
+        for member in new.fields:
+            other = merged.setdefault(member.name.lower(), member)
+            if other is not member:
+                kind = self._merge(other, member, f"{path}.")
+                merged[member.name.lower()] = Field(other.name, kind)
+        return StructType(tuple(merged.values()))
+
+    def _widen(self, known: PrimitiveType, new: PrimitiveType, path: str) -> PrimitiveType:
+        wide = find_wider(known, new)
+        if wide is None:
+            raise _Conflict(path, _differs(new, known))
+        if not self.widens:
+            raise _Conflict(
+                path, f"{_differs(new, known)}; --schema-mode widen makes both {wide.name}"
+            )
+        self.widened.add(path)
+        return wide
+
+
+def _differs(new: DeltaType, known: DeltaType) -> str:
+    return f"is {render_type(new)}, in other files {render_type(known)}"
+
+
+def find_wider(one: PrimitiveType, other: PrimitiveType) -> PrimitiveType | None:
+    """The type that holds all values of both exactly, if Delta lets both widen to it."""
+    names = {one.name, other.name}
+    if len(names) == 1:
+        return one
+    if names <= set(_WHOLE):
+        return PrimitiveType(max(names, key=_WHOLE.index))
+    if names == {"float", "double"} or ("double" in names and names & {"byte", "short", "integer"}):
+        return PrimitiveType("double")
+    return _wider_decimal(one, other)
+
+
+def _wider_decimal(one: PrimitiveType, other: PrimitiveType) -> PrimitiveType | None:
+    first, second = _decimal_of(one), _decimal_of(other)
+    if first is None or second is None:
+        return None
+    scale = max(first[1], second[1])
+    whole = max(first[0] - first[1], second[0] - second[1])
+    if whole + scale > _MAX_DIGITS:
+        return None
+    return PrimitiveType(f"decimal({whole + scale},{scale})")
+
+
+def _decimal_of(kind: PrimitiveType) -> tuple[int, int] | None:
+    """Precision and scale, also of a whole number seen as a decimal."""
+    if match := _DECIMAL.fullmatch(kind.name):
+        return int(match[1]), int(match[2])
+    digits = _DIGITS.get(kind.name)
+    return None if digits is None else (max(digits, 10), 0)

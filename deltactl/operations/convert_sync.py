@@ -1,0 +1,312 @@
+"""``convert --sync``: files that appeared in a converted directory since, added once each.
+
+What is new cannot be told by the log alone: it forgets files that were removed long ago. So each
+listing leaves a watermark in the log, a time before which every file had been seen; and where the
+log may have forgotten, only files that are newer count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl import __version__
+from deltactl.clock import Clock
+from deltactl.engine.base import CancelToken, Engine, OnProgress
+from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
+from deltactl.log.append import Append, append_files
+from deltactl.log.commit_json import CommitParser, LogFile
+from deltactl.log.listing import LogListing
+from deltactl.log.put_commit import Sleep
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.clustering import clustering_columns
+from deltactl.operations.convert_footers import Footers, read_all_footers
+from deltactl.operations.convert_listing import FROM_BEFORE, LeftOut, list_directory
+from deltactl.operations.convert_options import ConvertOptions, PartitionColumn
+from deltactl.operations.convert_partitions import Problem, plan_partitions
+from deltactl.operations.convert_plan import (
+    APP_ID,
+    REGISTERED_TAG,
+    ConvertPlan,
+    ensure_no_problems,
+    list_files,
+    unusable_columns,
+)
+from deltactl.operations.convert_report import ConvertReport
+from deltactl.operations.convert_schema import SchemaMerger
+from deltactl.operations.convert_tasks import FooterSpec
+from deltactl.protocol.actions import Txn
+from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.protocol.partitions import lookup_map
+from deltactl.protocol.paths import absolute_mask
+from deltactl.protocol.schema import (
+    ArrayType,
+    DeltaType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+    render_type,
+    walk_fields,
+)
+from deltactl.protocol.stats_columns import choose_stats_columns
+
+_SHOWN: Final = 5
+_RULES_OF_ROWS: Final = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
+_LIVE_COLUMNS: Final = ("path", "size_bytes", "modification_time_ms", "tags")
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Names to add, and what is left out; ``unsure`` are those within the margin."""
+
+    fresh: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+    unsure: tuple[str, ...]
+
+    def warn_of_doubt(self, warn: Warn) -> None:
+        """Name the files that may be new, but may as well have been forgotten by the log."""
+        if not self.unsure:
+            return
+        warn(
+            f"{len(self.unsure)} files are about as old as the last listing and were left out, "
+            "because old commits are gone from the log and may have named them: "
+            f"{', '.join(map(repr, self.unsure[:_SHOWN]))}; touch them if they are new"
+        )
+
+
+def sync_directory(
+    snapshot: Snapshot,
+    listing: LogListing,
+    options: ConvertOptions,
+    *,
+    engine: Engine,
+    clock: Clock,
+    warn: Warn,
+    storage_options: Mapping[str, str],
+    cancel: CancelToken | None,
+    on_progress: OnProgress | None,
+    dry_run: bool,
+    sleep: Sleep,
+) -> ConvertReport:
+    """Add the files that came since the last listing.
+
+    Raises:
+        ConversionError: new files that do not fit the table, all of them named.
+        SafetyError: there is no watermark, or a live file is not what was listed.
+        UnsupportedFeatureError: the table has rules that rows of found files may break.
+        ConflictError: another writer was faster.
+    """
+    watermark = snapshot.txns.get(APP_ID)
+    if watermark is None:
+        raise SafetyError(
+            f"{snapshot.store.uri} has no watermark of a listing: which files are new is not known",
+            hint="Only tables that `deltactl convert` made can be synced; "
+            "delta.setTransactionRetentionDuration may have let the watermark expire.",
+        )
+    _ensure_takes_files(snapshot)
+    listed_ms = clock.now_ms()
+    directory = list_directory(snapshot.store)
+    _ensure_unchanged(snapshot)
+    choice = _choose(
+        snapshot, listing, directory.candidates, watermark.version, margin_ms=options.margin_ms
+    )
+    choice.warn_of_doubt(warn)
+    footers = read_all_footers(
+        snapshot.store,
+        choice.fresh,
+        options,
+        snapshot.properties,
+        spec=FooterSpec(
+            snapshot.store.uri,
+            storage_options,
+            _wants_statistics(snapshot, options),
+            snapshot.properties.string_prefix_length,
+        ),
+        engine=engine,
+        cancel=cancel,
+        on_progress=on_progress,
+    )
+    left_out = (*directory.left_out, *choice.left_out, *footers.left_out)
+    newest = max(watermark.version, listed_ms, footers.newest_ms)
+    plan = _plan(snapshot, footers, options, left_out, newest)
+    version = snapshot.version
+    if dry_run or not plan.files:
+        return ConvertReport(plan, engine.name, version, version, dry_run, sync=True)
+    append = Append(
+        files=plan.files,
+        txn=Txn(APP_ID, newest, listed_ms),
+        operation="CONVERT",
+        parameters={
+            "numFiles": len(plan.files),
+            "collectStats": options.statistics,
+            "sourceFormat": "parquet",
+            "sync": True,
+        },
+        metrics={"numConvertedFiles": str(len(plan.files))},
+        engine_info=f"deltactl/{__version__} ({engine.name} engine)",
+    )
+    after = append_files(snapshot, append, clock=clock, sleep=sleep)
+    return ConvertReport(plan, engine.name, version, after, sync=True)
+
+
+def _ensure_takes_files(snapshot: Snapshot) -> None:
+    """Refuse tables whose rules nobody has checked on the rows of found files."""
+    protocol, metadata = snapshot.protocol, snapshot.metadata
+    ensure_supported(protocol, metadata, Operation.REWRITE)
+    rules = [key for key in metadata.configuration if key.startswith("delta.constraints.")]
+    for column in walk_fields(metadata.schema):
+        if not column.nullable:
+            rules.append(f"NOT NULL of column {column.name!r}")
+        found = (key for key in _RULES_OF_ROWS if key in column.metadata)
+        rules += [f"{key} of column {column.name!r}" for key in found]
+    if metadata.column_mapping_mode == "id":
+        rules.append("columns mapped by field ids, which found files lack")
+    if rules:
+        raise UnsupportedFeatureError(
+            f"found files cannot be added: the table has {', '.join(rules[:_SHOWN])}",
+            hint="Add them with a writer that checks rows, such as Spark.",
+        )
+
+
+def _wants_statistics(snapshot: Snapshot, options: ConvertOptions) -> bool:
+    # Files with deletion vectors and row ids must tell their rows.
+    needed = ("rowTracking", "deletionVectors")
+    return options.statistics or any(has_feature(snapshot.protocol, name) for name in needed)
+
+
+def _ensure_unchanged(snapshot: Snapshot) -> None:
+    """Refuse when live files are not what the log says: of files replaced in place none is sure."""
+    changed: list[str] = []
+    for batch in snapshot.file_batches(_LIVE_COLUMNS):
+        inside = batch.filter(pc.invert(absolute_mask(batch["path"])))
+        paths = inside["path"].to_pylist()
+        infos = snapshot.store.stat_many(paths)
+        sizes = np.array([-1 if i is None else i.size_bytes for i in infos], np.int64)
+        times = np.array([-1 if i is None else i.modified_ms for i in infos], np.int64)
+        differs = sizes != inside["size_bytes"].to_numpy()
+        # Other writers note their own clock: only what was listed can be compared.
+        registered = lookup_map(inside["tags"], REGISTERED_TAG).is_valid().to_numpy()
+        differs |= registered & (times != inside["modification_time_ms"].to_numpy())
+        changed += [paths[row] for row in np.flatnonzero(differs)]
+    if changed:
+        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+        raise SafetyError(
+            f"live files of the table changed since they were added: "
+            f"{', '.join(map(repr, changed[:_SHOWN]))}{more}",
+            hint="Files of a table must never be replaced in place. Restore them, or drop the "
+            "table's log and convert the directory anew.",
+        )
+
+
+def _choose(
+    snapshot: Snapshot,
+    listing: LogListing,
+    candidates: Sequence[str],
+    watermark_ms: int,
+    *,
+    margin_ms: int,
+) -> _Choice:
+    """Candidates that no action in the log names and that are newer than the watermark."""
+    names = pa.array(candidates, pa.string())
+    unknown = names.filter(pc.invert(pc.is_in(names, value_set=_named_paths(snapshot, listing))))
+    infos = [info for info in snapshot.store.stat_many(unknown.to_pylist()) if info is not None]
+    remembers_all = all(version in listing.commits for version in range(snapshot.version + 1))
+    limit = watermark_ms - (margin_ms if remembers_all else 0)
+    fresh = tuple(info.name for info in infos if info.modified_ms > limit)
+    old = [info for info in infos if info.modified_ms <= limit]
+    unsure = tuple(info.name for info in old if info.modified_ms > watermark_ms - margin_ms)
+    return _Choice(fresh, tuple(LeftOut(info.name, FROM_BEFORE) for info in old), unsure)
+
+
+def _named_paths(snapshot: Snapshot, listing: LogListing) -> pa.ChunkedArray:
+    """Every path that an add or remove still in the log names."""
+    chunks: list[pa.Array] = []
+    for batches in (snapshot.file_batches(["path"]), snapshot.tombstone_batches(["path"])):
+        for batch in batches:
+            chunks += batch["path"].chunks
+    # Commits older than the checkpoint too: they name what it has forgotten.
+    infos = [info for version, info in listing.commits.items() if version <= snapshot.version]
+    contents = snapshot.store.read_many([info.name for info in infos])
+    keys = (f.physical_name for f in snapshot.metadata.partition_fields)
+    files = (LogFile(i.name, data) for i, data in zip(infos, contents, strict=True))
+    for parsed in CommitParser(keys).parse(files):
+        chunks += [*parsed.adds["path"].chunks, *parsed.removes["path"].chunks]
+    return pa.chunked_array(chunks, pa.string())
+
+
+def _plan(
+    snapshot: Snapshot,
+    footers: Footers,
+    options: ConvertOptions,
+    left_out: Sequence[LeftOut],
+    watermark_ms: int,
+) -> ConvertPlan:
+    metadata = snapshot.metadata
+    asked = [
+        PartitionColumn(f.physical_name, f.type)
+        for f in metadata.partition_fields
+        if isinstance(f.type, PrimitiveType)
+    ]
+    partitioning, problems = plan_partitions(footers.names, asked, {})
+    problems = [*footers.problems, *_misfits(snapshot, footers, options), *problems]
+    ensure_no_problems(problems, snapshot.store.uri)
+    columns = choose_stats_columns(
+        metadata, snapshot.protocol, clustering=clustering_columns(snapshot.domains)
+    )
+    wanted = columns if _wants_statistics(snapshot, options) else None
+    return ConvertPlan(
+        snapshot.protocol,
+        metadata,
+        partitioning,
+        tuple(sorted(list_files(footers, partitioning, wanted), key=lambda file: file.path)),
+        tuple(sorted(left_out, key=lambda entry: entry.path)),
+        watermark_ms,
+    )
+
+
+def _misfits(snapshot: Snapshot, footers: Footers, options: ConvertOptions) -> list[Problem]:
+    """What new files hold that the table has no place for."""
+    partitions = {f.physical_name.lower() for f in snapshot.metadata.partition_fields}
+    seed = _physical(snapshot.metadata.data_schema)
+    problems: list[Problem] = []
+    for group in footers.groups:
+        names = group.files["path"].to_pylist()
+        merger = SchemaMerger(options.schema_mode == "widen", seed)
+        stored = [
+            f
+            for f in group.schema.struct.fields
+            if f.name.lower() not in partitions and f.type != PrimitiveType("void")
+        ]
+        merger.add(StructType(tuple(stored)), names)
+        problems += merger.problems
+        problems += unusable_columns(group)
+        for merged in merger.struct.fields:
+            known = seed.find(merged.name)
+            if known is None or known.type != merged.type:
+                has = "no such column" if known is None else render_type(known.type)
+                why = f"needs {render_type(merged.type)}, the table has {has}"
+                problems += [(name, merged.name, why) for name in names]
+    return problems
+
+
+def _physical(struct: StructType) -> StructType:
+    """The columns as files have them: physical names, nothing else."""
+
+    def plain(kind: DeltaType) -> DeltaType:
+        match kind:
+            case StructType():
+                return _physical(kind)
+            case ArrayType():
+                return ArrayType(plain(kind.element))
+            case MapType():
+                return MapType(plain(kind.key), plain(kind.value))
+            case _:
+                return kind
+
+    return StructType(tuple(Field(f.physical_name, plain(f.type)) for f in struct.fields))

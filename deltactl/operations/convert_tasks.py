@@ -1,0 +1,151 @@
+"""The worker of ``convert``: footers of a batch of files, as schemas and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltactl.errors import DataFileError
+from deltactl.operations.convert_listing import NOT_PARQUET_INSIDE, LeftOut, has_parquet_name
+from deltactl.operations.convert_partitions import Problem
+from deltactl.parquet.file_schema import FileSchema, read_file_schema
+from deltactl.parquet.footer_bytes import read_footer
+from deltactl.parquet.footer_columns import read_leaf_columns
+from deltactl.protocol.stats import Path
+from deltactl.protocol.stats_bounds import LeafColumns
+from deltactl.protocol.stats_columns import StatsColumns, list_leaves
+from deltactl.storage.open import is_local_uri, open_store
+from deltactl.storage.store import FileInfo, Store
+
+# Requests under way at once, where each waits for a network.
+_REMOTE_REQUESTS: Final = 16
+
+CHANGE_TYPE: Final = ("_change_type",)
+"""Where Delta marks rows of change data; null in data files (PROTOCOL.md, "Add CDC File")."""
+
+FILE_SCHEMA: Final = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("modified_ms", pa.int64()),
+        ("num_rows", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FooterSpec:
+    """What all batches share.
+
+    ``skip`` holds leaves whose statistics nobody will ask for.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    statistics: bool = True
+    string_prefix: int = 32
+    skip: Set[Path] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class FooterGroup:
+    """Files of one schema: ``files`` has columns of ``FILE_SCHEMA``, ``leaves`` go along."""
+
+    schema: FileSchema
+    files: pa.Table
+    leaves: Mapping[Path, LeafColumns]
+
+
+@dataclass(frozen=True, slots=True)
+class FooterBatch:
+    """What the footers of a batch say."""
+
+    groups: tuple[FooterGroup, ...]
+    problems: tuple[Problem, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> FooterBatch:
+    """Read the footer of each named file, once.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    store = open_store(spec.uri, spec.storage_options)
+    # Before the footer: a file that is replaced in between gets caught by the next listing.
+    infos = store.stat_many(names)
+    problems: list[Problem] = []
+    left_out: list[LeftOut] = []
+    found: list[tuple[FileInfo, pq.FileMetaData]] = []
+    for name, info, footer in zip(names, infos, _read_all(store, names, infos), strict=True):
+        if not isinstance(footer, str) and info is not None:
+            found.append((info, footer))
+        elif has_parquet_name(name):
+            problems.append((name, None, str(footer)))
+        else:
+            left_out.append(LeftOut(name, NOT_PARQUET_INSIDE))
+    groups = tuple(_describe(spec, members) for members in _group_by_schema(found))
+    return FooterBatch(groups, tuple(problems), tuple(left_out))
+
+
+def _read_all(
+    store: Store, names: Sequence[str], infos: Sequence[FileInfo | None]
+) -> Iterator[pq.FileMetaData | str]:
+    """Each file's footer, or why there is none."""
+
+    def read(name: str, info: FileInfo | None) -> pq.FileMetaData | str:
+        if info is None:
+            return "vanished while the directory was read"
+        try:
+            return read_footer(store, name, info.size_bytes)
+        except DataFileError as error:
+            return error.message
+
+    if is_local_uri(store.uri):
+        yield from map(read, names, infos)
+        return
+    with ThreadPoolExecutor(_REMOTE_REQUESTS) as pool:
+        yield from pool.map(read, names, infos)
+
+
+def _group_by_schema(
+    found: Sequence[tuple[FileInfo, pq.FileMetaData]],
+) -> list[list[tuple[FileInfo, pq.FileMetaData]]]:
+    groups: list[tuple[pq.ParquetSchema, pa.Schema, list[tuple[FileInfo, pq.FileMetaData]]]] = []
+    for info, footer in found:
+        schema = footer.schema
+        arrow_schema = schema.to_arrow_schema()
+        for known, known_arrow, members in groups:
+            # Parquet's equality leaves names of groups out, Arrow's what annotates a leaf.
+            if schema.equals(known) and arrow_schema.equals(known_arrow):
+                members.append((info, footer))
+                break
+        else:
+            groups.append((schema, arrow_schema, [(info, footer)]))
+    return [members for _, _, members in groups]
+
+
+def _describe(spec: FooterSpec, members: Sequence[tuple[FileInfo, pq.FileMetaData]]) -> FooterGroup:
+    footers = [footer for _, footer in members]
+    schema = read_file_schema(footers[0])
+    files = pa.table(
+        [
+            [info.name for info, _ in members],
+            [info.size_bytes for info, _ in members],
+            [info.modified_ms for info, _ in members],
+            [footer.num_rows for footer in footers],
+        ],
+        schema=FILE_SCHEMA,
+    )
+    wanted = tuple(
+        leaf
+        for leaf in list_leaves(schema.struct)
+        if leaf.path == CHANGE_TYPE or (spec.statistics and leaf.path not in spec.skip)
+    )
+    columns = StatsColumns(wanted, spec.string_prefix)
+    return FooterGroup(schema, files, read_leaf_columns(footers, columns))

@@ -1,0 +1,158 @@
+"""``generate-manifest``: files for engines that read a table by lists of its data files.
+
+snapshot -> content of each partition's manifest -> compare with what is there -> write new and
+changed ones, each replaced whole -> delete those of partitions that are gone. In between,
+partitions may show different versions; the report tells for how long.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from deltactl.clock import Clock, SystemClock
+from deltactl.engine.base import CancelToken, Engine, OnProgress
+from deltactl.errors import InterruptedRunError, StorageError, Warn
+from deltactl.log.put_commit import Sleep
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.operations.manifest_ddl import render_ddl
+from deltactl.operations.manifest_files import (
+    MANIFEST_DIR,
+    LiveFiles,
+    ensure_no_vectors,
+    load_live_files,
+)
+from deltactl.operations.manifest_options import ManifestOptions
+from deltactl.operations.manifest_plan import ManifestPlan, plan_manifests
+from deltactl.operations.manifest_report import ManifestReport
+from deltactl.operations.manifest_tasks import write_all
+from deltactl.operations.optimize_options import OptimizeOptions
+from deltactl.storage.store import Store
+
+__all__ = [
+    "ManifestOptions",
+    "ManifestPlan",
+    "ManifestReport",
+    "generate_manifests",
+]
+
+
+def generate_manifests(
+    store: Store,
+    options: ManifestOptions,
+    *,
+    warn: Warn,
+    output: Store | None = None,
+    engine: Engine | None = None,
+    clock: Clock | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    cancel: CancelToken | None = None,
+    on_progress: OnProgress | None = None,
+    dry_run: bool = False,
+    sleep: Sleep = time.sleep,
+) -> ManifestReport:
+    """Bring manifests in line with a version; with ``dry_run`` or ``options.check``, only compare.
+
+    Args:
+        store: the table's.
+        options: see there.
+        warn: takes what stops nothing.
+        output: where ``_symlink_format_manifest`` lies; in the table itself when ``None``.
+        engine: where a purge runs.
+        clock: measures how long partitions could differ.
+        storage_options: for the workers of a purge.
+        cancel: stops before the next manifest.
+        on_progress: of a purge.
+        dry_run: change nothing.
+        sleep: between tries, where a store asks for patience.
+
+    Raises:
+        UnsupportedFeatureError: deletion vectors or column mapping.
+        PredicateError: ``options.where`` is not about partition columns.
+        InterruptedRunError: ``cancel`` was set; each manifest is old or new.
+        StorageError: the store failed; each manifest is old or new.
+        DeltactlError: no table there, no such version, a damaged log, or a purge failed.
+    """
+    clock, output = clock or SystemClock(), output or store
+    snapshot = load_snapshot(store, options.version, warn=warn)
+    live = load_live_files(snapshot)
+    writes = not (dry_run or options.check)
+    purged_from = None
+    if live.vectors and options.purge_first and writes:
+        purged_from = snapshot.version
+        snapshot, live = _purge(
+            store,
+            warn=warn,
+            engine=engine,
+            clock=clock,
+            storage_options=storage_options,
+            cancel=cancel,
+            on_progress=on_progress,
+            sleep=sleep,
+        )
+    if live.vectors and options.purge_first and not writes:
+        warn(f"{live.vectors} files have deletion vectors: a purge would rewrite them first")
+    else:
+        ensure_no_vectors(live, store.uri)
+    plan = plan_manifests(snapshot, live, output, options, warn)
+    root = f"{output.uri}/{MANIFEST_DIR}"
+    ddl = tuple(render_ddl(snapshot, plan, root, options)) if options.ddl else ()
+    if not writes:
+        return ManifestReport(plan, root, dry_run=True, ddl=ddl)
+    window_ms = _execute(plan, output, clock, sleep, cancel)
+    return ManifestReport(plan, root, window_ms=window_ms, purged_from=purged_from, ddl=ddl)
+
+
+def _execute(
+    plan: ManifestPlan, output: Store, clock: Clock, sleep: Sleep, cancel: CancelToken | None
+) -> int | None:
+    """Write, then delete; give how long that took, ``None`` where nothing was to be done."""
+    if plan.is_empty:
+        return None
+    started = clock.monotonic()
+    write_all(output, plan.iter_writes(), sleep=sleep, cancel=cancel)
+    if cancel is not None and cancel.is_set():
+        raise InterruptedRunError(
+            "interrupted; some manifests are new, others as they were", hint="Run again."
+        )
+    # Last: until then readers of a vanished partition find its files, which a vacuum still spares.
+    failed = output.delete_many(plan.stale)
+    if failed:
+        name, error = next(iter(failed.items()))
+        raise StorageError(
+            f"{len(failed)} manifests of vanished partitions could not be deleted, such as "
+            f"{name!r}: {error.message}",
+            hint="Readers still find the files that they name. Delete them, or run again.",
+        )
+    return round((clock.monotonic() - started) * 1000)
+
+
+def _purge(
+    store: Store,
+    *,
+    warn: Warn,
+    engine: Engine | None,
+    clock: Clock,
+    storage_options: Mapping[str, str] | None,
+    cancel: CancelToken | None,
+    on_progress: OnProgress | None,
+    sleep: Sleep,
+) -> tuple[Snapshot, LiveFiles]:
+    # Here, because optimize refreshes manifests itself after its commits.
+    from deltactl.operations.optimize import optimize_table
+
+    report = optimize_table(
+        store,
+        OptimizeOptions(purge=True),
+        warn=warn,
+        engine=engine,
+        clock=clock,
+        storage_options=storage_options,
+        cancel=cancel,
+        on_progress=on_progress,
+        sleep=sleep,
+    )
+    if report.interrupted:
+        raise InterruptedRunError("interrupted during the purge", hint="Run again.")
+    snapshot = load_snapshot(store, warn=warn)
+    return snapshot, load_live_files(snapshot)

@@ -1,0 +1,223 @@
+"""Statements that make an engine's catalog know a table by its manifests.
+
+Each engine has its own names of types, its own quotes and its own way to register partitions.
+Source: the documentation of Athena, Hive, Trino and Redshift Spectrum on symlink manifests.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from deltactl.errors import UnsupportedFeatureError
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.manifest_options import ManifestOptions
+from deltactl.operations.manifest_plan import STALE, ManifestPlan, PartitionManifest, parse_folder
+from deltactl.protocol.partitions import parse_partition_column
+from deltactl.protocol.paths import HIVE_NULL
+from deltactl.protocol.schema import (
+    ArrayType,
+    DeltaType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+    arrow_type,
+    is_void,
+)
+
+# Engines bound the length of a statement, Redshift to this number of partitions.
+_PARTITIONS_A_STATEMENT: Final = 100
+
+_HIVE_TYPES: Final = {
+    "byte": "tinyint",
+    "short": "smallint",
+    "integer": "int",
+    "long": "bigint",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "binary",
+    "boolean": "boolean",
+    "date": "date",
+    "timestamp": "timestamp",
+    "timestamp_ntz": "timestamp",
+}
+_REDSHIFT_TYPES: Final = _HIVE_TYPES | {
+    "byte": "smallint",
+    "integer": "integer",
+    "float": "real",
+    "double": "double precision",
+    "string": "varchar(65535)",
+    "binary": "varbyte(1000000)",
+}
+_NUMBERS: Final = frozenset({"byte", "short", "integer", "long", "float", "double", "boolean"})
+_UNNAMEABLE: Final = re.compile(r"\W+")
+
+_STORED_AS: Final = (
+    "ROW FORMAT SERDE 'org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe'\n"
+    "STORED AS INPUTFORMAT 'org.apache.hadoop.hive.ql.io.SymlinkTextInputFormat'\n"
+    "OUTPUTFORMAT 'org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat'"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """How an engine spells things."""
+
+    types: dict[str, str]
+    quote: str
+    schema: str = ""
+
+    def name(self, text: str) -> str:
+        return f"{self.quote}{text.replace(self.quote, self.quote * 2)}{self.quote}"
+
+
+_DIALECTS: Final = {
+    "athena": _Dialect(_HIVE_TYPES, "`"),
+    "hive": _Dialect(_HIVE_TYPES, "`"),
+    "trino": _Dialect(_HIVE_TYPES, "`"),  # of its CREATE, which Hive has to run
+    "redshift": _Dialect(_REDSHIFT_TYPES, '"', schema="spectrum."),
+}
+
+
+def render_ddl(
+    snapshot: Snapshot, plan: ManifestPlan, root: str, options: ManifestOptions
+) -> Iterator[str]:
+    """The statements for ``options.ddl``: the table, then its partitions, new ones and gone ones.
+
+    Raises:
+        UnsupportedFeatureError: a column of a type that the engine lacks.
+    """
+    assert options.ddl is not None
+    scheme, separator, rest = root.partition(":")
+    root = f"{options.schemes.get(scheme, scheme)}{separator}{rest}"
+    writer = _Writer(snapshot, root, _DIALECTS[options.ddl])
+    yield writer.create_table()
+    live = [partition for partition in plan.partitions if partition.state != STALE]
+    gone = [partition for partition in plan.partitions if partition.state == STALE]
+    if not writer.partition_fields:
+        return
+    if options.ddl == "trino":
+        yield from map(writer.register, live)
+        yield from filter(None, map(writer.unregister, gone))
+        return
+    for at in range(0, len(live), _PARTITIONS_A_STATEMENT):
+        yield writer.add(live[at : at + _PARTITIONS_A_STATEMENT])
+    yield from filter(None, map(writer.drop, gone))
+
+
+class _Writer:
+    """Writes the statements of one table in one dialect."""
+
+    def __init__(self, snapshot: Snapshot, root: str, dialect: _Dialect) -> None:
+        metadata = snapshot.metadata
+        self.partition_fields = metadata.partition_fields
+        self._columns = [f for f in metadata.data_schema.fields if not is_void(f.type)]
+        self._root, self._dialect = root, dialect
+        last = snapshot.store.uri.rstrip("/").rpartition("/")[2]
+        self._name = _UNNAMEABLE.sub("_", metadata.name or last).strip("_").lower() or "delta_table"
+        self._full_name = f"{dialect.schema}{dialect.name(self._name)}"
+
+    def create_table(self) -> str:
+        columns = ",\n".join(f"  {self._column(f)}" for f in self._columns)
+        partitions = ", ".join(self._column(f) for f in self.partition_fields)
+        partitioned = f"PARTITIONED BY ({partitions})\n" if partitions else ""
+        return (
+            f"CREATE EXTERNAL TABLE {self._full_name} (\n{columns}\n)\n{partitioned}"
+            f"{_STORED_AS}\nLOCATION {_text(self._root + '/')};"
+        )
+
+    def add(self, partitions: Sequence[PartitionManifest]) -> str:
+        specs = "\n".join(
+            f"  PARTITION ({self._spec(p)}) LOCATION {_text(self._location(p))}" for p in partitions
+        )
+        return f"ALTER TABLE {self._full_name} ADD IF NOT EXISTS\n{specs};"
+
+    def drop(self, partition: PartitionManifest) -> str | None:
+        spec = self._spec(partition)
+        # Redshift knows no IF EXISTS here.
+        condition = "" if self._dialect.schema else "IF EXISTS "
+        return (
+            f"ALTER TABLE {self._full_name} DROP {condition}PARTITION ({spec});" if spec else None
+        )
+
+    def register(self, partition: PartitionManifest) -> str:
+        return self._call("register_partition", partition, self._location(partition)) or ""
+
+    def unregister(self, partition: PartitionManifest) -> str | None:
+        return self._call("unregister_partition", partition, None)
+
+    def _call(
+        self, procedure: str, partition: PartitionManifest, location: str | None
+    ) -> str | None:
+        values = parse_folder(partition.folder, self.partition_fields)
+        if values is None:
+            return None
+        names = ", ".join(_text(f.name.lower()) for f in self.partition_fields)
+        texts = ", ".join(_text(v if v else HIVE_NULL) for v in values.values())
+        where = "" if location is None else f", location => {_text(location)}"
+        return (
+            f"CALL system.{procedure}(schema_name => 'default', table_name => "
+            f"{_text(self._name)}, partition_columns => ARRAY[{names}], "
+            f"partition_values => ARRAY[{texts}]{where});"
+        )
+
+    def _location(self, partition: PartitionManifest) -> str:
+        return f"{self._root}/{partition.folder}/"
+
+    def _spec(self, partition: PartitionManifest) -> str:
+        values = parse_folder(partition.folder, self.partition_fields)
+        if values is None:
+            return ""
+        return ", ".join(
+            f"{self._dialect.name(f.name)} = {_literal(values[f.physical_name], f)}"
+            for f in self.partition_fields
+        )
+
+    def _column(self, field: Field) -> str:
+        return f"{self._dialect.name(field.name)} {self._type(field.type, field.name)}"
+
+    def _type(self, kind: DeltaType, column: str) -> str:
+        match kind:
+            case StructType(fields):
+                members = (f"{f.name}:{self._type(f.type, f'{column}.{f.name}')}" for f in fields)
+                return f"struct<{','.join(members)}>"
+            case ArrayType(element):
+                return f"array<{self._type(element, column)}>"
+            case MapType(key, value):
+                return f"map<{self._type(key, column)},{self._type(value, column)}>"
+            case PrimitiveType(name) if name.startswith("decimal"):
+                precision, scale = arrow_type(kind).precision, arrow_type(kind).scale
+                return f"decimal({precision},{scale})"
+            case PrimitiveType(name) if name in self._dialect.types:
+                return self._dialect.types[name]
+        raise UnsupportedFeatureError(
+            f"column {column!r} has a type that the engine lacks: {kind}",
+            hint="Leave --ddl out, and declare the other columns by hand.",
+        )
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _literal(value: str | None, field: Field) -> str:
+    """A partition value as SQL; times in the one form that all engines read."""
+    if not value:
+        return _text(HIVE_NULL)
+    assert isinstance(field.type, PrimitiveType)
+    name = field.type.name
+    if name in _NUMBERS or name.startswith("decimal"):
+        return value
+    if name.startswith("timestamp"):
+        typed = parse_partition_column(
+            pa.array([value], pa.string()), arrow_type(field.type), column=field.name
+        )
+        local = typed.cast(pa.timestamp("us")).cast(pa.string())[0].as_py()
+        return _text(local.removesuffix(".000000"))
+    return _text(value)

@@ -1,0 +1,199 @@
+"""Which manifests to write, to leave and to delete: the snapshot against what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from deltactl.errors import CorruptLogError, Warn
+from deltactl.log.commit_json import CommitParser, LogFile
+from deltactl.log.listing import list_log
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.manifest_files import (
+    MANIFEST_DIR,
+    MANIFEST_NAME,
+    LiveFiles,
+    Manifests,
+    render_manifests,
+)
+from deltactl.operations.manifest_options import ManifestOptions
+from deltactl.operations.partition_groups import group_partitions
+from deltactl.operations.predicate import PartitionPredicate, parse_predicate
+from deltactl.protocol.partitions import build_map
+from deltactl.protocol.paths import HIVE_NULL, hive_unescape
+from deltactl.protocol.schema import Field
+from deltactl.storage.store import Store
+
+NEW: Final = "new"
+CHANGED: Final = "changed"
+UNCHANGED: Final = "unchanged"
+STALE: Final = "stale"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionManifest:
+    """One partition's manifest: ``folder`` below the root, files it names, what is to be done."""
+
+    folder: str
+    num_files: int
+    state: str
+
+
+@dataclass(frozen=True)
+class ManifestPlan:
+    """What a run would write and delete; ``stale`` are names of files to delete."""
+
+    version: int
+    partitions: tuple[PartitionManifest, ...]
+    stale: tuple[str, ...]
+    _manifests: Manifests = field(repr=False)
+    _indices: tuple[int, ...] = field(repr=False)
+
+    def count(self, state: str) -> int:
+        """How many manifests are in a state."""
+        return sum(1 for partition in self.partitions if partition.state == state)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether every manifest says what it should."""
+        return not self.stale and self.count(UNCHANGED) == len(self.partitions)
+
+    def iter_writes(self) -> Iterator[tuple[str, bytes]]:
+        """Name and content of each manifest to write."""
+        live = (p for p in self.partitions if p.state != STALE)
+        for partition, index in zip(live, self._indices, strict=True):
+            if partition.state != UNCHANGED:
+                yield manifest_name(partition.folder), self._manifests.content(index)
+
+
+def manifest_name(folder: str) -> str:
+    """Where the manifest of a partition lies, relative to the root."""
+    return "/".join(part for part in (MANIFEST_DIR, folder, MANIFEST_NAME) if part)
+
+
+def plan_manifests(
+    snapshot: Snapshot, live: LiveFiles, output: Store, options: ManifestOptions, warn: Warn
+) -> ManifestPlan:
+    """Compare a version with the manifests in ``output``.
+
+    Raises:
+        PredicateError: ``options.where`` is not about partition columns.
+        CorruptLogError: the log names what no manifest can.
+        StorageError: the store failed.
+    """
+    manifests = render_manifests(live, snapshot.store.uri, options.schemes)
+    there = {name for batch in output.walk(MANIFEST_DIR) for name in batch if _is_seen(name)}
+    folders = {*manifests.folders, *map(_folder_of, there)}
+    chosen = _choose_folders(snapshot, folders, options, warn)
+    wanted = [index for index, folder in enumerate(manifests.folders) if folder in chosen]
+    wanted.sort(key=manifests.folders.__getitem__)
+    names = [manifest_name(manifests.folders[index]) for index in wanted]
+    kept = [(index, name) for index, name in zip(wanted, names, strict=True) if name in there]
+    contents = output.read_many([name for _, name in kept])
+    states = {
+        index: UNCHANGED if _says_the_same(found, manifests.content(index)) else CHANGED
+        for (index, _), found in zip(kept, contents, strict=True)
+    }
+    partitions = [
+        PartitionManifest(
+            manifests.folders[index], manifests.num_files[index], states.get(index, NEW)
+        )
+        for index in wanted
+    ]
+    current = {manifest_name(folder) for folder in manifests.folders}
+    stale = sorted(name for name in there - current if _folder_of(name) in chosen)
+    partitions += [PartitionManifest(_folder_of(name), 0, STALE) for name in stale]
+    return ManifestPlan(snapshot.version, tuple(partitions), tuple(stale), manifests, tuple(wanted))
+
+
+def _is_seen(name: str) -> bool:
+    """Whether engines read a file: hidden ones they leave out."""
+    return name.rpartition("/")[2][:1] not in ("_", ".")
+
+
+def _folder_of(name: str) -> str:
+    return name.removeprefix(MANIFEST_DIR).strip("/").rpartition("/")[0]
+
+
+def _says_the_same(found: bytes, wanted: bytes) -> bool:
+    # The order of lines is nobody's business: other writers have other orders.
+    return found == wanted or sorted(found.splitlines()) == sorted(wanted.splitlines())
+
+
+def _choose_folders(
+    snapshot: Snapshot, folders: Set[str], options: ManifestOptions, warn: Warn
+) -> Set[str]:
+    """Those of ``folders`` that were asked for."""
+    chosen = folders
+    if options.where is not None:
+        predicate = parse_predicate(options.where, snapshot.metadata.partition_fields)
+        chosen = _matching(predicate, sorted(chosen), snapshot.metadata.partition_fields)
+    if options.since is not None:
+        touched = find_touched(snapshot, options.since, warn)
+        chosen = chosen if touched is None else chosen & touched
+    return chosen
+
+
+def _matching(
+    predicate: PartitionPredicate, folders: Sequence[str], fields: Sequence[Field]
+) -> set[str]:
+    parsed = [(folder, parse_folder(folder, fields)) for folder in folders]
+    known = [(folder, values) for folder, values in parsed if values is not None]
+    columns = {
+        f.physical_name: pa.array([values[f.physical_name] for _, values in known], pa.string())
+        for f in fields
+    }
+    try:
+        answers = predicate.evaluate(build_map(columns, num_rows=len(known))).to_pylist()
+    except CorruptLogError:
+        # A folder that nobody of ours made: one by one, so that it stands alone.
+        if len(known) == 1:
+            return set()
+        return {hit for folder, _ in known for hit in _matching(predicate, [folder], fields)}
+    return {folder for (folder, _), hit in zip(known, answers, strict=True) if hit}
+
+
+def parse_folder(folder: str, fields: Sequence[Field]) -> dict[str, str | None] | None:
+    """The partition values behind a manifest's folder; ``None`` if it is none of the table's."""
+    parts = folder.split("/") if folder else []
+    if len(parts) != len(fields):
+        return None
+    values: dict[str, str | None] = {}
+    for part, column in zip(parts, fields, strict=True):
+        name, equals, value = part.partition("=")
+        if not equals or hive_unescape(name) != column.name:
+            return None
+        values[column.physical_name] = None if value == HIVE_NULL else hive_unescape(value)
+    return values
+
+
+def find_touched(snapshot: Snapshot, since: int, warn: Warn) -> set[str] | None:
+    """Folders of partitions that commits after ``since`` touched; ``None``: nobody can tell."""
+    listing = list_log(snapshot.store, since + 1)
+    commits = [listing.commits.get(v) for v in range(since + 1, snapshot.version + 1)]
+    infos = [info for info in commits if info is not None]
+    if len(infos) < len(commits):
+        warn(
+            f"commits after version {since} are gone from the log: the manifests of all "
+            "partitions are compared"
+        )
+        return None
+    fields = snapshot.metadata.partition_fields
+    contents = snapshot.store.read_many([info.name for info in infos])
+    parser = CommitParser(f.physical_name for f in fields)
+    touched: set[str] = set()
+    for parsed in parser.parse(
+        LogFile(i.name, data) for i, data in zip(infos, contents, strict=True)
+    ):
+        if parsed.singletons.metadata is not None:
+            return None  # perhaps with other partitions
+        bare = parsed.removes.filter(parsed.removes["partition_values"].is_null())
+        if bare.num_rows and fields:
+            return None
+        for actions in (parsed.adds, parsed.removes):
+            groups = group_partitions(actions["partition_values"], fields, by_text=True)
+            touched |= {groups.label(group) for group in range(groups.num_groups)}
+    return touched

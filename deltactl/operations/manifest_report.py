@@ -1,0 +1,68 @@
+"""What a run of ``generate-manifest`` did, for people and programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from deltactl.operations.manifest_plan import CHANGED, NEW, STALE, UNCHANGED, ManifestPlan
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestReport:
+    """The outcome: ``root`` is where manifests lie, ``window_ms`` how long partitions could differ.
+
+    ``purged_from`` is the version that a purge beforehand began with, ``ddl`` the statements asked
+    for.
+    """
+
+    plan: ManifestPlan
+    root: str
+    dry_run: bool = False
+    window_ms: int | None = None
+    purged_from: int | None = None
+    ddl: tuple[str, ...] = ()
+
+    @property
+    def version_before(self) -> int:
+        """The latest version before a purge; that of the manifests without one."""
+        return self.plan.version if self.purged_from is None else self.purged_from
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether the manifests said what they should before the run."""
+        return self.plan.is_empty
+
+    def partitions(self) -> pa.Table:
+        """A row a manifest: ``partition``, ``files``, ``state``."""
+        rows = self.plan.partitions
+        return pa.table(
+            {
+                "partition": pa.array([row.folder for row in rows], pa.string()),
+                "files": pa.array([row.num_files for row in rows], pa.int64()),
+                "state": pa.array([row.state for row in rows], pa.string()),
+            }
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``result`` of the JSON envelope."""
+        plan = self.plan
+        return {
+            "root": self.root,
+            "up_to_date": plan.is_empty,
+            "new": plan.count(NEW),
+            "changed": plan.count(CHANGED),
+            "unchanged": plan.count(UNCHANGED),
+            "stale": plan.count(STALE),
+            "files": sum(row.num_files for row in plan.partitions),
+            "differing": [
+                {"partition": row.folder, "files": row.num_files, "state": row.state}
+                for row in plan.partitions
+                if row.state != UNCHANGED
+            ],
+            "window_ms": self.window_ms,
+            "purged_from_version": self.purged_from,
+            "ddl": list(self.ddl),
+        }

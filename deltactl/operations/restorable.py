@@ -1,0 +1,121 @@
+"""Which versions can still be read: whether the log can rebuild them and their files are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import DeltactlError, Warn
+from deltactl.log.file_actions import file_keys
+from deltactl.log.listing import LogListing
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.sweep import Flags, Stretches, first_commit, first_rebuildable, sweep_commits
+from deltactl.operations.vacuum_names import locate
+from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.storage.store import Store
+
+
+class State(StrEnum):
+    """How much of a version is left."""
+
+    READABLE = "readable"
+    PARTLY_GONE = "partly gone"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Restorable:
+    """What is left of a version: of ``num_files`` live files, ``num_gone`` cannot be read.
+
+    A file whose deletion vector is gone cannot be read either. Both are 0 where the log cannot
+    rebuild the version: that is gone altogether.
+    """
+
+    state: State
+    num_files: int = 0
+    num_gone: int = 0
+
+
+_NOT_REBUILDABLE = Restorable(State.GONE)
+
+
+def find_restorable(store: Store, listing: LogListing, warn: Warn) -> Mapping[int, Restorable]:
+    """What is left of each version in the log; nothing where that cannot be told.
+
+    Lists all files below the root once.
+    """
+    try:
+        snapshot = load_snapshot(store, warn=warn, listing=listing)
+        return _find(snapshot, listing)
+    except DeltactlError as error:
+        warn(f"which versions are restorable cannot be told: {error.message}")
+        return {}
+
+
+def _find(snapshot: Snapshot, listing: LogListing) -> dict[int, Restorable]:
+    store = snapshot.store
+    first = first_rebuildable(store, listing)
+    start = first_commit(listing)
+    sweep = sweep_commits(store, listing, snapshot.metadata, start, snapshot.version)
+    stretches = _with_untouched(Stretches.of(sweep, first), snapshot)
+    names = pa.chunked_array([pa.array(_utf8(b), pa.string()) for b in store.walk()], pa.string())
+    gone = ~_present(store, stretches.files["path"], names)
+    gone |= ~_present(store, stretches.files["vector_file"], names)
+    total = stretches.count(np.ones(len(gone), np.bool_))
+    missing = stretches.count(gone)
+    found = dict.fromkeys(listing.commits, _NOT_REBUILDABLE)
+    for index, (num_files, num_gone) in enumerate(
+        zip(total.tolist(), missing.tolist(), strict=True)
+    ):
+        found[first + index] = _judge(num_files, num_gone)
+    return found
+
+
+def _judge(num_files: int, num_gone: int) -> Restorable:
+    if not num_gone:
+        return Restorable(State.READABLE, num_files)
+    state = State.GONE if num_gone == num_files else State.PARTLY_GONE
+    return Restorable(state, num_files, num_gone)
+
+
+def _with_untouched(stretches: Stretches, snapshot: Snapshot) -> Stretches:
+    """Add the live files that no commit in the range speaks of: they were live all along."""
+    known = stretches.files["key"].combine_chunks()
+    parts = [stretches.files.select(["path", "vector_file"])]
+    for batch in snapshot.file_batches(("path", "deletion_vector")):
+        untouched = batch.filter(pc.invert(pc.is_in(file_keys(batch), value_set=known)))
+        vectors = vector_files(untouched["deletion_vector"])
+        parts.append(pa.table({"path": untouched["path"], "vector_file": vectors}))
+    files = pa.concat_tables(parts)
+    added = files.num_rows - len(stretches.born)
+    return Stretches(
+        stretches.first,
+        stretches.last,
+        files,
+        np.concatenate([stretches.born, np.full(added, stretches.first)]),
+        np.concatenate([stretches.died, np.full(added, stretches.last + 1)]),
+    )
+
+
+def _present(store: Store, logged: pa.ChunkedArray, names: pa.ChunkedArray) -> Flags:
+    """Whether each file is there, by its name in the log; true where there is no name."""
+    located = locate(store, logged)
+    present = pc.or_(pc.is_in(located, value_set=names), pc.is_null(logged))
+    outside = pc.and_(pc.is_null(located), pc.is_valid(logged))
+    if pc.any(outside).as_py():
+        elsewhere = pc.unique(logged.filter(outside)).to_pylist()
+        found = [info.name for info in store.stat_many(elsewhere) if info is not None]
+        present = pc.or_(present, pc.is_in(logged, value_set=pa.array(found, pa.string())))
+    return np.asarray(present.to_numpy(), np.bool_).copy()
+
+
+def _utf8(names: list[str]) -> list[str]:
+    """Names that a log can hold."""
+    return [
+        name for name in names if name.isascii() or name.encode("utf-8", "ignore").decode() == name
+    ]

@@ -1,0 +1,107 @@
+"""``vacuum``: removes files that no version worth keeping needs, shows them first, and can undo it.
+
+plan (from the log, and a listing unless the log will do) -> confirm -> journal -> remove.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from deltactl.clock import Clock, SystemClock
+from deltactl.engine.base import CancelToken, Engine, OnProgress
+from deltactl.engine.local import LocalEngine
+from deltactl.errors import SafetyError, Warn
+from deltactl.log.commit_base import CommitBase
+from deltactl.log.listing import list_log
+from deltactl.log.put_commit import Sleep
+from deltactl.log.snapshot import load_snapshot
+from deltactl.log.vacuum_info import write_bookmark
+from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.vacuum_options import VacuumOptions, resolve_retention
+from deltactl.operations.vacuum_plan import VacuumPlan
+from deltactl.operations.vacuum_planning import Planner
+from deltactl.operations.vacuum_report import VacuumReport
+from deltactl.operations.vacuum_run import VacuumRun, ensure_may_vacuum
+from deltactl.storage.store import Store
+
+__all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
+
+Confirm = Callable[[VacuumPlan], bool]
+"""``confirm(plan) -> bool``: the last word before anything is removed."""
+
+
+def vacuum_table(
+    store: Store,
+    options: VacuumOptions,
+    *,
+    warn: Warn,
+    engine: Engine | None = None,
+    clock: Clock | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    confirm: Confirm | None = None,
+    cancel: CancelToken | None = None,
+    on_progress: OnProgress | None = None,
+    dry_run: bool = False,
+    sleep: Sleep = time.sleep,
+) -> VacuumReport:
+    """Plan and, unless ``dry_run``, carry out a vacuum of the latest version.
+
+    Raises:
+        UnsupportedFeatureError: a table feature forbids it.
+        SafetyError: a rule that protects data refuses; nothing was removed.
+        TableError: the log is damaged, or a version to keep cannot be rebuilt.
+        DeltactlError: nothing could be removed.
+    """
+    clock, engine = clock or SystemClock(), engine or LocalEngine()
+    listing = list_log(store)
+    snapshot = load_snapshot(store, warn=warn, listing=listing)
+    ensure_may_vacuum(CommitBase.of(snapshot))
+    retention = resolve_retention(snapshot.properties, options, clock.now_ms())
+    planner = Planner(snapshot, listing, options, retention, storage_options or {}, warn)
+    plan = planner.plan()
+    refusal = _find_refusal(plan)
+    if dry_run or plan.is_empty:
+        if refusal is not None:
+            warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
+        if not dry_run and plan.bookmark != plan.bookmark_before:
+            write_bookmark(store, plan.bookmark)
+        return VacuumReport(plan, engine.name, dry_run=dry_run)
+    if refusal is not None:
+        raise refusal
+    if confirm is not None and not confirm(plan):
+        raise SafetyError("not confirmed: nothing was removed")
+    run = VacuumRun(
+        snapshot,
+        plan,
+        options,
+        engine=engine,
+        clock=clock,
+        sleep=sleep,
+        storage_options=storage_options or {},
+    )
+    report = run.execute(cancel, on_progress)
+    if report.versions and not report.interrupted:
+        follow_commit(
+            snapshot,
+            report.version_after,
+            warn=warn,
+            engine=engine,
+            clock=clock,
+            storage_options=storage_options or {},
+            files_changed=False,
+        )
+    return report
+
+
+def _find_refusal(plan: VacuumPlan) -> SafetyError | None:
+    """The refusal of a plan that would remove too many files which no commit names."""
+    if not plan.has_too_many_orphans:
+        return None
+    share = plan.orphans / max(plan.listed_files or 0, 1)
+    return SafetyError(
+        f"no commit in the log names {plan.orphans:,} of {plan.listed_files:,} files here "
+        f"({share:.0%}), more than --max-orphan-fraction {plan.max_orphan_fraction:g} "
+        f"allows; by folder: {plan.orphan_folders}",
+        hint="look at them with --dry-run; if they may go, raise --max-orphan-fraction",
+    )

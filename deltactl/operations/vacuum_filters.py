@@ -1,0 +1,149 @@
+"""Which of the files that no version needs may go, and which stay all the same, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import StorageError
+from deltactl.operations.vacuum_listing import FACTS, stat_files
+from deltactl.protocol.vacuum_names import (
+    MANIFEST_DIR,
+    HiddenRule,
+    below_mask,
+    change_data_mask,
+    known_kind_mask,
+    vector_mask,
+)
+from deltactl.storage.store import Store
+
+REASONS = ("tombstone", "orphan", "deletion vector", "change data")
+TOMBSTONE, ORPHAN, DELETION_VECTOR, CHANGE_DATA = REASONS
+
+CANDIDATES = FACTS.append(pa.field("reason", pa.string()))
+"""A file that may go: name, bytes, modification time (ms), and which of ``REASONS`` it is."""
+
+HIDDEN = "hidden name"
+YOUNG = "newer than the cutoff"
+UNKNOWN = "of an unknown kind"
+FOREIGN = "another table's"
+LINKED = "reached by a symbolic link"
+MANIFEST = "named by a symlink manifest"
+# For these reasons a file stays that the log names: a later run has to come back to it.
+_HOLDS_BACK = (YOUNG, FOREIGN, LINKED, MANIFEST)
+
+
+@dataclass(slots=True)
+class Filters:
+    """Decides on names; ``kept`` counts by reason what was kept though no version needs it.
+
+    ``foreign`` are folders with a table of their own, ``linked`` those that links lead to.
+    ``named`` are the names that some commit still in the log speaks of; ``held_back`` counts those
+    of them that were kept, ``absent`` are names that nothing has.
+    """
+
+    store: Store
+    hidden: HiddenRule
+    cutoff_ms: int
+    include_unknown: bool
+    ignore_manifests: bool
+    named: pa.ChunkedArray
+    foreign: frozenset[str] = frozenset()
+    linked: frozenset[str] = frozenset()
+    kept: Counter[str] = field(default_factory=Counter)
+    held_back: int = 0
+    absent: pa.ChunkedArray = field(default_factory=lambda: pa.chunked_array([], pa.string()))
+
+    def count_unspeakable(self, count: int) -> None:
+        """Count names that are not UTF-8 among those of an unknown kind."""
+        self.kept[UNKNOWN] += count
+
+    def select(self, names: pa.ChunkedArray) -> pa.Table:
+        """Of names that no version needs, those that may go, as rows of :data:`CANDIDATES`."""
+        names = self._drop(names, self.hidden.mask(names), HIDDEN)
+        # The table's own word on a file counts for more than a foreign log above it, the root's.
+        is_named = pc.is_in(names, value_set=self.named)
+        foreign = below_mask(names, self.foreign - {""})
+        if "" in self.foreign:
+            foreign = pc.or_(foreign, pc.invert(is_named))
+        names = self._drop(names, foreign, FOREIGN)
+        linked = below_mask(names, self.linked)
+        names = self._drop(names, pc.or_(linked, _is_one_of(names, self.linked)), LINKED)
+        is_named = pc.is_in(names, value_set=self.named)
+        if not self.include_unknown:
+            unknown = pc.invert(pc.or_(is_named, known_kind_mask(names)))
+            names = self._drop(names, unknown, UNKNOWN)
+        found = stat_files(self.store, names)
+        self.absent = names.filter(pc.invert(pc.is_in(names, value_set=found["path"])))
+        found = self._drop_rows(
+            found, pc.greater_equal(found["modified_ms"], self.cutoff_ms), YOUNG
+        )
+        found = self._drop_manifest_names(found)
+        return found.append_column("reason", self._reasons(found["path"])).cast(CANDIDATES)
+
+    def _drop(self, names: pa.ChunkedArray, mask: pa.ChunkedArray, why: str) -> pa.ChunkedArray:
+        count = _count(mask)
+        if not count:
+            return names
+        self.kept[why] += count
+        if why in _HOLDS_BACK:
+            self.held_back += _count(pc.is_in(names.filter(mask), value_set=self.named))
+        return names.filter(pc.invert(mask))
+
+    def _drop_rows(self, found: pa.Table, mask: pa.ChunkedArray, why: str) -> pa.Table:
+        self._drop(found["path"], mask, why)
+        return found.filter(pc.invert(mask))
+
+    def _drop_manifest_names(self, found: pa.Table) -> pa.Table:
+        if self.ignore_manifests or not found.num_rows:
+            return found
+        mask = pc.is_in(found["path"], value_set=read_manifest_names(self.store))
+        return self._drop_rows(found, mask, MANIFEST)
+
+    def _reasons(self, names: pa.ChunkedArray) -> pa.ChunkedArray:
+        by_log = pc.if_else(pc.is_in(names, value_set=self.named), TOMBSTONE, ORPHAN)
+        by_name = pc.if_else(change_data_mask(names), CHANGE_DATA, by_log)
+        return pc.if_else(vector_mask(names), DELETION_VECTOR, by_name)
+
+
+def _count(mask: pa.ChunkedArray) -> int:
+    return int(pc.sum(mask).as_py() or 0)
+
+
+def _is_one_of(names: pa.ChunkedArray, chosen: Iterable[str]) -> pa.ChunkedArray:
+    return pc.is_in(names, value_set=pa.array(sorted(chosen), pa.string()))
+
+
+def read_manifest_names(store: Store) -> pa.Array:
+    """Names under the root that symlink manifests speak of, whichever way they are escaped.
+
+    Raises:
+        StorageError: a manifest is there and cannot be read: nobody knows then what it names.
+    """
+    manifests = [
+        name
+        for batch in store.walk(MANIFEST_DIR)
+        for name in batch
+        if not name.rpartition("/")[2].startswith(".")
+    ]
+    found: set[str] = set()
+    for data in store.read_many(manifests):
+        for line in data.decode("utf-8", "replace").splitlines():
+            found |= _locate_line(store, line.strip())
+    return pa.array(sorted(found), pa.string())
+
+
+def _locate_line(store: Store, line: str) -> set[str]:
+    """What a line of a manifest may mean: its text is decoded or not, by who wrote it."""
+    if not line:
+        return set()
+    try:
+        located = store.real_names([line, unquote(line)])
+    except StorageError:
+        return set()  # another scheme: that manifest is for files elsewhere
+    return {name for name in located if name}

@@ -1,0 +1,244 @@
+"""A listing from a file in place of requests: inventories of object stores, or one of ours.
+
+Known are, by the names of their columns:
+
+- ours and that of Delta on Spark: ``path`` (with scheme), ``length``, ``isDir``,
+  ``modificationTime`` (ms);
+- Amazon S3 Inventory: its ``manifest.json``, with data files in CSV, Parquet or ORC;
+- Google Cloud Storage inventory reports: the manifest, or a shard in CSV or Parquet.
+
+Only names are believed: what is to be deleted is looked up again.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+
+from deltactl.errors import ObjectNotFoundError, UsageError
+from deltactl.operations.vacuum_listing import Listing, stat_files
+from deltactl.protocol.paths import canonical_paths
+from deltactl.storage.open import open_store
+from deltactl.storage.store import Store
+
+_INVENTORY = pa.schema(
+    [
+        ("path", pa.string()),
+        ("length", pa.int64()),
+        ("isDir", pa.bool_()),
+        ("modificationTime", pa.int64()),
+    ]
+)
+_DUMP_ROWS = 65_536
+
+
+def read_inventory(store: Store, address: str, storage_options: Mapping[str, str]) -> Listing:
+    """Names under the table's root out of an inventory; newest facts where a name comes twice.
+
+    Raises:
+        UsageError: the file is no inventory that is known, or lists nothing under the root.
+        StorageError: it cannot be read.
+    """
+    folder, _, name = address.rpartition("/")
+    place = open_store(folder or ("/" if address.startswith("/") else "."), storage_options)
+    files: list[pa.Array] = []
+    rows = 0
+    for table in _read_tables(place, name, address):
+        rows += table.num_rows
+        paths = table["path"].filter(pc.invert(table["isDir"]))
+        files += _below_root(store, paths).chunks
+    found = pc.unique(pa.chunked_array(files, pa.string()))
+    if not len(found):
+        raise UsageError(
+            f"{address} lists {rows:,} names, none of them a file under {store.uri}",
+            hint="give the inventory of this table's bucket or folder",
+        )
+    return Listing(pa.chunked_array([found], pa.string()))
+
+
+def _below_root(store: Store, paths: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Names under the root of absolute addresses; other addresses are left out.
+
+    Only local ones that are not spelled like the root are followed one by one, for links.
+    """
+    scheme = store.uri.partition(":")[0]
+    root = canonical_paths(pa.chunked_array([[unquote(store.uri)]]), scheme)[0].as_py()
+    canonical = canonical_paths(paths, scheme)
+    below = pc.starts_with(canonical, f"{root}/")
+    names = pc.utf8_slice_codeunits(canonical.filter(below), len(root) + 1)
+    others = paths.filter(pc.invert(below)).to_pylist() if scheme == "file" else []
+    links = [name for name in store.real_names(others) if name]
+    return pa.chunked_array([*names.chunks, pa.array(links, pa.string())], pa.string())
+
+
+def _read_tables(place: Store, name: str, address: str) -> Iterator[pa.Table]:
+    """The rows of an inventory as ``path`` and ``isDir``."""
+    data = place.read(name)
+    if name.endswith(".json"):
+        yield from _read_manifest(place, json.loads(data), address)
+        return
+    yield _normalise(_read_rows(data, name, None), address)
+
+
+def _read_manifest(place: Store, manifest: Any, address: str) -> Iterator[pa.Table]:
+    if not isinstance(manifest, dict):
+        raise UsageError(f"{address} is not the manifest of an inventory")
+    schema = manifest.get("fileSchema")
+    if isinstance(schema, str) and isinstance(manifest.get("files"), list):
+        columns = None
+        if str(manifest.get("fileFormat", "")).upper() == "CSV":
+            columns = [part.strip() for part in schema.split(",")]
+        for file in manifest["files"]:
+            key = str(file["key"])
+            yield _normalise(_read_rows(_find(place, key), key, columns), address)
+    elif isinstance(manifest.get("report_shards_file_names"), list):
+        for shard in manifest["report_shards_file_names"]:
+            yield _normalise(_read_rows(_find(place, str(shard)), str(shard), None), address)
+    else:
+        raise UsageError(
+            f"{address} is not the manifest of an inventory that is known",
+            hint="known are the manifests of Amazon S3 Inventory and of Google Cloud Storage",
+        )
+
+
+def _find(place: Store, key: str) -> bytes:
+    """Read a data file of a manifest: keys start at the bucket, some levels above the manifest."""
+    scheme, separator, path = place.uri.partition("://")
+    while True:
+        try:
+            return place.read(f"{scheme}{separator}{unquote(path)}/{key}")
+        except ObjectNotFoundError:
+            if not path.strip("/"):
+                raise
+        path = path.rpartition("/")[0]
+
+
+def _read_rows(data: bytes, name: str, columns: Sequence[str] | None) -> pa.Table:
+    lowered = name.lower()
+    if lowered.endswith(".parquet"):
+        return pq.read_table(pa.BufferReader(data))
+    if lowered.endswith(".orc"):
+        from pyarrow import orc
+
+        return orc.read_table(pa.BufferReader(data))
+    if lowered.endswith((".csv", ".csv.gz")):
+        source: Any = pa.BufferReader(data)
+        if lowered.endswith(".gz"):
+            source = pa.CompressedInputStream(source, "gzip")
+        text = pa.string()
+        names = list(columns) if columns else _header(data, lowered)
+        return pcsv.read_csv(
+            source,
+            read_options=pcsv.ReadOptions(column_names=list(columns) if columns else None),
+            convert_options=pcsv.ConvertOptions(column_types=dict.fromkeys(names, text)),
+        )
+    raise UsageError(
+        f"{name!r} is no inventory: its name does not end in .parquet, .orc, .csv or .json"
+    )
+
+
+def _header(data: bytes, lowered: str) -> list[str]:
+    if lowered.endswith(".gz"):
+        import gzip
+
+        data = gzip.decompress(data)
+    line = data.partition(b"\n")[0].decode("utf-8", "replace")
+    return [name.strip().strip('"') for name in line.split(",")]
+
+
+def _normalise(table: pa.Table, address: str) -> pa.Table:
+    """Bring any known inventory to ``path`` (absolute address, decoded) and ``isDir``."""
+    by_name = {name.lower().replace("_", ""): name for name in table.column_names}
+
+    def column(*names: str) -> pa.ChunkedArray | None:
+        found = next((by_name[name] for name in names if name in by_name), None)
+        return None if found is None else table[found]
+
+    path, is_dir = column("path"), column("isdir")
+    if path is not None and is_dir is not None and "modificationtime" in by_name:
+        flags = is_dir if pa.types.is_boolean(is_dir.type) else pc.equal(is_dir, "true")
+        return pa.table({"path": path.cast(pa.string()), "isDir": flags})
+    bucket, key, name = column("bucket"), column("key"), column("name")
+    if bucket is not None and key is not None:
+        keys = key.cast(pa.string())
+        if any(field_name == "Key" for field_name in table.column_names):
+            # The CSV form writes keys as URIs, the columnar ones as they are.
+            keys = pa.chunked_array([pa.array([unquote(text) for text in keys.to_pylist()])])
+        paths = pc.binary_join_element_wise("s3://", bucket.cast(pa.string()), "/", keys, "")
+        keep = _current_versions(table, column("islatest"), column("isdeletemarker"))
+        return _files(paths.filter(keep))
+    if bucket is not None and name is not None:
+        texts = name.cast(pa.string())
+        return _files(
+            pc.binary_join_element_wise("gs://", bucket.cast(pa.string()), "/", texts, "")
+        )
+    raise UsageError(
+        f"{address} has no columns of an inventory that is known: {', '.join(table.column_names)}",
+        hint="columns: path, length, isDir, modificationTime; or those of S3 or GCS inventories",
+    )
+
+
+def _current_versions(
+    table: pa.Table, latest: pa.ChunkedArray | None, marker: pa.ChunkedArray | None
+) -> pa.ChunkedArray:
+    keep = pa.chunked_array([pa.repeat(pa.scalar(True), table.num_rows)])
+    if latest is not None:
+        keep = pc.and_(keep, pc.equal(pc.utf8_lower(latest.cast(pa.string())), "true"))
+    if marker is not None:
+        keep = pc.and_(keep, pc.not_equal(pc.utf8_lower(marker.cast(pa.string())), "true"))
+    return pc.fill_null(keep, False)
+
+
+def _files(paths: pa.ChunkedArray) -> pa.Table:
+    flags = pc.ends_with(paths, "/")
+    return pa.table({"path": paths.filter(pc.invert(flags))}).append_column(
+        "isDir", pa.array([False] * (len(paths) - (pc.sum(flags).as_py() or 0)), pa.bool_())
+    )
+
+
+def dump_listing(
+    store: Store, listing: Listing, address: str, storage_options: Mapping[str, str]
+) -> int:
+    """Write a listing as Parquet in the columns that Delta on Spark takes too; gives its files.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    folder, _, name = address.rpartition("/")
+    place = open_store(folder or ("/" if address.startswith("/") else "."), storage_options)
+    sink = io.BytesIO()
+    root = unquote(store.uri)
+    if root.startswith("file://"):
+        root = f"file:{root[len('file://') :]}"
+    total = 0
+    with pq.ParquetWriter(sink, _INVENTORY, compression="zstd") as writer:
+        for start in range(0, len(listing.files), _DUMP_ROWS):
+            facts = stat_files(store, listing.files.slice(start, _DUMP_ROWS))
+            total += facts.num_rows
+            writer.write_table(_inventory_rows(root, facts))
+        folders = pa.array(listing.folders, pa.string())
+        times = pa.array([0] * len(folders), pa.int64())
+        nothing = pa.table(
+            {"path": pa.chunked_array([folders]), "size_bytes": times, "modified_ms": times}
+        )
+        writer.write_table(_inventory_rows(root, nothing, is_dir=True))
+    place.put(name, sink.getvalue())
+    return total
+
+
+def _inventory_rows(root: str, facts: pa.Table, *, is_dir: bool = False) -> pa.Table:
+    columns = [
+        pc.binary_join_element_wise(root, facts["path"], "/"),
+        facts["size_bytes"],
+        pa.array([is_dir] * facts.num_rows, pa.bool_()),
+        facts["modified_ms"],
+    ]
+    return pa.table(columns, schema=_INVENTORY)

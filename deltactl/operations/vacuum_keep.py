@@ -1,0 +1,108 @@
+"""What must stay: physical names of everything that a version worth keeping needs.
+
+- live files and their deletion vectors;
+- removed ones whose tombstone is younger than the cutoff;
+- whatever a commit after the version that was current at the cutoff speaks of, whichever times its
+  tombstones carry: checkpoints drop tombstones by the table's retention, not by ours;
+- files of the versions to keep by name or number;
+- files that other tables, such as shallow clones, name.
+
+Names come in batches, with repetitions, so that a run by the log alone never holds all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import Warn
+from deltactl.log.listing import LogListing
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.sweep import LogSweep
+from deltactl.operations.vacuum_names import event_names, file_names
+from deltactl.operations.vacuum_options import VacuumOptions
+from deltactl.protocol.paths import absolute_mask
+from deltactl.storage.open import open_store
+
+_REFERENCE = ("path", "deletion_vector")
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRules:
+    """What decides on the keep set.
+
+    ``current_at_cutoff`` is the version that was current then, ``None`` when the table is younger;
+    ``sweep`` covers at least the commits after it, and those after ``oldest_kept``.
+    """
+
+    snapshot: Snapshot
+    listing: LogListing
+    sweep: LogSweep
+    cutoff_ms: int
+    current_at_cutoff: int | None
+    options: VacuumOptions
+    storage_options: Mapping[str, str]
+    warn: Warn
+
+
+def live_names(snapshot: Snapshot) -> Iterator[pa.ChunkedArray]:
+    """Live files and their deletion vectors."""
+    for batch in snapshot.file_batches(_REFERENCE):
+        yield file_names(snapshot.store, batch)
+
+
+def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.ChunkedArray]:
+    """Everything that must stay, in batches.
+
+    Args:
+        rules: what decides.
+        oldest_kept: the oldest of the last versions to keep, if that was asked for.
+
+    Raises:
+        SafetyError: a file of the log cannot be placed.
+        TableError: a version to keep cannot be rebuilt, or a table to keep for is none.
+    """
+    store = rules.snapshot.store
+    yield from live_names(rules.snapshot)
+    for batch in rules.snapshot.tombstone_batches((*_REFERENCE, "deletion_timestamp_ms")):
+        young = pc.greater_equal(batch["deletion_timestamp_ms"], rules.cutoff_ms)
+        yield file_names(store, batch.filter(pc.fill_null(young, False)))
+    first = rules.sweep.first if rules.current_at_cutoff is None else rules.current_at_cutoff + 1
+    if oldest_kept is not None:
+        first = min(first, oldest_kept + 1)
+    events = rules.sweep.events
+    yield event_names(store, events.filter(pc.greater_equal(events["version"], first)))
+    versions = {*rules.options.keep_versions, *(() if oldest_kept is None else (oldest_kept,))}
+    for version in sorted(versions):
+        if version != rules.snapshot.version:
+            kept = load_snapshot(store, version, warn=rules.warn, listing=rules.listing)
+            yield from live_names(kept)
+    yield from _names_for_others(rules)
+
+
+def _names_for_others(rules: KeepRules) -> Iterator[pa.ChunkedArray]:
+    """Files of ours that other tables name, tombstones of theirs included, by absolute address."""
+    for address in rules.options.also_keep_for:
+        other = load_snapshot(open_store(address, rules.storage_options), warn=rules.warn)
+        for batches in (other.file_batches, other.tombstone_batches):
+            for batch in batches(_REFERENCE):
+                yield _absolute_only(file_names_as_logged(batch), rules)
+
+
+def file_names_as_logged(files: pa.Table) -> Sequence[pa.ChunkedArray]:
+    """Decoded names of data files and deletion vectors, relative or absolute as they are."""
+    from deltactl.protocol.deletion_vectors import vector_files
+
+    return [files["path"], vector_files(files["deletion_vector"])]
+
+
+def _absolute_only(columns: Sequence[pa.ChunkedArray], rules: KeepRules) -> pa.ChunkedArray:
+    found: list[str] = []
+    for names in columns:
+        absolute = pc.unique(names.filter(absolute_mask(names)))
+        located = rules.snapshot.store.real_names(absolute.to_pylist())
+        found += [name for name in located if name]
+    return pa.chunked_array([pa.array(found, pa.string())])

@@ -1,0 +1,111 @@
+"""What lies under the root: by a walk over the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.protocol.vacuum_names import HiddenRule
+from deltactl.storage.store import Store
+
+_STAT_NAMES = 16_384
+
+FACTS = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modified_ms", pa.int64())])
+"""A stored file: name under the root, bytes, modification time (ms since 1970)."""
+
+
+@dataclass(slots=True)
+class Listing:
+    """Names of what lies under the root; the table's own hidden folders were not looked into.
+
+    ``facts`` come with an inventory only. ``unspeakable`` counts names that are not UTF-8, which
+    no log can hold.
+    """
+
+    files: pa.ChunkedArray
+    folders: list[str] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    facts: pa.Table | None = None
+    unspeakable: int = 0
+
+
+def list_files(store: Store, hidden: HiddenRule) -> Listing:
+    """Walk over everything that a vacuum may look at; names only.
+
+    Raises:
+        StorageError: a folder cannot be listed: nothing is known then.
+    """
+
+    def enter(folder: str) -> bool:
+        return not hidden.hides_part(folder.rpartition("/")[2])
+
+    listing = Listing(pa.chunked_array([], pa.string()))
+    chunks: list[pa.Array] = []
+    for part in store.walk_tree(enter):
+        chunks.append(_to_array(part.files, listing))
+        listing.folders += _speakable(part.folders, listing)
+        listing.links += _speakable(part.links, listing)
+    listing.files = pa.chunked_array(chunks, pa.string())
+    return listing
+
+
+def _to_array(names: list[str], listing: Listing) -> pa.Array:
+    try:
+        return pa.array(names, pa.string())
+    except UnicodeEncodeError:
+        return pa.array(_speakable(names, listing), pa.string())
+
+
+def _speakable(names: Iterable[str], listing: Listing) -> list[str]:
+    kept = []
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            listing.unspeakable += 1
+        else:
+            kept.append(name)
+    return kept
+
+
+def stat_files(store: Store, names: pa.ChunkedArray) -> pa.Table:
+    """Facts of those files that are there, columns of :data:`FACTS`."""
+    tables = [FACTS.empty_table()]
+    for start in range(0, len(names), _STAT_NAMES):
+        found = store.stat_many(names.slice(start, _STAT_NAMES).to_pylist())
+        present = [info for info in found if info is not None]
+        columns = [
+            pa.array([info.name for info in present], pa.string()),
+            pa.array([info.size_bytes for info in present], pa.int64()),
+            pa.array([info.modified_ms for info in present], pa.int64()),
+        ]
+        tables.append(pa.table(columns, schema=FACTS))
+    return pa.concat_tables(tables)
+
+
+def parent_folders(names: pa.ChunkedArray) -> set[str]:
+    """All folders that hold one of the files, directly or deeper."""
+    parents = pc.unique(pc.replace_substring_regex(names, r"/?[^/]*$", "")).to_pylist()
+    found: set[str] = set()
+    for deepest in parents:
+        parent = deepest
+        while parent and parent not in found:
+            found.add(parent)
+            parent = parent.rpartition("/")[0]
+    return found
+
+
+def empty_folders(listing: Listing, kept: pa.ChunkedArray, hidden: HiddenRule) -> list[str]:
+    """Folders that hold nothing but other such folders once only ``kept`` files are left.
+
+    Deepest first. What is hidden counts as kept.
+    """
+    occupied = parent_folders(kept)
+    concealed = [f for f in listing.folders if hidden.hides_part(f.rpartition("/")[2])]
+    others = pa.chunked_array([pa.array([*listing.links, *concealed], pa.string())])
+    occupied |= parent_folders(others) | set(concealed)
+    empty = [folder for folder in listing.folders if folder not in occupied]
+    return sorted(empty, key=lambda folder: (-folder.count("/"), folder))

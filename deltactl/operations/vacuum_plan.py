@@ -1,0 +1,127 @@
+"""What a vacuum would remove, and everything that led to it. Inert: nothing is changed here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.operations.vacuum_filters import CANDIDATES, ORPHAN, REASONS
+from deltactl.operations.vacuum_horizon import Horizon
+from deltactl.operations.vacuum_options import Retention
+
+_SHOWN_FOLDERS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumPlan:
+    """Files and folders to remove from a table at ``version``.
+
+    ``mode`` is ``full``, ``lite`` or ``inventory``. ``files`` are rows of ``CANDIDATES`` by path,
+    ``folders`` those that will be empty, deepest first, ``old_folders`` old ones that are already.
+    ``left_over`` files would go too but for ``max_files``; ``orphans`` counts those that no commit
+    still in the log names, left over ones included, and ``orphan_folders`` says where they are.
+    ``kept`` counts by reason what no version needs and stays all the same; ``foreign`` are folders
+    with tables of their own.
+
+    ``complete_since`` is the version from which on a lite plan sees all that commits removed.
+    ``bookmark`` is the version up to which nothing is left by the log once the plan is carried out;
+    ``None`` where that cannot be said.
+    """
+
+    version: int
+    mode: str
+    retention: Retention
+    files: pa.Table
+    folders: tuple[str, ...] = ()
+    old_folders: tuple[str, ...] = ()
+    left_over: int = 0
+    listed_files: int | None = None
+    listed_folders: int = 0
+    orphans: int = 0
+    orphan_folders: str = ""
+    max_orphan_fraction: float = 1.0
+    kept: Mapping[str, int] = field(default_factory=dict)
+    foreign: tuple[str, ...] = ()
+    complete_since: int | None = None
+    bookmark: int | None = None
+    bookmark_before: int | None = None
+    current_at_cutoff: int | None = None
+    horizon: Horizon | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to remove."""
+        return not self.files.num_rows and not self.folders and not self.old_folders
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files to remove."""
+        return int(pc.sum(self.files["size_bytes"]).as_py() or 0)
+
+    @property
+    def has_too_many_orphans(self) -> bool:
+        """Whether orphans are more of the files under the root than is allowed."""
+        listed = self.listed_files or 0
+        return self.orphans > self.max_orphan_fraction * listed
+
+    def by_reason(self) -> list[dict[str, Any]]:
+        """A row per reason: files, bytes, oldest and newest modification (ms)."""
+        found = {row["key"]: row for row in _sum_up(self.files, self.files["reason"])}
+        return [
+            {"reason": reason, **{k: v for k, v in found[reason].items() if k != "key"}}
+            for reason in REASONS
+            if reason in found
+        ]
+
+    def by_folder(self) -> pa.Table:
+        """A row per folder: ``folder``, ``files``, ``bytes``, oldest and newest, by name."""
+        folders = pc.replace_substring_regex(self.files["path"], r"/?[^/]*$", "")
+        rows = _sum_up(self.files, folders)
+        schema = pa.schema(
+            [("folder", pa.string())]
+            + [(n, pa.int64()) for n in ("files", "bytes", "oldest_ms", "newest_ms")]
+        )
+        renamed = [{"folder": row["key"], **row} for row in rows]
+        return pa.Table.from_pylist(renamed, schema).sort_by("folder")
+
+
+def describe_orphans(files: pa.Table) -> tuple[int, str]:
+    """How many of the files are orphans, and in which folders, most first, in a line."""
+    orphans = files.filter(pc.equal(files["reason"], ORPHAN))
+    folders = pc.replace_substring_regex(orphans["path"], r"/?[^/]*$", "")
+    rows = sorted(_sum_up(orphans, folders), key=lambda row: (-row["files"], row["key"]))
+    shown = [f"{row['key'] or '(root)'}: {row['files']:,}" for row in rows[:_SHOWN_FOLDERS]]
+    more = len(rows) - len(shown)
+    return orphans.num_rows, "; ".join(shown) + (f"; and {more} more folders" if more else "")
+
+
+def _sum_up(files: pa.Table, keys: pa.ChunkedArray) -> list[dict[str, Any]]:
+    facts = pa.table({"key": keys, "size": files["size_bytes"], "time": files["modified_ms"]})
+    sums = facts.group_by("key").aggregate(
+        [("size", "count"), ("size", "sum"), ("time", "min"), ("time", "max")]
+    )
+    return [
+        {
+            "key": row["key"],
+            "files": row["size_count"],
+            "bytes": row["size_sum"],
+            "oldest_ms": row["time_min"],
+            "newest_ms": row["time_max"],
+        }
+        for row in sums.to_pylist()
+    ]
+
+
+def limit_files(files: pa.Table, max_files: int | None) -> tuple[pa.Table, int]:
+    """The first files by path, and how many are left over."""
+    ordered = files.sort_by("path")
+    if max_files is None or files.num_rows <= max_files:
+        return ordered, 0
+    return ordered.slice(0, max_files), files.num_rows - max_files
+
+
+NO_FILES = CANDIDATES.empty_table()

@@ -1,0 +1,340 @@
+"""From a snapshot to a plan: by a listing of everything, or by the log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import SafetyError, VersionNotFoundError, Warn
+from deltactl.log.listing import LogListing
+from deltactl.log.snapshot import Snapshot
+from deltactl.log.sweep import LogSweep, first_commit, first_rebuildable, sweep_commits
+from deltactl.log.timestamps import resolve_timestamp
+from deltactl.log.vacuum_info import read_bookmark
+from deltactl.operations.vacuum_filters import HIDDEN, Filters
+from deltactl.operations.vacuum_horizon import find_horizon
+from deltactl.operations.vacuum_keep import KeepRules, keep_names
+from deltactl.operations.vacuum_listing import (
+    Listing,
+    empty_folders,
+    list_files,
+    parent_folders,
+)
+from deltactl.operations.vacuum_names import event_names, file_names, locate
+from deltactl.operations.vacuum_options import Retention, VacuumOptions
+from deltactl.operations.vacuum_plan import NO_FILES, VacuumPlan, describe_orphans, limit_files
+from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
+from deltactl.storage.store import Store
+
+# Names to be kept that are looked up at once. A hash of them takes as much memory as they do, and
+# each lookup goes over all files: few files take one lookup, many take as many as memory wants.
+_GROUP_NAMES = 1 << 17
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """What was read of the log: the commits, the version current at the cutoff, the bookmark."""
+
+    sweep: LogSweep
+    current: int | None
+    bookmark: int | None
+    complete_since: int | None = None
+
+
+@dataclass(slots=True)
+class Planner:
+    """Plans one vacuum of a snapshot."""
+
+    snapshot: Snapshot
+    listing: LogListing
+    options: VacuumOptions
+    retention: Retention
+    storage_options: Mapping[str, str]
+    warn: Warn
+
+    def plan(self) -> VacuumPlan:
+        """Choose the mode, and find what may go.
+
+        Raises:
+            SafetyError: lite was asked for and cannot see everything, or a file cannot be placed.
+            TableError: a version to keep cannot be rebuilt, or the log is damaged.
+        """
+        bookmark = read_bookmark(self.store)
+        if bookmark is not None and bookmark > self.snapshot.version:
+            bookmark = None  # of a table that was here before
+        start = 0 if bookmark is None else bookmark + 1
+        oldest = first_commit(self.listing)
+        covered = start >= oldest
+        if self.options.mode == "lite" and not covered:
+            raise SafetyError(
+                f"lite cannot see which files were removed before version {oldest}: "
+                + (
+                    "those commits are no longer in the log, and no earlier run has dealt with them"
+                    if bookmark is None
+                    else f"the last vacuum saw the commits up to version {bookmark}"
+                ),
+                hint="run once with --mode full, which lists the files; lite works from then on",
+            )
+        lite = self.options.mode == "lite" or (bookmark is not None and covered)
+        if lite and not self.options.needs_listing:
+            return self._plan_lite(start, bookmark)
+        return self._plan_full(bookmark)
+
+    @property
+    def store(self) -> Store:
+        """The table's store."""
+        return self.snapshot.store
+
+    def _current_at_cutoff(self) -> int | None:
+        try:
+            return resolve_timestamp(
+                self.store,
+                self.listing,
+                self.snapshot.metadata,
+                self.retention.cutoff_ms,
+                allow_later=True,
+            )
+        except VersionNotFoundError:
+            return None
+
+    def _sweep(self, first: int) -> LogSweep:
+        return sweep_commits(
+            self.store, self.listing, self.snapshot.metadata, first, self.snapshot.version
+        )
+
+    def _plan_lite(self, start: int, bookmark: int | None) -> VacuumPlan:
+        """Look at what commits removed since ``start``; nothing is listed."""
+        current = self._current_at_cutoff()
+        if current is None or start > current:
+            return VacuumPlan(
+                self.snapshot.version,
+                "lite",
+                self.retention,
+                NO_FILES,
+                complete_since=start,
+                bookmark=bookmark,
+                bookmark_before=bookmark,
+                current_at_cutoff=current,
+            )
+        sweep = self._sweep(start)
+        removed = _removed_until(sweep, current)
+        named = event_names(self.store, removed)
+        names = _distinct(named, self._change_files(sweep, current))
+        found, filters, first = NO_FILES, self._filters(named), start
+        if len(names):
+            first = self._first_rebuildable()
+            names = _without_few(names, self._keep_batches(sweep, current, first))
+            found = filters.select(names)
+        plan = self._finish("lite", found, filters, _Log(sweep, current, bookmark, start))
+        if found.num_rows:
+            whole = self._sweep(min(start, max(first, first_commit(self.listing))))
+            horizon = find_horizon(self.store, whole, first, plan.files, filters.absent)
+            plan = replace(plan, horizon=horizon)
+        return plan
+
+    def _plan_full(self, bookmark: int | None) -> VacuumPlan:
+        """Look at everything under the root."""
+        hidden = HiddenRule(self.snapshot.metadata)
+        listing = self._list(hidden)
+        current = self._current_at_cutoff()
+        first = self._first_rebuildable()
+        sweep = self._sweep(first_commit(self.listing))
+        names = _without(listing.files, self._keep_batches(sweep, current, first))
+        filters = self._filters(self._named(sweep, names))
+        filters.foreign = frozenset(
+            foreign_roots(names, listing.folders, iceberg=not hidden.hides_metadata)
+        )
+        filters.linked = frozenset(
+            name for name in self.store.real_names(listing.links) if name is not None
+        )
+        filters.count_unspeakable(listing.unspeakable)
+        found = filters.select(names)
+        mode = "full" if self.options.inventory is None else "inventory"
+        plan = self._finish(mode, found, filters, _Log(sweep, current, bookmark))
+        plan = self._with_folders(plan, listing, filters)
+        if found.num_rows:
+            missing = self._missing(sweep, listing, hidden)
+            horizon = find_horizon(self.store, sweep, first, plan.files, missing)
+            plan = replace(plan, horizon=horizon)
+        return plan
+
+    def _first_rebuildable(self) -> int:
+        return first_rebuildable(self.store, self.listing, self.snapshot.segment.checkpoint)
+
+    def _list(self, hidden: HiddenRule) -> Listing:
+        if self.options.inventory is not None:
+            # Readers of other formats take their time to be imported.
+            from deltactl.operations.vacuum_inventory import read_inventory
+
+            return read_inventory(self.store, self.options.inventory, self.storage_options)
+        listing = list_files(self.store, hidden)
+        if self.options.dump_listing is not None:
+            from deltactl.operations.vacuum_inventory import dump_listing
+
+            dump_listing(self.store, listing, self.options.dump_listing, self.storage_options)
+        return listing
+
+    def _keep_batches(
+        self, sweep: LogSweep, current: int | None, first: int
+    ) -> Iterator[pa.ChunkedArray]:
+        oldest_kept = None
+        if self.options.keep_last is not None:
+            oldest_kept = max(self.snapshot.version - self.options.keep_last + 1, first)
+            if oldest_kept + 1 < sweep.first:
+                sweep = self._sweep(oldest_kept + 1)
+        rules = KeepRules(
+            self.snapshot,
+            self.listing,
+            sweep,
+            self.retention.cutoff_ms,
+            current,
+            self.options,
+            self.storage_options,
+            self.warn,
+        )
+        return keep_names(rules, oldest_kept)
+
+    def _filters(self, named: pa.ChunkedArray) -> Filters:
+        return Filters(
+            self.store,
+            HiddenRule(self.snapshot.metadata),
+            self.retention.cutoff_ms,
+            self.options.include_unknown,
+            self.options.ignore_manifests,
+            named,
+        )
+
+    def _change_files(self, sweep: LogSweep, current: int) -> pa.ChunkedArray:
+        changes = sweep.change_files.filter(pc.less_equal(sweep.change_files["version"], current))
+        return locate(self.store, changes["path"]).drop_null()
+
+    def _named(self, sweep: LogSweep, wanted: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Which of the wanted names some commit or tombstone still in the log speaks of."""
+        parts = [event_names(self.store, sweep.events)]
+        parts.append(self._change_files(sweep, sweep.last))
+        found = []
+        for names in (*parts, *self._tombstones()):
+            found += names.filter(pc.is_in(names, value_set=wanted)).chunks
+        return pa.chunked_array(found, pa.string())
+
+    def _tombstones(self) -> Iterator[pa.ChunkedArray]:
+        for batch in self.snapshot.tombstone_batches(("path", "deletion_vector")):
+            yield file_names(self.store, batch)
+
+    def _finish(self, mode: str, found: pa.Table, filters: Filters, log: _Log) -> VacuumPlan:
+        files, left_over = limit_files(found, self.options.max_files)
+        orphans, orphan_folders = describe_orphans(found)
+        chosen = self.options
+        holds_back = (
+            left_over
+            or filters.held_back
+            or mode == "inventory"
+            or chosen.keep_versions
+            or chosen.keep_last is not None
+            or chosen.also_keep_for
+            or log.current is None
+            or self._has_late_tombstones(log.sweep, log.current)
+        )
+        return VacuumPlan(
+            self.snapshot.version,
+            mode,
+            self.retention,
+            files,
+            left_over=left_over,
+            orphans=orphans,
+            orphan_folders=orphan_folders,
+            max_orphan_fraction=chosen.max_orphan_fraction,
+            kept={reason: count for reason, count in sorted(filters.kept.items()) if count},
+            foreign=tuple(sorted(folder or "." for folder in filters.foreign)),
+            complete_since=log.complete_since,
+            bookmark=log.bookmark if holds_back else log.current,
+            bookmark_before=log.bookmark,
+            current_at_cutoff=log.current,
+        )
+
+    def _has_late_tombstones(self, sweep: LogSweep, current: int) -> bool:
+        """Whether a tombstone of an old commit says that it is young: its file stays for now."""
+        late = pc.greater_equal(
+            _removed_until(sweep, current)["deletion_timestamp_ms"], self.retention.cutoff_ms
+        )
+        return bool(pc.any(late).as_py())
+
+    def _with_folders(self, plan: VacuumPlan, listing: Listing, filters: Filters) -> VacuumPlan:
+        """Add the number of files under the root, and the folders that end up empty."""
+        planned = plan.files["path"]
+        plan = replace(
+            plan,
+            listed_files=len(listing.files) - filters.kept[HIDDEN],
+            listed_folders=len(listing.folders),
+        )
+        if not listing.folders or plan.mode != "full":
+            return plan
+        kept = listing.files.filter(pc.invert(pc.is_in(listing.files, value_set=planned)))
+        empty = empty_folders(listing, kept, filters.hidden)
+        if not empty:
+            return plan
+        names = pa.chunked_array([pa.array(empty, pa.string())])
+        spared = below_mask(
+            pc.binary_join_element_wise(names, "", "/"), filters.foreign | filters.linked
+        )
+        hidden = filters.hidden.mask(names)
+        empty = names.filter(pc.invert(pc.or_(spared, hidden))).to_pylist()
+        emptied = parent_folders(planned)
+        before = [folder for folder in empty if folder not in emptied]
+        return replace(
+            plan,
+            folders=tuple(folder for folder in empty if folder in emptied),
+            old_folders=tuple(self.store.old_folders(before, self.retention.cutoff_ms)),
+        )
+
+    def _missing(self, sweep: LogSweep, listing: Listing, hidden: HiddenRule) -> pa.ChunkedArray:
+        """Names that removed files had and that are not there any more."""
+        removes = sweep.events.filter(pc.invert(sweep.events["is_add"]))
+        names = event_names(self.store, removes)
+        names = names.filter(pc.invert(hidden.mask(names)))
+        if not len(names):
+            return names
+        return names.filter(pc.invert(pc.is_in(names, value_set=listing.files)))
+
+
+def _removed_until(sweep: LogSweep, version: int) -> pa.Table:
+    """What the commits up to a version, included, removed."""
+    events = sweep.events
+    return events.filter(
+        pc.and_(pc.less_equal(events["version"], version), pc.invert(events["is_add"]))
+    )
+
+
+def _distinct(*names: pa.ChunkedArray) -> pa.ChunkedArray:
+    joined = pa.chunked_array([chunk for part in names for chunk in part.chunks], pa.string())
+    return pa.chunked_array([pc.unique(joined)], pa.string())
+
+
+def _without(names: pa.ChunkedArray, batches: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """The names that are in none of the batches; of those, only a part is ever held."""
+    kept = pa.chunked_array([pa.repeat(pa.scalar(False), len(names))])
+    group: list[pa.Array] = []
+    size = 0
+    for batch in batches:
+        group += batch.chunks
+        size += len(batch)
+        if size >= (_GROUP_NAMES if len(names) > 4 * _GROUP_NAMES else 4 * _GROUP_NAMES):
+            kept = pc.or_(kept, _are_in(names, group))
+            group, size = [], 0
+    return names.filter(pc.invert(pc.or_(kept, _are_in(names, group))))
+
+
+def _are_in(names: pa.ChunkedArray, chunks: list[pa.Array]) -> pa.ChunkedArray:
+    return pc.is_in(names, value_set=pa.chunked_array(chunks, pa.string()))
+
+
+def _without_few(names: pa.ChunkedArray, batches: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """As :func:`_without`, for few names: they are looked for in the batches."""
+    for batch in batches:
+        hits = batch.filter(pc.is_in(batch, value_set=names))
+        if len(hits):
+            names = names.filter(pc.invert(_are_in(names, hits.chunks)))
+    return names

@@ -1,0 +1,118 @@
+"""What a vacuum did, or would do, for people, programs and the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from deltactl.operations.vacuum_horizon import Horizon
+from deltactl.operations.vacuum_plan import VacuumPlan
+from deltactl.units import format_timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class FileFailure:
+    """A file that stays though it should go."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumReport:
+    """The outcome of a vacuum; only what the store confirmed counts as removed.
+
+    ``came_back`` are files that other writers took into use while the run was on, and that
+    therefore stayed (or were moved back); ``lost`` those that came back into use when they were
+    gone already. ``changed`` were younger than planned when their turn came, ``vanished`` gone.
+    """
+
+    plan: VacuumPlan
+    engine: str
+    dry_run: bool = False
+    run_id: str | None = None
+    versions: tuple[int, ...] = ()
+    files_removed: int = 0
+    bytes_removed: int = 0
+    folders_removed: int = 0
+    came_back: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    vanished: int = 0
+    failures: tuple[FileFailure, ...] = ()
+    quarantined_until_ms: int | None = None
+    clock_skew_ms: int | None = None
+    interrupted: bool = False
+
+    @property
+    def version_before(self) -> int:
+        """The version that was planned from."""
+        return self.plan.version
+
+    @property
+    def version_after(self) -> int:
+        """The last version committed; that planned from when nothing was."""
+        return self.versions[-1] if self.versions else self.plan.version
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""
+        plan = self.plan
+        return {
+            "mode": plan.mode,
+            "complete_since_version": plan.complete_since,
+            "retention": _retention(plan),
+            "files": plan.files.num_rows,
+            "bytes": plan.size_bytes,
+            "folders": len(plan.folders) + len(plan.old_folders),
+            "by_reason": [_with_times(row) for row in plan.by_reason()],
+            "by_folder": [_with_times(row) for row in plan.by_folder().to_pylist()],
+            "left_over_files": plan.left_over,
+            "listed_files": plan.listed_files,
+            "kept": dict(plan.kept),
+            "foreign_tables": list(plan.foreign),
+            "horizon": None if plan.horizon is None else _horizon(plan.horizon),
+            "run_id": self.run_id,
+            "versions": list(self.versions),
+            "files_removed": self.files_removed,
+            "bytes_removed": self.bytes_removed,
+            "folders_removed": self.folders_removed,
+            "came_back": list(self.came_back),
+            "lost": list(self.lost),
+            "changed": list(self.changed),
+            "vanished": self.vanished,
+            "failures": [{"path": f.path, "reason": f.reason} for f in self.failures],
+            "quarantined_until": _time(self.quarantined_until_ms),
+            "clock_skew_ms": self.clock_skew_ms,
+            "interrupted": self.interrupted,
+        }
+
+
+def _retention(plan: VacuumPlan) -> dict[str, Any]:
+    retention = plan.retention
+    return {
+        "retain_ms": retention.retain_ms,
+        "table_retention_ms": retention.table_ms,
+        "cutoff": _time(retention.cutoff_ms),
+        "rule": retention.rule,
+        "version_at_cutoff": plan.current_at_cutoff,
+    }
+
+
+def _horizon(horizon: Horizon) -> dict[str, Any]:
+    return {
+        "first_version": horizon.first_version,
+        "last_version": horizon.last_version,
+        "readable": [list(pair) for pair in horizon.readable],
+        "ends": [list(pair) for pair in horizon.ends],
+        "cost_bytes": horizon.cost_bytes,
+        "costs": [{"version": version, "bytes": size} for version, size in horizon.costs],
+    }
+
+
+def _with_times(row: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in row.items() if not key.endswith("_ms")}
+    return {**kept, "oldest": _time(row["oldest_ms"]), "newest": _time(row["newest_ms"])}
+
+
+def _time(instant_ms: int | None) -> str | None:
+    return None if instant_ms is None else format_timestamp(instant_ms)

@@ -1,0 +1,344 @@
+"""Carrying out a vacuum: journal, START, batches with a look at the log before each, END.
+
+Order of effects: the journal is durable before anything else; files go only between the two
+commits; folders after files; the bookmark last. Every crash point leaves a table that reads as
+before, and files that the plan names, or a part of them, gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl import __version__
+from deltactl.clock import Clock
+from deltactl.engine.base import CancelToken, Engine, Failed, OnProgress, Progress, Task
+from deltactl.errors import ConflictError, DeltactlError, SafetyError
+from deltactl.log.commit_base import CommitBase, read_winners
+from deltactl.log.info_commit import Info, commit_info_only
+from deltactl.log.put_commit import Sleep
+from deltactl.log.snapshot import Snapshot
+from deltactl.log.vacuum_info import write_bookmark
+from deltactl.operations.vacuum_journal import (
+    RunRecord,
+    new_run_id,
+    quarantine_name,
+    with_status,
+    write_journal,
+    write_record,
+)
+from deltactl.operations.vacuum_names import file_names
+from deltactl.operations.vacuum_options import VacuumOptions
+from deltactl.operations.vacuum_plan import VacuumPlan
+from deltactl.operations.vacuum_report import FileFailure, VacuumReport
+from deltactl.operations.vacuum_tasks import DeleteResult, DeleteSpec, DeleteTask, delete_files
+from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.names import LOG_DIR, commit_name
+from deltactl.protocol.properties import TableProperties
+from deltactl.units import format_duration
+
+BATCH_FILES = 1000
+_BATCHES_PER_ROUND = 4
+_LEAST_SKEW_MS = 60_000
+_MOST_SKEW_MS = 3_600_000
+
+
+@dataclass(slots=True)
+class _Totals:
+    """What has happened so far."""
+
+    versions: list[int] = field(default_factory=list)
+    removed: set[str] = field(default_factory=set)
+    bytes: int = 0
+    folders: int = 0
+    vanished: int = 0
+    changed: list[str] = field(default_factory=list)
+    came_back: set[str] = field(default_factory=set)
+    lost: list[str] = field(default_factory=list)
+    failures: list[FileFailure] = field(default_factory=list)
+
+
+class VacuumRun:
+    """One run's state between the plan and the store."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        plan: VacuumPlan,
+        options: VacuumOptions,
+        *,
+        engine: Engine,
+        clock: Clock,
+        sleep: Sleep,
+        storage_options: Mapping[str, str],
+    ) -> None:
+        self._store, self._plan, self._options = snapshot.store, plan, options
+        self._engine, self._clock, self._sleep = engine, clock, sleep
+        self._base = CommitBase.of(snapshot)
+        self._origin = snapshot.metadata
+        self._totals = _Totals()
+        self._skew_ms: int | None = None
+        started = clock.now_ms()
+        until = started + options.quarantine_ms if options.quarantine else None
+        self._record = RunRecord(
+            run_id=new_run_id(started, clock.new_id()),
+            table_id=snapshot.metadata.id,
+            version=plan.version,
+            mode=plan.mode,
+            started_ms=started,
+            cutoff_ms=plan.retention.cutoff_ms,
+            retain_ms=plan.retention.retain_ms,
+            files=plan.files.num_rows,
+            bytes=plan.size_bytes,
+            quarantined_until_ms=until,
+        )
+        self._storage_options = storage_options
+
+    def execute(
+        self, cancel: CancelToken | None = None, on_progress: OnProgress | None = None
+    ) -> VacuumReport:
+        """Remove what the plan says, as far as it still holds.
+
+        Raises:
+            SafetyError: the clocks of this machine and of the store are too far apart.
+            DeltactlError: nothing could be removed; the first failure.
+        """
+        if self._options.journal:
+            write_journal(self._store, self._record, self._plan.files)
+        put_at = self._clock.now_ms()
+        self._commit("VACUUM START", self._start_parameters(), self._start_metrics())
+        try:
+            cutoff_ms = self._settle_cutoff(put_at)
+            stopped = self._remove_files(cutoff_ms, cancel, on_progress)
+            if not stopped and not _is_set(cancel):
+                self._remove_folders(cutoff_ms)
+        except DeltactlError:
+            self._end(completed=False)
+            raise
+        is_whole = not (stopped or self._totals.failures or _is_set(cancel))
+        self._end(completed=is_whole)
+        if stopped is not None:
+            if not self._totals.removed:
+                raise stopped
+            self._totals.failures.append(FileFailure("", stopped.message))
+        self._close_books(is_whole)
+        return self._report(interrupted=_is_set(cancel))
+
+    def _commit(
+        self, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]
+    ) -> None:
+        info = Info(
+            operation,
+            parameters,
+            metrics,
+            f"deltactl/{__version__} ({self._engine.name} engine)",
+        )
+        # What other writers commit meanwhile is not taken over here: `_look_at_tail` reads it.
+        after = commit_info_only(
+            self._store,
+            self._base,
+            info,
+            clock=self._clock,
+            sleep=self._sleep,
+            ensure=ensure_may_vacuum,
+        )
+        self._totals.versions.append(after.version)
+
+    def _start_parameters(self) -> dict[str, object]:
+        """Source: Delta's VACUUM START, its parameters and metrics."""
+        retention = self._plan.retention
+        parameters: dict[str, object] = {
+            "retentionCheckEnabled": not self._options.force_retention,
+            "defaultRetentionMillis": retention.table_ms,
+        }
+        if retention.requested_ms is not None:
+            parameters["specifiedRetentionMillis"] = retention.requested_ms
+        return parameters
+
+    def _start_metrics(self) -> dict[str, str]:
+        plan = self._plan
+        count = plan.files.num_rows + len(plan.folders) + len(plan.old_folders)
+        return {"numFilesToDelete": str(count), "sizeOfDataToDelete": str(plan.size_bytes)}
+
+    def _settle_cutoff(self, put_at_ms: int) -> int:
+        """The cutoff by the earlier of two clocks: ours, and that which dates the store's files.
+
+        Raises:
+            SafetyError: they are so far apart that one must be wrong.
+        """
+        name = f"{LOG_DIR}/{commit_name(self._totals.versions[-1])}"
+        (info,) = self._store.stat_many([name])
+        self._skew_ms = 0 if info is None else put_at_ms - info.modified_ms
+        behind = max(0, self._skew_ms)
+        retain = self._plan.retention.retain_ms
+        if behind > max(_LEAST_SKEW_MS, min(_MOST_SKEW_MS, retain // 10)):
+            raise SafetyError(
+                f"the clock that dates the store's files is {format_duration(behind)} behind this "
+                "machine's: files look older than they are",
+                hint="set the clocks right and run again; nothing was removed",
+            )
+        return self._plan.retention.cutoff_ms - behind
+
+    def _remove_files(
+        self, cutoff_ms: int, cancel: CancelToken | None, on_progress: OnProgress | None
+    ) -> DeltactlError | None:
+        """Remove files round by round; gives what stopped it before the end."""
+        files = self._plan.files
+        young = pc.greater_equal(files["modified_ms"], cutoff_ms)
+        self._totals.changed += files.filter(young)["path"].to_pylist()
+        files = files.filter(pc.invert(young))
+        spec = DeleteSpec(
+            self._store.uri,
+            self._storage_options,
+            self._record.run_id,
+            cutoff_ms,
+            self._options.quarantine,
+        )
+        done = 0
+        for names in _rounds(files):
+            try:
+                self._look_at_tail()
+            except DeltactlError as error:
+                return error
+            if _is_set(cancel):
+                return None
+            batches = _batches([n for n in names if n not in self._totals.came_back])
+            tasks = [Task(number, DeleteTask(batch)) for number, batch in enumerate(batches)]
+            for outcome in self._engine.run(partial(delete_files, spec), tasks, cancel=cancel):
+                if isinstance(outcome, Failed):
+                    self._fail(batches[outcome.task_id], outcome.error)
+                else:
+                    self._take(outcome.result)
+            done += len(names)
+            if on_progress is not None:
+                on_progress(
+                    Progress(done, files.num_rows, self._totals.bytes, self._plan.size_bytes)
+                )
+        try:
+            self._look_at_tail()
+        except DeltactlError as error:
+            return error
+        return None
+
+    def _look_at_tail(self) -> None:
+        """Read what was committed since the last look: whatever it names leaves the plan.
+
+        Raises:
+            ConflictError: the table's retention was changed, or the table was replaced.
+            UnsupportedFeatureError: the protocol was upgraded beyond this program.
+        """
+        self._base.ensure_table_is_there(self._store)
+        self._base, tail = read_winners(self._store, self._base)
+        ensure_may_vacuum(self._base)
+        before, after = self._origin, self._base.metadata
+        if before.id != after.id or _retention_text(before.configuration) != _retention_text(
+            after.configuration
+        ):
+            raise ConflictError(
+                "the table was replaced, or its retention changed, while the vacuum was on",
+                hint="run again",
+            )
+        # Removes too: a file restored and removed again is needed by the versions in between.
+        for part in (tail.adds, tail.removes):
+            back = set(file_names(self._store, part).to_pylist())
+            self._totals.came_back |= back
+            self._bring_back(sorted(back & self._totals.removed))
+
+    def _bring_back(self, names: Sequence[str]) -> None:
+        """Files that came into use when they were gone already: out of quarantine, if they are."""
+        if not names:
+            return
+        failed: Mapping[str, object] = dict.fromkeys(names)
+        if self._options.quarantine:
+            pairs = [(quarantine_name(self._record.run_id, name), name) for name in names]
+            errors = self._store.move_many(pairs)
+            failed = {name: None for stored, name in pairs if stored in errors}
+        self._totals.removed -= set(names) - set(failed)
+        self._totals.lost += [name for name in names if name in failed]
+
+    def _take(self, result: DeleteResult) -> None:
+        self._totals.removed |= set(result.removed)
+        self._totals.bytes += result.size_bytes
+        self._totals.vanished += len(result.vanished)
+        self._totals.changed += result.changed
+        self._totals.failures += [FileFailure(n, reason) for n, reason in result.failed.items()]
+
+    def _fail(self, names: Sequence[str], error: Exception) -> None:
+        reason = error.message if isinstance(error, DeltactlError) else f"{error!r}"
+        self._totals.failures += [FileFailure(name, reason) for name in names]
+
+    def _remove_folders(self, cutoff_ms: int) -> None:
+        old = self._store.old_folders(self._plan.old_folders, cutoff_ms)
+        removed = self._store.remove_folders(old)
+        removed += self._store.remove_folders(self._plan.folders)
+        self._totals.folders = len(removed)
+
+    def _end(self, *, completed: bool) -> None:
+        metrics: dict[str, str] = {}
+        if completed:
+            metrics["numDeletedFiles"] = str(len(self._totals.removed) + self._totals.folders)
+            metrics["numVacuumedDirectories"] = str(self._plan.listed_folders + 1)
+        self._commit("VACUUM END", {"status": "COMPLETED" if completed else "FAILED"}, metrics)
+
+    def _close_books(self, is_whole: bool) -> None:
+        totals, plan = self._totals, self._plan
+        if self._options.journal:
+            status = "completed" if is_whole else "partial"
+            write_record(
+                self._store, with_status(self._record, status, files_removed=len(totals.removed))
+            )
+        is_clean = is_whole and not (totals.changed or totals.came_back or totals.lost)
+        if is_clean and plan.bookmark != plan.bookmark_before:
+            write_bookmark(self._store, plan.bookmark)
+
+    def _report(self, *, interrupted: bool) -> VacuumReport:
+        totals = self._totals
+        planned = set(self._plan.files["path"].to_pylist())
+        return VacuumReport(
+            plan=self._plan,
+            engine=self._engine.name,
+            run_id=self._record.run_id if self._options.journal else None,
+            versions=tuple(totals.versions),
+            files_removed=len(totals.removed),
+            bytes_removed=totals.bytes,
+            folders_removed=totals.folders,
+            came_back=tuple(sorted(totals.came_back & planned - set(totals.lost))),
+            lost=tuple(totals.lost),
+            changed=tuple(totals.changed),
+            vanished=totals.vanished,
+            failures=tuple(totals.failures),
+            quarantined_until_ms=self._record.quarantined_until_ms,
+            clock_skew_ms=self._skew_ms,
+            interrupted=interrupted,
+        )
+
+
+def ensure_may_vacuum(base: CommitBase) -> None:
+    """Refuse a table whose protocol this program may not remove files of.
+
+    Raises:
+        UnsupportedFeatureError: naming the features in the way.
+    """
+    ensure_supported(base.protocol, base.metadata, Operation.VACUUM)
+
+
+def _retention_text(configuration: Mapping[str, str]) -> str | None:
+    return TableProperties(configuration).text("delta.deletedFileRetentionDuration")
+
+
+def _is_set(cancel: CancelToken | None) -> bool:
+    return cancel is not None and cancel.is_set()
+
+
+def _rounds(files: pa.Table) -> Iterator[list[str]]:
+    size = BATCH_FILES * _BATCHES_PER_ROUND
+    for start in range(0, files.num_rows, size):
+        yield files["path"].slice(start, size).to_pylist()
+
+
+def _batches(names: Sequence[str]) -> list[tuple[str, ...]]:
+    return [tuple(names[i : i + BATCH_FILES]) for i in range(0, len(names), BATCH_FILES)]

@@ -1,0 +1,125 @@
+"""The work of one batch of a vacuum: look again, delete or move, and check a sample.
+
+Runs on any engine: a task is a small picklable value, the store is opened by URI in the worker.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from deltactl.errors import ObjectNotFoundError, StorageError
+from deltactl.operations.vacuum_journal import quarantine_name
+from deltactl.storage.open import open_store
+from deltactl.storage.store import Store
+
+_ATTEMPTS = 6
+_FIRST_DELAY_SECONDS = 0.2
+_SAMPLE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSpec:
+    """What all batches of a run share. Files changed at or after ``cutoff_ms`` are left alone."""
+
+    table_uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    run_id: str
+    cutoff_ms: int
+    quarantine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTask:
+    """A batch of files by physical name."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteResult:
+    """What became of a batch.
+
+    ``removed`` were there before and are confirmed gone by the store; ``vanished`` were gone when
+    the batch came to them, ``changed`` are younger now than planned. ``failed`` has reasons.
+    """
+
+    removed: tuple[str, ...]
+    vanished: tuple[str, ...]
+    changed: tuple[str, ...]
+    failed: Mapping[str, str]
+    size_bytes: int
+
+
+def delete_files(spec: DeleteSpec, task: DeleteTask, attempt: int) -> DeleteResult:
+    """Remove the files of a batch; errors of single files are part of the result."""
+    store = open_store(spec.table_uri, spec.storage_options)
+    found = store.stat_many(task.names)
+    present = [info for info in found if info is not None]
+    changed = tuple(info.name for info in present if info.modified_ms >= spec.cutoff_ms)
+    chosen = {i.name: i.size_bytes for i in present if i.modified_ms < spec.cutoff_ms}
+    names = list(chosen)
+    if spec.quarantine:
+        failed = _persist(names, lambda some: _move(store, spec.run_id, some))
+    else:
+        failed = _persist(names, store.delete_many)
+    gone = [name for name in names if name not in failed]
+    reasons = {name: error.message for name, error in failed.items()}
+    for name in _find_survivors(store, gone):
+        reasons[name] = "the store said that it was deleted, and it is still there"
+    removed = tuple(name for name in gone if name not in reasons)
+    there = {info.name for info in present}
+    return DeleteResult(
+        removed,
+        tuple(name for name in task.names if name not in there),
+        changed,
+        reasons,
+        sum(chosen[name] for name in removed),
+    )
+
+
+def _move(store: Store, run_id: str, names: Sequence[str]) -> dict[str, StorageError]:
+    failed = store.move_many([(name, quarantine_name(run_id, name)) for name in names])
+    return {
+        name: error for name, error in failed.items() if not isinstance(error, ObjectNotFoundError)
+    }
+
+
+def _persist(
+    names: Sequence[str],
+    act: Callable[[Sequence[str]], Mapping[str, StorageError]],
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, StorageError]:
+    """Do it, and again for what failed in a way that often passes; gives what failed for good.
+
+    Doing it twice to one file is harmless. Waits grow, with chance in them, as a store that is
+    asked for too much wants it.
+    """
+    failed: dict[str, StorageError] = {}
+    waiting = list(names)
+    for attempt in range(_ATTEMPTS):
+        try:
+            errors = dict(act(waiting)) if waiting else {}
+        except StorageError as error:
+            errors = dict.fromkeys(waiting, error)
+        again = [n for n, e in errors.items() if e.retryable and attempt + 1 < _ATTEMPTS]
+        failed |= {name: error for name, error in errors.items() if name not in set(again)}
+        if not again:
+            return failed
+        waiting = again
+        sleep(_FIRST_DELAY_SECONDS * 2**attempt * (0.5 + random.random() / 2))
+    return failed
+
+
+def _find_survivors(store: Store, names: Sequence[str]) -> list[str]:
+    """Those of a sample that are still there; if there is one, all are looked up."""
+    step = max(1, len(names) // _SAMPLE)
+    try:
+        survivors = [info.name for info in store.stat_many(names[::step]) if info is not None]
+        if survivors and step > 1:
+            survivors = [info.name for info in store.stat_many(names) if info is not None]
+    except StorageError:
+        return []  # a look that fails says nothing; the deletes were confirmed
+    return survivors

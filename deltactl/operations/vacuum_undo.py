@@ -1,0 +1,166 @@
+"""Bringing back what a vacuum moved away, and letting go of what was kept long enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltactl.clock import Clock, SystemClock
+from deltactl.errors import DeltactlError, StorageError
+from deltactl.log.vacuum_info import read_bookmark, write_bookmark
+from deltactl.operations.vacuum_journal import (
+    RunRecord,
+    list_quarantine,
+    list_runs,
+    quarantine_name,
+    read_run,
+    with_status,
+    write_record,
+)
+from deltactl.storage.store import Store
+from deltactl.units import format_timestamp
+
+_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class UndoReport:
+    """What an undo brought back: ``restored`` paths; ``impossible`` has reasons for the others."""
+
+    run_id: str
+    dry_run: bool
+    restored: tuple[str, ...]
+    impossible: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``result`` of the JSON envelope."""
+        return {
+            "run_id": self.run_id,
+            "files_restored": len(self.restored),
+            "restored": list(self.restored),
+            "impossible": [{"path": p, "reason": r} for p, r in self.impossible.items()],
+        }
+
+
+def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoReport:
+    """Bring back what a run removed, as far as it is in quarantine; ``last`` is the newest run.
+
+    A file that stands at the old place is never replaced. The log is not touched.
+
+    Raises:
+        DeltactlError: there is no such run.
+        StorageError: the store cannot be listed.
+    """
+    if run_id == "last":
+        runs = list_runs(store)
+        if not runs:
+            raise DeltactlError(f"no vacuum of {store.uri} left a journal: nothing can be undone")
+        run_id = runs[-1].run_id
+    record, files = read_run(store, run_id)
+    planned = files["path"].to_pylist()
+    stored = set(list_quarantine(store, run_id))
+    there = _find_present(store, planned)
+    impossible = {name: _reason(record) for name in planned if name not in stored | there}
+    impossible |= {
+        name: "another file has its name by now" for name in planned if name in stored & there
+    }
+    names = [name for name in planned if name in stored and name not in there]
+    if dry_run:
+        return UndoReport(run_id, True, tuple(names), impossible)
+    if names and read_bookmark(store) is not None:
+        write_bookmark(store, None)  # lite would never look at them again
+    failed = _move_back(store, run_id, names)
+    impossible |= {name: error.message for name, error in failed.items()}
+    _remove_folders(store, run_id, names)
+    if names:
+        write_record(store, with_status(record, "undone"))
+    return UndoReport(run_id, False, tuple(n for n in names if n not in failed), impossible)
+
+
+def _reason(record: RunRecord) -> str:
+    if record.quarantined_until_ms is None:
+        return "it was deleted, not quarantined"
+    return "it is not in the quarantine"
+
+
+def _find_present(store: Store, names: list[str]) -> set[str]:
+    return {info.name for info in store.stat_many(names) if info is not None}
+
+
+def _move_back(store: Store, run_id: str, names: list[str]) -> dict[str, StorageError]:
+    failed: dict[str, StorageError] = {}
+    for start in range(0, len(names), _BATCH):
+        pairs = {quarantine_name(run_id, name): name for name in names[start : start + _BATCH]}
+        errors = store.move_many(list(pairs.items()))
+        failed |= {pairs[stored]: error for stored, error in errors.items()}
+    return failed
+
+
+def _remove_folders(store: Store, run_id: str, names: list[str]) -> None:
+    """Remove the folders of a run's quarantine that are empty by now."""
+    folders = {quarantine_name(run_id, "")[:-1]}
+    for name in names:
+        folder = quarantine_name(run_id, name).rpartition("/")[0]
+        while folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+    store.remove_folders(sorted(folders, key=lambda folder: -folder.count("/")))
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeReport:
+    """What was let go of: run ids with their files and bytes; ``waiting`` is not due yet."""
+
+    dry_run: bool
+    runs: tuple[str, ...]
+    files: int
+    bytes: int
+    waiting: tuple[tuple[str, int], ...]
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""
+        return {
+            "runs": list(self.runs),
+            "files_removed": self.files,
+            "bytes_removed": self.bytes,
+            "waiting": [
+                {"run_id": run_id, "until": format_timestamp(until)}
+                for run_id, until in self.waiting
+            ],
+            "failures": [{"path": p, "reason": r} for p, r in self.failures.items()],
+        }
+
+
+def purge_quarantine(
+    store: Store, *, clock: Clock | None = None, dry_run: bool = False
+) -> PurgeReport:
+    """Delete what earlier runs quarantined and whose time there is over.
+
+    Raises:
+        StorageError: the store cannot be listed.
+    """
+    now_ms = (clock or SystemClock()).now_ms()
+    runs, waiting = [], []
+    num_files = num_bytes = 0
+    failures: dict[str, str] = {}
+    for record in list_runs(store):
+        until = record.quarantined_until_ms
+        names = list_quarantine(store, record.run_id) if until is not None else []
+        if until is None or not names:
+            continue
+        if until > now_ms:
+            waiting.append((record.run_id, until))
+            continue
+        runs.append(record.run_id)
+        stored = [quarantine_name(record.run_id, name) for name in names]
+        sizes = {i.name: i.size_bytes for i in store.stat_many(stored) if i is not None}
+        failed = {} if dry_run else store.delete_many(stored)
+        failures |= {name: error.message for name, error in failed.items()}
+        num_files += len(stored) - len(failed)
+        num_bytes += sum(size for name, size in sizes.items() if name not in failed)
+        if not dry_run:
+            _remove_folders(store, record.run_id, names)
+            if not failed:
+                write_record(store, with_status(record, "purged"))
+    return PurgeReport(dry_run, tuple(runs), num_files, num_bytes, tuple(waiting), failures)

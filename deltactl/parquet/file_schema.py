@@ -1,0 +1,158 @@
+"""The Delta type of each column of a foreign Parquet file, by its footer.
+
+Source: PROTOCOL.md, "Primitive Types" and "Column Mapping"; where the protocol leaves a choice,
+what Spark makes of the same Parquet type. Every column is nullable: files prove nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltactl.protocol.schema import ArrayType, DeltaType, Field, MapType, PrimitiveType, StructType
+
+_SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = (
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_int8, "byte"),
+    (pa.types.is_int16, "short"),
+    (pa.types.is_int32, "integer"),
+    (pa.types.is_int64, "long"),
+    # The next wider signed type, as Spark reads them.
+    (pa.types.is_uint8, "short"),
+    (pa.types.is_uint16, "integer"),
+    (pa.types.is_uint32, "long"),
+    (pa.types.is_uint64, "decimal(20,0)"),
+    (pa.types.is_float32, "float"),
+    (pa.types.is_float64, "double"),
+    (pa.types.is_date, "date"),
+    (pa.types.is_string, "string"),
+    (pa.types.is_large_string, "string"),
+    (pa.types.is_string_view, "string"),
+    (pa.types.is_binary, "binary"),
+    (pa.types.is_binary_view, "binary"),
+    (pa.types.is_large_binary, "binary"),
+    (pa.types.is_fixed_size_binary, "binary"),
+    (pa.types.is_null, "void"),
+)
+_TEXTS: Final = frozenset({"JSON", "ENUM"})
+_MAX_DIGITS: Final = 38
+
+
+@dataclass(frozen=True, slots=True)
+class FileSchema:
+    """The columns of a file; ``unusable`` names those that no Delta type can hold, and why.
+
+    ``nanoseconds`` names columns stored as nanoseconds, of which Delta keeps microseconds.
+    """
+
+    struct: StructType
+    unusable: tuple[tuple[str, str], ...] = ()
+    nanoseconds: tuple[str, ...] = ()
+
+
+class _UnusableTypeError(Exception):
+    """A type without a place in Delta; the text says what it is."""
+
+
+def read_file_schema(metadata: pq.FileMetaData) -> FileSchema:
+    """The Delta columns of a Parquet file, in its order; what never has a value is void."""
+    reader = _SchemaReader(metadata)
+    fields: list[Field] = []
+    unusable: list[tuple[str, str]] = []
+    for member in metadata.schema.to_arrow_schema():
+        start = reader.position
+        try:
+            fields.append(Field(member.name, reader.read(member.type, member.name)))
+        except _UnusableTypeError as error:
+            unusable.append((member.name, str(error)))
+            reader.position = start + _count_leaves(member.type)
+    unusable += _doubled(StructType(tuple(fields)), "")
+    return FileSchema(StructType(tuple(fields)), tuple(unusable), tuple(reader.nanoseconds))
+
+
+def _doubled(struct: StructType, prefix: str) -> Iterator[tuple[str, str]]:
+    """Columns whose names differ by case alone, or not at all: Delta tells them not apart."""
+    seen: dict[str, str] = {}
+    for field in struct.fields:
+        name = f"{prefix}{field.name}"
+        if (other := seen.setdefault(field.name.lower(), name)) is not name:
+            yield name, f"has the same name as {other!r}, whose letters differ in case at most"
+        if isinstance(field.type, StructType):
+            yield from _doubled(field.type, f"{name}.")
+
+
+class _SchemaReader:
+    """Walks Arrow's types together with Parquet's leaves, which know what Arrow leaves out."""
+
+    def __init__(self, metadata: pq.FileMetaData) -> None:
+        self._schema = metadata.schema
+        self.position = 0
+        self.nanoseconds: list[str] = []
+
+    def read(self, kind: pa.DataType, path: str) -> DeltaType:
+        """The Delta type of a column or member; the leaves below it are passed."""
+        if isinstance(kind, pa.BaseExtensionType) and kind.extension_name != "arrow.json":
+            raise _UnusableTypeError(f"type {kind.extension_name} has no place in Delta")
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        if pa.types.is_struct(kind):
+            return self._read_struct(kind, path)
+        if pa.types.is_map(kind):
+            key = self.read(kind.key_type, f"{path}.key")
+            return MapType(key, self.read(kind.item_type, f"{path}.value"))
+        if pa.types.is_dictionary(kind):
+            return self.read(kind.value_type, path)
+        if pa.types.is_nested(kind):
+            return ArrayType(self.read(kind.value_type, f"{path}.element"))
+        leaf = self._schema.column(self.position)
+        self.position += 1
+        return self._read_leaf(kind, leaf, path)
+
+    def _read_struct(self, kind: pa.StructType, path: str) -> DeltaType:
+        stored = {m.name: m for m in kind}
+        if "typed_value" in stored and "metadata" in stored:
+            raise _UnusableTypeError("is a shredded variant, which this program does not write")
+        # Writers of variants leave the annotation out; the shape is theirs alone.
+        if stored.keys() == {"value", "metadata"} and all(
+            pa.types.is_binary(m.type) and not m.nullable for m in kind
+        ):
+            self.position += 2
+            return PrimitiveType("variant")
+        members = [(m.name, self.read(m.type, f"{path}.{m.name}")) for m in kind]
+        return StructType(tuple(Field(name, inner) for name, inner in members))
+
+    def _read_leaf(self, kind: pa.DataType, leaf: pq.ColumnSchema, path: str) -> DeltaType:
+        if leaf.physical_type == "INT96":
+            return PrimitiveType("timestamp")
+        if leaf.logical_type.type in _TEXTS:
+            return PrimitiveType("string")
+        if pa.types.is_timestamp(kind):
+            if kind.unit == "ns":
+                self.nanoseconds.append(path)
+            return PrimitiveType("timestamp_ntz" if kind.tz is None else "timestamp")
+        if pa.types.is_duration(kind):  # Arrow's own idea: Parquet has a plain INT64
+            return PrimitiveType("long")
+        if pa.types.is_decimal(kind):
+            if kind.precision > _MAX_DIGITS or kind.scale < 0:
+                raise _UnusableTypeError(f"{kind} is beyond Delta's decimals of 38 digits")
+            return PrimitiveType(f"decimal({kind.precision},{kind.scale})")
+        for matches, name in _SIMPLE:
+            if matches(kind):
+                return PrimitiveType(name)
+        raise _UnusableTypeError(f"type {kind} has no place in Delta")
+
+
+def _count_leaves(kind: pa.DataType) -> int:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _count_leaves(kind.storage_type)
+    if pa.types.is_struct(kind):
+        return sum(_count_leaves(m.type) for m in kind)
+    if pa.types.is_map(kind):
+        return _count_leaves(kind.key_type) + _count_leaves(kind.item_type)
+    if pa.types.is_nested(kind) and not pa.types.is_dictionary(kind):
+        return _count_leaves(kind.value_type)
+    return 1

@@ -1,0 +1,55 @@
+"""Reading a file's footer with as few requests as can be: one, where the footer is of usual size.
+
+Source: the Parquet format, "File format" and "Modular encryption".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltactl.errors import DataFileError
+from deltactl.storage.store import Store
+
+MAGIC: Final = b"PAR1"
+_ENCRYPTED: Final = b"PARE"
+_TAIL_BYTES: Final = 64 << 10
+_END_BYTES: Final = 8  # the footer's length, and the magic
+
+
+def read_footer(store: Store, name: str, size_bytes: int) -> pq.FileMetaData:
+    """The footer of a Parquet file whose size is known.
+
+    Raises:
+        DataFileError: it is no Parquet file, or a broken or encrypted one; says which.
+        StorageError: the store failed.
+    """
+    if size_bytes == 0:
+        raise DataFileError("is empty (0 bytes)")
+    tail = _read_end(store, name, size_bytes, _TAIL_BYTES)
+    if tail[-4:] == _ENCRYPTED:
+        raise DataFileError("is encrypted")
+    if tail[-4:] != MAGIC or len(tail) < _END_BYTES + len(MAGIC):
+        raise DataFileError("is not a Parquet file, or was not written to its end")
+    needed = int.from_bytes(tail[-8:-4], "little") + _END_BYTES
+    if needed > size_bytes - len(MAGIC):
+        raise DataFileError("is broken: its footer is longer than the file")
+    if needed > len(tail):
+        tail = _read_end(store, name, size_bytes, needed)
+    try:
+        # pq.read_metadata does the same, then prepares reading nested columns: half as fast. What
+        # pickle calls for metadata is faster still, but a broken footer ends the process there.
+        reader = pq.ParquetReader()
+        reader.open(pa.BufferReader(tail))
+        return reader.metadata
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise DataFileError(f"is broken: {reason}") from error
+
+
+def _read_end(store: Store, name: str, size_bytes: int, length: int) -> bytes:
+    length = min(length, size_bytes)
+    (data,) = store.read_ranges(name, [(size_bytes - length, length)])
+    return data

@@ -1,0 +1,140 @@
+"""Statistics of many footers at once, as columns: little Python per column chunk.
+
+What footers cannot tell stays unknown: bounds of floats, which leave NaN out; null counts of
+lists and maps, which count elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltactl.parquet.footer import TIME_UNITS, LeafColumn, index_leaves
+from deltactl.protocol.stats import Path
+from deltactl.protocol.stats_bounds import LeafColumns, encode_bounds
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
+
+Decode: TypeAlias = Callable[[Any], Any]
+_Chunks: TypeAlias = tuple[list[int | None], list[Any], list[Any]]
+_File: TypeAlias = tuple[int | None, Any, Any]
+
+_UNSIGNED_BITS = {"uint8": 32, "uint16": 32, "uint32": 32, "uint64": 64}
+
+
+def read_leaf_columns(
+    footers: Sequence[pq.FileMetaData], columns: StatsColumns
+) -> dict[Path, LeafColumns]:
+    """What footers of one schema say of the leaves asked for; others than theirs are left out."""
+    if not footers:
+        return {}
+    schema = footers[0].schema
+    arrow_schema = schema.to_arrow_schema()
+    found = index_leaves(arrow_schema)
+    readers, unknown = [], {}
+    for leaf in columns.leaves:
+        column = found.get(leaf.path)
+        if leaf.kind in ("nested", "variant"):
+            if leaf.path[0] in arrow_schema.names:
+                unknown[leaf.path] = LeafColumns(pa.nulls(len(footers), pa.int64()))
+        elif column is not None:
+            is_int96 = schema.column(column.index).physical_type == "INT96"  # in no useful order
+            with_bounds = leaf.has_bounds and leaf.kind != "float" and not is_int96
+            readers.append(_LeafReader(leaf, column, with_bounds))
+    groups = [[footer.row_group(i) for i in range(footer.num_row_groups)] for footer in footers]
+    # Most files have one row group: then a leaf is one pass over all files.
+    single = [file[0] for file in groups] if all(len(file) == 1 for file in groups) else None
+    return unknown | {
+        reader.leaf.path: reader.finish(
+            reader.read_chunks(single) if single is not None else reader.read_files(groups),
+            columns.string_prefix,
+        )
+        for reader in readers
+    }
+
+
+class _LeafReader:
+    """Takes one leaf out of many footers."""
+
+    def __init__(self, leaf: StatsLeaf, column: LeafColumn, with_bounds: bool) -> None:
+        self.leaf = leaf
+        self._index = column.index
+        self._type = column.type
+        self._with_bounds = with_bounds
+
+    def read_files(self, files: Sequence[Sequence[pq.RowGroupMetaData]]) -> _Chunks:
+        """Null counts and bounds of each file, given by its row groups."""
+        merged = [self._merge(groups) for groups in files]
+        nulls, lower, upper = ([file[i] for file in merged] for i in range(3))
+        return nulls, lower, upper
+
+    def finish(self, found: _Chunks, prefix: int) -> LeafColumns:
+        """What was read, as columns; strings are cut to ``prefix``."""
+        nulls, lower, upper = found
+        counts = pa.array(nulls, pa.int64())
+        if not self._with_bounds:
+            return LeafColumns(counts)
+        if pa.types.is_timestamp(self._type):
+            times, over = TIME_UNITS[self._type.unit]
+            lower = [None if v is None else v * times // over for v in lower]
+            upper = [None if v is None else -(-v * times // over) for v in upper]
+        kind = self.leaf.kind
+        return LeafColumns(
+            counts,
+            encode_bounds(lower, kind, prefix, upper=False),
+            encode_bounds(upper, kind, prefix, upper=True),
+        )
+
+    def read_chunks(self, groups: Sequence[pq.RowGroupMetaData]) -> _Chunks:
+        """Null counts and bounds of each row group's chunk; ``None`` where unknown."""
+        index = self._index
+        chunks = [group.column(index) for group in groups]
+        found = [chunk.statistics for chunk in chunks]
+        nulls = [
+            (stats.null_count if stats.has_null_count else None)
+            if stats is not None
+            # Arrow keeps no statistics of a chunk without values.
+            else (0 if chunk.num_values == 0 else None)
+            for stats, chunk in zip(found, chunks, strict=True)
+        ]
+        if not self._with_bounds:
+            return nulls, [], []
+        bounded = [stats if stats is not None and stats.has_min_max else None for stats in found]
+        lower = [None if stats is None else stats.min_raw for stats in bounded]
+        upper = [None if stats is None else stats.max_raw for stats in bounded]
+        decode = _decoder(self._type)
+        if decode is not None:
+            lower = [None if raw is None else decode(raw) for raw in lower]
+            upper = [None if raw is None else decode(raw) for raw in upper]
+        return nulls, lower, upper
+
+    def _merge(self, groups: Sequence[pq.RowGroupMetaData]) -> _File:
+        """A file's row groups as one; what one of them does not know is not known of the file."""
+        nulls, lower, upper = self.read_chunks(groups)
+        sizes = [group.column(self._index).num_values for group in groups]
+        # A chunk of nothing but null has no bounds, and takes none from the others.
+        held = [i for i, size in enumerate(sizes) if nulls[i] != size and self._with_bounds]
+        lower, upper = [lower[i] for i in held], [upper[i] for i in held]
+        return (
+            None if None in nulls else sum(n for n in nulls if n is not None),
+            None if not lower or None in lower else min(lower),
+            None if not upper or None in upper else max(upper),
+        )
+
+
+def _decoder(type_: pa.DataType) -> Decode | None:
+    """How a physical bound becomes a value that compares rightly; ``None``: it is one."""
+    if pa.types.is_decimal(type_):
+        scale = type_.scale
+        return lambda raw: Decimal(f"{_to_integer(raw)}e{-scale}")
+    if (bits := _UNSIGNED_BITS.get(str(type_))) is not None:
+        # Stored in a signed field of that width.
+        return lambda raw: raw % (1 << bits)
+    return None
+
+
+def _to_integer(raw: Any) -> int:
+    return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)

@@ -1,0 +1,109 @@
+"""The protocol of a table that is being created: what its types and properties ask for.
+
+Source: PROTOCOL.md, "Table Features" and "Table properties".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from deltactl.errors import UsageError
+from deltactl.protocol.actions import Protocol
+from deltactl.protocol.features import MAX_READER_VERSION, MAX_WRITER_VERSION, REGISTRY
+from deltactl.protocol.schema import PrimitiveType, StructType, leaf_types
+
+PLAIN: Final = Protocol(1, 2)
+_MAPPED: Final = Protocol(2, 5)
+# Versions (1, 2) imply these; with lists of features they have to be named.
+_ALWAYS: Final = frozenset({"appendOnly", "invariants"})
+
+_TYPES: Final = {
+    PrimitiveType("timestamp_ntz"): "timestampNtz",
+    PrimitiveType("variant"): "variantType",
+}
+
+_FLAGS: Final[Mapping[str, str | None]] = {
+    "delta.appendonly": None,
+    "delta.enablechangedatafeed": "changeDataFeed",
+    "delta.enabledeletionvectors": "deletionVectors",
+    "delta.enableincommittimestamps": "inCommitTimestamp",
+    "delta.enabletypewidening": "typeWidening",
+}
+"""Properties that are switches, in lower case, and the feature that each needs when on."""
+
+_FREE: Final = frozenset(
+    key.lower()
+    for key in (
+        "delta.autoOptimize.autoCompact",
+        "delta.autoOptimize.optimizeWrite",
+        "delta.checkpoint.writeStatsAsJson",
+        "delta.checkpoint.writeStatsAsStruct",
+        "delta.checkpointInterval",
+        "delta.checkpointRetentionDuration",
+        "delta.compatibility.symlinkFormatManifest.enabled",
+        "delta.dataSkippingNumIndexedCols",
+        "delta.dataSkippingStatsColumns",
+        "delta.dataSkippingStringPrefixLength",
+        "delta.deletedFileRetentionDuration",
+        "delta.enableExpiredLogCleanup",
+        "delta.enableFullRetentionRollback",
+        "delta.isolationLevel",
+        "delta.logRetentionDuration",
+        "delta.parquet.compression.codec",
+        "delta.parquet.format.version",
+        "delta.sampleRetentionDuration",
+        "delta.setTransactionRetentionDuration",
+        "delta.targetFileSize",
+        "delta.tuneFileSizesForRewrites",
+    )
+)
+"""Properties that ask for no feature, in lower case."""
+
+
+def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
+    """The features that a new table's properties ask for.
+
+    Raises:
+        UsageError: a ``delta.`` property that is unknown, or that needs more than being set.
+    """
+    found = set()
+    for key, value in properties.items():
+        folded = key.lower()
+        if not folded.startswith("delta.") or folded in _FREE:
+            continue
+        if folded == "delta.checkpointpolicy":
+            found |= {"v2Checkpoint"} if value.lower() == "v2" else set()
+            continue
+        if folded not in _FLAGS:
+            raise UsageError(
+                f"the property {key!r} cannot be set on a new table here",
+                hint="Leave it out; other writers can set it afterwards"
+                + (", and --column-mapping maps columns" if "columnmapping" in folded else ""),
+            )
+        if value.lower() not in ("true", "false"):
+            raise UsageError(f"the property {key!r} is true or false, not {value!r}")
+        feature = _FLAGS[folded]
+        if feature is not None and value.lower() == "true":
+            found.add(feature)
+    return frozenset(found)
+
+
+def list_type_features(schema: StructType) -> frozenset[str]:
+    """The features that a schema's types ask for."""
+    found = set(leaf_types(schema))
+    return frozenset(feature for kind, feature in _TYPES.items() if kind in found)
+
+
+def choose_protocol(features: Iterable[str]) -> Protocol:
+    """The least protocol that supports the features, which legacy versions express if they can."""
+    wanted = frozenset(features)
+    if not wanted:
+        return PLAIN
+    if wanted == {"columnMapping"}:
+        return _MAPPED
+    readers = frozenset(name for name in wanted if REGISTRY[name].reader)
+    writers = wanted | _ALWAYS
+    if not readers:
+        return Protocol(1, MAX_WRITER_VERSION, None, writers)
+    return Protocol(MAX_READER_VERSION, MAX_WRITER_VERSION, readers, writers)

@@ -1,0 +1,199 @@
+"""`deltactl checkpoint` from the shell: whole outputs, exit statuses, nothing changed by a look."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.storage.local_store import LocalStore
+from deltactl.table import Table
+from tests.cli.conftest import RunCli
+from tests.support.table_builder import START_MS, Column, TableBuilder
+
+DAY = 24 * 60 * 60
+CLASSIC = f"{2:020d}.checkpoint.parquet"
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
+    """Version 2 with three files of one row; the shell stands beside it."""
+    monkeypatch.chdir(tmp_path)
+    builder = TableBuilder(LocalStore(str(tmp_path / "events")), [Column("id")])
+    for add in [[{"id": 1}], [{"id": 2}]], [[{"id": 3}]]:
+        builder.commit(*(builder.write_file(rows) for rows in add))
+    return builder
+
+
+def names(builder: TableBuilder) -> set[str]:
+    return {info.name.rpartition("/")[2] for info in builder.store.list_from("_delta_log")}
+
+
+def make_old(root: Path, days: int) -> None:
+    for number, path in enumerate(sorted((root / "_delta_log").iterdir())):
+        os.utime(path, (START_MS // 1000 - days * DAY + number,) * 2)
+
+
+def test_a_dry_run_on_a_terminal(cli: RunCli, table: TableBuilder) -> None:
+    before = names(table)
+    ran = cli("checkpoint", "events", "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (
+        "Would write a classic checkpoint of version 2, at most 3 file actions\n"
+        "\n"
+        "Nothing was changed. To do it:\n"
+        "  deltactl checkpoint events\n"
+    )
+    assert names(table) == before
+
+
+def test_a_run_and_a_second_one(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("checkpoint", "events")
+    assert (ran.code, ran.err) == (0, "")
+    first, *rest = ran.out.splitlines()
+    assert first == "Version 2 has a classic checkpoint, read back and found equal"
+    assert [line.split("  ")[0] for line in rest] == ["live files", "tombstones", "written", "hint"]
+    assert {CLASSIC, "_last_checkpoint"} <= names(table)
+    again = cli("checkpoint", "events")
+    assert (again.code, again.out) == (
+        0,
+        f"Nothing to do: version 2 has a checkpoint already: {CLASSIC}\n",
+    )
+
+
+def test_the_envelope(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("checkpoint", "events", "--kind", "multipart", "--part-size", "1", "-o", "json")
+    found: dict[str, Any] = json.loads(ran.out)
+    assert (ran.code, found["command"], found["table"]) == (0, "checkpoint", "events")
+    assert (found["version_before"], found["version_after"]) == (2, 2)
+    assert (found["dry_run"], found["engine"], found["error"]) == (False, "local", None)
+    result = found["result"]
+    assert (result["kind"], result["hint_moved"], result["cleanup"]) == ("multipart", True, None)
+    written = result["checkpoint"]
+    assert (written["adds"], written["removes"], written["actions"]) == (3, 0, 5)
+    assert len(written["files"]) == 3
+    assert written["bytes"] == sum(
+        info.size_bytes for info in table.store.stat_many(written["files"]) if info is not None
+    )
+
+
+def test_check_says_whether_one_is_due(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("checkpoint", "events", "--check")
+    assert ran.code == 0
+    assert ran.out == (
+        "No checkpoint is due\n"
+        "version          2\n"
+        "last checkpoint  none yet\n"
+        "interval         10 commits\n"
+    )
+    table.change_metadata(properties={"delta.checkpointInterval": "3"})
+    due = cli("checkpoint", "events", "--check", "-o", "json")
+    assert due.code == 3
+    assert json.loads(due.out)["result"] == {
+        "version": 3,
+        "last_checkpoint": None,
+        "interval": 3,
+        "due": True,
+    }
+    assert CLASSIC not in names(table)
+
+
+def test_cleanup_is_shown_then_done(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+    make_old(tmp_path / "events", 60)
+    shown = cli("checkpoint", "events", "--cleanup", "--dry-run")
+    assert shown.code == 0
+    lines = shown.out.splitlines()
+    assert lines[2].startswith("Would delete 2 files of the log (")
+    assert lines[3] == "  stands on  the checkpoint of version 2"
+    assert lines[5] == "  lost       versions 0 to 1 would stop being readable"
+    assert lines[6] == f"  _delta_log/{0:020d}.json"
+    assert f"{0:020d}.json" in names(table)
+    ran = cli("checkpoint", "events", "--cleanup")
+    assert ran.code == 0
+    assert "lost       versions 0 to 1 stopped being readable" in ran.out
+    assert names(table) == {CLASSIC, f"{2:020d}.json", "_last_checkpoint"}
+    assert Table(str(tmp_path / "events")).snapshot().num_files == 3
+    again = cli("checkpoint", "events", "--cleanup-only")
+    assert again.out == (
+        "Nothing to do: no checkpoint was asked for\n"
+        "log cleanup: nothing is left before version 2\n"
+    )
+
+
+def test_cleanup_inside_the_retention_is_refused(cli: RunCli, table: TableBuilder) -> None:
+    cli("checkpoint", "events")
+    table.append([{"id": 9}])
+    ran = cli("checkpoint", "events", "--cleanup-only", "--version", "2")
+    assert ran.code == 6
+    assert "inside the retention" in ran.err
+    assert f"{0:020d}.json" in names(table)
+
+
+def test_repair_names_the_culprit(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+    cli("checkpoint", "events")
+    broken = tmp_path / "events" / "_delta_log" / CLASSIC
+    broken.write_bytes(broken.read_bytes()[:300])
+    checked = cli("checkpoint", "events", "--repair", "--check")
+    assert checked.code == 3
+    assert checked.out.startswith("2 problems found: 1 checkpoint and the hint checked\n")
+    assert f"_delta_log/{CLASSIC}\n  it cannot be read whole\n" in checked.out
+    ran = cli("checkpoint", "events", "--repair", "-o", "json")
+    found = json.loads(ran.out)["result"]
+    assert ran.code == 0
+    assert [finding["repaired"] for finding in found["findings"]] == [True, True]
+    sound = cli("checkpoint", "events", "--repair", "--check")
+    assert (sound.code, sound.out) == (0, "Nothing to repair: 1 checkpoint and the hint checked\n")
+
+
+def test_what_was_not_repaired_is_partial_success(cli: RunCli, table: TableBuilder) -> None:
+    crc = {"numFiles": 0, "tableSizeBytes": 0, "numMetadata": 1, "numProtocol": 1}
+    state = table.state
+    node = {**crc, "metadata": state.metadata, "protocol": state.protocol}
+    table.store.put(f"_delta_log/{2:020d}.crc", json.dumps(node).encode())
+    ran = cli("checkpoint", "events", "--repair")
+    assert ran.code == 5
+    assert "was not repaired" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--kind", "v2"], 7, "v2Checkpoint"),
+        (["--version", "9"], 1, "no version 9"),
+        (["--version", "-1"], 2, "--version"),
+        (["--kind", "odd"], 2, "odd"),
+        (["--part-size", "0"], 2, "--part-size"),
+        (["--check", "--cleanup"], 2, "--check goes with no other option"),
+        (["--repair", "--kind", "classic", "--cleanup"], 2, "--repair goes with no other option"),
+        (["--cleanup-only", "--cleanup"], 2, "--cleanup-only"),
+    ],
+)
+def test_what_is_refused(
+    cli: RunCli, table: TableBuilder, words: list[str], code: int, said: str
+) -> None:
+    before = names(table)
+    ran = cli("checkpoint", "events", *words)
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+    assert names(table) == before
+
+
+def test_no_table(cli: RunCli, tmp_path: Path) -> None:
+    for words in ([], ["--check"], ["--repair"], ["--dry-run"]):
+        ran = cli("checkpoint", str(tmp_path / "nothing"), *words)
+        assert ran.code == 1
+        assert "no Delta table at" in ran.err
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_the_library_does_the_same(table: TableBuilder, tmp_path: Path) -> None:
+    found = Table(str(tmp_path / "events"))
+    assert found.checkpoint(dry_run=True).written is None
+    report = found.checkpoint()
+    assert report.written is not None
+    assert report.written.num_adds == 3
+    assert found.repair_checkpoints(dry_run=True).findings == ()

@@ -1,0 +1,146 @@
+"""`deltactl convert` from the shell: whole outputs, exit statuses, nothing changed by a look."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import RunCli
+
+
+@pytest.fixture
+def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three files in two partitions, and what does not belong; the shell stands beside it."""
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / "events"
+    for number, day in enumerate(("2024-01-01", "2024-01-01", "2024-01-02")):
+        folder = root / f"day={day}"
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = pa.table({"id": [number], "v": ["x\x1b[31m"]})
+        pq.write_table(rows, folder / f"{number}.parquet", compression="none")
+    (root / "_SUCCESS").touch()
+    (root / "day=2024-01-02/notes.txt").write_text("hello")
+    return root
+
+
+def test_a_dry_run_on_a_terminal(cli: RunCli, events: Path) -> None:
+    ran = cli("convert", "events", "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+    size = sum(path.stat().st_size for path in events.rglob("*.parquet"))
+    assert ran.out == (
+        f"Would make a table of 3 files ({size / 1024:.1f} KiB, 3 rows)\n"
+        "\n"
+        "column  type\n"
+        "id      long\n"
+        "v       string\n"
+        "day     date    partition, type guessed\n"
+        "--partition-by sets types of partition columns\n"
+        "\n"
+        "Left out\n"
+        "  1 file, hidden: a name on its path begins with '_' or '.'\n"
+        "    _SUCCESS\n"
+        "  1 file, not Parquet, by its name\n"
+        "    day=2024-01-02/notes.txt\n"
+        "\n"
+        "Nothing was changed. To do it:\n"
+        "  deltactl convert events\n"
+    )
+    assert not (events / "_delta_log").exists()
+
+
+def test_what_a_run_says_and_again(cli: RunCli, events: Path) -> None:
+    ran = cli("convert", "events", "--partition-by", "day string", "--name", "e")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("Made a table of 3 files")
+    assert "day     string  partition\n" in ran.out
+    again = cli("convert", "events")
+    assert (again.code, again.err) == (0, "")
+    assert again.out == (
+        "Already a Delta table, version 0: nothing was changed\n"
+        "--sync adds files that appeared since it was converted\n"
+    )
+    synced = cli("convert", "events", "--sync")
+    assert synced.out.startswith("No new files beside version 0\n")
+
+
+def test_the_envelope(cli: RunCli, events: Path) -> None:
+    ran = cli("convert", "events", "-o", "json")
+    envelope = json.loads(ran.out)
+    assert (envelope["version_before"], envelope["version_after"]) == (None, 0)
+    result = envelope["result"]
+    assert (result["files_added"], result["rows_added"]) == (3, 3)
+    assert result["partition_columns"] == [{"name": "day", "type": "date", "guessed": True}]
+    assert [entry["path"] for entry in result["left_out"]] == [
+        "_SUCCESS",
+        "day=2024-01-02/notes.txt",
+    ]
+    assert json.loads(cli("convert", "events", "-o", "json").out)["result"]["already_a_table"]
+
+
+def test_left_out_files_as_rows(cli: RunCli, events: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(cli("convert", "events", "-o", "csv").out)))
+    assert [row["path"] for row in rows] == ["_SUCCESS", "day=2024-01-02/notes.txt"]
+
+
+def test_all_problems_reach_people_and_programs(cli: RunCli, events: Path) -> None:
+    (events / "day=2024-01-01/zero.parquet").touch()
+    (events / "day=2024-01-01/text\x1b.parquet").write_text("hello, world")
+    ran = cli("convert", "events")
+    assert ran.code == 6
+    assert ran.out == (
+        "day=2024-01-01/text\\x1b.parquet  is not a Parquet file, or was not written to its end\n"
+        "day=2024-01-01/zero.parquet  is empty (0 bytes)\n"
+    )
+    assert "cannot become a table, 2 problems" in ran.err and "Nothing was changed" in ran.err
+    assert "\x1b" not in ran.out + ran.err
+    ran = cli("convert", "events", "-o", "json")
+    envelope = json.loads(ran.out)
+    assert ran.code == 6 and envelope["error"]["code"] == "CONVERSION"
+    assert [problem["path"] for problem in envelope["result"]["problems"]] == [
+        "day=2024-01-01/text\x1b.parquet",
+        "day=2024-01-01/zero.parquet",
+    ]
+    assert not (events / "_delta_log").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--partition-by", "day what"), "not a type"),
+        (("--schema-mode", "loose"), "loose"),
+        (("--property", "x"), "KEY=VALUE"),
+        (("--property", "delta.rowTracking.x=1"), "cannot be set"),
+        (("--sync", "--name", "x"), "do not go together"),
+        (("--sync", "--margin", "5"), "unit"),
+    ],
+)
+def test_wrong_options(cli: RunCli, events: Path, words: tuple[str, ...], told: str) -> None:
+    ran = cli("convert", "events", *words)
+    assert ran.code == 2 and told in ran.err and ran.out == ""
+
+
+def test_a_place_without_anything(cli: RunCli, events: Path) -> None:
+    ran = cli("convert", "nowhere")
+    assert ran.code == 6 and "holds no Parquet files" in ran.err
+
+
+def test_an_interrupt_leaves_nothing(
+    cli: RunCli, events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deltactl.operations import convert_footers
+
+    def interrupt(*arguments: object) -> frozenset[object]:
+        signal.raise_signal(signal.SIGINT)
+        return frozenset()
+
+    monkeypatch.setattr(convert_footers, "_unwanted", interrupt)
+    ran = cli("convert", "events")
+    assert ran.code == 130
+    assert not (events / "_delta_log").exists()

@@ -1,0 +1,199 @@
+"""Choosing an engine from the shell, on machines with and without what Spark needs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from deltactl.storage.local_store import LocalStore
+from tests.cli.conftest import RunCli
+from tests.support.table_builder import build_sample
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    build_sample(LocalStore(str(tmp_path / "events")))
+    return tmp_path / "events"
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+
+def test_without_java_spark_is_one_clear_error(cli: RunCli, table: Path, no_java: None) -> None:
+    ran = cli("optimize", "events", "--engine", "spark")
+    assert (ran.code, ran.out) == (9, "")
+    errors = [line for line in ran.err.splitlines() if not line.startswith("note: ")]
+    assert errors == [
+        "error: Spark cannot run: there is no Java",
+        "hint: install Java 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) "
+        "or set JAVA_HOME; or run with --engine local",
+    ]
+    node = json.loads(cli("optimize", "events", "--engine", "spark", "-o", "json").out)
+    assert node["error"]["code"] == "ENGINE_UNAVAILABLE"
+    assert len(list((table / "_delta_log").glob("*.json"))) == len(versions(table))
+
+
+def versions(table: Path) -> list[Path]:
+    return sorted((table / "_delta_log").glob("0*.json"))
+
+
+def test_without_java_auto_warns_and_works_here(cli: RunCli, table: Path, no_java: None) -> None:
+    """A nightly job must not fail in the night its input passes the threshold."""
+    ran = cli("optimize", "events", "--spark-threshold", "1B", "-o", "json")
+    assert ran.code == 0
+    node = json.loads(ran.out)
+    assert node["engine"] == "local"
+    assert node["engine_reason"] == "Spark cannot run: there is no Java"
+    assert len(node["warnings"]) == 1
+    assert "is 1 B or more): there is no Java" in node["warnings"][0]
+    assert node["version_after"] > node["version_before"]
+
+
+def test_without_pyspark(process: RunCli, table: Path) -> None:
+    start = (
+        "import sys; sys.modules['pyspark'] = None; sys.argv[0] = 'deltactl'; "
+        "from deltactl.cli.app import main; main()"
+    )
+    ran = process("-c", start, "optimize", "events", "--engine", "spark")
+    assert (ran.code, ran.out) == (9, "")
+    assert "error: Spark cannot run: the Python package pyspark is not installed" in ran.err
+    assert "pip install pyspark" in ran.err
+    ran = process("-c", start, "optimize", "events", "--spark-threshold", "1B", "-o", "json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["engine"] == "local"
+
+
+def test_a_small_table_stays_in_the_process(cli: RunCli, table: Path) -> None:
+    node = json.loads(cli("optimize", "events", "-o", "json").out)
+    assert node["engine"] == "local"
+    assert node["engine_reason"] == "input below 1 GiB, no cluster named"
+    assert node["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "engine", "reason"),
+    [
+        (["--engine", "local"], {"SPARK_REMOTE": "sc://h"}, "local", "asked for"),
+        ([], {"DELTACTL_ENGINE": "local"}, "local", "asked for"),
+        (["--engine", "auto"], {"DELTACTL_ENGINE": "local"}, "local", "input below 1 GiB"),
+        (["--engine", "spark"], {}, "spark", "asked for"),
+        (["--master", "local[2]"], {}, "spark", "--master local[2]"),
+        ([], {"DELTACTL_MASTER": "yarn"}, "spark", "--master yarn"),
+        (["--spark-remote", "local"], {"DELTACTL_MASTER": "yarn"}, "spark", "--spark-remote"),
+        (["--spark-threshold", "1B"], {}, "spark", "is 1 B or more"),
+        ([], {"DELTACTL_SPARK_THRESHOLD": "1B"}, "spark", "is 1 B or more"),
+    ],
+)
+def test_a_dry_run_says_where(
+    cli: RunCli,
+    table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    environ: dict[str, str],
+    engine: str,
+    reason: str,
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch(mode=0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr("deltactl.engine.spark_facts._CONNECT_MODULES", ())
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    ran = cli("optimize", "events", "--dry-run", "-o", "json", *arguments)
+    node = json.loads(ran.out)
+    assert node["engine"] == engine
+    assert reason in node["engine_reason"]
+    assert (ran.code, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--engine", "flink"], "flink"),
+        (["--master", "a", "--spark-remote", "b"], "give --master or --spark-remote, not both"),
+        (["--engine", "local", "--master", "a"], "--master means nothing with --engine local"),
+        (
+            ["--engine", "local", "--spark-remote", "a"],
+            "--spark-remote means nothing with --engine local",
+        ),
+        (["--spark-threshold", "5"], "no unit"),
+        (["--spark-conf", "hush"], "--spark-conf needs a key and a value"),
+    ],
+)
+def test_options_that_make_no_sense(
+    cli: RunCli, table: Path, arguments: list[str], message: str
+) -> None:
+    ran = cli("optimize", "events", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+    assert "hush" not in ran.err
+
+
+def test_variables_that_make_no_sense(
+    cli: RunCli, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELTACTL_ENGINE", "flink")
+    ran = cli("optimize", "events")
+    assert ran.code == 2
+    assert "error: DELTACTL_ENGINE: 'flink' is not an engine" in ran.err
+    monkeypatch.setenv("DELTACTL_ENGINE", "auto")
+    monkeypatch.setenv("DELTACTL_MASTER", "yarn")
+    monkeypatch.setenv("DELTACTL_SPARK_REMOTE", "sc://h")
+    ran = cli("optimize", "events")
+    assert ran.code == 2
+    assert "DELTACTL_MASTER and DELTACTL_SPARK_REMOTE are both set" in ran.err
+
+
+def test_a_dry_run_repeats_no_secret(cli: RunCli, table: Path) -> None:
+    ran = cli(
+        *("optimize", "events", "--dry-run", "--engine", "spark"),
+        *("--spark-conf", "spark.hadoop.fs.s3a.secret.key=hush", "--spark-conf=a=hush"),
+        *("--storage-option=key=hush", "--spark-remote", "sc://host/;token=hush"),
+    )
+    assert "hush" not in ran.out + ran.err
+    command = ran.out.splitlines()[-1].strip()
+    assert "--spark-conf spark.hadoop.fs.s3a.secret.key=... --spark-conf=a=..." in command
+    assert "--storage-option=key=... --spark-remote" in command
+
+
+def test_commands_without_tasks_know_no_engine(cli: RunCli, table: Path) -> None:
+    ran = cli("describe-detail", "events", "--engine", "spark")
+    assert ran.code == 2
+    assert "--engine" not in cli("describe-detail", "--help").out
+    helped = cli("optimize", "--help").out
+    for option in ("--engine", "--spark-threshold", "--master", "--spark-remote", "--spark-conf"):
+        assert option in helped
+
+
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # PySpark leaves a pipe
+def test_java_that_does_not_start(
+    cli: RunCli, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says on its way out reaches the user, and stdout stays clean."""
+    if shutil.which("bash") is None:
+        pytest.fail("Spark's own scripts need bash")
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(
+        "#!/bin/sh\necho noise\necho 'Error: UnsupportedClassVersionError: old' >&2\nexit 1\n"
+    )
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    ran = cli("optimize", "events", "--engine", "spark")
+    assert (ran.code, ran.out) == (9, "")
+    assert "UnsupportedClassVersionError" in ran.err
+    assert "Java is 17 or newer" in ran.err
+    ran = cli("optimize", "events", "--spark-threshold", "1B", "-o", "json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["engine_reason"].startswith("Spark cannot run: Spark (local[*,4])")

@@ -1,0 +1,124 @@
+"""`deltactl generate-manifest` from the shell: whole outputs, exit statuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from deltactl.storage.local_store import LocalStore
+from tests.cli.conftest import RunCli
+from tests.support.symlink_reader import list_manifests, read_manifests
+from tests.support.table_builder import Column, TableBuilder, multiset
+
+ROOT = "_symlink_format_manifest"
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
+    """Two partitions; the shell stands beside the table."""
+    monkeypatch.chdir(tmp_path)
+    builder = TableBuilder(
+        LocalStore(str(tmp_path / "events")),
+        [Column("id"), Column("day", "string")],
+        partition_by=["day"],
+        features=["deletionVectors"],
+    )
+    builder.append([{"id": 1, "day": "a b"}], [{"id": 2, "day": None}])
+    return builder
+
+
+def test_a_dry_run_a_run_and_a_check(cli: RunCli, table: TableBuilder) -> None:
+    root = f"{table.store.uri}/{ROOT}"
+    ran = cli("generate-manifest", "events", "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (
+        f"2 manifests not as in version 1 (0 are), under {root}\n"
+        "\n"
+        "partition                       files  manifest\n"
+        "day=__HIVE_DEFAULT_PARTITION__      1  missing\n"
+        "day=a b                             1  missing\n"
+        "\n"
+        "Nothing was changed. To do it:\n"
+        "  deltactl generate-manifest events\n"
+    )
+    assert cli("generate-manifest", "events", "--check").code == 3
+    assert not Path("events", ROOT).exists()
+    ran = cli("generate-manifest", "events")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("2 manifests written for version 1, 0 unchanged, 0 deleted\n")
+    assert "window  partitions could differ for " in ran.out
+    assert multiset(read_manifests(Path("events"))) == multiset(table.rows())
+    ran = cli("generate-manifest", "events", "--check")
+    assert (ran.code, ran.out) == (0, f"Up to date: 2 manifests of version 1 under {root}\n")
+
+
+def test_the_envelope_and_rows(cli: RunCli, table: TableBuilder) -> None:
+    envelope = json.loads(cli("generate-manifest", "events", "-o", "json").out)
+    assert (envelope["version_before"], envelope["version_after"]) == (1, 1)
+    assert envelope["result"]["new"] == envelope["result"]["files"] == 2
+    assert envelope["result"]["window_ms"] >= 0
+    rows = csv.DictReader(io.StringIO(cli("generate-manifest", "events", "-o", "csv").out))
+    assert {row["partition"]: row["state"] for row in rows} == {
+        "day=a b": "unchanged",
+        "day=__HIVE_DEFAULT_PARTITION__": "unchanged",
+    }
+    table.append([{"id": 3, "day": "a b"}])
+    ran = cli("generate-manifest", "events", "--check", "-o", "json")
+    assert ran.code == 3
+    assert json.loads(ran.out)["result"]["differing"] == [
+        {"partition": "day=a b", "files": 2, "state": "changed"}
+    ]
+
+
+def test_statements_are_the_result(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("generate-manifest", "events", "--ddl", "athena", "--scheme-map", "file=s3")
+    assert ran.code == 0
+    assert ran.out.startswith("CREATE EXTERNAL TABLE `events` (\n  `id` bigint\n)\n")
+    assert "2 manifests written" in ran.err
+    lines = [line for found in list_manifests(Path("events", ROOT)).values() for line in found]
+    assert len(lines) == 2 and all(line.startswith("s3:/") for line in lines)
+
+
+def test_elsewhere(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("generate-manifest", "events", "--output-root", "elsewhere")
+    assert ran.code == 0
+    assert set(list_manifests(Path("elsewhere", ROOT))) == {
+        "day=a b",
+        "day=__HIVE_DEFAULT_PARTITION__",
+    }
+    assert not Path("events", ROOT).exists()
+
+
+def test_deletion_vectors_name_the_way_out(cli: RunCli, table: TableBuilder) -> None:
+    path = table.append([{"id": 5, "day": "a b"}, {"id": 6, "day": "a b"}])[0]
+    table.delete_rows(path, [0])
+    ran = cli("generate-manifest", "events")
+    assert ran.code == 7
+    assert "1 live files" in ran.err and f"deltactl optimize {table.store.uri} --purge" in ran.err
+    ran = cli("generate-manifest", "events", "--purge-first")
+    assert ran.code == 0
+    assert multiset(read_manifests(Path("events"))) == multiset(table.rows())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--mode", "other"), "symlink_format_manifest"),
+        (("--scheme-map", "s3a"), "FROM=TO"),
+        (("--where", "id = 1"), "id"),
+        (("--ddl", "presto"), "presto"),
+        (("--since", "-1"), "--since"),
+    ],
+)
+def test_wrong_options(cli: RunCli, table: TableBuilder, words: tuple[str, ...], told: str) -> None:
+    ran = cli("generate-manifest", "events", *words)
+    assert ran.code == 2 and told in ran.err and ran.out == ""
+
+
+def test_a_place_without_a_table(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("generate-manifest", "nowhere")
+    assert ran.code == 1 and "no Delta table" in ran.err

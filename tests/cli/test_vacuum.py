@@ -1,0 +1,290 @@
+"""`deltactl vacuum` from the shell: whole outputs, exit statuses, nothing changed by a look."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.storage.local_store import LocalStore
+from tests.cli.conftest import RunCli
+from tests.support.table_builder import Column, TableBuilder
+
+OLD_MS = 1_600_000_000_000  # 2020-09-13: older than any retention
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
+    """Two live files and two removed ones, an orphan, an empty folder; the shell beside it."""
+    monkeypatch.chdir(tmp_path)
+    builder = TableBuilder(
+        LocalStore(str(tmp_path / "events")),
+        [Column("id"), Column("p", "string")],
+        partition_by=["p"],
+    )
+    adds = [builder.write_file([{"id": i, "p": p}]) for i, p in enumerate("aabb")]
+    builder.commit(*adds)
+    paths = [add["add"]["path"] for add in adds]
+    builder.remove(paths[1], paths[2])
+    for name in (paths[1], paths[2]):
+        builder.store.put(name, b"x" * 1024)
+    builder.store.put("p=c/orphan.parquet", b"x" * 500)
+    (tmp_path / "events" / "none").mkdir()
+    for folder, folders, files in os.walk(tmp_path / "events"):
+        for name in [*folders, *files]:
+            os.utime(Path(folder, name), (OLD_MS / 1000, OLD_MS / 1000))
+    return builder
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def steady(text: str) -> str:
+    """The output with what changes from run to run made steady."""
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "TIME", text)
+    return re.sub(r"\d{8}T\d{6}Z-[0-9a-f]{8}", "RUN", text)
+
+
+def test_a_dry_run(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+    before = contents(tmp_path)
+    ran = cli("vacuum", "events", "--mode", "full", "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+    assert steady(ran.out) == (
+        "Would remove 3 files (2.5 KiB) and 2 empty folders, version 2\n"
+        "\n"
+        "reason     files   size  oldest      newest\n"
+        "tombstone      2  2 KiB  2020-09-13  2020-09-13\n"
+        "orphan         1  500 B  2020-09-13  2020-09-13\n"
+        "\n"
+        "folder  files   size  oldest      newest\n"
+        "p=a         1  1 KiB  2020-09-13  2020-09-13\n"
+        "p=b         1  1 KiB  2020-09-13  2020-09-13\n"
+        "p=c         1  500 B  2020-09-13  2020-09-13\n"
+        "\n"
+        "cutoff        TIME, 7d by the default of delta.deletedFileRetentionDuration\n"
+        "mode          full: 5 files under the root\n"
+        "readable now  versions 0-2\n"
+        "would end     versions 1; keeping them takes 2 KiB\n"
+        "\n"
+        "DRY RUN - nothing was removed. To do it:\n"
+        "  deltactl vacuum events --mode full\n"
+    )
+    assert contents(tmp_path) == before
+
+
+def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+    before = contents(tmp_path / "events" / "p=a")
+    ran = cli("vacuum", "events", "--mode", "full", "--yes", "--quarantine")
+    assert (ran.code, ran.err) == (0, "")
+    assert steady(ran.out).startswith(
+        "3 files moved to quarantine (2.5 KiB)\n"
+        "folders     2 empty ones removed\n"
+        "run         RUN\n"
+        "kept until  TIME, at least\n"
+        "undo        deltactl vacuum TABLE --undo RUN\n"
+    )
+    assert not (tmp_path / "events" / "p=c").exists()
+    assert cli("vacuum", "events", "--mode", "full", "--check").code == 0
+    undone = cli("vacuum", "events", "--undo", "last")
+    assert (undone.code, steady(undone.out)) == (0, "Brought back 3 files of run RUN\n")
+    assert contents(tmp_path / "events" / "p=a") == before
+    purged = cli("vacuum", "events", "--purge-quarantine", "--yes")
+    assert (purged.code, purged.out) == (0, "Deleted 0 quarantined files (0 B)\n")
+
+
+def test_deleted_files_cannot_come_back(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("vacuum", "events", "--mode", "full", "--yes")
+    assert ran.code == 0
+    assert "undo     not possible: files were deleted, not moved (--quarantine)" in ran.out
+    undone = cli("vacuum", "events", "--undo", "last")
+    assert undone.code == 1
+    assert "cannot come back" in undone.err
+    assert "it was deleted, not quarantined" in undone.out
+    assert cli("vacuum", "events", "--undo", "nope").code == 1
+
+
+def test_check_is_a_gate(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+    before = contents(tmp_path)
+    ran = cli("vacuum", "events", "--check", "-o", "json")
+    assert ran.code == 3
+    result = json.loads(ran.out)["result"]
+    assert (result["files"], result["folders"]) == (3, 2)
+    assert contents(tmp_path) == before
+    assert cli("vacuum", "events", "--yes").code == 0
+    ran = cli("vacuum", "events", "--check")
+    assert ran.code == 0
+    assert ran.out.startswith("Nothing to remove in version 4\n")
+
+
+def test_without_a_terminal_yes_is_needed(
+    cli: RunCli, table: TableBuilder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = contents(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    ran = cli("vacuum", "events")
+    assert ran.code == 6
+    assert "--yes was not given: Delete 3 files (2.5 KiB)? 1 version will no longer" in ran.err
+    assert contents(tmp_path) == before
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "code", "left"), [("n\n", 6, 3), ("\n", 6, 3), ("y\n", 0, 0)])
+def test_on_a_terminal_it_asks(
+    cli: RunCli,
+    table: TableBuilder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    code: int,
+    left: int,
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    ran = cli("vacuum", "events", "--retain", "1h", "--force-retention")
+    assert ran.code == code, ran.err
+    assert "Only 1h are kept where the table asks for 7d" in ran.err
+    gone = [path for path in tmp_path.rglob("*.parquet") if path.stat().st_size in (1024, 500)]
+    assert len([path for path in gone if "_deltactl" not in path.parts]) == left
+
+
+def test_short_retention_needs_force_and_yes(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = cli("vacuum", "events", "--retain", "1h", "--yes")
+    assert ran.code == 6
+    assert "--retain 1h is less than this table's retention of 7d" in ran.err
+    assert "--force-retention" in ran.err
+    assert cli("vacuum", "events", "--retain", "1h", "--dry-run").code == 6
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert cli("vacuum", "events", "--retain", "1h", "--force-retention").code == 6
+    assert cli("vacuum", "events", "--retain", "1h", "--force-retention", "--yes").code == 0
+
+
+def test_too_many_orphans(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+    for number in range(9):
+        path = tmp_path / "events" / "stray" / f"{number}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x")
+        os.utime(path, (OLD_MS / 1000, OLD_MS / 1000))
+    ran = cli("vacuum", "events", "--yes", "-o", "json")
+    assert ran.code == 6
+    error = json.loads(ran.out)["error"]
+    assert error["code"] == "SAFETY"
+    assert "10 of 14 files here (71%)" in error["message"]
+    assert "stray: 9; p=c: 1" in error["message"]
+    assert "--max-orphan-fraction" in error["hint"]
+    shown = cli("vacuum", "events", "--dry-run")
+    assert shown.code == 0
+    assert "a real run would be refused" in shown.err
+    assert cli("vacuum", "events", "--yes", "--max-orphan-fraction", "0.8").code == 0
+
+
+def test_json_and_rows(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("vacuum", "events", "--mode", "full", "--dry-run", "-o", "json")
+    envelope = json.loads(ran.out)
+    assert (envelope["command"], envelope["dry_run"], envelope["engine"]) == (
+        "vacuum",
+        True,
+        "local",
+    )
+    assert (envelope["version_before"], envelope["version_after"]) == (2, 2)
+    result: dict[str, Any] = envelope["result"]
+    assert result["by_reason"][0] == {
+        "reason": "tombstone",
+        "files": 2,
+        "bytes": 2048,
+        "oldest": "2020-09-13T12:26:40.000Z",
+        "newest": "2020-09-13T12:26:40.000Z",
+    }
+    assert result["horizon"]["ends"] == [[1, 1]]
+    assert result["retention"]["retain_ms"] == 7 * 86_400_000
+    rows = list(csv.DictReader(io.StringIO(cli("vacuum", "events", "--dry-run", "-o", "csv").out)))
+    assert [row["reason"] for row in rows] == ["tombstone", "tombstone", "orphan"]
+    assert rows[2]["path"] == "p=c/orphan.parquet"
+    lines = cli("vacuum", "events", "--dry-run", "-o", "ndjson").out.splitlines()
+    assert [json.loads(line)["size_bytes"] for line in lines] == [1024, 1024, 500]
+
+
+def test_a_real_run_commits_start_and_end(cli: RunCli, table: TableBuilder) -> None:
+    envelope = json.loads(cli("vacuum", "events", "--yes", "-o", "json").out)
+    assert (envelope["version_before"], envelope["version_after"]) == (2, 4)
+    assert envelope["result"]["files_removed"] == 3
+    assert envelope["result"]["versions"] == [3, 4]
+    assert abs(envelope["result"]["clock_skew_ms"]) < 60_000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--retain", "7"),
+        ("--retain", "soon"),
+        ("--mode", "half"),
+        ("--max-files", "0"),
+        ("--max-orphan-fraction", "2"),
+        ("--quarantine", "--no-journal"),
+        ("--undo", "last", "--purge-quarantine"),
+        ("--inventory", "x.csv", "--mode", "lite"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage(cli: RunCli, table: TableBuilder, words: tuple[str, ...]) -> None:
+    assert cli("vacuum", "events", *words).code == 2
+
+
+def test_names_of_files_are_data(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+    folder = tmp_path / "events" / "x\x1b[2J\u202e"
+    folder.mkdir()
+    (folder / "y.parquet").write_bytes(b"x")
+    os.utime(folder / "y.parquet", (OLD_MS / 1000, OLD_MS / 1000))
+    ran = cli("vacuum", "events", "--dry-run")
+    assert ran.code == 0
+    assert not set(ran.out + ran.err) & {"\x1b", "\u202e"}
+    assert "x\\x1b[2J\\u202e" in ran.out
+
+
+def test_history_tells_what_is_left(cli: RunCli, table: TableBuilder) -> None:
+    def states() -> list[tuple[str, int]]:
+        ran = cli("describe-history", "events", "--restorable", "-o", "json")
+        rows = json.loads(ran.out)["result"]
+        return [(row["restorable"], row["num_files_gone"]) for row in rows]
+
+    assert states() == [("readable", 0)] * 3
+    assert cli("vacuum", "events", "--mode", "full", "--yes").code == 0
+    assert states() == [*[("readable", 0)] * 3, ("partly gone", 2), ("readable", 0)]
+    page = cli("describe-history", "events", "--restorable").out
+    assert "partly gone: 2/4" in page
+    assert cli("describe-history", "events", "--restorable", "--at", "1h").code == 2
+
+
+def test_what_is_left_is_told_of_live_and_foreign_files_too(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    live = next(iter(table.state.files.values()))["path"]
+    add = {**table.find(live), "path": f"file://{tmp_path}/elsewhere.parquet"}
+    table.commit({"add": add})
+    (tmp_path / "events" / live).unlink()
+    rows = json.loads(cli("describe-history", "events", "--restorable", "-o", "json").out)["result"]
+    found = {row["version"]: (row["num_files"], row["num_files_gone"]) for row in rows}
+    assert found == {3: (3, 2), 2: (2, 1), 1: (4, 1), 0: (0, 0)}
+
+
+def test_pandas_is_not_imported_for_nothing(process: RunCli, table: TableBuilder) -> None:
+    """pyarrow would, at its first array; it takes longer than the vacuum of a small table."""
+    program = (
+        "import sys; from deltactl.cli.app import run; "
+        "code = run(['vacuum', 'events', '--dry-run', '-o', 'json']); "
+        "print(code, 'pandas' in sys.modules, file=sys.stderr); import pandas"
+    )
+    ran = process("-c", program)
+    assert (ran.code, ran.err) == (0, "0 False\n")
+    assert json.loads(ran.out)["result"]["files"] == 3

@@ -1,0 +1,97 @@
+"""Workers and executors that die, tasks that fail for a while, and tasks run twice by Spark."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltactl.engine.base import CancelToken, Done, Failed, Task
+from deltactl.engine.spark import SparkEngine
+from tests.support.spark_cluster import ON_CLUSTER
+from tests.support.spark_workers import Act, count_marks, perform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [*ON_CLUSTER]
+
+HEAVY = 64 << 20
+
+
+def run(
+    session: SparkSession, folder: Path, fault: str, times: int, *, weight: int = 0, count: int = 4
+) -> list[Done[int] | Failed]:
+    """Tasks of which number 1 meets a fault; light ones share a worker."""
+    tasks = [
+        Task(n, Act(str(folder), n, fault, times if n == 1 else 0), weight) for n in range(count)
+    ]
+    return list(SparkEngine(session).run(perform, tasks))
+
+
+def ensure_complete(outcomes: list[Done[int] | Failed], count: int = 4) -> None:
+    results = [(o.task_id, o.result) for o in outcomes if isinstance(o, Done)]
+    assert sorted(results) == [(number, number * 10) for number in range(count)]
+
+
+@pytest.mark.parametrize(("fault", "times"), [("raise", 3), ("die", 1), ("die", 3)])
+def test_what_fails_for_a_while_ends_well(
+    cluster: SparkSession, tmp_path: Path, fault: str, times: int
+) -> None:
+    ensure_complete(run(cluster, tmp_path, fault, times, weight=HEAVY))
+    # Or more: on a busy machine Spark may find a try slow, and run another beside it.
+    assert count_marks(tmp_path, 1) >= times + 1
+
+
+def test_an_executor_killed_in_the_middle_of_a_task(cluster: SparkSession, tmp_path: Path) -> None:
+    ensure_complete(run(cluster, tmp_path, "kill executor", 1))
+    assert count_marks(tmp_path, 1) >= 2
+
+
+def test_a_bad_task_is_found_among_good_ones(cluster: SparkSession, tmp_path: Path) -> None:
+    """They share a worker, which dies with all of them, until the bad one stands alone."""
+    outcomes = run(cluster, tmp_path, "die", 99, count=3)
+    (failed,) = (outcome for outcome in outcomes if isinstance(outcome, Failed))
+    assert failed.task_id == 1
+    assert "Python worker exited" in str(failed.error)
+    assert sorted(o.task_id for o in outcomes if isinstance(o, Done)) == [0, 2]
+
+
+def test_a_task_that_always_raises_is_tried_four_times(
+    cluster: SparkSession, tmp_path: Path
+) -> None:
+    outcomes = run(cluster, tmp_path, "raise", 99)
+    (failed,) = (outcome for outcome in outcomes if isinstance(outcome, Failed))
+    assert isinstance(failed.error, ValueError)
+    assert "in _raise" in "".join(failed.error.__notes__), "where it happened is told"
+    assert count_marks(tmp_path, 1) >= 4
+
+
+def test_of_two_runs_of_a_slow_task_one_counts(cluster: SparkSession, tmp_path: Path) -> None:
+    """Spark repeats it on the other worker, and takes the one that ends first."""
+    outcomes = run(cluster, tmp_path, "linger", 1, weight=HEAVY)
+    ensure_complete(outcomes)
+    names = [path.name.split("-") for path in tmp_path.glob("1-*")]
+    assert len({attempt for _, attempt, _ in names}) == 2, "attempts have numbers of their own"
+
+
+def test_a_cancel_stops_what_runs(cluster: SparkSession, tmp_path: Path) -> None:
+    cancel = CancelToken()
+
+    def cancel_once_running() -> None:
+        while not count_marks(tmp_path):
+            time.sleep(0.05)
+        cancel.set()
+
+    watcher = threading.Thread(target=cancel_once_running)
+    watcher.start()
+    tasks = [Task(n, Act(str(tmp_path), n, "linger", 99), HEAVY) for n in range(20)]
+    started = time.monotonic()
+    assert list(SparkEngine(cluster).run(perform, tasks, cancel=cancel)) == []
+    watcher.join()
+    # A task lingers for a minute: had they not been stopped, none would be back by now.
+    assert time.monotonic() - started < 55
+    assert count_marks(tmp_path) <= 4

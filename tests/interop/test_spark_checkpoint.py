@@ -1,0 +1,58 @@
+"""Delta on Spark reads what we checkpointed, and goes on from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltactl import CheckpointOptions, Table
+from deltactl.log.listing import list_log
+from deltactl.storage.local_store import LocalStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+_CREATE = (
+    "CREATE TABLE delta.`{}` (id INT, s STRING, ts TIMESTAMP, p DATE) USING DELTA PARTITIONED BY"
+    " (p) TBLPROPERTIES ('delta.checkpointInterval'='100', 'delta.enableDeletionVectors'='true'{})"
+)
+_INSERT = (
+    "INSERT INTO delta.`{}` VALUES (1, 'a', TIMESTAMP'2024-01-01 00:00:00.123', DATE'2024-01-01'),"
+    " (2, 'b c', null, null), (3, null, null, DATE'2024-01-01')"
+)
+
+
+def test_spark_reads_and_continues_from_each_kind(
+    delta_spark: SparkSession, tmp_path: Path
+) -> None:
+    """The commits below are gone: there is nothing else to read from."""
+    kinds: dict[str, CheckpointOptions] = {
+        "classic": CheckpointOptions(kind="classic", compat="spark"),
+        "multipart": CheckpointOptions(kind="multipart", part_rows=1),
+        "v2": CheckpointOptions(kind="v2", sidecar_rows=1),
+    }
+    for kind, options in kinds.items():
+        path = tmp_path / kind
+        feature = ", 'delta.feature.v2Checkpoint'='supported'" if kind == "v2" else ""
+        delta_spark.sql(_CREATE.format(path, feature))
+        delta_spark.sql(_INSERT.format(path))
+        delta_spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 3")
+        expected = sorted(map(str, delta_spark.read.format("delta").load(str(path)).collect()))
+        report = Table(str(path)).checkpoint(options)
+        assert report.written is not None
+        assert report.written.kind == kind
+        version = report.plan.version
+        store = LocalStore(str(path))
+        commits = list_log(store).commits
+        store.delete_many([info.name for v, info in commits.items() if v < version])
+        delta_spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+        found = delta_spark.read.format("delta").load(str(path))
+        assert sorted(map(str, found.collect())) == expected, kind
+        delta_spark.sql(f"INSERT INTO delta.`{path}` VALUES (9, 'z', null, null)")
+        assert Table(str(path)).snapshot().version == version + 1
+        rows = delta_spark.read.format("delta").load(str(path)).count()
+        assert rows == len(expected) + 1, kind

@@ -1,0 +1,132 @@
+"""One pass over the commits: when each file was live, against a model of dictionaries."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deltactl.errors import CorruptLogError
+from deltactl.log.listing import list_log
+from deltactl.log.snapshot import load_snapshot
+from deltactl.log.sweep import (
+    Stretches,
+    first_commit,
+    first_rebuildable,
+    sweep_commits,
+    version_ranges,
+)
+from tests.support.stores import MemoryStore
+from tests.support.table_builder import Column, TableBuilder, commit_path
+
+_NUMBERS = itertools.count()
+
+
+def build() -> TableBuilder:
+    return TableBuilder(
+        MemoryStore(f"memory://sweep/{next(_NUMBERS)}"),
+        [Column("id"), Column("p", "string")],
+        partition_by=["p"],
+        features=["deletionVectors"],
+    )
+
+
+def stretches_of(builder: TableBuilder, first: int | None = None) -> Stretches:
+    listing = list_log(builder.store)
+    snapshot = load_snapshot(builder.store, warn=lambda message: None, listing=listing)
+    start = first_commit(listing)
+    sweep = sweep_commits(builder.store, listing, snapshot.metadata, start, snapshot.version)
+    return Stretches.of(
+        sweep, first_rebuildable(builder.store, listing) if first is None else first
+    )
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 2**32), st.integers(1, 25), st.booleans())
+def test_live_files_of_every_version_as_the_model_has_them(
+    seed: int, steps: int, forgets: bool
+) -> None:
+    chance, builder = random.Random(seed), build()
+    for number in range(steps):
+        live = [add["path"] for add in builder.state.files.values()]
+        choice = chance.randrange(4)
+        if choice == 0 and live:
+            builder.remove(chance.choice(live))
+        elif choice == 1 and live:
+            builder.delete_rows(chance.choice(live), [chance.randrange(3)])
+        else:
+            builder.append([{"id": 3 * number + i, "p": chance.choice("ab")} for i in range(3)])
+    first = 0
+    if forgets:
+        first = chance.randint(0, builder.version)
+        builder.checkpoint(first)
+        builder.forget_commits(first)
+        first = first if builder.store.stat_many([commit_path(0)]) == [None] else 0
+    found = stretches_of(builder)
+    assert found.first == first
+    everything = np.ones(len(found.born), np.bool_)
+    counts = found.count(everything)
+    sizes = found.count(everything, found.sizes())
+    known = set(zip(found.files["path"].to_pylist(), found.files["key"].to_pylist(), strict=True))
+    for version in range(first, builder.version + 1):
+        files = builder.state_at(version).files
+        untouched = [
+            add
+            for (path, _), add in files.items()
+            if all(path != known_path for known_path, _ in known)
+        ]
+        assert counts[version - first] == len(files) - len(untouched)
+        assert sizes[version - first] == sum(a["size"] for a in files.values()) - sum(
+            a["size"] for a in untouched
+        )
+
+
+def test_vectors_are_needed_by_the_versions_that_name_them() -> None:
+    builder = build()
+    (path,) = builder.append([{"id": i, "p": "a"} for i in range(3)])
+    builder.delete_rows(path, [0])
+    builder.delete_rows(path, [1])
+    vectors = sorted(n for batch in builder.store.walk() for n in batch if n.endswith(".bin"))
+    found = stretches_of(builder)
+    needed = {name: found.count(found.mask(pa.array([name]))).tolist() for name in vectors}
+    assert sorted(needed.values()) == [[0, 0, 0, 1], [0, 0, 1, 0]]
+    assert found.count(found.mask(pa.array([path]))).tolist() == [0, 1, 1, 1]
+
+
+def test_change_files_are_told_with_their_version() -> None:
+    builder = build()
+    builder.append([{"id": 1, "p": "a"}])
+    builder.commit({"cdc": {"path": "_change_data/a%20b.parquet", "partitionValues": {}}})
+    listing = list_log(builder.store)
+    metadata = load_snapshot(builder.store, warn=print).metadata
+    sweep = sweep_commits(builder.store, listing, metadata, 0, 2)
+    assert sweep.change_files.to_pylist() == [{"path": "_change_data/a b.parquet", "version": 2}]
+
+
+def test_a_broken_commit_is_named() -> None:
+    builder = build()
+    builder.append([{"id": 1, "p": "a"}])
+    builder.store.put(commit_path(1), b'{"add":{"path"')
+    with pytest.raises(CorruptLogError, match="1.json"):
+        listing = list_log(builder.store)
+        metadata = load_snapshot(builder.store, 0, warn=print).metadata
+        sweep_commits(builder.store, listing, metadata, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], []),
+        ([False], []),
+        ([True], [(5, 5)]),
+        ([True, True, False, True], [(5, 6), (8, 8)]),
+        ([False, True, True], [(6, 7)]),
+    ],
+)
+def test_ranges(flags: list[bool], expected: list[tuple[int, int]]) -> None:
+    assert version_ranges(5, np.array(flags, np.bool_)) == expected

@@ -1,0 +1,158 @@
+"""Commits of ours are followed by a checkpoint when the table's interval says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deltactl.clock import FixedClock
+from deltactl.engine.local import LocalEngine
+from deltactl.log.listing import list_log
+from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.optimize import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+from deltactl.storage.store import Store
+from tests.support.checkpoints import DAY_MS, NOW_MS, log_names, memory_of, new_table
+from tests.support.stores import Fault, FaultyStore, opened_as
+from tests.support.table_builder import LOG, START_MS, TableBuilder, commit_path
+
+
+def table(num_commits: int, **properties: str) -> TableBuilder:
+    """So many commits with a small file each; the next one, an optimize, is that version."""
+    options = {f"delta.{name}": value for name, value in properties.items()}
+    builder = new_table(properties=options)
+    for number in range(1, num_commits):
+        builder.append([{"id": number, "p": None}])
+    return builder
+
+
+def optimize(store: Store, said: list[str] | None = None) -> OptimizeReport:
+    return optimize_table(
+        store,
+        OptimizeOptions(),
+        warn=pytest.fail if said is None else said.append,
+        engine=LocalEngine(workers=1),
+        clock=FixedClock(NOW_MS),
+        sleep=lambda seconds: None,
+    )
+
+
+def checkpoint_versions(store: Store) -> list[int]:
+    return [checkpoint.version for checkpoint in list_log(store).checkpoints]
+
+
+def test_an_optimize_at_the_interval_is_checkpointed() -> None:
+    builder = table(4, checkpointInterval="4")
+    assert optimize(builder.store).versions == (4,)
+    assert checkpoint_versions(builder.store) == [4]
+    assert load_snapshot(builder.store, warn=pytest.fail).num_files == 1
+
+
+def test_a_vacuum_at_the_interval_is_checkpointed() -> None:
+    """Its commits are a START and an END."""
+    builder = table(2, checkpointInterval="4")
+    (path,) = builder.append([{"id": 9, "p": None}])
+    long_ago = START_MS - 60 * DAY_MS
+    remove = builder.remove_action(path)
+    remove["remove"]["deletionTimestamp"] = long_ago
+    builder.commit(remove)
+    for name in memory_of(builder).contents():
+        memory_of(builder).set_modified(name, long_ago)
+    report = vacuum_table(
+        builder.store,
+        VacuumOptions(),
+        warn=pytest.fail,
+        engine=LocalEngine(workers=1),
+        clock=FixedClock(START_MS),
+        confirm=lambda plan: True,
+        sleep=lambda seconds: None,
+    )
+    assert report.versions
+    assert report.versions[-1] >= 4
+    assert checkpoint_versions(builder.store) == [report.versions[-1]]
+    assert load_snapshot(builder.store, warn=pytest.fail).num_files == 1
+
+
+@pytest.mark.parametrize(("commits", "interval"), [(3, "4"), (5, "10"), (9, "x")])
+def test_others_are_not(commits: int, interval: str) -> None:
+    builder = table(commits, checkpointInterval=interval)
+    optimize(builder.store)
+    assert checkpoint_versions(builder.store) == []
+
+
+def test_a_checkpoint_that_was_missed_is_caught_up_with() -> None:
+    builder = table(13)
+    optimize(builder.store)
+    assert checkpoint_versions(builder.store) == [13]
+
+
+def test_what_is_dry_or_empty_is_not_followed() -> None:
+    builder = table(2, checkpointInterval="1")
+    optimize(builder.store)
+    assert checkpoint_versions(builder.store) == []
+
+
+@pytest.mark.parametrize(("flag", "kept"), [("true", False), ("false", True)])
+def test_cleanup_follows_the_property(flag: str, kept: bool) -> None:
+    builder = table(6, checkpointInterval="6", enableExpiredLogCleanup=flag)
+    builder.checkpoint(3)
+    for version in range(6):
+        memory_of(builder).set_modified(commit_path(version), NOW_MS - (90 - version) * DAY_MS)
+    optimize(builder.store)
+    assert checkpoint_versions(builder.store) == [3, 6]
+    oldest = min(log_names(builder.store))
+    assert oldest == (f"{0:020d}.json" if kept else f"{3:020d}.checkpoint.parquet")
+
+
+def test_a_failure_is_a_warning_and_the_commit_stands() -> None:
+    builder = table(4, checkpointInterval="4")
+    calls = FaultyStore(builder.store)
+    with opened_as(calls):
+        optimize(calls)
+    follow = next(
+        at for at, (method, name) in enumerate(calls.calls, 1)
+        if method == "open_replacement" and "checkpoint" in name
+    )  # fmt: skip
+    builder = table(4, checkpointInterval="4")
+    said: list[str] = []
+    faulty = FaultyStore(builder.store, Fault(follow, "error"))
+    with opened_as(faulty):
+        report = optimize(faulty, said)
+    assert report.versions == (4,)
+    assert "version 4 is committed" in said[0]
+    assert checkpoint_versions(builder.store) == []
+    assert load_snapshot(builder.store, warn=pytest.fail).version == 4
+
+
+def test_protection_stops_the_cleanup_and_not_the_checkpoint() -> None:
+    builder = table(2)
+    builder.change_metadata(
+        protocol=TableBuilder.protocol_action(["checkpointProtection"]),
+        properties={
+            "delta.checkpointInterval": "5",
+            "delta.requireCheckpointProtectionBeforeVersion": "100",
+        },
+    )
+    unknown: dict[str, Any] = TableBuilder.protocol_action(["checkpointProtection", "notYet"])
+    builder.commit(unknown)
+    builder.commit(TableBuilder.protocol_action(["checkpointProtection"]))
+    builder.append([{"id": 8, "p": None}])
+    builder.checkpoint(1)
+    builder.checkpoint(4)
+    before = load_snapshot(builder.store, warn=pytest.fail)
+    for version in range(6):
+        memory_of(builder).set_modified(commit_path(version), NOW_MS - (90 - version) * DAY_MS)
+    said: list[str] = []
+    found = follow_commit(
+        before,
+        5,
+        warn=said.append,
+        engine=LocalEngine(),
+        clock=FixedClock(NOW_MS),
+        storage_options={},
+    )
+    assert found == 5
+    assert any("was not cleaned up" in text for text in said)
+    assert f"{LOG}/{0:020d}.json" in memory_of(builder).contents()

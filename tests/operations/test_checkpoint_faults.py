@@ -1,0 +1,337 @@
+"""What dies, fails or lies at any store call of a checkpoint, and what the table is afterwards."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.clock import FixedClock
+from deltactl.engine.local import LocalEngine
+from deltactl.errors import (
+    ConflictError,
+    DeltactlError,
+    InterruptedRunError,
+    VerificationError,
+)
+from deltactl.log.listing import list_log
+from deltactl.log.snapshot import load_snapshot
+from deltactl.operations import checkpoint_tasks
+from deltactl.operations.checkpoint import (
+    CheckpointOptions,
+    CheckpointReport,
+    checkpoint_table,
+    plan_checkpoint,
+)
+from deltactl.operations.checkpoint_write import CheckpointRun, write_checkpoint
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.store import Replacement, Store
+from tests.support.checkpoints import DAY_MS, NOW_MS, checkpoint, memory_of, new_table
+from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, opened_as
+from tests.support.table_builder import LOG, TableBuilder, commit_path
+
+HINT = f"{LOG}/_last_checkpoint"
+CLASSIC = CheckpointOptions(kind="classic", cleanup=True)
+PARTS = CheckpointOptions(kind="multipart", part_rows=2)
+SIDECARS = CheckpointOptions(kind="v2", sidecar_rows=2, cleanup=True, compact_log=True)
+
+
+def set_scene(options: CheckpointOptions) -> TableBuilder:
+    """Version 5 with a checkpoint at 2 and its hint; all of it older than any retention."""
+    features = ["deletionVectors", *(["v2Checkpoint"] if options.kind == "v2" else [])]
+    builder = new_table(partition_by=["p"], features=features)
+    paths = builder.append(*([{"id": n, "p": "xyz"[n % 3]}] for n in range(5)))
+    builder.remove(paths[0])
+    builder.checkpoint(2, "v2-json" if options.kind == "v2" else "classic")
+    builder.hint(2)
+    builder.append([{"id": 7, "p": None}])
+    builder.delete_rows(paths[1], [0])
+    builder.remove(paths[2])
+    age(builder)
+    return builder
+
+
+def age(builder: TableBuilder) -> None:
+    """Make every file of the log 100 days older than the run."""
+    for number, name in enumerate(sorted(memory_of(builder).contents())):
+        memory_of(builder).set_modified(name, NOW_MS - 100 * DAY_MS + number)
+
+
+def run(store: Store, options: CheckpointOptions) -> CheckpointReport:
+    return checkpoint_table(
+        store,
+        options,
+        warn=lambda message: None,
+        engine=LocalEngine(workers=1),
+        clock=FixedClock(NOW_MS),
+    )
+
+
+def live(store: Store, version: int | None = None) -> set[tuple[str, str]]:
+    files = load_snapshot(store, version, warn=lambda message: None).files
+    return {(row["path"], str(row["deletion_vector"])) for row in files.to_pylist()}
+
+
+def assert_whole(builder: TableBuilder, expected: set[tuple[str, str]]) -> None:
+    """The latest version reads the same, from whatever checkpoint a reader takes."""
+    assert live(builder.store) == expected
+    for found in list_log(builder.store).checkpoints:
+        if found.version == builder.version:
+            snapshot = load_snapshot(
+                builder.store,
+                warn=pytest.fail,
+                skip=frozenset(set(list_log(builder.store).checkpoints) - {found}),
+            )
+            paths = {row["path"] for row in snapshot.files.to_pylist()}
+            assert paths == {path for path, _ in expected}
+
+
+def count_calls(builder: TableBuilder, options: CheckpointOptions) -> int:
+    before = memory_of(builder).contents()
+    faulty = FaultyStore(builder.store)
+    with opened_as(faulty):
+        assert run(faulty, options).written is not None
+    reset(builder, before)
+    return len(faulty.calls)
+
+
+def reset(builder: TableBuilder, contents: dict[str, bytes]) -> None:
+    memory_of(builder).restore(contents)
+    age(builder)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("options", [CLASSIC, PARTS, SIDECARS], ids=["classic", "parts", "v2"])
+def test_a_crash_at_any_call_leaves_a_readable_table(options: CheckpointOptions, when: Any) -> None:
+    builder = set_scene(options)
+    before, expected = memory_of(builder).contents(), live(builder.store)
+    survived: set[tuple[str, str]] = set()
+    for at in range(1, count_calls(builder, options) + 1):
+        faulty = FaultyStore(builder.store, Fault(at, "crash", when))
+        with opened_as(faulty):
+            try:
+                run(faulty, options)
+                survived.add(faulty.calls[at - 1])
+            except Crash:
+                pass
+        assert_whole(builder, expected)
+        if at % 5 == 0:
+            run(builder.store, options)
+            assert_whole(builder, expected)
+        reset(builder, before)
+    # There is no after where nothing is there to be read.
+    assert survived <= {("read", f"{LOG}/{5:020d}.crc")}
+
+
+@pytest.mark.parametrize("options", [CLASSIC, PARTS, SIDECARS], ids=["classic", "parts", "v2"])
+def test_a_write_torn_at_any_call_leaves_a_readable_table(options: CheckpointOptions) -> None:
+    builder = set_scene(options)
+    before, expected = memory_of(builder).contents(), live(builder.store)
+    for at in range(1, count_calls(builder, options) + 1):
+        faulty = FaultyStore(builder.store, Fault(at, "tear"))
+        with opened_as(faulty), pytest.raises(Crash):
+            run(faulty, options)
+        if faulty.calls[-1][0] not in ("put", "put_if_absent"):  # which the store does whole
+            assert_whole(builder, expected)
+        reset(builder, before)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("options", [CLASSIC, PARTS, SIDECARS], ids=["classic", "parts", "v2"])
+def test_an_error_at_any_call_is_told_or_overcome(options: CheckpointOptions, when: Any) -> None:
+    builder = set_scene(options)
+    before, expected = memory_of(builder).contents(), live(builder.store)
+    for at in range(1, count_calls(builder, options) + 1):
+        faulty = FaultyStore(builder.store, Fault(at, "error", when))
+        with opened_as(faulty):
+            try:
+                run(faulty, options)
+            except DeltactlError:
+                hinted = builder.store.read(HINT)
+                assert hinted == before[HINT] or b"checksum" in hinted
+        assert_whole(builder, expected)
+        reset(builder, before)
+
+
+class Rotting(ForwardingStore):
+    """Stores what it is given, and reads something else of it."""
+
+    def __init__(self, inner: Store, rot: Callable[[bytes], bytes]) -> None:
+        super().__init__(inner)
+        self._rot = rot
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        data = self._inner.read(name)
+        is_new = f"{5:020d}.checkpoint" in name
+        return pa.BufferReader(self._rot(data) if is_new else data)
+
+
+def _swap(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
+    def rot(data: bytes) -> bytes:
+        assert old in data
+        return data.replace(old, new)
+
+    return rot
+
+
+def _double(data: bytes) -> bytes:
+    """Another file's size, as eight bytes."""
+    table = pq.read_table(io.BytesIO(data))
+    size = next(r["add"]["size"] for r in table.to_pylist() if r["add"] is not None)
+    return data.replace(size.to_bytes(8, "little"), (size + 1).to_bytes(8, "little"))
+
+
+def _lose_rows(data: bytes) -> bytes:
+    table = pq.read_table(io.BytesIO(data))
+    sink = io.BytesIO()
+    pq.write_table(table.slice(0, table.num_rows - 1), sink)
+    return sink.getvalue()
+
+
+MUTATIONS = {
+    "another path": _swap(b"f00006.parquet", b"f00066.parquet"),
+    "another size": _double,
+    "a row less": _lose_rows,
+    "cut off": lambda data: data[: len(data) // 2],
+    "no footer": lambda data: data[:-4] + b"????",
+}
+
+
+@pytest.mark.parametrize("kind", ["classic", "v2"])
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_what_is_read_back_otherwise_is_removed_and_never_named(mutation: str, kind: Any) -> None:
+    options = CheckpointOptions(kind=kind, compat="plain")
+    builder = set_scene(options)
+    before = memory_of(builder).contents()
+    rotting = Rotting(builder.store, MUTATIONS[mutation])
+    with opened_as(rotting), pytest.raises(VerificationError, match=r"checkpoint"):
+        run(rotting, options)
+    assert memory_of(builder).contents() == before
+
+
+@pytest.mark.parametrize("text", [b'"appId":"app"', b'"domain":"a"', b'"id":"5fba94ed'])
+def test_a_top_level_file_that_changed_is_removed(text: bytes) -> None:
+    builder = new_table(features=["v2Checkpoint", "domainMetadata"], domains={"a": "{}"})
+    builder.commit({"txn": {"appId": "app", "version": 1}})
+    before = memory_of(builder).contents()
+
+    class Changing(ForwardingStore):
+        def read(self, name: str) -> bytes:
+            data = super().read(name)
+            return (
+                data.replace(text, text[:-3] + b"zz" + text[-1:]) if "checkpoint" in name else data
+            )
+
+    changing = Changing(builder.store)
+    with opened_as(changing), pytest.raises(VerificationError):
+        run(changing, CheckpointOptions(kind="v2"))
+    assert memory_of(builder).contents() == before
+
+
+def test_what_another_writer_put_there_meanwhile_is_left() -> None:
+    """Same name, other bytes, as good as ours: removing it would be the only harm."""
+    builder = set_scene(CLASSIC)
+    name = f"{LOG}/{5:020d}.checkpoint.parquet"
+
+    class Overtaking(ForwardingStore):
+        def open_replacement(self, name: str) -> Replacement:
+            inner, ours = self._inner, super().open_replacement(name)
+            close = ours.close
+
+            def close_and_lose() -> None:
+                was_open = not ours.closed
+                close()
+                if was_open:
+                    inner.put(name, b"PAR1 of somebody else PAR1")
+
+            ours.close = close_and_lose  # type: ignore[method-assign]
+            return ours
+
+    overtaking = Overtaking(builder.store)
+    with opened_as(overtaking), pytest.raises(ConflictError, match="another writer"):
+        run(overtaking, CheckpointOptions())
+    assert builder.store.read(name) == b"PAR1 of somebody else PAR1"
+
+
+def test_a_cancelled_run_leaves_nothing() -> None:
+    builder = set_scene(SIDECARS)
+    before = memory_of(builder).contents()
+    cancel = threading.Event()
+    cancel.set()
+    with pytest.raises(InterruptedRunError):
+        checkpoint_table(
+            builder.store, CheckpointOptions(kind="v2"), warn=pytest.fail, cancel=cancel
+        )
+    assert memory_of(builder).contents() == before
+
+
+def test_a_run_that_is_cancelled_late_keeps_the_checkpoint_and_deletes_nothing() -> None:
+    builder = set_scene(CLASSIC)
+    before = memory_of(builder).contents()
+    cancel = threading.Event()
+    report = checkpoint_table(
+        builder.store,
+        CLASSIC,
+        warn=pytest.fail,
+        clock=FixedClock(NOW_MS),
+        cancel=cancel,
+        on_progress=lambda progress: cancel.set(),
+    )
+    assert report.interrupted
+    assert report.hint_moved
+    assert set(before) < set(memory_of(builder).contents())
+
+
+@pytest.mark.parametrize(("kind", "lost"), [("v2", "shares"), ("multipart", "rows")])
+def test_a_share_that_nobody_wrote_is_noticed(
+    kind: Any, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file may be as it was written, and still one be missing."""
+    options = CheckpointOptions(kind=kind, part_rows=2)
+    builder = set_scene(options)
+    before = memory_of(builder).contents()
+    snapshot = load_snapshot(builder.store, warn=pytest.fail)
+    plan = plan_checkpoint(snapshot, list_log(builder.store), options, pytest.fail)
+    if lost == "shares":
+        assert plan.shares
+        plan = replace(plan, shares=plan.shares[:-1])
+    else:
+        monkeypatch.setattr(
+            checkpoint_tasks, "assign_parts", lambda texts, n: np.full(len(texts), n)
+        )
+    run_with = CheckpointRun(LocalEngine(1), FixedClock(NOW_MS), {})
+    with pytest.raises(VerificationError, match="were written"):
+        write_checkpoint(snapshot, plan, options, run_with)
+    assert memory_of(builder).contents() == before
+
+
+def test_cleanup_stops_at_what_cannot_be_deleted() -> None:
+    builder = set_scene(CLASSIC)
+
+    class Refusing(ForwardingStore):
+        def delete_many(self, names: Any) -> Any:
+            kept = [name for name in names if name == commit_path(1)]
+            failed = super().delete_many([name for name in names if name not in kept])
+            return failed | {name: DeltactlError("no permission") for name in kept}
+
+    refusing = Refusing(builder.store)
+    with opened_as(refusing):
+        report = run(refusing, CLASSIC)
+    assert report.failed == ((commit_path(1), "no permission"),)
+    assert f"{LOG}/{2:020d}.checkpoint.parquet" in memory_of(builder).contents()
+
+
+def test_the_stored_kind_is_what_was_planned() -> None:
+    builder = set_scene(PARTS)
+    report = checkpoint(builder.store, kind="multipart", part_rows=2)
+    assert report.written is not None
+    kinds = {c.kind for c in list_log(builder.store).checkpoints if c.version == 5}
+    assert kinds == {"multipart"}
+    assert isinstance(builder.store, MemoryStore)

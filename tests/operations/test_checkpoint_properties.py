@@ -1,0 +1,95 @@
+"""A checkpoint at any version plus the commits after it is the table, whatever the log."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deltactl.clock import FixedClock
+from deltactl.errors import UnsupportedFeatureError
+from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.checkpoint import CheckpointOptions, checkpoint_table
+from deltactl.operations.checkpoint_options import Kind
+from deltactl.operations.checkpoint_repair import repair_checkpoints
+from tests.support.random_logs import KINDS, assert_equals_model, logs
+from tests.support.table_builder import TableBuilder
+
+# Every tombstone stays, as old as it may be: what expires is tested with the clock.
+_FOREVER = {"delta.deletedFileRetentionDuration": "interval 10000 weeks"}
+
+
+def _fail(message: str) -> None:
+    pytest.fail(message)
+
+
+def _features(builder: TableBuilder, version: int | None = None) -> set[str]:
+    protocol = builder.state_at(version).protocol
+    assert protocol is not None
+    return {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
+
+
+def _forbidden(features: set[str], kind: Kind) -> bool:
+    if "other" in features:
+        return True
+    return kind == ("multipart" if "v2Checkpoint" in features else "v2")
+
+
+def _draw_options(data: st.DataObject, version: int) -> CheckpointOptions:
+    return CheckpointOptions(
+        version=version,
+        kind=data.draw(st.sampled_from(("auto", "classic", "v2", "multipart"))),
+        sidecar_rows=data.draw(st.integers(1, 4)),
+        part_rows=data.draw(st.integers(1, 4)),
+        top_format=data.draw(st.sampled_from(("json", "parquet"))),
+        compat=data.draw(st.sampled_from(("default", "spark", "plain"))),
+    )
+
+
+def _checkpoint(data: st.DataObject, builder: TableBuilder, version: int) -> bool:
+    """Write a checkpoint, or see it refused; tell which."""
+    options = _draw_options(data, version)
+    if _forbidden(_features(builder, version), options.kind):
+        with pytest.raises(UnsupportedFeatureError):
+            checkpoint_table(builder.store, options, warn=_fail, clock=FixedClock())
+        return False
+    report = checkpoint_table(builder.store, options, warn=lambda text: None, clock=FixedClock())
+    state = builder.state_at(version)
+    if report.written is not None:
+        assert report.written.num_adds == len(state.files)
+        assert report.written.num_removes == len(state.tombstones)
+        assert report.written.add_bytes == sum(add["size"] for add in state.files.values())
+    return True
+
+
+def _check(data: st.DataObject) -> None:
+    builder = data.draw(logs(_FOREVER))
+    version = data.draw(st.integers(0, builder.version))
+    if version and data.draw(st.booleans()):
+        # The stream of an older checkpoint is what the tail is applied to.
+        builder.checkpoint(
+            data.draw(st.integers(0, version - 1)), data.draw(st.sampled_from(KINDS)), parts=3
+        )
+    if not _checkpoint(data, builder, version):
+        return
+    builder.forget_commits(version)
+    for wanted in range(version, builder.version + 1):
+        snapshot = load_snapshot(builder.store, wanted, warn=_fail)
+        assert_equals_model(snapshot, builder.state_at(wanted), checkpointed=True)
+    if "other" in _features(builder):
+        return
+    repaired = repair_checkpoints(builder.store, warn=_fail, clock=FixedClock(), dry_run=True)
+    assert [f for f in repaired.findings if "_last_checkpoint" not in f.name] == []
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_a_checkpoint_and_its_tail_equal_replay_from_zero(data: st.DataObject) -> None:
+    _check(data)
+
+
+@pytest.mark.slow
+@settings(max_examples=600, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_a_checkpoint_and_its_tail_equal_replay_from_zero_at_length(data: st.DataObject) -> None:
+    _check(data)

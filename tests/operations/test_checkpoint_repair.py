@@ -1,0 +1,265 @@
+"""`--repair`: what is torn, missing or wrong is named, and put right from the rest of the log."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.clock import FixedClock
+from deltactl.errors import DeltactlError, NotATableError
+from deltactl.log.listing import list_log
+from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.checkpoint_repair import RepairReport, repair_checkpoints
+from deltactl.storage.store import Store
+from deltactl.storage.wrappers import ReadOnlyStore
+from tests.support.checkpoints import (
+    NOW_MS,
+    PicklingEngine,
+    checkpoint,
+    fail,
+    hint_of,
+    memory_of,
+    new_table,
+)
+from tests.support.stores import MemoryStore
+from tests.support.table_builder import LOG, TableBuilder, commit_path
+
+HINT = f"{LOG}/_last_checkpoint"
+
+
+def repair(store: Store, *, dry_run: bool = False) -> RepairReport:
+    return repair_checkpoints(
+        ReadOnlyStore(store) if dry_run else store,
+        warn=lambda message: None,
+        engine=PicklingEngine(),
+        clock=FixedClock(NOW_MS),
+        dry_run=dry_run,
+    )
+
+
+def table(kind: str = "classic", **options: Any) -> TableBuilder:
+    """Version 4, with a checkpoint at 2 that the hint names."""
+    features = ["deletionVectors", *(["v2Checkpoint"] if kind.startswith("v2") else [])]
+    builder = new_table(features=features, **options)
+    paths = builder.append(*([{"id": n, "p": None}] for n in range(4)))
+    builder.delete_rows(paths[0], [0])
+    builder.append([{"id": 9, "p": None}])
+    builder.remove(paths[1])
+    builder.checkpoint(2, kind)
+    builder.hint(2)
+    return builder
+
+
+def assert_sound(builder: TableBuilder, versions: range) -> None:
+    """Nothing is wrong any more, and each version reads as it should, without a warning."""
+    assert repair(builder.store, dry_run=True).findings == ()
+    for version in versions:
+        snapshot = load_snapshot(builder.store, version, warn=fail)
+        expected = {path for path, _ in builder.state_at(version).files}
+        assert set(snapshot.files["encoded_path"].to_pylist()) == expected
+
+
+def test_a_sound_log_needs_nothing() -> None:
+    builder = table()
+    before = memory_of(builder).contents()
+    report = repair(builder.store)
+    assert (report.checked, report.unproven, report.findings) == (1, 0, ())
+    assert report.all_repaired
+    assert memory_of(builder).contents() == before
+
+
+@pytest.mark.parametrize(
+    ("torn", "problem"),
+    [
+        (b"", "not valid JSON"),
+        (b'{"version":2,"si', "not valid JSON"),
+        (b'{"version":77,"size":3}', "names version 77"),
+        (b'{"version":2,"size":3,"checksum":"00"}', "its own checksum"),
+        (None, "is missing"),
+    ],
+)
+def test_a_hint_that_is_no_use(torn: bytes | None, problem: str) -> None:
+    builder = table()
+    if torn is None:
+        builder.store.delete_many([HINT])
+    else:
+        builder.store.put(HINT, torn)
+    before = memory_of(builder).contents()
+    (found,) = repair(builder.store, dry_run=True).findings
+    assert memory_of(builder).contents() == before
+    assert problem in found.problem
+    assert found.name == HINT
+    report = repair(builder.store)
+    assert report.all_repaired
+    assert hint_of(builder.store)["version"] == 2
+    assert_sound(builder, range(5))
+
+
+def test_a_log_without_checkpoints_needs_no_hint() -> None:
+    builder = new_table()
+    assert repair(builder.store).findings == ()
+
+
+def _rows(data: bytes, change: Callable[[list[Any]], list[Any]]) -> bytes:
+    table = pq.read_table(io.BytesIO(data))
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(change(table.to_pylist()), table.schema), sink)
+    return sink.getvalue()
+
+
+def _is_add(row: dict[str, Any]) -> bool:
+    return row.get("add") is not None
+
+
+def _lose_add(rows: list[Any]) -> list[Any]:
+    lost = next(row for row in rows if _is_add(row))
+    return [row for row in rows if row is not lost]
+
+
+def _lose_vector(rows: list[Any]) -> list[Any]:
+    for row in rows:
+        if _is_add(row):
+            row["add"]["deletionVector"] = None
+    return rows
+
+
+def _change(column: str, member: str, value: Any) -> Callable[[list[Any]], list[Any]]:
+    def change(rows: list[Any]) -> list[Any]:
+        next(row[column] for row in rows if row.get(column) is not None)[member] = value
+        return rows
+
+    return change
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "cut off": lambda data: data[: len(data) // 2],
+    "no footer": lambda data: data[:-8],
+    "not Parquet": lambda data: b"oops",
+    "pages of zeros": lambda data: data[:4] + bytes(1500) + data[1504:],
+    "a file lost": lambda data: _rows(data, _lose_add),
+    "a file twice": lambda data: _rows(data, lambda rows: [*rows, *filter(_is_add, rows)]),
+    "a vector lost": lambda data: _rows(data, _lose_vector),
+    "a size changed": lambda data: _rows(data, _change("add", "size", 1)),
+    "a path changed": lambda data: _rows(data, _change("add", "path", "other.parquet")),
+    "another protocol": lambda data: _rows(data, _change("protocol", "minWriterVersion", 6)),
+    "another schema": lambda data: _rows(data, _change("metaData", "configuration", [("a", "b")])),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_checkpoint_that_is_broken_or_wrong_is_written_anew(damage: str) -> None:
+    builder = table()
+    name = f"{LOG}/{2:020d}.checkpoint.parquet"
+    builder.store.put(name, DAMAGES[damage](builder.store.read(name)))
+    commits = {n: d for n, d in memory_of(builder).contents().items() if n.endswith(".json")}
+    shown = repair(builder.store, dry_run=True)
+    assert [finding.name for finding in shown.findings][0] == name
+    assert not shown.all_repaired
+    report = repair(builder.store)
+    assert report.all_repaired
+    after = memory_of(builder).contents()
+    assert {n: after[n] for n in commits} == commits
+    assert_sound(builder, range(5))
+    builder.forget_commits(2)
+    assert load_snapshot(builder.store, warn=fail).num_files == 4
+
+
+@pytest.mark.parametrize("kind", ["multipart", "v2-json", "v2-parquet", "v2-classic", "v2-inline"])
+def test_every_kind_is_repaired_as_what_it_is(kind: str) -> None:
+    builder = table(kind)
+    (broken,) = list_log(builder.store).checkpoints
+    sidecars = [info.name for info in builder.store.list_from(f"{LOG}/_sidecars")]
+    victim = sidecars[0] if sidecars else broken.names[-1]
+    builder.store.put(victim, b"oops")
+    report = repair(builder.store)
+    assert report.all_repaired
+    assert report.findings[0].name == broken.names[0]
+    (mended,) = list_log(builder.store).checkpoints
+    assert mended.kind == broken.kind
+    assert_sound(builder, range(5))
+
+
+def test_a_lost_sidecar_is_found() -> None:
+    builder = table("v2-json")
+    sidecars = [info.name for info in builder.store.list_from(f"{LOG}/_sidecars")]
+    builder.store.delete_many(sidecars[:1])
+    assert repair(builder.store).all_repaired
+    assert_sound(builder, range(5))
+
+
+def test_each_checkpoint_is_proven_by_those_before_it() -> None:
+    """Commit 0 and 1 are gone: 2 is believed, 3 and 4 are compared with it."""
+    builder = table()
+    for version in (3, 4):
+        checkpoint(builder.store, version=version)
+    builder.forget_commits(2)
+    report = repair(builder.store)
+    assert (report.checked, report.unproven, report.findings) == (3, 1, ())
+
+
+def test_nothing_is_done_where_either_of_two_may_be_wrong() -> None:
+    builder = table()
+    checkpoint(builder.store)
+    builder.forget_commits(2)
+    name = f"{LOG}/{4:020d}.checkpoint.parquet"
+    builder.store.put(name, _rows(builder.store.read(name), _lose_add))
+    before = memory_of(builder).contents()
+    report = repair(builder.store)
+    (finding,) = report.findings
+    assert f"{2:020d}.checkpoint.parquet" in finding.problem
+    assert not finding.repaired
+    assert memory_of(builder).contents() == before
+
+
+def test_what_cannot_be_rebuilt_is_left_and_told() -> None:
+    """The broken checkpoint is all there was of its version; a later one is sound."""
+    builder = table()
+    checkpoint(builder.store)
+    builder.forget_commits(3)
+    name = f"{LOG}/{2:020d}.checkpoint.parquet"
+    builder.store.put(name, b"oops")
+    report = repair(builder.store)
+    (finding,) = report.findings
+    assert (finding.name, finding.repaired) == (name, False)
+    assert finding.remedy.startswith("none: ")
+
+
+def test_a_table_that_is_lost_is_an_error() -> None:
+    builder = table()
+    builder.forget_commits(3)
+    builder.store.put(f"{LOG}/{2:020d}.checkpoint.parquet", b"oops")
+    before = memory_of(builder).contents()
+    with pytest.raises(DeltactlError, match="cannot be"):
+        repair(builder.store)
+    assert memory_of(builder).contents() == before
+    with pytest.raises(NotATableError):
+        repair(MemoryStore("memory://checkpoints/nothing-there"))
+
+
+def test_a_checksum_file_that_disagrees_is_named() -> None:
+    builder = table()
+    name = f"{LOG}/{4:020d}.crc"
+    state = builder.state
+    facts = {"numFiles": 4, "tableSizeBytes": 1, "numMetadata": 1, "numProtocol": 1}
+    node = {**facts, "metadata": state.metadata, "protocol": state.protocol}
+    builder.store.put(name, json.dumps(node).encode())
+    (finding,) = repair(builder.store).findings
+    assert finding.name == name
+    assert "tableSizeBytes" in finding.problem
+    assert not finding.repaired
+
+
+def test_expired_transactions_are_no_disagreement() -> None:
+    key = "delta.setTransactionRetentionDuration"
+    builder = new_table(properties={key: "interval 1 day"})
+    builder.commit({"txn": {"appId": "old", "version": 1, "lastUpdated": 1}})
+    checkpoint(builder.store)
+    assert repair(builder.store).findings == ()
+    assert builder.store.read(commit_path(1))

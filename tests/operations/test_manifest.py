@@ -1,0 +1,528 @@
+# ruff: noqa: E501 - statements are compared whole
+"""Manifests say what the snapshot says: read as Hive reads them, they give the table's rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.clock import FixedClock
+from deltactl.errors import (
+    CorruptLogError,
+    DeltactlError,
+    PredicateError,
+    StorageError,
+    UnsupportedFeatureError,
+    UsageError,
+    VersionNotFoundError,
+)
+from deltactl.operations.manifest import ManifestOptions, ManifestReport, generate_manifests
+from deltactl.operations.manifest_files import MANIFEST_DIR
+from deltactl.operations.manifest_refresh import AUTO_PROPERTY
+from deltactl.operations.optimize import OptimizeOptions, optimize_table
+from deltactl.storage.local_store import LocalStore
+from deltactl.storage.store import Store
+from deltactl.storage.wrappers import ReadOnlyStore
+from tests.support.stores import CountingStore, Crash, Fault, FaultyStore, MemoryStore
+from tests.support.symlink_reader import list_manifests, read_manifests
+from tests.support.table_builder import Column, TableBuilder, multiset
+
+_NUMBERS = itertools.count()
+COLUMNS = (Column("id"), Column("p", "string"))
+
+
+def quiet(message: str) -> None:
+    pass
+
+
+def generate(store: Store, options: ManifestOptions | None = None, **more: Any) -> ManifestReport:
+    return generate_manifests(
+        store,
+        options or ManifestOptions(),
+        warn=more.pop("warn", quiet),
+        clock=FixedClock(),
+        sleep=lambda seconds: None,
+        **more,
+    )
+
+
+def local(tmp_path: Path, **options: Any) -> TableBuilder:
+    return TableBuilder(LocalStore(str(tmp_path / "t x")), COLUMNS, partition_by=["p"], **options)
+
+
+def row(number: int, p: str | None = "a") -> dict[str, Any]:
+    return {"id": number, "p": p}
+
+
+def manifests(tmp_path: Path) -> dict[str, list[str]]:
+    return list_manifests(tmp_path / "t x" / MANIFEST_DIR)
+
+
+def assert_reads_alike(tmp_path: Path, builder: TableBuilder) -> None:
+    assert multiset(read_manifests(tmp_path / "t x")) == multiset(builder.rows())
+
+
+def states(report: ManifestReport) -> dict[str, str]:
+    return {partition.folder: partition.state for partition in report.plan.partitions}
+
+
+# -- contents ----------------------------------------------------------------------------------
+
+
+def test_partitions_of_all_kinds_read_as_hive_reads_them(tmp_path: Path) -> None:
+    builder = local(tmp_path)
+    values = ["a b", 'x:y/%"é', None, "a+b}", "a=b", "c'd", "%41"]
+    builder.append(*([row(n, p)] for n, p in enumerate(values)))
+    report = generate(builder.store)
+    assert_reads_alike(tmp_path, builder)
+    assert set(states(report)) == {
+        "p=a b",
+        "p=x%3Ay%2F%25%22é",
+        "p=__HIVE_DEFAULT_PARTITION__",
+        "p=a+b}",
+        "p=a%3Db",
+        "p=c%27d",
+        "p=%2541",
+    }
+    assert all(line.startswith(f"file:{tmp_path}/t x/p=") for line in manifests(tmp_path)["p=a b"])
+
+
+def test_folders_come_from_the_log_and_not_from_where_files_lie(tmp_path: Path) -> None:
+    builder = local(tmp_path)
+    add = builder.write_file([row(1, "a")])
+    moved = {**add["add"], "partitionValues": {"p": "b"}}
+    builder.commit({"add": moved})
+    generate(builder.store)
+    ((folder, (line,)),) = manifests(tmp_path).items()
+    assert folder == "p=b" and "/p=a/" in line
+
+
+def test_empty_text_and_missing_key_are_null(tmp_path: Path) -> None:
+    builder = local(tmp_path)
+    adds = [builder.write_file([row(n, None)])["add"] for n in range(3)]
+    for add, values in zip(adds, ({"p": None}, {"p": ""}, {}), strict=True):
+        add["partitionValues"] = values
+    builder.commit(*({"add": add} for add in adds))
+    generate(builder.store)
+    assert {folder: len(lines) for folder, lines in manifests(tmp_path).items()} == {
+        "p=__HIVE_DEFAULT_PARTITION__": 3
+    }
+
+
+def test_times_are_named_as_the_log_has_them(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "t x"))
+    builder = TableBuilder(store, [Column("id"), Column("t", "timestamp")], partition_by=["t"])
+    add = builder.write_file([{"id": 1, "t": dt.datetime(2024, 1, 1, tzinfo=dt.UTC)}])
+    add["add"]["partitionValues"] = {"t": "2024-01-01T00:00:00.000000Z"}
+    builder.commit(add)
+    assert set(states(generate(store))) == {"t=2024-01-01T00%3A00%3A00.000000Z"}
+
+
+def test_absolute_paths_are_kept(tmp_path: Path) -> None:
+    builder = local(tmp_path)
+    other = LocalStore(str(tmp_path / "elsewhere"))
+    path = TableBuilder(other, COLUMNS).append([row(1)])[0]
+    spellings = [f"{tmp_path}/elsewhere/{path}", f"file://{tmp_path}/elsewhere/{path}"]
+    for number, spelled in enumerate(spellings):
+        add = {"path": spelled, "partitionValues": {"p": str(number)}, "size": 1}
+        builder.commit({"add": {**add, "modificationTime": 1, "dataChange": True}})
+    generate(builder.store)
+    lines = [line for found in manifests(tmp_path).values() for line in found]
+    assert lines == [f"file:{tmp_path}/elsewhere/{path}"] * 2
+
+
+def test_a_line_break_in_a_path_cannot_be_named() -> None:
+    store = MemoryStore(f"memory://manifest/{next(_NUMBERS)}")
+    builder = TableBuilder(store, COLUMNS)
+    add = {"path": "a%0Ab", "partitionValues": {}, "size": 1, "modificationTime": 1}
+    builder.commit({"add": {**add, "dataChange": True}})
+    with pytest.raises(CorruptLogError, match="line break"):
+        generate(store)
+
+
+def test_unpartitioned_tables_have_one_manifest_be_it_empty(tmp_path: Path) -> None:
+    """An emptied table gets an empty manifest: the old one would give back the deleted rows."""
+    builder = TableBuilder(LocalStore(str(tmp_path / "t x")), [Column("id")])
+    paths = builder.append([{"id": 1}], [{"id": 2}])
+    generate(builder.store)
+    assert_reads_alike(tmp_path, builder)
+    builder.remove(*paths)
+    assert states(generate(builder.store)) == {"": "changed"}
+    assert manifests(tmp_path) == {"": []}
+    assert (tmp_path / "t x" / MANIFEST_DIR / "manifest").read_bytes() == b""
+
+
+def test_vanished_partitions_lose_their_manifests(tmp_path: Path) -> None:
+    """Else engines go on returning rows that were removed."""
+    builder = local(tmp_path)
+    paths = builder.append([row(1, "a")], [row(2, "b")])
+    generate(builder.store)
+    builder.remove(paths[0])
+    assert states(generate(builder.store)) == {"p=b": "unchanged", "p=a": "stale"}
+    assert_reads_alike(tmp_path, builder)
+    builder.remove(paths[1])
+    generate(builder.store)
+    assert manifests(tmp_path) == {}
+
+
+def test_what_else_engines_would_read_there_goes_too(tmp_path: Path) -> None:
+    builder = local(tmp_path)
+    builder.append([row(1, "a b")])
+    generate(builder.store)
+    root = tmp_path / "t x" / MANIFEST_DIR
+    foreign = ["manifest", "p=a%20b/manifest", "p=a b/manifest.old", "q=1/p=2/x"]
+    for name in (*foreign, "_SUCCESS", "p=a b/.manifest.crc"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("file:/nowhere\n")
+    report = generate(builder.store)
+    assert sorted(report.plan.stale) == sorted(f"{MANIFEST_DIR}/{name}" for name in foreign)
+    assert_reads_alike(tmp_path, builder)
+    assert (root / "_SUCCESS").exists()  # hidden: nobody reads it
+
+
+# -- what is written, and in which order -------------------------------------------------------
+
+
+def memory(*values: str, **options: Any) -> TableBuilder:
+    store = MemoryStore(f"memory://manifest/{next(_NUMBERS)}")
+    builder = TableBuilder(store, COLUMNS, partition_by=["p"], **options)
+    if values:
+        builder.append(*([row(n, p)] for n, p in enumerate(values)))
+    return builder
+
+
+def test_unchanged_manifests_are_not_written_whatever_the_order_of_their_lines() -> None:
+    builder = memory("a", "a", "b")
+    generate(builder.store)
+    name = f"{MANIFEST_DIR}/p=a/manifest"
+    lines = builder.store.read(name).splitlines(keepends=True)
+    builder.store.put(name, b"".join(reversed(lines)))
+    builder.append([row(5, "b")])
+    store = CountingStore(builder.store)
+    assert states(generate(store)) == {"p=a": "unchanged", "p=b": "changed"}
+    assert store.names["put"] == [f"{MANIFEST_DIR}/p=b/manifest"]
+    again = CountingStore(builder.store)
+    report = generate(again)
+    assert report.is_up_to_date and report.window_ms is None
+    assert again.calls["put"] == again.calls["delete_many"] == 0
+
+
+def test_new_ones_are_written_before_old_ones_are_deleted() -> None:
+    builder = memory("a")
+    generate(builder.store)
+    builder.remove(builder.append([row(7, "z")])[0])
+    (path,) = [add["path"] for add in builder.state.files.values()]
+    builder.commit(builder.remove_action(path), builder.write_file([row(8, "b")]))
+    store = FaultyStore(builder.store)
+    report = generate(store)
+    effects = [method for method, _ in store.calls if method in ("put", "delete_many")]
+    assert effects == ["put", "delete_many"]
+    assert report.window_ms is not None
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("action", ["crash", "error"])
+def test_what_fails_at_any_call_leaves_each_manifest_old_or_new(action: Any, when: Any) -> None:
+    builder = memory("a", "b", "c")
+    generate(builder.store)
+    assert isinstance(builder.store, MemoryStore)
+    paths = {add["partitionValues"]["p"]: add["path"] for add in builder.state.files.values()}
+    builder.commit(
+        builder.remove_action(paths["a"]),
+        builder.write_file([row(8, "b")]),
+        builder.write_file([row(9, "d")]),
+    )
+    before = builder.store.contents()
+    faulty = FaultyStore(builder.store)
+    generate(faulty)
+    count, after = len(faulty.calls), builder.store.contents()
+    for at in range(1, count + 1):
+        builder.store.restore(before)
+        try:
+            generate(FaultyStore(builder.store, Fault(at, action, when)))
+        except (Crash, DeltactlError):
+            now = builder.store.contents()
+            for name in now.keys() | before.keys() | after.keys():
+                assert now.get(name) in (before.get(name), after.get(name))
+            stale = f"{MANIFEST_DIR}/p=a/manifest"
+            if stale not in now:  # the last step, and only once all others are taken
+                assert now == after
+        else:
+            assert builder.store.contents() == after
+        generate(builder.store)
+        assert builder.store.contents() == after
+
+
+def test_a_store_that_asks_for_patience_gets_it() -> None:
+    builder = memory("a", "b")
+    waited: list[float] = []
+    store = FaultyStore(
+        builder.store, Fault(1, "error", method="put"), Fault(3, "error", method="put")
+    )
+    generate_manifests(store, ManifestOptions(), warn=quiet, sleep=waited.append)
+    assert waited and generate(builder.store).is_up_to_date
+
+
+def test_a_store_that_never_takes_a_manifest_ends_the_run_before_deletes() -> None:
+    builder = memory("a")
+    faults = [Fault(number, "error", method="put") for number in range(1, 20)]
+    store = FaultyStore(builder.store, *faults)
+    with pytest.raises(StorageError):
+        generate(store)
+    assert not [name for method, name in store.calls if method == "delete_many"]
+
+
+# -- selection ---------------------------------------------------------------------------------
+
+
+def test_where_touches_matching_partitions_alone() -> None:
+    builder = memory("a", "b")
+    generate(builder.store)
+    paths = {add["partitionValues"]["p"]: add["path"] for add in builder.state.files.values()}
+    builder.remove(paths["a"], paths["b"])
+    builder.append([row(5, "c")], [row(6, "d")])
+    report = generate(builder.store, ManifestOptions(where="p IN ('a', 'c')"))
+    assert states(report) == {"p=c": "new", "p=a": "stale"}
+    assert states(generate(builder.store)) == {"p=c": "unchanged", "p=d": "new", "p=b": "stale"}
+    with pytest.raises(PredicateError):
+        generate(builder.store, ManifestOptions(where="id = 1"))
+
+
+def test_where_on_numbers_is_not_stopped_by_foreign_folders() -> None:
+    store = MemoryStore(f"memory://manifest/{next(_NUMBERS)}")
+    builder = TableBuilder(store, [Column("id"), Column("n", "integer")], partition_by=["n"])
+    builder.append([{"id": 1, "n": 1}], [{"id": 2, "n": 2}])
+    for folder in ("n=x", "m=1", "n=3"):
+        store.put(f"{MANIFEST_DIR}/{folder}/manifest", b"")
+    report = generate(store, ManifestOptions(where="n >= 2"))
+    assert states(report) == {"n=2": "new", "n=3": "stale"}
+
+
+def test_since_touches_what_later_versions_touched() -> None:
+    builder = memory("a", "b", None)  # type: ignore[arg-type]
+    first = builder.version
+    paths = {add["partitionValues"]["p"]: add["path"] for add in builder.state.files.values()}
+    builder.append([row(5, "c")])
+    builder.remove(paths["b"], paths[None])
+    report = generate(builder.store, ManifestOptions(since=first))
+    assert states(report) == {"p=c": "new"}
+    builder.store.put(f"{MANIFEST_DIR}/p=b/manifest", b"")
+    builder.store.put(f"{MANIFEST_DIR}/p=__HIVE_DEFAULT_PARTITION__/manifest", b"")
+    builder.store.put(f"{MANIFEST_DIR}/p=zzz/manifest", b"")
+    report = generate(builder.store, ManifestOptions(since=first))
+    assert {folder for folder, state in states(report).items() if state == "stale"} == {
+        "p=b",
+        "p=__HIVE_DEFAULT_PARTITION__",
+    }
+
+
+def test_since_a_version_whose_commits_are_gone_compares_all(tmp_path: Path) -> None:
+    builder = memory("a")
+    builder.append([row(5, "c")])
+    builder.checkpoint()
+    builder.store.delete_many([f"_delta_log/{1:020d}.json"])
+    told: list[str] = []
+    report = generate(builder.store, ManifestOptions(since=0), warn=told.append)
+    assert set(states(report)) == {"p=a", "p=c"}
+    assert any("gone from the log" in message for message in told)
+
+
+def test_an_older_version_can_be_named() -> None:
+    builder = memory("a")
+    builder.append([row(5, "c")])
+    assert set(states(generate(builder.store, ManifestOptions(version=1)))) == {"p=a"}
+    with pytest.raises(VersionNotFoundError):
+        generate(builder.store, ManifestOptions(version=9))
+
+
+def test_schemes_and_roots_elsewhere() -> None:
+    builder = memory("a")
+    output = MemoryStore(f"memory://elsewhere/{next(_NUMBERS)}")
+    options = ManifestOptions(schemes={"memory": "s3"})
+    report = generate(builder.store, options, output=output)
+    assert report.root == f"{output.uri}/{MANIFEST_DIR}"
+    (name,) = output.contents()
+    rest = builder.store.uri.removeprefix("memory://")
+    assert output.read(name).decode().startswith(f"s3://{rest}/p=a/")
+    assert not any(
+        MANIFEST_DIR in batch_name for batch in builder.store.walk() for batch_name in batch
+    )
+
+
+@pytest.mark.parametrize("look", ["check", "dry_run"])
+def test_a_look_changes_nothing_and_sees_everything(look: str) -> None:
+    builder = memory("a", "b")
+    generate(builder.store)
+    paths = {add["partitionValues"]["p"]: add["path"] for add in builder.state.files.values()}
+    builder.remove(paths["a"])
+    builder.append([row(5, "b")], [row(6, "c")])
+    read_only = ReadOnlyStore(builder.store)
+    options = ManifestOptions(check=look == "check")
+    report = generate(read_only, options, dry_run=look == "dry_run")
+    assert states(report) == {"p=b": "changed", "p=c": "new", "p=a": "stale"}
+    assert not report.is_up_to_date and report.dry_run
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mode": "other"},
+        {"version": -1},
+        {"since": 3, "version": 2},
+        {"schemes": {"s3a://": "s3"}},
+        {"purge_first": True, "version": 1},
+    ],
+)
+def test_options_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        ManifestOptions(**options)
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+
+def test_live_deletion_vectors_are_refused_and_can_be_purged_first(tmp_path: Path) -> None:
+    builder = local(tmp_path, features=["deletionVectors"])
+    path = builder.append([row(1), row(2)], [row(3, "b")])[0]
+    builder.delete_rows(path, [0])
+    with pytest.raises(UnsupportedFeatureError) as caught:
+        generate(builder.store)
+    assert caught.value.message.startswith("1 live files")
+    assert f"deltactl optimize {builder.store.uri} --purge" in (caught.value.hint or "")
+    assert not (tmp_path / "t x" / MANIFEST_DIR).exists()
+    told: list[str] = []
+    options = ManifestOptions(purge_first=True)
+    generate(ReadOnlyStore(builder.store), options, dry_run=True, warn=told.append)
+    assert any("purge would rewrite" in message for message in told)
+    report = generate(builder.store, options)
+    assert (report.version_before, report.plan.version) == (builder.version, builder.version + 1)
+    assert_reads_alike(tmp_path, builder)
+
+
+def test_the_feature_alone_without_vectors_is_fine(tmp_path: Path) -> None:
+    builder = local(tmp_path, features=["deletionVectors"])
+    builder.append([row(1)])
+    generate(builder.store)
+    assert_reads_alike(tmp_path, builder)
+
+
+@pytest.mark.parametrize("mapping", ["name", "id"])
+def test_column_mapping_is_refused(mapping: str) -> None:
+    builder = memory("a", mapping=mapping)
+    with pytest.raises(UnsupportedFeatureError, match="maps columns"):
+        generate(builder.store)
+
+
+# -- statements --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("engine", "types", "add", "drop"),
+    [
+        (
+            "athena",
+            ["`i` int", "`b` tinyint", "`s` struct<x:array<string>>", "`c` decimal(9,2)"],
+            "ALTER TABLE `t` ADD IF NOT EXISTS\n  PARTITION (`d` = '2024-01-01', `n` = 5) LOCATION '",
+            "ALTER TABLE `t` DROP IF EXISTS PARTITION (`d` = '__HIVE_DEFAULT_PARTITION__', `n` = 6);",
+        ),
+        (
+            "redshift",
+            ['"i" integer', '"b" smallint', '"s" struct<x:array<varchar(65535)>>'],
+            'ALTER TABLE spectrum."t" ADD IF NOT EXISTS\n  PARTITION ("d" = \'2024-01-01\', "n" = 5)',
+            'ALTER TABLE spectrum."t" DROP PARTITION ("d" = \'__HIVE_DEFAULT_PARTITION__\', "n" = 6);',
+        ),
+        (
+            "trino",
+            ["`i` int"],
+            "partition_columns => ARRAY['d', 'n'], partition_values => ARRAY['2024-01-01', '5'], loc",
+            "CALL system.unregister_partition(schema_name => 'default', table_name => 't'",
+        ),
+        (
+            "hive",
+            ["`i` int"],
+            "PARTITION (`d` = '2024-01-01', `n` = 5)",
+            "DROP IF EXISTS PARTITION",
+        ),
+    ],
+)
+def test_statements_of_each_engine(engine: Any, types: list[str], add: str, drop: str) -> None:
+    store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/t")
+    inner = {"type": "array", "elementType": "string", "containsNull": True}
+    struct = {
+        "type": "struct",
+        "fields": [{"name": "x", "type": inner, "nullable": True, "metadata": {}}],
+    }
+    columns = [
+        Column("i", "integer"),
+        Column("b", "byte"),
+        Column("s", struct),
+        Column("c", "decimal(9,2)"),
+        Column("d", "date"),
+        Column("n", "long"),
+    ]
+    builder = TableBuilder(store, columns, partition_by=["d", "n"])
+    values = dict.fromkeys("ibsc") | {"d": dt.date(2024, 1, 1), "n": 5}
+    builder.append([values])
+    store.put(f"{MANIFEST_DIR}/d=__HIVE_DEFAULT_PARTITION__/n=6/manifest", b"")
+    options = ManifestOptions(ddl=engine, schemes={"memory": "s3"})
+    statements = generate(store, options).ddl
+    create, text = statements[0], "\n".join(statements)
+    assert create.startswith("CREATE EXTERNAL TABLE")
+    assert all(column in create for column in types)
+    assert "SymlinkTextInputFormat" in create
+    root = f"s3://{store.uri.removeprefix('memory://')}/{MANIFEST_DIR}/"
+    assert f"LOCATION '{root}';" in create
+    assert add in text and drop in text and f"'{root}d=2024-01-01/n=5/'" in text
+
+
+def test_many_partitions_are_added_a_hundred_at_a_time() -> None:
+    store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/t")
+    builder = TableBuilder(store, [Column("id"), Column("n", "integer")], partition_by=["n"])
+    builder.append(*([{"id": 1, "n": n}] for n in range(150)))
+    statements = generate(store, ManifestOptions(ddl="hive")).ddl
+    assert [text.count("PARTITION (") for text in statements] == [0, 100, 50]
+
+
+# -- after our own commits ---------------------------------------------------------------------
+
+
+def test_our_commits_refresh_the_partitions_they_touched(tmp_path: Path) -> None:
+    builder = local(tmp_path, properties={AUTO_PROPERTY: "true"})
+    builder.append(*([row(n, "ab"[n % 2])] for n in range(6)))
+    builder.append([row(9, "c")])
+    optimize_table(builder.store, OptimizeOptions(where="p = 'a'"), warn=quiet)
+    assert set(manifests(tmp_path)) == {"p=a", "p=b", "p=c"}  # there were none: all
+    assert_reads_alike(tmp_path, builder)
+    untouched = tmp_path / "t x" / MANIFEST_DIR / "p=c/manifest"
+    os.utime(untouched, (1, 1))
+    untouched.write_text("file:/not/ours/to/mend\n")
+    optimize_table(builder.store, OptimizeOptions(), warn=quiet)
+    assert len(manifests(tmp_path)["p=b"]) == 1
+    assert untouched.read_text() == "file:/not/ours/to/mend\n"
+
+
+def test_a_refresh_that_fails_is_told_and_harms_no_commit(tmp_path: Path) -> None:
+    builder = local(tmp_path, features=["deletionVectors"], properties={AUTO_PROPERTY: "true"})
+    paths = builder.append(*([row(n)] for n in range(3)), [row(8, "b"), row(9, "b")])
+    builder.delete_rows(paths[3], [0])
+    told: list[str] = []
+    report = optimize_table(builder.store, OptimizeOptions(where="p = 'a'"), warn=told.append)
+    assert report.versions
+    assert any(
+        "not refreshed" in message and "deltactl generate-manifest" in message for message in told
+    )
+
+
+def test_without_the_property_nothing_is_refreshed() -> None:
+    builder = memory("a", "a", "a")
+    store = CountingStore(builder.store)
+    from tests.support.stores import opened_as
+
+    with opened_as(store):
+        optimize_table(store, OptimizeOptions(), warn=quiet)
+    assert store.calls["put"] == 0

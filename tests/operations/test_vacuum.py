@@ -1,0 +1,538 @@
+"""What a vacuum removes and what it keeps, on tables in memory whose files have ages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from deltactl.errors import (
+    PartialSuccessError,
+    SafetyError,
+    StorageError,
+    UnsupportedFeatureError,
+    UsageError,
+    VersionNotFoundError,
+)
+from deltactl.operations.vacuum import VacuumOptions
+from deltactl.storage.store import Store
+from deltactl.storage.wrappers import ReadOnlyStore
+from tests.support.stores import CountingStore, FaultyStore
+from tests.support.table_builder import LOG, Column, TableBuilder, commit_path
+from tests.support.vacuum_scenes import DAY, HOUR, NOW, Scene
+
+
+def test_expired_tombstones_go_and_young_ones_stay() -> None:
+    scene = Scene()
+    live, old, young = scene.append(30, "a", "b", "c")
+    scene.remove(20, old)
+    scene.remove(3, young)
+    assert scene.plan() == {old: "tombstone"}
+    rows = scene.live_rows()
+    report = scene.vacuum()
+    assert (report.files_removed, report.bytes_removed) == (1, report.plan.size_bytes)
+    assert scene.names() == {live, young}
+    assert scene.live_rows() == rows
+    assert scene.plan() == {}
+
+
+def test_a_dry_run_writes_nothing() -> None:
+    scene = Scene()
+    (old,) = scene.append(30)
+    scene.remove(20, old)
+    before = scene.store.contents()
+    report = scene.vacuum(ReadOnlyStore(scene.store), dry_run=True)
+    assert report.plan.files.num_rows == 1
+    assert scene.store.contents() == before
+
+
+def test_both_ages_count() -> None:
+    """A file that was removed long ago and written again since stays."""
+    scene = Scene()
+    old, rewritten = scene.append(30, "a", "b")
+    scene.remove(20, old, rewritten)
+    scene.store.set_modified(rewritten, NOW - DAY)
+    assert scene.plan() == {old: "tombstone"}
+
+
+def test_the_cutoff_itself_keeps() -> None:
+    scene = Scene()
+    scene.append(30)
+    scene.plant(7, "at.parquet")
+    scene.plant(7 + 1 / 86_400_000, "before.parquet")
+    assert scene.plan() == {"before.parquet": "orphan"}
+
+
+def test_superseded_vectors_go_and_live_ones_stay() -> None:
+    """E1 and E10: live deletion vectors are never touched, superseded ones never forgotten."""
+    scene = Scene("deletionVectors")
+    path, other = scene.append(60, "a", "b")
+    scene.delete_rows(50, path, 0)
+    scene.delete_rows(40, path, 1)
+    scene.delete_rows(30, other, 2, kind="p")
+    vectors = {name for name in scene.names() if name.endswith(".bin")}
+    live = {n for n in scene.needed(scene.builder.version) if n.endswith(".bin")}
+    assert len(vectors) == 3
+    assert len(live) == 2
+    rows = scene.live_rows()
+    assert scene.plan() == dict.fromkeys(vectors - live, "deletion vector")
+    scene.vacuum()
+    assert {name for name in scene.names() if name.endswith(".bin")} == live
+    assert scene.live_rows() == rows
+
+
+def test_vectors_of_young_tombstones_stay() -> None:
+    scene = Scene("deletionVectors")
+    (path,) = scene.append(60)
+    scene.delete_rows(50, path, 0)
+    scene.delete_rows(2, path, 1)
+    assert scene.plan() == {}
+    scene.remove(1, path)
+    assert scene.plan() == {}
+
+
+def test_tombstones_that_lost_their_vector_or_their_age_protect_by_their_commit() -> None:
+    scene = Scene("deletionVectors")
+    kept, path = scene.append(60, "a", "b")
+    scene.delete_rows(50, path, 0)
+    remove = scene.builder.remove_action(path)
+    remove["remove"]["deletionTimestamp"] = NOW - 40 * DAY
+    scene.ago(2, lambda: scene.builder.commit(remove))
+    assert scene.plan() == {}
+
+
+def test_change_data_goes_by_age_alone() -> None:
+    scene = Scene()
+    scene.append(30)
+    scene.plant(20, "_change_data/cdc-1.parquet", "p=a/_change_data/cdc-2.parquet")
+    scene.plant(2, "_change_data/cdc-3.parquet")
+    assert scene.plan() == {
+        "_change_data/cdc-1.parquet": "change data",
+        "p=a/_change_data/cdc-2.parquet": "change data",
+    }
+
+
+HIDDEN = (
+    ".f.parquet",
+    ".xd/f.parquet",
+    "_x.parquet",
+    "_committed_1.parquet",
+    "_change_data/_h.parquet",
+    "_delta_log2/f.parquet",
+    "_q=1/f.parquet",
+    "p=1/.f.parquet",
+    "p=1/_tmp/f.parquet",
+    "p=1/.staging/y.parquet",
+    "sub/_h/f.parquet",
+    "_partx=1/f.parquet",
+)
+SHOWN = (
+    "_change_data_x/f.parquet",
+    "_delta_index/f.parquet",
+    "_delta_index_x.parquet",
+    "_part=1/old.parquet",
+    "p=1/_part=zz/old.parquet",
+    "a b é%.parquet",
+    "pct%20x.parquet",
+    "deep/a/b/c/f.PARQUET",
+    "deletion_vector_0.bin",
+    "metadata/f.parquet",
+)
+UNKNOWN = ("README.md", "noext", "orphan.txt", "x.parquet.crc", "other.bin", "p=1/model.pkl")
+
+
+def test_hidden_names_stay_at_every_level_and_unknown_kinds_too() -> None:
+    """E7, and the list that Delta on Spark was run on."""
+    scene = Scene()
+    scene.builder = TableBuilder(
+        type(scene.store)(f"{scene.store.uri}-hidden"),
+        [Column("id"), Column("p", "long"), Column("_part", "string")],
+        partition_by=["p", "_part"],
+    )
+    scene.store = scene.builder.store  # type: ignore[assignment]
+    scene.plant(60, *HIDDEN, *SHOWN, *UNKNOWN)
+    assert set(scene.plan()) == set(SHOWN)
+    assert set(scene.plan(include_unknown=True)) == {*SHOWN, *UNKNOWN}
+    kept = scene.vacuum(dry_run=True).plan.kept
+    assert kept["of an unknown kind"] == len(UNKNOWN)
+    scene.vacuum()
+    assert scene.names() == {*HIDDEN, *UNKNOWN}
+
+
+def test_iceberg_metadata_of_uniform_tables_is_hidden() -> None:
+    properties = {"delta.universalFormat.enabledFormats": "iceberg"}
+    scene = Scene(properties=properties)
+    scene.append(30)
+    scene.plant(20, "metadata/v1.metadata.json", "metadata/snap.parquet", "x.parquet")
+    assert set(scene.plan()) == {"x.parquet"}
+
+
+@pytest.mark.parametrize("name", ["a b", "a%2Fb", "é", "x+y", "100%25", "p=a%253Ab"])
+def test_names_are_compared_decoded(name: str) -> None:
+    """E11, and names that look like escapes: decoded once, then byte by byte."""
+    from urllib.parse import quote
+
+    scene = Scene()
+    live = scene.builder.write_file(scene.rows(), name="live.parquet")
+    gone = scene.builder.write_file(scene.rows(), name="gone.parquet")
+    stored = {}
+    for action in (live, gone):
+        folder = f"{name}/{action['add']['path']}"
+        scene.store.put(folder, scene.store.read(action["add"]["path"]))
+        scene.store.delete_many([action["add"]["path"]])
+        scene.store.set_modified(folder, NOW - 60 * DAY)
+        action["add"]["path"] = quote(folder, safe="/=+")
+        stored[action["add"]["path"]] = folder
+    scene.ago(60, lambda: scene.builder.commit(live, gone))
+    remove = {"remove": {"path": gone["add"]["path"], "deletionTimestamp": NOW - 50 * DAY}}
+    remove["remove"]["dataChange"] = True
+    scene.ago(50, lambda: scene.builder.commit(remove))
+    expected = {stored[gone["add"]["path"]]: "tombstone"}
+    assert scene.plan() == scene.plan(mode="lite") == expected
+    assert scene.vacuum().files_removed == 1
+    assert stored[live["add"]["path"]] in scene.names()
+
+
+def test_files_named_by_absolute_path_or_with_dots_are_kept() -> None:
+    scene = Scene()
+    paths = scene.append(60, "a", "b", "c", "d")
+    add = [scene.builder.find(path) for path in paths]
+    spelled = [
+        {**add[0], "path": f"{scene.store.uri}/{paths[0]}"},
+        {**add[1], "path": f"./{paths[1]}"},
+        {**add[2], "path": f"x/../{paths[2]}"},
+    ]
+    scene.remove(50, *paths)
+    scene.ago(40, lambda: scene.builder.commit(*({"add": it} for it in spelled)))
+    assert scene.plan() == {paths[3]: "tombstone"}
+
+
+def test_files_outside_the_root_are_never_touched() -> None:
+    scene = Scene()
+    other = Scene()
+    (foreign,) = other.append(60)
+    add = other.builder.find(foreign)
+    absolute = {**add, "path": f"{other.store.uri}/{foreign}"}
+    scene.ago(60, lambda: scene.builder.commit({"add": absolute}))
+    remove = {"path": absolute["path"], "deletionTimestamp": NOW - 50 * DAY, "dataChange": True}
+    scene.ago(50, lambda: scene.builder.commit({"remove": remove}))
+    assert scene.plan() == scene.plan(mode="lite") == {}
+    scene.vacuum()
+    assert other.names() == {foreign}
+
+
+def test_a_file_that_cannot_be_placed_refuses() -> None:
+    scene = Scene()
+    (path,) = scene.append(60)
+    elsewhere = {**scene.builder.find(path), "path": "dbfs:/t/x.parquet"}
+    scene.ago(50, lambda: scene.builder.commit({"add": elsewhere}))
+    with pytest.raises(SafetyError, match="cannot be placed"):
+        scene.vacuum()
+
+
+def test_versions_named_or_counted_stay_readable() -> None:
+    scene = Scene()
+    paths = [scene.append(90 - i)[0] for i in range(4)]
+    for i, path in enumerate(paths):
+        scene.remove(80 - i, path)
+    assert set(scene.plan()) == set(paths)
+    assert set(scene.plan(keep_versions=(2,))) == set(paths[2:])
+    assert set(scene.plan(keep_versions=(2, 6))) == {paths[2]} - set(paths[2:]) | set() | {
+        path for path in paths if path not in scene.needed(2) | scene.needed(6)
+    }
+    assert set(scene.plan(keep_last=3)) == set(paths) - scene.needed(6) - scene.needed(7)
+    assert scene.plan(keep_last=1000) == {}
+    with pytest.raises(VersionNotFoundError):
+        scene.plan(keep_versions=(99,))
+
+
+def test_longer_retention_than_the_tables_reads_the_commits() -> None:
+    """A checkpoint that forgot a tombstone does not end what a longer --retain promises."""
+    scene = Scene()
+    keep, path = scene.append(60, "a", "b")
+    scene.remove(20, path)
+    scene.builder.state.tombstones.clear()
+    scene.ago(19, lambda: scene.builder.commit())
+    commits, scene.builder.commits = (
+        scene.builder.commits,
+        [
+            [a for a in actions if "remove" not in a and a.get("add", {}).get("path") != path]
+            for actions in scene.builder.commits
+        ],
+    )
+    scene.ago(18, scene.builder.checkpoint)
+    scene.builder.commits = commits
+    assert scene.plan(retain_ms=30 * DAY) == {}
+    assert set(scene.plan()) == {path}
+
+
+def test_retention_of_the_table_rules() -> None:
+    scene = Scene(properties={"delta.deletedFileRetentionDuration": "interval 30 days"})
+    path, keep = scene.append(60, "a", "b")
+    scene.remove(20, path)
+    assert scene.plan() == {}
+    with pytest.raises(SafetyError, match="less than this table's retention of 30d"):
+        scene.plan(retain_ms=DAY)
+    assert set(scene.plan(retain_ms=DAY, force_retention=True)) == {path}
+    retention = scene.vacuum(dry_run=True).plan.retention
+    assert (retention.rule, retention.cutoff_ms) == (
+        "the table's delta.deletedFileRetentionDuration",
+        NOW - 30 * DAY,
+    )
+
+
+def test_retention_that_cannot_be_understood_refuses() -> None:
+    scene = Scene(properties={"delta.deletedFileRetentionDuration": "interval 1 month"})
+    scene.append(60)
+    with pytest.raises(SafetyError, match="deletedFileRetentionDuration"):
+        scene.vacuum()
+
+
+@pytest.mark.parametrize("name", ["catalogManaged", "notYetInvented"])
+def test_features_nobody_here_honours_refuse(name: str) -> None:
+    scene = Scene(name)
+    with pytest.raises(UnsupportedFeatureError, match=name):
+        scene.vacuum()
+
+
+def test_too_many_orphans_refuse_and_tombstones_never_do() -> None:
+    scene = Scene()
+    paths = [scene.append(90 - i)[0] for i in range(10)]
+    scene.remove(20, *paths[1:])
+    assert scene.vacuum(dry_run=True, max_orphan_fraction=0.0).plan.files.num_rows == 9
+    scene.plant(20, *(f"x/{i}.parquet" for i in range(11)))
+    with pytest.raises(SafetyError, match=r"11 of 21 files.*x: 11") as refused:
+        scene.vacuum(max_orphan_fraction=0.5)
+    assert "--max-orphan-fraction" in str(refused.value.hint)
+    with pytest.raises(SafetyError):
+        scene.vacuum(max_orphan_fraction=0.5, max_files=1)
+    assert len(scene.names()) == 21
+    assert scene.vacuum(max_orphan_fraction=0.53).files_removed == 20
+
+
+def test_other_tables_below_the_root_are_kept_whole() -> None:
+    scene = Scene()
+    scene.append(60)
+    names = [
+        f"nested/{LOG}/00000000000000000000.json",
+        "nested/x.parquet",
+        "nested/p=1/y.parquet",
+        "hudi/.hoodie/hoodie.properties",
+        "hudi/x.parquet",
+        "ice/metadata/v3.metadata.json",
+        "ice/data/x.parquet",
+        "nested2/x.parquet",
+    ]
+    scene.plant(30, *names)
+    assert set(scene.plan()) == {"nested2/x.parquet"}
+    assert scene.vacuum(dry_run=True).plan.foreign == ("hudi", "ice", "nested")
+
+
+def test_iceberg_metadata_at_the_root_keeps_orphans_but_not_tombstones() -> None:
+    scene = Scene()
+    gone, keep = scene.append(60, "a", "b")
+    scene.remove(40, gone)
+    scene.plant(30, "metadata/v1.metadata.json", "data/x.parquet")
+    assert scene.plan() == {gone: "tombstone"}
+
+
+def test_files_of_a_shallow_clone_stay() -> None:
+    scene, clone = Scene("deletionVectors"), Scene("deletionVectors")
+    path, gone, keep = scene.append(60, "a", "b", "c")
+    scene.delete_rows(55, path, 0)
+    add = scene.builder.find(path)
+    (vector,) = {n for n in scene.names() if n.endswith(".bin")}
+    absolute = {**add, "path": f"{scene.store.uri}/{path}"}
+    absolute["deletionVector"] = {
+        **add["deletionVector"],
+        "storageType": "p",
+        "pathOrInlineDv": f"{scene.store.uri}/{vector}",
+    }
+    clone.ago(50, lambda: clone.builder.commit({"add": absolute}, operation="CLONE"))
+    scene.remove(40, path, gone)
+    assert set(scene.plan()) == {path, gone, vector}
+    assert set(scene.plan(also_keep_for=(clone.store.uri,))) == {gone}
+    clone.ago(
+        3,
+        lambda: clone.builder.commit(
+            {"remove": {**absolute, "deletionTimestamp": NOW - 3 * DAY, "dataChange": True}}
+        ),
+    )
+    assert set(scene.plan(also_keep_for=(clone.store.uri,))) == {gone}
+
+
+def test_files_that_symlink_manifests_name_stay() -> None:
+    scene = Scene()
+    named, gone, keep = scene.append(60, "a", "b", "c")
+    scene.remove(40, named, gone)
+    manifest = f"{scene.store.uri}/{named}\n{scene.store.uri}/{keep}\n".encode()
+    scene.store.put("_symlink_format_manifest/p=a/manifest", manifest)
+    report = scene.vacuum(dry_run=True)
+    assert report.plan.files["path"].to_pylist() == [gone]
+    assert report.plan.kept["named by a symlink manifest"] == 1
+    assert set(scene.plan(ignore_manifests=True)) == {named, gone}
+
+
+def test_at_most_so_many_files_go_and_the_rest_next_time() -> None:
+    scene = Scene()
+    paths = scene.append(60, *"abcdef")
+    scene.remove(40, *paths[1:])
+    first = scene.vacuum(max_files=2)
+    assert (first.files_removed, first.plan.left_over) == (2, 3)
+    assert scene.vacuum(max_files=10).files_removed == 3
+    assert scene.names() == {paths[0]}
+
+
+def test_start_and_end_commits_are_as_delta_writes_them() -> None:
+    scene = Scene()
+    path, keep = scene.append(60, "a", "b")
+    scene.remove(40, path)
+    version = scene.builder.version
+    report = scene.vacuum(retain_ms=8 * DAY)
+    assert report.versions == (version + 1, version + 2)
+    start, end = (
+        json.loads(scene.store.read(commit_path(v)))["commitInfo"] for v in report.versions
+    )
+    size = report.plan.size_bytes
+    engine = start.pop("engineInfo")
+    assert engine.startswith("deltactl/")
+    assert start.pop("txnId") != end.pop("txnId")
+    assert end.pop("engineInfo") == engine
+    assert start == {
+        "timestamp": NOW,
+        "operation": "VACUUM START",
+        "operationParameters": {
+            "retentionCheckEnabled": True,
+            "defaultRetentionMillis": 7 * DAY,
+            "specifiedRetentionMillis": 8 * DAY,
+        },
+        "readVersion": version,
+        "isolationLevel": "SnapshotIsolation",
+        "isBlindAppend": True,
+        "operationMetrics": {"numFilesToDelete": "1", "sizeOfDataToDelete": str(size)},
+    }
+    assert end == {
+        "timestamp": NOW,
+        "operation": "VACUUM END",
+        "operationParameters": {"status": "COMPLETED"},
+        "readVersion": version + 1,
+        "isolationLevel": "SnapshotIsolation",
+        "isBlindAppend": True,
+        "operationMetrics": {"numDeletedFiles": "1", "numVacuumedDirectories": "1"},
+    }
+
+
+def test_in_commit_timestamps_go_on_rising() -> None:
+    scene = Scene("inCommitTimestamp")
+    path, keep = scene.append(60, "a", "b")
+    scene.remove(40, path)
+    report = scene.vacuum()
+    times = [
+        json.loads(scene.store.read(commit_path(v)))["commitInfo"]["inCommitTimestamp"]
+        for v in report.versions
+    ]
+    assert times == [NOW, NOW + 1]
+
+
+def test_nothing_to_do_commits_nothing() -> None:
+    scene = Scene()
+    scene.append(60)
+    report = scene.vacuum()
+    assert report.plan.is_empty
+    assert commit_path(scene.builder.version + 1) not in scene.store.contents()
+
+
+class Lossy(FaultyStore):
+    """Refuses to delete some files, and lies about others."""
+
+    def __init__(self, inner: Store, refuse: str = "", lie: str = "") -> None:
+        super().__init__(inner)
+        self._refuse, self._lie = refuse, lie
+
+    def delete_many(self, names: Any) -> dict[str, StorageError]:
+        errors = {n: StorageError(f"no, not {n}") for n in names if n == self._refuse}
+        kept = {*errors, self._lie}
+        return errors | super().delete_many([n for n in names if n not in kept])
+
+
+def test_only_confirmed_deletes_count() -> None:
+    scene = Scene()
+    paths = scene.append(60, *"abcd")
+    scene.remove(40, *paths[1:])
+    report = scene.vacuum(Lossy(scene.dated(), refuse=paths[1], lie=paths[2]))
+    assert report.files_removed == 1
+    assert {f.path: f.reason for f in report.failures} == {
+        paths[1]: f"no, not {paths[1]}",
+        paths[2]: "the store said that it was deleted, and it is still there",
+    }
+    end = json.loads(scene.store.read(commit_path(report.versions[-1])))["commitInfo"]
+    assert end["operationParameters"] == {"status": "FAILED"}
+    assert f"{LOG}/_last_vacuum_info" not in scene.store.contents()
+    assert scene.vacuum().files_removed == 2
+    assert issubclass(PartialSuccessError, Exception)
+
+
+def test_a_clock_that_runs_behind_moves_the_cutoff_or_refuses() -> None:
+    scene = Scene()
+    path, keep = scene.append(60, "a", "b")
+    scene.remove(40, path)
+    scene.plant(7 + 1 / 48, "old.parquet")
+    report = scene.vacuum(scene.dated(behind_ms=HOUR - 1))
+    assert report.changed == ("old.parquet",)
+    assert report.clock_skew_ms == HOUR - 1
+    assert scene.names() == {keep, "old.parquet"}
+    with pytest.raises(SafetyError, match="behind"):
+        scene.vacuum(scene.dated(behind_ms=HOUR + 1))
+    assert scene.names() == {keep, "old.parquet"}
+    assert scene.vacuum(scene.dated(behind_ms=-DAY)).files_removed == 1
+
+
+def test_requests_are_few() -> None:
+    """One listing; facts only of what the keep set does not hold."""
+    scene = Scene()
+    paths = scene.append(60, *"abcdefghij")
+    scene.remove(40, paths[0])
+    scene.plant(20, "x.parquet")
+    counting = CountingStore(scene.store)
+    scene.vacuum(counting, dry_run=True)
+    assert counting.calls["walk_tree"] == 1
+    assert sorted(counting.names["stat_many"]) == sorted([paths[0], "x.parquet"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_files": 0},
+        {"keep_last": 0},
+        {"max_orphan_fraction": 1.5},
+        {"quarantine": True, "journal": False},
+        {"inventory": "x.csv", "mode": "lite"},
+        {"dump_listing": "x.parquet", "mode": "lite"},
+        {"dump_listing": "x.parquet", "inventory": "y.parquet"},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        VacuumOptions(**options)
+
+
+def test_the_horizon_tells_what_ends_and_what_it_costs() -> None:
+    scene = Scene()
+    keep, first = scene.append(60, "a", "b")
+    scene.remove(50, first)
+    (second,) = scene.append(45, "c")
+    scene.remove(40, second)
+    report = scene.vacuum()
+    horizon = report.plan.horizon
+    assert horizon is not None
+    sizes = {row["path"]: row["size_bytes"] for row in report.plan.files.to_pylist()}
+    assert (horizon.first_version, horizon.last_version) == (0, 4)
+    assert horizon.readable == ((0, 4),)
+    assert horizon.ends == ((1, 1), (3, 3))
+    assert dict(horizon.costs) == {1: sizes[first], 3: sizes[second]}
+    assert horizon.cost_bytes == sum(sizes.values())
+    scene.plant(30, "x.parquet")
+    after = scene.vacuum(dry_run=True).plan.horizon
+    assert after is not None
+    assert (after.readable, after.ends) == (((0, 0), (2, 2), (4, 6)), ())

@@ -1,0 +1,123 @@
+"""What dies or fails at any store call of a vacuum, those of its workers included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deltactl.errors import DeltactlError
+from deltactl.operations.vacuum_journal import list_runs
+from deltactl.operations.vacuum_undo import undo_vacuum
+from tests.support.stores import Crash, Fault, FaultyStore
+from tests.support.vacuum_scenes import Scene
+
+MODES: list[dict[str, Any]] = [{"mode": "full"}, {"mode": "lite"}, {"quarantine": True}]
+
+
+class Stage:
+    """A table with all kinds of work, that can be put back to where it was."""
+
+    def __init__(self) -> None:
+        self.scene = Scene("deletionVectors")
+        scene = self.scene
+        path, *gone = scene.append(60, *"abc")
+        scene.delete_rows(50, path, 0)
+        scene.delete_rows(45, path, 1)
+        scene.remove(40, *gone)
+        scene.plant(30, "p=a/orphan.parquet", "_change_data/c.parquet")
+        scene.ago(20, scene.builder.checkpoint)
+        self.before = scene.store.contents()
+        self.times = {i.name: i.modified_ms for i in scene.store.stat_many([*self.before]) if i}
+        self.rows = scene.live_rows()
+        self.needed = scene.needed(scene.builder.version)
+        self.planned = set(scene.plan())
+
+    def reset(self) -> None:
+        self.scene.store.restore(self.before)
+        for name, modified_ms in self.times.items():
+            self.scene.store.set_modified(name, modified_ms)
+
+    def count_calls(self, options: dict[str, Any]) -> list[tuple[str, str]]:
+        faulty = FaultyStore(self.scene.dated())
+        assert self.scene.vacuum(faulty, **options).files_removed
+        calls = faulty.calls
+        self.reset()
+        return calls
+
+    def assert_sound(self) -> None:
+        """The table reads as before, nothing it needs is gone, nothing but the plan is."""
+        assert self.scene.live_rows() == self.rows
+        names = self.scene.names()
+        assert self.needed <= names
+        before = {n for n in self.before if not n.startswith("_delta_log/")}
+        assert before - names <= self.planned
+
+
+def first_write(calls: list[tuple[str, str]]) -> int:
+    """The first call that changes anything, counted from 1; those before it only look."""
+    return [method for method, _ in calls].index("put") + 1
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("options", MODES, ids=str)
+def test_a_crash_at_any_call_harms_nothing(options: dict[str, Any], when: Any) -> None:
+    stage = Stage()
+    calls = stage.count_calls(options)
+    for at in range(first_write(calls), len(calls) + 1):
+        with pytest.raises(Crash):
+            stage.scene.vacuum(
+                FaultyStore(stage.scene.dated(), Fault(at, "crash", when)), **options
+            )
+        stage.assert_sound()
+        if options.get("quarantine"):
+            if list_runs(stage.scene.store):
+                undo_vacuum(stage.scene.store, "last")
+                assert stage.planned <= stage.scene.names()
+        else:
+            stage.scene.vacuum()
+            assert stage.planned.isdisjoint(stage.scene.names())
+        stage.reset()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("options", MODES, ids=str)
+def test_an_error_at_any_call_is_told_and_harms_nothing(options: dict[str, Any], when: Any) -> None:
+    stage = Stage()
+    calls = stage.count_calls(options)
+    for at in range(first_write(calls), len(calls) + 1):
+        try:
+            report = stage.scene.vacuum(
+                FaultyStore(stage.scene.dated(), Fault(at, "error", when)), **options
+            )
+        except DeltactlError:
+            pass
+        else:
+            gone = {n for n in stage.before if n not in stage.scene.store.contents()}
+            assert report.files_removed <= len(gone), calls[at - 1]
+        stage.assert_sound()
+        stage.reset()
+
+
+@pytest.mark.parametrize("options", [{"mode": "full"}, {"quarantine": True}], ids=str)
+def test_half_a_batch_harms_nothing(options: dict[str, Any]) -> None:
+    stage = Stage()
+    method = "move_many" if options.get("quarantine") else "delete_many"
+    with pytest.raises(Crash):
+        stage.scene.vacuum(
+            FaultyStore(stage.scene.dated(), Fault(1, "tear", method=method)), **options
+        )
+    stage.assert_sound()
+    assert stage.scene.vacuum().files_removed
+    assert stage.planned.isdisjoint(stage.scene.names())
+
+
+def test_nothing_goes_before_the_journal_and_the_start_are_there() -> None:
+    stage = Stage()
+    for options in MODES:
+        methods = [method for method, _ in stage.count_calls(options)]
+        first = min(
+            methods.index(method) for method in ("delete_many", "move_many") if method in methods
+        )
+        assert methods.index("put") < methods.index("put_if_absent") < first
+        assert "put" not in methods[methods.index("put_if_absent") : first]

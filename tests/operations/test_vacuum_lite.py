@@ -1,0 +1,178 @@
+"""By the log alone: what lite finds, where it refuses, and the bookmark that Spark shares."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from deltactl.errors import SafetyError
+from deltactl.log.vacuum_info import read_bookmark, write_bookmark
+from tests.support.stores import CountingStore
+from tests.support.table_builder import LOG, commit_path
+from tests.support.vacuum_scenes import DAY, NOW, Scene
+
+INFO = f"{LOG}/_last_vacuum_info"
+
+
+def scene_with_work() -> tuple[Scene, str, str]:
+    """A live file, one removed long ago, an orphan; the commits reach back to version 0."""
+    scene = Scene()
+    keep, gone = scene.append(60, "a", "b")
+    scene.remove(40, gone)
+    scene.plant(30, "orphan.parquet")
+    return scene, keep, gone
+
+
+def bookmark(scene: Scene) -> Any:
+    return json.loads(scene.store.read(INFO))
+
+
+def test_lite_finds_what_commits_removed_and_lists_nothing() -> None:
+    scene, keep, gone = scene_with_work()
+    counting = CountingStore(scene.dated())
+    report = scene.vacuum(counting, mode="lite")
+    assert report.plan.complete_since == 0
+    assert counting.names.get("walk", []) == ["_symlink_format_manifest"]
+    assert counting.calls["walk_tree"] == 0
+    assert scene.names() == {keep, "orphan.parquet"}
+    assert bookmark(scene) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
+
+
+def test_lite_finds_vectors_and_change_data() -> None:
+    scene = Scene("deletionVectors")
+    (path,) = scene.append(60)
+    scene.delete_rows(50, path, 0)
+    (superseded,) = {name for name in scene.names() if name.endswith(".bin")}
+    scene.delete_rows(40, path, 1)
+    scene.plant(35, "_change_data/x y.parquet", "_change_data/orphan.parquet")
+    cdc = {"path": "_change_data/x%20y.parquet", "size": 7, "dataChange": False}
+    scene.ago(35, lambda: scene.builder.commit({"cdc": {**cdc, "partitionValues": {}}}))
+    assert scene.plan(mode="lite") == {
+        superseded: "deletion vector",
+        "_change_data/x y.parquet": "change data",
+    }
+    assert "_change_data/orphan.parquet" in scene.plan(mode="full")
+
+
+def test_lite_goes_on_from_the_bookmark() -> None:
+    scene, _, _ = scene_with_work()
+    for version in scene.vacuum(mode="lite").versions:
+        scene.store.set_modified(commit_path(version), NOW - 30 * DAY)
+        scene.builder.note([])
+    (later,) = scene.append(20)
+    scene.remove(10, later)
+    assert scene.plan(mode="lite") == {later: "tombstone"}
+    scene.builder.forget_commits(3)
+    scene.ago(9, lambda: scene.builder.checkpoint(scene.builder.version))
+    assert scene.plan(mode="lite") == {later: "tombstone"}
+
+
+def test_lite_refuses_where_it_cannot_see_and_names_the_way_out() -> None:
+    scene, keep, gone = scene_with_work()
+    scene.ago(39, scene.builder.checkpoint)
+    scene.builder.forget_commits(2)
+    with pytest.raises(SafetyError, match="before version 2") as refused:
+        scene.vacuum(mode="lite")
+    assert "--mode full" in str(refused.value.hint)
+    write_bookmark(scene.store, 0)
+    with pytest.raises(SafetyError, match="up to version 0"):
+        scene.vacuum(mode="lite")
+    write_bookmark(scene.store, 1)
+    assert scene.plan(mode="lite") == {gone: "tombstone"}
+
+
+def test_auto_lists_the_first_time_then_works_by_the_log() -> None:
+    scene, keep, gone = scene_with_work()
+    first = scene.vacuum(mode="auto")
+    assert first.plan.mode == "full"
+    assert scene.names() == {keep}
+    assert bookmark(scene) == {"latestCommitVersionOutsideOfRetentionWindow": 2}
+    counting = CountingStore(scene.store)
+    second = scene.vacuum(counting, mode="auto")
+    assert (second.plan.mode, second.plan.is_empty) == ("lite", True)
+    assert counting.calls["walk_tree"] == counting.calls["walk"] == 0
+    assert counting.names["read"] == [f"{LOG}/_last_checkpoint", INFO] or counting.names[
+        "read"
+    ] == [INFO]
+
+
+def test_nothing_expired_since_the_last_run_ends_at_once() -> None:
+    scene, keep, gone = scene_with_work()
+    scene.vacuum(mode="auto")
+    version = scene.vacuum(mode="auto").plan.version
+    counting = CountingStore(scene.store)
+    assert scene.vacuum(counting, mode="auto").version_after == version
+    assert "stat_many" not in counting.calls
+    assert "put" not in counting.calls
+
+
+def test_spark_after_a_full_run_of_its_own_makes_auto_list_again() -> None:
+    scene, _, _ = scene_with_work()
+    scene.vacuum(mode="auto")
+    scene.store.put(INFO, b"{}\n")
+    assert scene.vacuum(mode="auto", dry_run=True).plan.mode == "full"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b'{"latestCommitVersionOutsideOfRetentionWindow":"x"}']
+)
+def test_a_bookmark_that_says_nothing_is_none(content: bytes) -> None:
+    scene = Scene()
+    scene.store.put(INFO, content)
+    assert read_bookmark(scene.store) is None
+
+
+def test_a_bookmark_beyond_the_table_is_of_another_one() -> None:
+    scene, _, gone = scene_with_work()
+    write_bookmark(scene.store, 99)
+    assert scene.plan(mode="lite") == {gone: "tombstone"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"keep_versions": (1,)}, {"keep_last": 3}, {"max_files": 1}, {"mode": "lite", "max_files": 1}],
+    ids=str,
+)
+def test_the_bookmark_stays_where_a_file_was_left(options: dict[str, Any]) -> None:
+    """Else lite would never look at it again."""
+    scene = Scene()
+    _, one, two = scene.append(60, "a", "b", "c")
+    scene.remove(40, one, two)
+    scene.vacuum(**options)
+    assert INFO not in scene.store.contents()
+    scene.vacuum(mode="lite")
+    assert {one, two}.isdisjoint(scene.names())
+
+
+def test_the_bookmark_stays_where_a_file_is_too_young_or_named_elsewhere() -> None:
+    scene, keep, gone = scene_with_work()
+    scene.store.set_modified(gone, NOW - DAY)
+    scene.vacuum(mode="lite")
+    assert INFO not in scene.store.contents()
+    scene.store.set_modified(gone, NOW - 60 * DAY)
+    scene.store.put("_symlink_format_manifest/manifest", f"{scene.store.uri}/{gone}\n".encode())
+    scene.vacuum(mode="lite")
+    assert INFO not in scene.store.contents()
+
+
+def test_lite_by_a_table_that_is_younger_than_the_cutoff_does_nothing() -> None:
+    scene, _, _ = scene_with_work()
+    report = scene.vacuum(mode="lite", retain_ms=500 * DAY)
+    assert report.plan.is_empty
+    assert INFO not in scene.store.contents()
+
+
+def test_lite_and_full_agree_on_what_the_log_names() -> None:
+    scene = Scene("deletionVectors")
+    paths = scene.append(90, *"abcdef")
+    scene.delete_rows(80, paths[0], 0)
+    scene.delete_rows(70, paths[0], 1)
+    scene.remove(60, paths[1], paths[2])
+    scene.remove(3, paths[3])
+    assert scene.plan(mode="lite") == scene.plan(mode="full")
+    kept = {"keep_versions": (1,)}
+    assert scene.plan(mode="lite", **kept) == scene.plan(mode="full", **kept)
+    last = {"keep_last": 3}
+    assert scene.plan(mode="lite", **last) == scene.plan(mode="full", **last)

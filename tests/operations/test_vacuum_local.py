@@ -1,0 +1,223 @@
+"""Vacuums of tables on disk: links, empty folders, inventories, and the peers as judges."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.errors import UsageError
+from deltactl.operations.vacuum import VacuumOptions, VacuumReport, vacuum_table
+from deltactl.storage.local_store import LocalStore
+from deltactl.storage.wrappers import ReadOnlyStore
+from tests.support.stores import CountingStore
+from tests.support.table_builder import LOG, Column, TableBuilder
+
+DAY_SECONDS = 86_400
+
+
+def age(path: Path, days: float = 60) -> None:
+    """Set the times of everything at and below a path."""
+    when = time.time() - days * DAY_SECONDS
+    for folder, folders, files in os.walk(path):
+        for name in [*files, *folders]:
+            os.utime(Path(folder, name), (when, when), follow_symlinks=False)
+
+
+class Disk:
+    """A table on disk, partitioned by ``p``: a live file ``a``, and one of ``b`` removed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "a table"
+        self.store = LocalStore(str(self.path))
+        self.builder = TableBuilder(
+            self.store, [Column("id"), Column("p", "string")], partition_by=["p"]
+        )
+        self.live, self.gone = self.builder.append([{"id": 1, "p": "a"}], [{"id": 2, "p": "b"}])
+        self.builder.remove(self.gone)
+        age(self.path)
+
+    def vacuum(self, *, dry_run: bool = False, **options: object) -> VacuumReport:
+        settings = {"mode": "full", "max_orphan_fraction": 1.0, **options}
+        store = ReadOnlyStore(self.store) if dry_run else self.store
+        return vacuum_table(
+            store,
+            VacuumOptions(**settings),  # type: ignore[arg-type]
+            warn=lambda message: None,
+            dry_run=dry_run,
+        )
+
+    def plan(self, **options: object) -> list[str]:
+        return list(self.vacuum(dry_run=True, **options).plan.files["path"].to_pylist())
+
+    def write(self, name: str, days: float = 60) -> Path:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"planted")
+        os.utime(path, (time.time() - days * DAY_SECONDS,) * 2)
+        return path
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+def test_files_go_and_what_became_empty_with_them(disk: Disk) -> None:
+    for name in ("empty", "e1/e2", "young", "_hidden", "p=a/none"):
+        (disk.path / name).mkdir(parents=True)
+    disk.write("deep/a/b/x.parquet")
+    disk.write("half/x.parquet")
+    disk.write("half/.keep")
+    disk.write("secret/_h/x.parquet")
+    age(disk.path)
+    os.utime(disk.path / "young")
+    report = disk.vacuum()
+    assert report.files_removed == 3
+    left = {str(p.relative_to(disk.path)) for p in disk.path.rglob("*") if p.is_dir()}
+    own = {name for name in left if name.startswith((LOG, "_deltactl"))}
+    assert left - own == {"young", "_hidden", "p=a", "half", "secret", "secret/_h"}
+    assert disk.vacuum(dry_run=True).plan.files.num_rows == 0
+    assert (disk.path / disk.live).exists()
+
+
+def test_links_are_neither_followed_nor_removed_and_what_they_lead_to_stays(
+    disk: Disk, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "x.parquet").write_bytes(b"x")
+    age(tmp_path / "outside")
+    disk.write("real/x.parquet")
+    disk.write("other.parquet")
+    disk.write("old.parquet")
+    (disk.path / "away").symlink_to(outside)
+    (disk.path / "p=z").symlink_to(disk.path / "real")
+    (disk.path / "alias.parquet").symlink_to(disk.path / "other.parquet")
+    (disk.path / "foreign.parquet").symlink_to(outside / "x.parquet")
+    age(disk.path)
+    assert disk.plan() == ["old.parquet", disk.gone]
+    report = disk.vacuum()
+    assert report.plan.kept["reached by a symbolic link"] == 2
+    assert (outside / "x.parquet").exists()
+    for name in ("away", "p=z", "alias.parquet", "foreign.parquet", "real/x.parquet"):
+        assert (disk.path / name).exists()
+
+
+def test_live_files_named_through_a_link_stay(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    link = tmp_path / "link"
+    link.symlink_to(disk.path)
+    add = disk.builder.find(disk.live)
+    disk.builder.remove(disk.live)
+    disk.builder.commit({"add": {**add, "path": f"file:{link}/{disk.live}".replace(" ", "%20")}})
+    age(disk.path)
+    assert disk.plan() == [disk.gone]
+
+
+def test_names_that_are_not_text_stay(disk: Disk) -> None:
+    odd = os.fsencode(disk.path) + b"/bad\xff.parquet"
+    Path(os.fsdecode(odd)).write_bytes(b"x")
+    age(disk.path)
+    report = disk.vacuum()
+    assert report.plan.kept["of an unknown kind"] == 1
+    assert os.path.exists(odd)  # noqa: PTH110 - the name is bytes
+
+
+def test_a_dumped_listing_serves_as_inventory_without_any_listing(
+    disk: Disk, tmp_path: Path
+) -> None:
+    disk.write("orphan é.parquet")
+    disk.write("_x/hidden.parquet")
+    dump = str(tmp_path / "listing.parquet")
+    listed = disk.plan(dump_listing=dump)
+    rows = pq.read_table(dump)
+    assert rows.schema.names == ["path", "length", "isDir", "modificationTime"]
+    assert f"file:{disk.path}/orphan é.parquet" in rows["path"].to_pylist()
+    counting = CountingStore(disk.store)
+    report = vacuum_table(
+        ReadOnlyStore(counting),
+        VacuumOptions(inventory=dump, max_orphan_fraction=1.0),
+        warn=lambda message: None,
+        dry_run=True,
+    )
+    assert report.plan.files["path"].to_pylist() == listed == ["orphan é.parquet", disk.gone]
+    assert report.plan.mode == "inventory"
+    assert counting.calls["walk_tree"] == 0
+    assert counting.names.get("walk") == ["_symlink_format_manifest"]
+
+
+def test_an_inventory_is_believed_in_names_only(disk: Disk, tmp_path: Path) -> None:
+    """What it says of ages is looked up again, and what is gone is left out."""
+    disk.write("young.parquet", days=1)
+    inventory = tmp_path / "inventory.csv"
+    rows = [f"file:{disk.path}/{name},1,false,0" for name in ("young.parquet", "absent.parquet")]
+    rows += [f"file:{disk.path}/{disk.gone},1,false,0", f"file:{disk.path}2/x,1,false,0"]
+    inventory.write_text("path,length,isDir,modificationTime\n" + "\n".join(rows) + "\n")
+    assert disk.plan(inventory=str(inventory), mode="auto") == [disk.gone]
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", "path,length,isDir,modificationTime\n"])
+def test_files_that_are_no_inventory_of_this_table(disk: Disk, tmp_path: Path, text: str) -> None:
+    inventory = tmp_path / "inventory.csv"
+    inventory.write_text(text)
+    with pytest.raises(UsageError):
+        disk.plan(inventory=str(inventory))
+    with pytest.raises(UsageError, match="does not end in"):
+        inventory.rename(tmp_path / "x.txt")
+        disk.plan(inventory=str(tmp_path / "x.txt"))
+
+
+@pytest.mark.parametrize("form", ["CSV", "Parquet", "ORC"])
+def test_inventories_of_s3_and_gcs_name_objects_of_their_bucket(tmp_path: Path, form: str) -> None:
+    from deltactl.operations.vacuum_inventory import read_inventory
+    from tests.support.stores import MemoryStore
+
+    keys = ["t/a b/x.parquet", "t/old.parquet", "other/x", "t/deleted.parquet", "t/folder/"]
+    columns = {
+        "bucket": ["lake"] * 5,
+        "key": keys,
+        "is_latest": [True, True, True, False, True],
+        "is_delete_marker": [False] * 5,
+        "size": [1] * 5,
+    }
+    data = tmp_path / "dest" / "data"
+    data.mkdir(parents=True)
+    table = pa.table(columns)
+    if form == "CSV":
+        table = table.set_column(
+            1, "key", pa.array([key.replace(" ", "%20") for key in keys])
+        ).select(["bucket", "key", "is_latest", "is_delete_marker", "size"])
+        options = pcsv.WriteOptions(include_header=False)
+        pcsv.write_csv(table, data / "1.csv", options)
+        file = "data/1.csv"
+    elif form == "Parquet":
+        pq.write_table(table, data / "1.parquet")
+        file = "data/1.parquet"
+    else:
+        from pyarrow import orc
+
+        orc.write_table(table, data / "1.orc")
+        file = "data/1.orc"
+    manifest = tmp_path / "dest" / "lake" / "daily" / "2024-01-01T00-00Z" / "manifest.json"
+    manifest.parent.mkdir(parents=True)
+    schema = "Bucket, Key, IsLatest, IsDeleteMarker, Size"
+    body = {"fileFormat": form, "fileSchema": schema, "files": [{"key": file}]}
+    manifest.write_text(json.dumps(body))
+    found = read_inventory(MemoryStore("s3a://lake/t"), str(manifest), {})
+    assert found.files.to_pylist() == ["a b/x.parquet", "old.parquet"]
+
+
+def test_a_copy_with_everything_aged_reads_the_same(disk: Disk, tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    disk.vacuum()
+    assert DeltaTable(str(disk.path)).to_pyarrow_table()["id"].to_pylist() == [1]
+    shutil.rmtree(disk.path)

@@ -1,0 +1,337 @@
+"""Other writers at work between the plan and the deletes."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.errors import ConflictError, NotATableError, StorageError, UnsupportedFeatureError
+from deltactl.operations import vacuum_run
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.local_store import LocalStore
+from deltactl.storage.store import Store
+from deltactl.table import Table
+from tests.support.stores import opened_as
+from tests.support.table_builder import LOG, TableBuilder, commit_path
+from tests.support.vacuum_scenes import NOW, Scene
+
+
+class Meanwhile(ForwardingStore):
+    """Runs a foreign writer once, right before the n-th call of a method."""
+
+    def __init__(
+        self, inner: Store, method: str, foreign: Callable[[], object], at: int = 1
+    ) -> None:
+        super().__init__(inner)
+        self._method, self._foreign, self._left = method, foreign, at
+
+    def _before(self, method: str) -> None:
+        if method == self._method:
+            self._left -= 1
+            if self._left == 0:
+                self._foreign()
+
+    def put(self, name: str, data: bytes) -> None:
+        self._before("put")
+        super().put(name, data)
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        self._before("put_if_absent")
+        super().put_if_absent(name, data)
+
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        self._before("delete_many")
+        return super().delete_many(names)
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        failed = super().move_many(pairs)
+        self._before("moved")
+        return failed
+
+
+def removed_long_ago(count: int = 3) -> tuple[Scene, list[str], list[dict[str, Any]]]:
+    """A live file, and some that were removed long ago, with the adds they had."""
+    scene = Scene("deletionVectors")
+    keep, *gone = scene.append(60, *"abcdefghij"[: count + 1])
+    adds = [scene.builder.find(path) for path in gone]
+    scene.remove(40, *gone)
+    return scene, gone, adds
+
+
+def commit_now(scene: Scene, *actions: dict[str, Any]) -> None:
+    """Another writer's commit, at the next version there is."""
+    version = len(scene.builder.commits)
+    while commit_path(version) in scene.store.contents():
+        version += 1
+    twin = TableBuilder.__new__(TableBuilder)
+    twin.__dict__ |= scene.builder.__dict__
+    twin.commits = [[]] * version
+    twin._now_ms = NOW
+    twin.commit(*actions, operation="RESTORE")
+    scene.store.set_modified(commit_path(version), NOW)
+
+
+@pytest.mark.parametrize("method", ["put", "put_if_absent"])
+def test_a_restored_file_leaves_the_plan(method: str) -> None:
+    scene, gone, adds = removed_long_ago()
+    store = Meanwhile(scene.dated(), method, lambda: commit_now(scene, {"add": adds[0]}))
+    report = scene.vacuum(store)
+    assert report.came_back == (gone[0],)
+    assert report.files_removed == 2
+    assert gone[0] in scene.names()
+    assert f"{LOG}/_last_vacuum_info" not in scene.store.contents()
+
+
+def test_restored_and_removed_again_stays_too() -> None:
+    """The versions in between need the file, and their tombstone is young."""
+    scene, gone, adds = removed_long_ago()
+    remove = {"path": gone[0], "deletionTimestamp": NOW, "dataChange": True}
+
+    def back_and_forth() -> None:
+        commit_now(scene, {"add": adds[0]})
+        commit_now(scene, {"remove": remove})
+
+    report = scene.vacuum(Meanwhile(scene.dated(), "put", back_and_forth))
+    assert report.came_back == (gone[0],)
+    assert gone[0] in scene.names()
+
+
+def test_a_restored_deletion_vector_stays() -> None:
+    scene = Scene("deletionVectors")
+    (path,) = scene.append(60)
+    scene.delete_rows(50, path, 0)
+    add = scene.builder.find(path)
+    (vector,) = {name for name in scene.names() if name.endswith(".bin")}
+    scene.remove(40, path)
+    scene.append(39, "b")
+    report = scene.vacuum(Meanwhile(scene.dated(), "put", lambda: commit_now(scene, {"add": add})))
+    assert set(report.came_back) == {path, vector}
+    assert {path, vector} <= scene.names()
+
+
+def test_each_batch_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vacuum_run, "BATCH_FILES", 1)
+    monkeypatch.setattr(vacuum_run, "_BATCHES_PER_ROUND", 1)
+    scene, gone, adds = removed_long_ago(6)
+    store = Meanwhile(
+        scene.dated(), "delete_many", lambda: commit_now(scene, {"add": adds[5]}), at=3
+    )
+    report = scene.vacuum(store)
+    assert report.files_removed == 5
+    assert report.came_back == (gone[5],)
+    assert gone[5] in scene.names()
+
+
+def test_what_comes_back_too_late_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, gone, adds = removed_long_ago()
+    store = Meanwhile(scene.dated(), "delete_many", lambda: commit_now(scene, {"add": adds[1]}))
+    report = scene.vacuum(store)
+    assert report.lost == (gone[1],)
+    assert report.came_back == ()
+
+
+def test_quarantine_brings_back_what_came_into_use_too_late() -> None:
+    scene, gone, adds = removed_long_ago()
+    store = Meanwhile(scene.dated(), "moved", lambda: commit_now(scene, {"add": adds[1]}))
+    report = scene.vacuum(store, quarantine=True)
+    assert (report.lost, report.came_back) == ((), (gone[1],))
+    assert gone[1] in scene.names()
+    assert report.files_removed == 2
+
+
+def test_a_file_written_anew_meanwhile_stays() -> None:
+    scene, gone, _ = removed_long_ago()
+
+    def rewrite() -> None:
+        scene.store.put(gone[0], b"new content")
+        scene.store.set_modified(gone[0], NOW)
+
+    report = scene.vacuum(Meanwhile(scene.dated(), "put", rewrite))
+    assert report.changed == (gone[0],)
+    assert scene.store.read(gone[0]) == b"new content"
+
+
+def test_files_gone_meanwhile_are_not_counted() -> None:
+    scene, gone, _ = removed_long_ago()
+    scene.vacuum(
+        Meanwhile(scene.dated(), "put", lambda: scene.store.delete_many(gone[:2]) and None)
+    )
+    other, others, _ = removed_long_ago()
+    report = other.vacuum(
+        Meanwhile(other.dated(), "put", lambda: other.store.delete_many(others[:2]))
+    )
+    assert (report.files_removed, report.vanished) == (1, 2)
+
+
+def test_a_protocol_beyond_us_stops_the_run() -> None:
+    scene, gone, _ = removed_long_ago()
+    upgrade = TableBuilder.protocol_action(["notYetInvented"])
+    store = Meanwhile(scene.dated(), "put", lambda: commit_now(scene, upgrade))
+    with pytest.raises(UnsupportedFeatureError, match="notYetInvented"):
+        scene.vacuum(store)
+    assert set(gone) <= scene.names()
+
+
+def test_a_retention_changed_meanwhile_stops_the_run() -> None:
+    scene, gone, _ = removed_long_ago()
+    longer = {"delta.deletedFileRetentionDuration": "interval 90 days"}
+    action = scene.builder.metadata_action(properties=longer)
+    store = Meanwhile(scene.dated(), "put", lambda: commit_now(scene, action))
+    with pytest.raises(ConflictError, match="retention"):
+        scene.vacuum(store)
+    assert set(gone) <= scene.names()
+
+
+def test_a_table_deleted_meanwhile_stops_the_run() -> None:
+    scene, gone, _ = removed_long_ago()
+    logs = [name for name in scene.store.contents() if name.startswith(LOG)]
+    store = Meanwhile(scene.dated(), "put", lambda: scene.store.delete_many(logs))
+    with pytest.raises(NotATableError):
+        scene.vacuum(store)
+    assert set(gone) <= scene.names()
+
+
+def test_lost_races_for_start_and_end_are_put_again_and_their_winners_read() -> None:
+    scene, gone, adds = removed_long_ago()
+    version = scene.builder.version
+    store = Meanwhile(
+        scene.dated(), "put_if_absent", lambda: commit_now(scene, {"add": adds[2]}), at=1
+    )
+    report = scene.vacuum(store)
+    assert report.versions == (version + 2, version + 3)
+    assert gone[2] in scene.names()
+
+
+class Barrier(ForwardingStore):
+    """Holds the vacuum between its plan and its deletes until the others are done."""
+
+    def __init__(self, inner: Store, act: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._act, self._done = act, False
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        if not self._done:
+            self._done = True
+            other = threading.Thread(target=self._act)
+            other.start()
+            other.join()
+        super().put_if_absent(name, data)
+
+
+def test_delta_rs_restores_back_and_forth_between_plan_and_deletes(tmp_path: Path) -> None:
+    """No file that any version inside the retention names may go."""
+    import pyarrow as pa
+    from deltalake import DeltaTable, write_deltalake
+
+    path = str(tmp_path / "t")
+    for number in range(6):
+        write_deltalake(path, pa.table({"id": [number]}), mode="overwrite")
+    old = time.time() - 60 * 86400
+    for folder, _, files in os.walk(path):
+        for name in files:
+            os.utime(Path(folder) / name, (old, old))
+    for commit in Path(path, LOG).glob("*.json"):
+        text = commit.read_text()
+        stamped = re.sub(r'("deletionTimestamp":)\d+', rf"\g<1>{int(old * 1000)}", text)
+        commit.write_text(stamped)
+        os.utime(commit, (old, old))
+    restored: list[str] = []
+
+    def restore() -> None:
+        for version in (0, 3, 1, 5, 2):
+            DeltaTable(path).restore(version)
+            restored.extend(DeltaTable(path).file_uris())
+
+    store = Barrier(LocalStore(path), restore)
+    with opened_as(store):
+        report = Table(store.uri, store=store).vacuum()
+    assert report.files_removed == 1, "only version 4 was not restored"
+    assert len(report.came_back) >= 4
+    for uri in restored:
+        assert Path(uri).exists()
+    assert DeltaTable(path).to_pyarrow_table()["id"].to_pylist() == [2]
+
+
+def test_an_interrupt_between_batches_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    import json
+
+    from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+
+    monkeypatch.setattr(vacuum_run, "BATCH_FILES", 1)
+    monkeypatch.setattr(vacuum_run, "_BATCHES_PER_ROUND", 1)
+    scene, gone, _ = removed_long_ago(5)
+    cancel = threading.Event()
+    store = Meanwhile(scene.dated(), "delete_many", cancel.set, at=2)
+    with opened_as(store):
+        report = vacuum_table(
+            store,
+            VacuumOptions(mode="full"),
+            warn=print,
+            clock=scene.clock,
+            cancel=cancel,
+            sleep=lambda seconds: None,
+        )
+    assert (report.interrupted, report.files_removed) == (True, 2)
+    assert len(set(gone) & scene.names()) == 3
+    end = json.loads(scene.store.read(commit_path(report.versions[-1])))["commitInfo"]
+    assert end["operationParameters"] == {"status": "FAILED"}
+
+
+_WRITER = """
+import sys
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+path, count = sys.argv[1], int(sys.argv[2])
+for number in range(count):
+    write_deltalake(path, pa.table({"id": [number], "p": [str(number % 3)]}), mode="append")
+    if number % 4 == 3:
+        DeltaTable(path).delete(f"id = {number - 1}")
+"""
+
+
+def write_meanwhile(path: Path, count: int) -> None:
+    """Another process appends and deletes while vacuums run one after the other."""
+    import subprocess
+    import sys
+
+    import pyarrow as pa
+    from deltalake import DeltaTable, write_deltalake
+
+    write_deltalake(str(path), pa.table({"id": [-1], "p": ["0"]}), partition_by=["p"])
+    writer = subprocess.Popen([sys.executable, "-c", _WRITER, str(path), str(count)])
+    runs = 0
+    while writer.poll() is None:
+        orphan = path / "p=0" / f"orphan{runs}.parquet"
+        orphan.parent.mkdir(exist_ok=True)
+        orphan.write_bytes(b"x")
+        old = time.time() - 60 * 86400
+        os.utime(orphan, (old, old))
+        report = Table(str(path)).vacuum()
+        assert not report.failures
+        assert not report.lost
+        runs += 1
+        time.sleep(0.05)
+    assert writer.returncode == 0
+    assert runs > 1
+    rows = sorted(DeltaTable(str(path)).to_pyarrow_table()["id"].to_pylist())
+    assert rows == [-1, *(n for n in range(count) if n % 4 != 2 or n + 1 >= count)]
+    for version in range(DeltaTable(str(path)).version() + 1):
+        for uri in DeltaTable(str(path), version=version).file_uris()[:1]:
+            assert Path(uri).exists()
+
+
+def test_another_process_appends_and_deletes_meanwhile(tmp_path: Path) -> None:
+    write_meanwhile(tmp_path / "t", 24)
+
+
+@pytest.mark.slow
+def test_another_process_appends_and_deletes_two_hundred_times(tmp_path: Path) -> None:
+    write_meanwhile(tmp_path / "t", 200)

@@ -1,0 +1,123 @@
+"""The journal, the quarantine, and the way back."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.clock import FixedClock
+from deltactl.errors import DeltactlError
+from deltactl.log.vacuum_info import read_bookmark
+from deltactl.operations.vacuum_journal import list_runs
+from deltactl.operations.vacuum_undo import purge_quarantine, undo_vacuum
+from tests.support.stores import FaultyStore
+from tests.support.vacuum_scenes import DAY, NOW, Scene
+
+
+def scene_with_work() -> tuple[Scene, set[str]]:
+    scene = Scene()
+    keep, *gone = scene.append(60, *"abc")
+    scene.remove(40, *gone)
+    scene.plant(30, "p=a/orphan.parquet")
+    return scene, {*gone, "p=a/orphan.parquet"}
+
+
+def own_files(scene: Scene) -> set[str]:
+    return {name for name in scene.store.contents() if name.startswith("_deltactl/")}
+
+
+def test_the_journal_is_written_before_the_first_delete() -> None:
+    scene, gone = scene_with_work()
+    faulty = FaultyStore(scene.dated())
+    report = scene.vacuum(faulty)
+    methods = [method for method, _ in faulty.calls]
+    names = [name for method, name in faulty.calls if method == "put"]
+    assert names[0] == f"_deltactl/vacuum/{report.run_id}/plan.parquet"
+    assert methods.index("put") < methods.index("put_if_absent") < methods.index("delete_many")
+    plan = pq.read_table(pa.BufferReader(scene.store.read(names[0])))
+    assert set(plan["path"].to_pylist()) == gone
+    assert set(plan["reason"].to_pylist()) == {"tombstone", "orphan"}
+    record = json.loads(scene.store.read(f"_deltactl/vacuum/{report.run_id}/run.json"))
+    assert (record["status"], record["files"], record["files_removed"]) == ("completed", 3, 3)
+    assert record["quarantined_until_ms"] is None
+    assert str(report.run_id).startswith("2026")
+
+
+def test_no_journal_leaves_no_trace() -> None:
+    scene, gone = scene_with_work()
+    report = scene.vacuum(journal=False)
+    assert report.run_id is None
+    assert own_files(scene) == set()
+    assert gone.isdisjoint(scene.names())
+
+
+def test_quarantined_files_come_back_as_they_were() -> None:
+    scene, gone = scene_with_work()
+    before = {name: scene.store.read(name) for name in gone}
+    report = scene.vacuum(quarantine=True)
+    assert report.quarantined_until_ms == NOW + 7 * DAY
+    assert gone.isdisjoint(scene.names())
+    assert read_bookmark(scene.store) is not None
+    assert scene.plan() == {}, "what lies in quarantine is hidden"
+    shown = undo_vacuum(scene.store, "last", dry_run=True)
+    assert gone.isdisjoint(scene.names())
+    undone = undo_vacuum(scene.store, str(report.run_id))
+    assert set(undone.restored) == set(shown.restored) == gone
+    assert undone.impossible == {}
+    assert {name: scene.store.read(name) for name in gone} == before
+    assert read_bookmark(scene.store) is None, "lite has to see them again"
+    assert set(scene.plan()) == gone
+    assert list_runs(scene.store)[-1].status == "undone"
+
+
+def test_undo_never_replaces_a_file_and_says_what_cannot_come_back() -> None:
+    scene, gone = scene_with_work()
+    report = scene.vacuum(quarantine=True)
+    scene.store.put("p=a/orphan.parquet", b"new")
+    lost = sorted(gone)[-1]
+    scene.store.delete_many([f"_deltactl/quarantine/{report.run_id}/{lost}"])
+    undone = undo_vacuum(scene.store, "last")
+    assert set(undone.restored) == gone - {"p=a/orphan.parquet", lost}
+    assert undone.impossible == {
+        "p=a/orphan.parquet": "another file has its name by now",
+        lost: "it is not in the quarantine",
+    }
+    assert scene.store.read("p=a/orphan.parquet") == b"new"
+
+
+def test_what_was_deleted_cannot_come_back() -> None:
+    scene, gone = scene_with_work()
+    scene.vacuum()
+    undone = undo_vacuum(scene.store, "last")
+    assert undone.restored == ()
+    assert undone.impossible == dict.fromkeys(sorted(gone), "it was deleted, not quarantined")
+
+
+@pytest.mark.parametrize("run", ["", "nope", "20240101T000000Z-0a", "../../x", "last"])
+def test_runs_that_are_not_there(run: str) -> None:
+    scene = Scene()
+    scene.append(60)
+    with pytest.raises(DeltactlError, match="vacuum"):
+        undo_vacuum(scene.store, run)
+
+
+def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:
+    scene, gone = scene_with_work()
+    report = scene.vacuum(quarantine=True, quarantine_ms=3 * DAY)
+    early = purge_quarantine(scene.store, clock=FixedClock(NOW + 2 * DAY))
+    assert (early.files, early.waiting) == (0, ((report.run_id, NOW + 3 * DAY),))
+    shown = purge_quarantine(scene.store, clock=FixedClock(NOW + 4 * DAY), dry_run=True)
+    assert shown.files == 3
+    purged = purge_quarantine(scene.store, clock=FixedClock(NOW + 4 * DAY))
+    assert (purged.files, purged.bytes, purged.runs) == (
+        3,
+        report.bytes_removed,
+        (report.run_id,),
+    )
+    assert not any("quarantine" in name for name in own_files(scene))
+    assert list_runs(scene.store)[-1].status == "purged"
+    again = purge_quarantine(scene.store, clock=FixedClock(NOW + 4 * DAY))
+    assert (again.runs, again.waiting) == ((), ())
