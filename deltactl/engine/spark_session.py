@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from deltactl.engine.local import count_cores
 from deltactl.engine.spark_facts import (
     find_missing,
     is_submitted,
@@ -44,6 +45,8 @@ _EMBEDDED: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Arrow takes this many threads in a worker: as in this process, and not one, as Spark would.
+    "spark.executorEnv.OMP_NUM_THREADS": str(count_cores()),
 }
 
 

@@ -12,7 +12,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from deltactl.errors import CorruptLogError, SafetyError, StorageError, UnsupportedFeatureError
+from deltactl.errors import (
+    CorruptLogError,
+    SafetyError,
+    StorageError,
+    UnsupportedFeatureError,
+    UsageError,
+)
 from deltactl.log.checkpoint import read_head
 from deltactl.log.cleanup_protection import ensure_unprotected
 from deltactl.log.commit_info import read_in_commit_timestamp, uses_in_commit_timestamp
@@ -89,11 +95,11 @@ def plan_cleanup(
 
     Raises:
         SafetyError: ``up_to`` is inside the retention, or has no sound checkpoint; or checkpoint
-            protection forbids it.
+            protection forbids it; or the table's retention cannot be understood.
         StorageError, CorruptLogError: the log cannot be read.
     """
     store = snapshot.store
-    cutoff = _floor_day(now_ms - snapshot.properties.log_retention_ms)
+    cutoff = _floor_day(now_ms - _log_retention_ms(snapshot))
     times = _adjusted_times(listing)
     boundary = _find_boundary(snapshot, listing, times, cutoff)
     if up_to is not None:
@@ -153,6 +159,16 @@ def execute_cleanup(store: Store, plan: CleanupPlan) -> dict[str, StorageError]:
         if failed:
             return failed
     return {}
+
+
+def _log_retention_ms(snapshot: Snapshot) -> int:
+    try:
+        return snapshot.properties.log_retention_ms
+    except UsageError as error:
+        raise SafetyError(
+            f"delta.logRetentionDuration cannot be understood: {error.message}",
+            hint="Correct the table's property; until then no history is deleted.",
+        ) from error
 
 
 def _floor_day(time_ms: int) -> int:

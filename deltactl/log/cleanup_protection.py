@@ -5,7 +5,7 @@ Source: the RFC "Checkpoint Protection" (``delta.requireCheckpointProtectionBefo
 
 from __future__ import annotations
 
-from deltactl.errors import CorruptLogError, SafetyError, UnsupportedFeatureError
+from deltactl.errors import CorruptLogError, SafetyError, UnsupportedFeatureError, UsageError
 from deltactl.log.checkpoint import read_head
 from deltactl.log.commit_info import find_actions
 from deltactl.log.listing import LogListing
@@ -23,10 +23,18 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
     the first that stays.
 
     Raises:
-        SafetyError: neither is the case.
+        SafetyError: neither is the case, or what is protected cannot be understood.
     """
-    protected = snapshot.properties.protected_before_version
-    if not has_feature(snapshot.protocol, "checkpointProtection") or base >= protected:
+    if not has_feature(snapshot.protocol, "checkpointProtection"):
+        return
+    try:
+        protected = snapshot.properties.protected_before_version
+    except UsageError as error:
+        raise SafetyError(
+            f"delta.requireCheckpointProtectionBeforeVersion cannot be understood: {error.message}",
+            hint="Correct the table's property; until then no history is deleted.",
+        ) from error
+    if base >= protected:
         return
     if not any(checkpoint.version < base for checkpoint in listing.checkpoints):
         return

@@ -18,6 +18,7 @@ from deltactl.log.commit_json import CommitParser, LogFile
 _CHUNK_BYTES = 32 << 20
 # Where writers put it; numRecords elsewhere could be a column of that name.
 _NUM_RECORDS = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>[0-9]{1,18})\s*[,}]'
+_MAYBE_BLANK = re.compile(rb"\A\s|\n\s")
 _PARTITION_VALUES = re.compile(
     rb'"partitionValues"\s*:\s*(\{(?:[^"{}]|"(?:[^"\\]|\\.)*")*\})', re.DOTALL
 )
@@ -114,7 +115,7 @@ def _count_by_commit(
 
 def count_lines(data: bytes) -> int:
     """Lines of a commit that are not blank: the rows that parsing makes of it."""
-    if b"\n\n" in data or b"\r" in data or b"\n " in data or data[:1].isspace():
+    if _MAYBE_BLANK.search(data):
         return sum(1 for line in data.split(b"\n") if line.strip())
     return data.count(b"\n") + (not data.endswith(b"\n"))
 

@@ -28,6 +28,7 @@ def follow_commit(
     clock: Clock,
     storage_options: Mapping[str, str],
     files_changed: bool = True,
+    keeps_history: bool = False,
 ) -> int | None:
     """Refresh manifests, checkpoint when it is due; whatever goes wrong is a warning.
 
@@ -41,6 +42,7 @@ def follow_commit(
         clock: for retentions and names.
         storage_options: settings of the table's storage.
         files_changed: whether the commit added or removed files; those of a vacuum do not.
+        keeps_history: whether old versions were asked to stay: the log is then not cleaned up.
 
     Returns:
         The version that was checkpointed, or ``None``.
@@ -67,7 +69,7 @@ def follow_commit(
     except Exception as error:
         warn(f"version {version} is committed, but its checkpoint was not written: {error}")
         return None
-    if properties.expired_log_cleanup:
+    if properties.expired_log_cleanup and not keeps_history:
         try:
             for name, reason in run(CheckpointOptions(cleanup_only=True)).failed:
                 warn(f"{name} is past its retention, but could not be deleted: {reason}")

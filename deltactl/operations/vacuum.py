@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
@@ -58,8 +59,12 @@ def vacuum_table(
     snapshot = load_snapshot(store, warn=warn, listing=listing)
     ensure_may_vacuum(CommitBase.of(snapshot))
     retention = resolve_retention(snapshot.properties, options, clock.now_ms())
-    planner = Planner(snapshot, listing, options, retention, storage_options or {}, warn)
-    plan = planner.plan()
+
+    def plan_by(cutoff_ms: int) -> VacuumPlan:
+        dated = replace(retention, cutoff_ms=cutoff_ms)
+        return Planner(snapshot, listing, options, dated, storage_options or {}, warn).plan()
+
+    plan = plan_by(retention.cutoff_ms)
     refusal = _find_refusal(plan)
     if dry_run or plan.is_empty:
         if refusal is not None:
@@ -75,6 +80,7 @@ def vacuum_table(
         snapshot,
         plan,
         options,
+        replan=plan_by,
         engine=engine,
         clock=clock,
         sleep=sleep,
@@ -90,6 +96,8 @@ def vacuum_table(
             clock=clock,
             storage_options=storage_options or {},
             files_changed=False,
+            # Their files stay for the sake of versions whose commits have to stay as well.
+            keeps_history=bool(options.keep_versions) or options.keep_last is not None,
         )
     return report
 

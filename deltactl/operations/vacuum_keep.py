@@ -75,7 +75,10 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.Chunked
         first = min(first, oldest_kept + 1)
     events = rules.sweep.events
     yield event_names(store, events.filter(pc.greater_equal(events["version"], first)))
-    versions = {*rules.options.keep_versions, *(() if oldest_kept is None else (oldest_kept,))}
+    versions = {*rules.options.keep_versions}
+    if oldest_kept is not None:
+        # Commits tell what came after the oldest; of checkpoints alone each tells its own version.
+        versions |= {oldest_kept, *range(oldest_kept, rules.sweep.first)}
     for version in sorted(versions):
         if version != rules.snapshot.version:
             kept = load_snapshot(store, version, warn=rules.warn, listing=rules.listing)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.protocol.vacuum_names import HiddenRule
+from deltactl.protocol.vacuum_names import TABLE_MARKERS, HiddenRule, foreign_roots
 from deltactl.storage.store import Store
 
 _STAT_NAMES = 16_384
@@ -96,6 +96,29 @@ def parent_folders(names: pa.ChunkedArray) -> set[str]:
             found.add(parent)
             parent = parent.rpartition("/")[0]
     return found
+
+
+def note_folders(
+    batches: Iterable[pa.ChunkedArray], folders: set[str]
+) -> Iterator[pa.ChunkedArray]:
+    """The same batches of names; the folders above them are added to ``folders``."""
+    for batch in batches:
+        folders |= parent_folders(batch)
+        yield batch
+
+
+def find_tables(store: Store, folders: Iterable[str], *, iceberg: bool) -> set[str]:
+    """Which of the folders hold a table of their own, asked for where nothing was listed."""
+    markers = [f"{folder}/{marker}" for folder in sorted(folders) for marker in TABLE_MARKERS]
+    found = [info.name for info in store.stat_many(markers) if info is not None]
+    return foreign_roots(pa.chunked_array([pa.array(found, pa.string())]), (), iceberg=iceberg)
+
+
+def find_links(store: Store, folders: Iterable[str]) -> set[str]:
+    """Which of the folders are reached by a link, and where under the root those links lead."""
+    ordered = sorted(folders)
+    pairs = zip(ordered, store.real_names(ordered), strict=True)
+    return {name for pair in pairs if pair[0] != pair[1] for name in pair if name is not None}
 
 
 def empty_folders(listing: Listing, kept: pa.ChunkedArray, hidden: HiddenRule) -> list[str]:

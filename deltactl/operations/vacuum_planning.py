@@ -20,7 +20,10 @@ from deltactl.operations.vacuum_keep import KeepRules, keep_names
 from deltactl.operations.vacuum_listing import (
     Listing,
     empty_folders,
+    find_links,
+    find_tables,
     list_files,
+    note_folders,
     parent_folders,
 )
 from deltactl.operations.vacuum_names import event_names, file_names, locate
@@ -123,10 +126,11 @@ class Planner:
         removed = _removed_until(sweep, current)
         named = event_names(self.store, removed)
         names = _distinct(named, self._change_files(sweep, current))
-        found, filters, first = NO_FILES, self._filters(named), start
+        found, filters, first = NO_FILES, self._filters(names), start
         if len(names):
             first = self._first_rebuildable()
             names = _without_few(names, self._keep_batches(sweep, current, first))
+            self._look_around(filters, parent_folders(names))
             found = filters.select(names)
         plan = self._finish("lite", found, filters, _Log(sweep, current, bookmark, start))
         if found.num_rows:
@@ -142,14 +146,22 @@ class Planner:
         current = self._current_at_cutoff()
         first = self._first_rebuildable()
         sweep = self._sweep(first_commit(self.listing))
-        names = _without(listing.files, self._keep_batches(sweep, current, first))
+        keep = self._keep_batches(sweep, current, first)
+        kept_folders: set[str] = set()
+        if self.options.inventory is not None:
+            keep = note_folders(keep, kept_folders)
+        names = _without(listing.files, keep)
         filters = self._filters(self._named(sweep, names))
         filters.foreign = frozenset(
-            foreign_roots(names, listing.folders, iceberg=not hidden.hides_metadata)
+            foreign_roots(
+                names, [*listing.folders, *listing.links], iceberg=not hidden.hides_metadata
+            )
         )
         filters.linked = frozenset(
             name for name in self.store.real_names(listing.links) if name is not None
         )
+        if self.options.inventory is not None:
+            self._look_around(filters, parent_folders(names), kept_folders)
         filters.count_unspeakable(listing.unspeakable)
         found = filters.select(names)
         mode = "full" if self.options.inventory is None else "inventory"
@@ -177,6 +189,20 @@ class Planner:
             dump_listing(self.store, listing, self.options.dump_listing, self.storage_options)
         return listing
 
+    def _look_around(
+        self, filters: Filters, folders: set[str], kept: Iterable[str] = frozenset()
+    ) -> None:
+        """Ask for what a listing would have shown: other tables and links.
+
+        Args:
+            filters: learn of them.
+            folders: those of names that may go.
+            kept: those of names that stay: what links on their way lead to stays too.
+        """
+        iceberg = not filters.hidden.hides_metadata
+        filters.foreign |= find_tables(self.store, folders, iceberg=iceberg)
+        filters.linked |= find_links(self.store, folders.union(kept))
+
     def _keep_batches(
         self, sweep: LogSweep, current: int | None, first: int
     ) -> Iterator[pa.ChunkedArray]:
@@ -184,7 +210,7 @@ class Planner:
         if self.options.keep_last is not None:
             oldest_kept = max(self.snapshot.version - self.options.keep_last + 1, first)
             if oldest_kept + 1 < sweep.first:
-                sweep = self._sweep(oldest_kept + 1)
+                sweep = self._sweep(max(oldest_kept + 1, first_commit(self.listing)))
         rules = KeepRules(
             self.snapshot,
             self.listing,

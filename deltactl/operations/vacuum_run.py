@@ -7,7 +7,7 @@ before, and files that the plan names, or a part of them, gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -45,6 +45,11 @@ BATCH_FILES = 1000
 _BATCHES_PER_ROUND = 4
 _LEAST_SKEW_MS = 60_000
 _MOST_SKEW_MS = 3_600_000
+# Less is what a commit takes, and the grain of a file's time.
+_NO_SKEW_MS = 1000
+
+Replan = Callable[[int], VacuumPlan]
+"""``replan(cutoff_ms) -> plan``: what may go by another cutoff, of the same version."""
 
 
 @dataclass(slots=True)
@@ -52,6 +57,7 @@ class _Totals:
     """What has happened so far."""
 
     versions: list[int] = field(default_factory=list)
+    tried: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     bytes: int = 0
     folders: int = 0
@@ -71,12 +77,14 @@ class VacuumRun:
         plan: VacuumPlan,
         options: VacuumOptions,
         *,
+        replan: Replan,
         engine: Engine,
         clock: Clock,
         sleep: Sleep,
         storage_options: Mapping[str, str],
     ) -> None:
         self._store, self._plan, self._options = snapshot.store, plan, options
+        self._replan = replan
         self._engine, self._clock, self._sleep = engine, clock, sleep
         self._base = CommitBase.of(snapshot)
         self._origin = snapshot.metadata
@@ -113,19 +121,20 @@ class VacuumRun:
         self._commit("VACUUM START", self._start_parameters(), self._start_metrics())
         try:
             cutoff_ms = self._settle_cutoff(put_at)
-            stopped = self._remove_files(cutoff_ms, cancel, on_progress)
-            if not stopped and not _is_set(cancel):
-                self._remove_folders(cutoff_ms)
         except DeltactlError:
             self._end(completed=False)
             raise
+        stopped = self._remove(cutoff_ms, cancel, on_progress)
         is_whole = not (stopped or self._totals.failures or _is_set(cancel))
-        self._end(completed=is_whole)
+        try:
+            self._end(completed=is_whole)
+            self._close_books(is_whole)
+        except DeltactlError as error:
+            stopped = stopped or error
         if stopped is not None:
             if not self._totals.removed:
                 raise stopped
             self._totals.failures.append(FileFailure("", stopped.message))
-        self._close_books(is_whole)
         return self._report(interrupted=_is_set(cancel))
 
     def _commit(
@@ -183,12 +192,28 @@ class VacuumRun:
             )
         return self._plan.retention.cutoff_ms - behind
 
+    def _remove(
+        self, cutoff_ms: int, cancel: CancelToken | None, on_progress: OnProgress | None
+    ) -> DeltactlError | None:
+        """Remove files, then folders; gives what stopped it, to be told with what is gone."""
+        try:
+            stopped = self._remove_files(cutoff_ms, cancel, on_progress)
+            if not stopped and not _is_set(cancel):
+                self._remove_folders(cutoff_ms)
+        except DeltactlError as error:
+            return error
+        return stopped
+
     def _remove_files(
         self, cutoff_ms: int, cancel: CancelToken | None, on_progress: OnProgress | None
     ) -> DeltactlError | None:
         """Remove files round by round; gives what stopped it before the end."""
         files = self._plan.files
         young = pc.greater_equal(files["modified_ms"], cutoff_ms)
+        if cutoff_ms <= self._plan.retention.cutoff_ms - _NO_SKEW_MS:
+            # Commits and tombstones have their times from a slow clock too.
+            still = self._replan(cutoff_ms).files["path"]
+            young = pc.or_(young, pc.invert(pc.is_in(files["path"], value_set=still)))
         self._totals.changed += files.filter(young)["path"].to_pylist()
         files = files.filter(pc.invert(young))
         spec = DeleteSpec(
@@ -207,6 +232,7 @@ class VacuumRun:
             if _is_set(cancel):
                 return None
             batches = _batches([n for n in names if n not in self._totals.came_back])
+            self._totals.tried.update(*batches)
             tasks = [Task(number, DeleteTask(batch)) for number, batch in enumerate(batches)]
             for outcome in self._engine.run(partial(delete_files, spec), tasks, cancel=cancel):
                 if isinstance(outcome, Failed):
@@ -246,16 +272,24 @@ class VacuumRun:
         for part in (tail.adds, tail.removes):
             back = set(file_names(self._store, part).to_pylist())
             self._totals.came_back |= back
-            self._bring_back(sorted(back & self._totals.removed))
+            self._bring_back(sorted(back & self._totals.tried))
 
     def _bring_back(self, names: Sequence[str]) -> None:
-        """Files that came into use when they were gone already: out of quarantine, if they are."""
+        """Files that came into use when they were gone already: out of quarantine, if they are.
+
+        A task that failed may have removed its files all the same: only the store knows.
+        """
+        there = self._store.stat_many(names) if names else []
+        names = [name for name, info in zip(names, there, strict=True) if info is None]
         if not names:
             return
         failed: Mapping[str, object] = dict.fromkeys(names)
         if self._options.quarantine:
             pairs = [(quarantine_name(self._record.run_id, name), name) for name in names]
-            errors = self._store.move_many(pairs)
+            try:
+                errors: Mapping[str, DeltactlError] = self._store.move_many(pairs)
+            except DeltactlError as error:
+                errors = dict.fromkeys((stored for stored, _ in pairs), error)
             failed = {name: None for stored, name in pairs if stored in errors}
         self._totals.removed -= set(names) - set(failed)
         self._totals.lost += [name for name in names if name in failed]

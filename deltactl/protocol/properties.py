@@ -21,10 +21,10 @@ DEFAULT_RETENTION_MS = 7 * _DAY_MS
 
 @dataclass(frozen=True)
 class TableProperties:
-    """Reads a table's configuration; keys are found whatever their case, as Spark does.
+    """Reads a table's configuration; keys are found whatever their case, the exact one first.
 
     A value that does not parse counts as unset: other writers own these texts, and a typo there
-    must not stop maintenance.
+    must not stop maintenance. What guards data or history is never guessed: those raise.
     """
 
     configuration: Mapping[str, str]
@@ -36,7 +36,8 @@ class TableProperties:
 
     def text(self, key: str) -> str | None:
         """The raw value, or ``None``."""
-        return self._folded.get(key.lower())
+        exact = self.configuration.get(key)
+        return self._folded.get(key.lower()) if exact is None else exact
 
     def flag(self, key: str, default: bool = False) -> bool:
         """A boolean property."""
@@ -133,8 +134,13 @@ class TableProperties:
 
     @property
     def log_retention_ms(self) -> int:
-        """``delta.logRetentionDuration``: how long versions are kept."""
-        return self.duration_ms("delta.logRetentionDuration", 30 * _DAY_MS)
+        """``delta.logRetentionDuration``: how long versions are kept.
+
+        Raises:
+            UsageError: the property cannot be understood.
+        """
+        value = self.text("delta.logRetentionDuration")
+        return 30 * _DAY_MS if value is None else parse_duration(value)
 
     @property
     def txn_retention_ms(self) -> int | None:
@@ -151,5 +157,14 @@ class TableProperties:
 
     @property
     def protected_before_version(self) -> int:
-        """``delta.requireCheckpointProtectionBeforeVersion``; 0: nothing is protected."""
-        return self.integer("delta.requireCheckpointProtectionBeforeVersion", 0)
+        """``delta.requireCheckpointProtectionBeforeVersion``; 0: nothing is protected.
+
+        Raises:
+            UsageError: the property cannot be understood.
+        """
+        key = "delta.requireCheckpointProtectionBeforeVersion"
+        value = self.text(key)
+        try:
+            return 0 if value is None else int(value)
+        except ValueError as error:
+            raise UsageError(f"{value!r} is not a version") from error

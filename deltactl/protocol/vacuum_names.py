@@ -26,8 +26,22 @@ _UNIFORM_DIR: Final = "metadata"
 _VECTOR: Final = r"(?:^|/)deletion_vector_[^/]*\.bin$"
 _CHANGE_DATA: Final = rf"(?:^|/){CHANGE_DATA_DIR}/"
 _KNOWN: Final = rf"(?i:\.parquet)$|{_VECTOR}"
-_FOREIGN_FOLDER: Final = r"^(?:(?P<root>.*)/)?(?:_delta_log|\.hoodie)(?:/|$)"
-_ICEBERG_FILE: Final = r"^(?:(?P<root>.*)/)?metadata/[^/]*(?:\.metadata\.json|version-hint\.text)$"
+# (?s): a folder's name may hold a line end.
+_FOREIGN_FOLDER: Final = r"(?s)^(?:(?P<root>.*)/)?(?:_delta_log|\.hoodie)(?:/|$)"
+_ICEBERG_FILE: Final = (
+    r"(?s)^(?:(?P<root>.*)/)?metadata/[^/]*(?:\.metadata\.json|version-hint\.text)$"
+)
+# Where folders of that name are hidden nobody has looked into them, and the table's own is on top.
+_HIDDEN_ICEBERG: Final = rf"(?s)^(?P<root>.*)/{_UNIFORM_DIR}(?:/|$)"
+
+
+TABLE_MARKERS: Final = (
+    "_delta_log/_last_checkpoint",
+    "_delta_log/00000000000000000000.json",
+    ".hoodie/hoodie.properties",
+    "metadata/version-hint.text",
+)
+"""Files that tell, where nothing is listed, that a folder holds a table; some have none."""
 
 
 class HiddenRule:
@@ -85,11 +99,12 @@ def foreign_roots(files: pa.ChunkedArray, folders: Iterable[str], *, iceberg: bo
     """Folders below the table's root that hold a table of their own; ``""`` is the root itself.
 
     A folder does if it has a ``_delta_log`` or ``.hoodie`` (the root's own log apart), or Iceberg
-    metadata, unless ``iceberg`` says that this is not to be looked for.
+    metadata. Without ``iceberg`` the table has such metadata itself: a folder of that name will do
+    then, but not the root's.
     """
     names = pa.chunked_array([*files.chunks, pa.array(list(folders), pa.string())], pa.string())
     roots: set[str] = set()
-    for pattern in (_FOREIGN_FOLDER, *((_ICEBERG_FILE,) if iceberg else ())):
+    for pattern in (_FOREIGN_FOLDER, _ICEBERG_FILE if iceberg else _HIDDEN_ICEBERG):
         found = pc.struct_field(pc.extract_regex(names, pattern), "root")
         roots |= set(pc.unique(found.drop_null()).to_pylist())
         if pattern == _FOREIGN_FOLDER:

@@ -232,6 +232,23 @@ def test_checkpoint_protection_refuses_what_it_cannot_know() -> None:
         plan(builder)
 
 
+@pytest.mark.parametrize("text", ["interval 1 year", "12 months", "90", "-1 days", ""])
+def test_a_retention_that_cannot_be_understood_deletes_no_history(text: str) -> None:
+    """Whoever wrote it meant something else than the default."""
+    builder = make_log([60, 55, 50, 1], properties={"delta.logRetentionDuration": text})
+    builder.checkpoint(1)
+    with pytest.raises(SafetyError, match="logRetentionDuration"):
+        plan(builder)
+
+
+def test_a_protected_version_that_cannot_be_understood_deletes_no_history() -> None:
+    properties = {"delta.requireCheckpointProtectionBeforeVersion": "v4"}
+    builder = make_log([60, 55, 50, 1], features=["checkpointProtection"], properties=properties)
+    builder.checkpoint(1)
+    with pytest.raises(SafetyError, match="cannot be understood"):
+        plan(builder)
+
+
 def test_cleanup_and_the_property_that_switches_it_off() -> None:
     """By hand it is asked for: told, and done."""
     builder = make_log([60, 55, 50], properties={"delta.enableExpiredLogCleanup": "false"})

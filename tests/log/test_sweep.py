@@ -130,3 +130,18 @@ def test_a_broken_commit_is_named() -> None:
 )
 def test_ranges(flags: list[bool], expected: list[tuple[int, int]]) -> None:
     assert version_ranges(5, np.array(flags, np.bool_)) == expected
+
+
+@pytest.mark.parametrize("blank", ["\n", "\r\n", "\t\n", " \n", "\f\n", "   "])
+def test_blank_lines_move_no_event_to_another_version(blank: str) -> None:
+    builder = build()
+    (path,) = builder.append([{"id": 1, "p": "a"}])
+    builder.append([{"id": 2, "p": "a"}])
+    text = builder.store.read(commit_path(2)).decode()
+    builder.store.put(commit_path(2), f"{text}{blank * 3}".encode())
+    removed = builder.remove(path)
+    listing = list_log(builder.store)
+    snapshot = load_snapshot(builder.store, warn=print, listing=listing)
+    events = sweep_commits(builder.store, listing, snapshot.metadata, 0, removed).events
+    told = dict(zip(events["is_add"].to_pylist(), events["version"].to_pylist(), strict=True))
+    assert told == {True: 2, False: removed}

@@ -292,7 +292,7 @@ class RacingStore(ForwardingStore):
 
 
 def test_two_converts_racing_give_one_table() -> None:
-    store = MemoryStore(f"memory://race/{next(_NUMBERS)}")
+    store = MemoryStore(f"memory://racing-sync/{next(_NUMBERS)}")
     store.put("1.parquet", parquet(1))
     told: list[str] = []
     racing = RacingStore(store, lambda: run(store, ConvertOptions(name="theirs")))

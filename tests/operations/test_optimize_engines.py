@@ -35,7 +35,9 @@ def rows_of(path: Path) -> Counter[Any]:
 
 
 def parquet_files(path: Path) -> set[str]:
-    return {str(file.relative_to(path)) for file in path.rglob("*.parquet")}
+    """Data files, live or not; checkpoints are no concern here."""
+    names = {str(file.relative_to(path)) for file in path.rglob("*.parquet")}
+    return {name for name in names if not name.startswith("_delta_log/")}
 
 
 def added(path: Path, report: OptimizeReport) -> list[dict[str, Any]]:

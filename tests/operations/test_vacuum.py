@@ -247,6 +247,20 @@ def test_versions_named_or_counted_stay_readable() -> None:
         scene.plan(keep_versions=(99,))
 
 
+def test_counted_versions_that_have_but_a_checkpoint_stay_readable() -> None:
+    scene = Scene()
+    (first,) = scene.append(60, "a")
+    scene.append(50, "b")
+    scene.remove(40, first)
+    scene.append(30, "c")
+    for version in (2, 3):
+        scene.ago(20, lambda version=version: scene.builder.checkpoint(version))
+    scene.store.delete_many([commit_path(version) for version in range(4)])
+    assert set(scene.plan(keep_last=2)) == {first}
+    assert scene.plan(keep_last=3) == scene.plan(keep_last=9) == {}
+    assert scene.needed(2) <= scene.names()
+
+
 def test_longer_retention_than_the_tables_reads_the_commits() -> None:
     """A checkpoint that forgot a tombstone does not end what a longer --retain promises."""
     scene = Scene()
@@ -280,6 +294,15 @@ def test_retention_of_the_table_rules() -> None:
         "the table's delta.deletedFileRetentionDuration",
         NOW - 30 * DAY,
     )
+
+
+def test_of_two_spellings_of_a_property_the_exact_one_rules() -> None:
+    """It is the one that other engines read."""
+    name = "delta.deletedFileRetentionDuration"
+    properties = {name: "interval 30 days", name.lower(): "interval 0 hours"}
+    scene = Scene(properties=properties)
+    scene.plant(20, "x.parquet")
+    assert scene.plan() == {}
 
 
 def test_retention_that_cannot_be_understood_refuses() -> None:
@@ -327,6 +350,22 @@ def test_other_tables_below_the_root_are_kept_whole() -> None:
     scene.plant(30, *names)
     assert set(scene.plan()) == {"nested2/x.parquet"}
     assert scene.vacuum(dry_run=True).plan.foreign == ("hudi", "ice", "nested")
+
+
+def test_other_tables_with_a_line_end_in_their_name_are_kept_whole() -> None:
+    scene = Scene()
+    scene.append(60)
+    scene.plant(30, f"two\nlines/{LOG}/00000000000000000000.json", "two\nlines/x.parquet")
+    assert scene.plan() == {}
+
+
+def test_iceberg_tables_below_a_uniform_table_are_kept_whole() -> None:
+    scene = Scene(properties={"delta.universalFormat.enabledFormats": "iceberg"})
+    scene.append(60)
+    scene.plant(30, "metadata/v1.metadata.json", "x.parquet")
+    scene.plant(30, "ice/metadata/v3.metadata.json", "ice/data/x.parquet")
+    assert set(scene.plan()) == {"x.parquet"}
+    assert scene.vacuum(dry_run=True).plan.foreign == ("ice",)
 
 
 def test_iceberg_metadata_at_the_root_keeps_orphans_but_not_tombstones() -> None:
@@ -486,6 +525,19 @@ def test_a_clock_that_runs_behind_moves_the_cutoff_or_refuses() -> None:
         scene.vacuum(scene.dated(behind_ms=HOUR + 1))
     assert scene.names() == {keep, "old.parquet"}
     assert scene.vacuum(scene.dated(behind_ms=-DAY)).files_removed == 1
+
+
+def test_a_clock_that_runs_behind_makes_removals_look_older_too() -> None:
+    """By that clock the file was removed half an hour inside the retention."""
+    scene = Scene()
+    late, gone, _ = scene.append(60, "a", "b", "c")
+    scene.remove(8, gone)
+    scene.remove(7 + 1 / 48, late)
+    assert set(scene.plan()) == {late, gone}
+    report = scene.vacuum(scene.dated(behind_ms=HOUR - 1))
+    assert (report.files_removed, report.changed) == (1, (late,))
+    assert late in scene.names()
+    assert gone not in scene.names()
 
 
 def test_requests_are_few() -> None:

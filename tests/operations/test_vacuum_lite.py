@@ -56,6 +56,16 @@ def test_lite_finds_vectors_and_change_data() -> None:
     assert "_change_data/orphan.parquet" in scene.plan(mode="full")
 
 
+def test_lite_keeps_other_tables_whole_too() -> None:
+    """Another table took over a folder with its files; ours removed them long ago."""
+    scene = Scene()
+    gone, _ = scene.append(60, "a", "b")
+    scene.remove(40, gone)
+    scene.plant(50, "p=a/_delta_log/00000000000000000000.json")
+    assert scene.plan(mode="full") == scene.plan(mode="lite") == {}
+    assert scene.vacuum(mode="lite").plan.bookmark is None
+
+
 def test_lite_goes_on_from_the_bookmark() -> None:
     scene, _, _ = scene_with_work()
     for version in scene.vacuum(mode="lite").versions:
@@ -155,6 +165,15 @@ def test_the_bookmark_stays_where_a_file_is_too_young_or_named_elsewhere() -> No
     scene.store.put("_symlink_format_manifest/manifest", f"{scene.store.uri}/{gone}\n".encode())
     scene.vacuum(mode="lite")
     assert INFO not in scene.store.contents()
+
+
+def test_the_bookmark_stays_where_change_data_is_too_young() -> None:
+    scene = Scene()
+    scene.append(60)
+    scene.plant(1, "_change_data/x.parquet")
+    cdc = {"path": "_change_data/x.parquet", "size": 7, "dataChange": False}
+    scene.ago(35, lambda: scene.builder.commit({"cdc": {**cdc, "partitionValues": {}}}))
+    assert scene.vacuum(mode="lite", dry_run=True).plan.bookmark is None
 
 
 def test_lite_by_a_table_that_is_younger_than_the_cutoff_does_nothing() -> None:

@@ -111,6 +111,14 @@ def test_links_are_neither_followed_nor_removed_and_what_they_lead_to_stays(
         assert (disk.path / name).exists()
 
 
+def test_a_table_whose_log_is_a_link_is_kept_whole(disk: Disk, tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    disk.write("nested/x.parquet")
+    (disk.path / "nested" / LOG).symlink_to(tmp_path / "log")
+    age(disk.path)
+    assert disk.plan() == [disk.gone]
+
+
 def test_live_files_named_through_a_link_stay(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     link = tmp_path / "link"
@@ -152,6 +160,34 @@ def test_a_dumped_listing_serves_as_inventory_without_any_listing(
     assert report.plan.mode == "inventory"
     assert counting.calls["walk_tree"] == 0
     assert counting.names.get("walk") == ["_symlink_format_manifest"]
+
+
+def test_an_inventory_without_links_and_logs_is_no_way_around_them(
+    disk: Disk, tmp_path: Path
+) -> None:
+    """Live files that the log names through a linked folder, and a table of which it shows data."""
+    folder = (disk.path / disk.live).parent
+    folder.rename(disk.path / "real")
+    folder.symlink_to(disk.path / "real")
+    disk.write("nested/p=1/x.parquet")
+    disk.write(f"nested/{LOG}/00000000000000000000.json")
+    age(disk.path)
+    names = [f"real/{Path(disk.live).name}", "nested/p=1/x.parquet", disk.gone]
+    inventory = tmp_path / "inventory.csv"
+    rows = [f"file:{disk.path}/{name},1,false,0" for name in names]
+    inventory.write_text("path,length,isDir,modificationTime\n" + "\n".join(rows) + "\n")
+    assert disk.plan() == [disk.gone]
+    assert disk.plan(inventory=str(inventory), mode="auto") == [disk.gone]
+
+
+def test_lite_leaves_alone_what_links_lead_to(disk: Disk, tmp_path: Path) -> None:
+    folder = (disk.path / disk.gone).parent
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    report = disk.vacuum(mode="lite")
+    assert (report.plan.files.num_rows, report.failures) == (0, ())
+    assert report.plan.kept == {"reached by a symbolic link": 1}
+    assert report.plan.bookmark is None, "a later run has to come back to it"
 
 
 def test_an_inventory_is_believed_in_names_only(disk: Disk, tmp_path: Path) -> None:

@@ -146,6 +146,33 @@ def test_quarantine_brings_back_what_came_into_use_too_late() -> None:
     assert report.files_removed == 2
 
 
+@pytest.mark.parametrize("quarantine", [True, False])
+def test_what_a_failed_task_removed_is_brought_back_or_told_too(quarantine: bool) -> None:
+    """As when a worker dies behind the removal: nobody confirmed it, and yet the file is gone."""
+    scene, gone, adds = removed_long_ago()
+
+    class Dying(ForwardingStore):
+        def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+            failed = super().move_many(pairs)
+            self._die(pairs[0][0])
+            return failed
+
+        def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+            failed = super().delete_many(names)
+            self._die(names[0])
+            return failed
+
+        def _die(self, name: str) -> None:
+            if name in gone:
+                commit_now(scene, {"add": adds[1]})
+                raise MemoryError
+
+    report = scene.vacuum(Dying(scene.dated()), quarantine=quarantine)
+    assert len(report.failures) == 3
+    assert report.lost == (() if quarantine else (gone[1],))
+    assert (gone[1] in scene.names()) == quarantine
+
+
 def test_a_file_written_anew_meanwhile_stays() -> None:
     scene, gone, _ = removed_long_ago()
 

@@ -88,7 +88,8 @@ class AfterWork:
     def __call__(self, payload: Any, attempt: int) -> Any:
         """Work, then fall."""
         result = self.worker(payload, attempt)
-        if payload.number == self.number:
+        # Commands have tasks of other kinds too, such as those of a checkpoint: they stay whole.
+        if getattr(payload, "number", None) == self.number:
             act = Act(self.folder, payload.number, self.fault, self.times)
             perform(act, attempt)
         return result

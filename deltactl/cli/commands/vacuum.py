@@ -246,16 +246,21 @@ def _present(session: Session, report: VacuumReport) -> None:
     error: DeltactlError | None = None
     if report.failures:
         first = report.failures[0]
+        stayed = sum(1 for failure in report.failures if failure.path)
         error = PartialSuccessError(
-            f"{format_count(len(report.failures), 'file', 'files')} could not be removed: "
-            f"{first.path + ': ' if first.path else ''}{first.reason}",
+            f"{format_count(stayed, 'file', 'files')} could not be removed: "
+            f"{first.path}: {first.reason}"
+            if stayed
+            else f"the vacuum stopped before its end: {first.reason}",
             hint=f"{report.files_removed:,} were removed. Mend the cause and run again.",
         )
     elif report.lost:
         error = PartialSuccessError(
             f"another writer took {format_count(len(report.lost), 'file', 'files')} into use right "
             f"when they were deleted: {report.lost[0]}",
-            hint="the table may miss them: restore an older version, or the files from a backup; "
+            hint=f"the table misses them: bring them back with --undo {report.run_id}"
+            if report.quarantined_until_ms is not None
+            else "the table may miss them: restore an older version, or the files from a backup; "
             "--quarantine would have brought them back",
         )
     for path in report.came_back[:1]:
