@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from deltactl.errors import (
     AccessDeniedError,
@@ -56,6 +56,8 @@ _HINT_BY_NUMBER: Final[Mapping[int, str]] = {
     getattr(errno, name): hint for name, hint in _HINTS.items() if hasattr(errno, name)
 }
 
+_DEEPEST_CAUSE: Final = 8
+
 _Kind = tuple[type[StorageError], str | None]
 
 _TRANSIENT_KIND: Final[_Kind] = (TransientStorageError, "the store did not answer: try again")
@@ -85,6 +87,27 @@ _TRANSIENT_CLASSES: Final = frozenset({
     "IncompleteReadError", "ReadTimeoutError", "ServerDisconnectedError", "ServerTimeoutError",
     "ServiceRequestError", "ServiceResponseError",
 })  # fmt: skip
+_CREDENTIALS_HINT: Final = (
+    "the store does not take these credentials: check the key, its secret, and whether a token"
+    " has expired"
+)
+_REGION_HINT: Final = "the bucket is in another region: set AWS_REGION, or --storage-option"
+# What services call their errors, where that says more than the status does.
+_CODES: Final[Mapping[str, _Kind]] = {
+    "NoSuchBucket": (StorageError, "there is no such bucket: check its name and the endpoint"),
+    "InvalidBucketName": (StorageError, "no bucket can have this name"),
+    "PermanentRedirect": (StorageError, _REGION_HINT),
+    "AuthorizationHeaderMalformed": (StorageError, _REGION_HINT),
+    "IllegalLocationConstraintException": (StorageError, _REGION_HINT),
+    "InvalidAccessKeyId": (AccessDeniedError, _CREDENTIALS_HINT),
+    "SignatureDoesNotMatch": (AccessDeniedError, _CREDENTIALS_HINT),
+    "ExpiredToken": (AccessDeniedError, _CREDENTIALS_HINT),
+    "InvalidToken": (AccessDeniedError, _CREDENTIALS_HINT),
+    "PreconditionFailed": (ObjectExistsError, None),
+    # Another conditional write of the same key was under way: this one may be tried again.
+    "ConditionalRequestConflict": _TRANSIENT_KIND,
+    "SlowDown": (TransientStorageError, "the store asks for fewer requests: try again later"),
+}
 _DENIED_STATUSES: Final = frozenset({401, 403})
 _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
@@ -119,9 +142,16 @@ def mapped_errors(verb: str, name: str, where: str) -> Iterator[None]:
 def _classify(error: Exception) -> _Kind:
     if isinstance(error, DeltactlError):
         raise error
+    # s3fs wraps what the service said in an error of the system that fits more or less.
+    code = next((code for code in map(_service_code, _chain(error)) if code in _CODES), None)
+    if code is not None:
+        return _CODES[code]
     for classes, kind in _KINDS:
         if isinstance(error, classes):
             return kind
+    statuses = {status for status in map(_response_status, _chain(error)) if status is not None}
+    if statuses:
+        return _classify_status(statuses)
     if isinstance(error, OSError) and error.errno is not None:
         return _classify_number(error.errno)
     return _classify_foreign(error)
@@ -135,16 +165,56 @@ def _classify_number(number: int) -> _Kind:
 
 def _classify_foreign(error: Exception) -> _Kind:
     classes = {cls.__name__ for cls in type(error).__mro__}
-    status = _http_status(error)
-    if status in _DENIED_STATUSES or classes & _DENIED_CLASSES:
+    if classes & _DENIED_CLASSES:
         return _DENIED_KIND
-    if status == HTTPStatus.NOT_FOUND or "ResourceNotFoundError" in classes:
+    if "ResourceNotFoundError" in classes:
         return ObjectNotFoundError, None
-    if status == HTTPStatus.PRECONDITION_FAILED or "ResourceExistsError" in classes:
+    if "ResourceExistsError" in classes:
         return ObjectExistsError, None
-    if status in _TRANSIENT_STATUSES or classes & _TRANSIENT_CLASSES:
+    if classes & _TRANSIENT_CLASSES:
+        return _TRANSIENT_KIND
+    status = _http_status(error)
+    return _classify_status(set() if status is None else {status})
+
+
+def _classify_status(statuses: Set[int]) -> _Kind:
+    if statuses & _DENIED_STATUSES:
+        return _DENIED_KIND
+    if HTTPStatus.NOT_FOUND in statuses:
+        return ObjectNotFoundError, None
+    if HTTPStatus.PRECONDITION_FAILED in statuses:
+        return ObjectExistsError, None
+    if statuses & _TRANSIENT_STATUSES:
         return _TRANSIENT_KIND
     return StorageError, None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and what caused it."""
+    cause: BaseException | None = error
+    for _ in range(_DEEPEST_CAUSE):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__
+
+
+def _response(error: BaseException) -> Mapping[str, Any]:
+    """The answer that botocore keeps in its errors."""
+    response = getattr(error, "response", None)
+    return response if isinstance(response, Mapping) else {}
+
+
+def _service_code(error: BaseException) -> str:
+    details = _response(error).get("Error")
+    found = details.get("Code") if isinstance(details, Mapping) else None
+    return str(found or getattr(error, "error_code", None) or "")
+
+
+def _response_status(error: BaseException) -> int | None:
+    metadata = _response(error).get("ResponseMetadata")
+    found = metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None
+    return found if isinstance(found, int) else None
 
 
 def _http_status(error: Exception) -> int | None:

@@ -30,6 +30,7 @@ from deltactl.storage.names import (
     resolve_name,
     resolve_prefix,
 )
+from deltactl.storage.object_services import CommonService, Entry, ObjectService
 from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 _PARALLEL_REQUESTS: Final = 16
-_BATCH_NAMES: Final = 8192
 
 
 class FsspecStore:
@@ -51,7 +51,16 @@ class FsspecStore:
     write of the store; fsspec's own fallback looks, then writes, and is never relied on.
     """
 
-    __slots__ = ("_base", "_exclusive_create", "_fs", "_root", "_schemes", "_secrets", "_uri")
+    __slots__ = (
+        "_base",
+        "_exclusive_create",
+        "_fs",
+        "_root",
+        "_schemes",
+        "_secrets",
+        "_service",
+        "_uri",
+    )
 
     def __init__(
         self,
@@ -61,6 +70,7 @@ class FsspecStore:
         *,
         exclusive_create: bool,
         schemes: frozenset[str],
+        service: ObjectService | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
         """Serve ``root``, which is how ``file_system`` spells ``uri``.
@@ -70,6 +80,7 @@ class FsspecStore:
         """
         self._uri = uri.rstrip("/")
         self._fs = file_system
+        self._service = CommonService(file_system) if service is None else service
         self._root = root.rstrip("/")
         self._base = f"{self._root}/"
         self._exclusive_create = exclusive_create
@@ -90,7 +101,7 @@ class FsspecStore:
         key, name_prefix = self._folder(prefix)
         first = start.encode("utf-8", "surrogateescape")
         found = []
-        for entry in self._list(key, prefix):
+        for entry in self._entries(key, prefix, start):
             last = entry["name"].rsplit("/", 1)[-1]
             encoded = last.encode("utf-8", "surrogateescape")
             # Some stores list the marker object of the folder itself among its files.
@@ -110,21 +121,29 @@ class FsspecStore:
     def _walk(self, prefix: str, enter: Enter) -> Iterator[list[str]]:
         key, name_prefix = self._folder(prefix)
         skip = len(key) + 1
-        batch: list[str] = []
-        for entry in self._list(key, prefix):
+        here: list[str] = []
+        folders: list[str] = []
+        for entry in self._entries(key, prefix):
+            if entry["name"].rstrip("/") == key:
+                continue  # the marker object of the folder itself
+            name = name_prefix + entry["name"][skip:]
             if entry["type"] != "directory":
-                below = [entry["name"]] if entry["name"].rstrip("/") != key else []
-            elif entry["name"].rstrip("/") == key or not enter(name_prefix + entry["name"][skip:]):
-                continue
-            else:
-                with self._mapped("list", prefix):
-                    below = self._fs.find(entry["name"])
-            batch.extend(name_prefix + name[skip:] for name in below)
-            if len(batch) >= _BATCH_NAMES:
-                yield batch
-                batch = []
-        if batch:
-            yield batch
+                here.append(name)
+            elif enter(name):
+                folders.append(entry["name"])
+        if here:
+            yield here
+        for below in self._each(lambda folder: self._find(folder, prefix), folders):
+            if below:
+                yield [name_prefix + name[skip:] for name in below]
+
+    def _find(self, key: str, prefix: str) -> list[str]:
+        """Keys of all files below a folder."""
+        return [
+            entry["name"]
+            for entry in self._entries(key, prefix, deep=True)
+            if not entry["name"].endswith("/")
+        ]
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         """Facts of each name, asked for in parallel; see ``Store.stat_many``."""
@@ -134,7 +153,7 @@ class FsspecStore:
         """Whole content of an object; see ``Store.read``."""
         key = self._readable(name)
         with self._mapped("read", name):
-            return bytes(self._fs.cat_file(key))
+            return self._service.read(key)
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
         """Whole contents in order; at most sixteen are held or under way."""
@@ -201,12 +220,22 @@ class FsspecStore:
         Raises:
             SafetyError: a name leads out of the root; nothing is deleted then.
         """
-        for name in names:
-            self._writable(name)
-        outcomes = self._each(self._delete, names)
-        return {
-            name: error for name, error in zip(names, outcomes, strict=True) if error is not None
-        }
+        keys = {self._writable(name): name for name in names}
+        size = self._service.delete_batch
+        batches = [list(keys)[i : i + size] for i in range(0, len(keys), size)]
+        failed: dict[str, StorageError] = {}
+        for outcome in self._each(self._delete_batch, batches):
+            for key, error in outcome.items():
+                mapped = self._mapper("delete", keys[key])(error)
+                if not isinstance(mapped, ObjectNotFoundError):
+                    failed[keys[key]] = mapped
+        return failed
+
+    def _delete_batch(self, keys: Sequence[str]) -> dict[str, Exception]:
+        try:
+            return self._service.delete(keys)
+        except Exception as error:
+            return dict.fromkeys(keys, error)
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Copy, then delete, each object; see ``Store.move_many``.
@@ -253,7 +282,7 @@ class FsspecStore:
                 self._fs.cp_file(self._writable(old), self._writable(new))
         except StorageError as error:
             return error
-        return self._delete(old)
+        return self.delete_many([old]).get(old)
 
     def _stat(self, name: str) -> FileInfo | None:
         key = self._readable(name)
@@ -266,31 +295,27 @@ class FsspecStore:
 
     def _read_range(self, name: str, key: str, offset: int, length: int) -> bytes:
         with self._mapped("read", name):
+            if length == 0:
+                self._fs.info(key)  # an absent object is an error for no bytes too
+                return b""
             try:
                 return bytes(self._fs.cat_file(key, start=offset, end=offset + length))
             except Exception:
                 # Stores refuse a range that begins past the end; the seam says: nothing is there.
-                if length == 0 or offset >= self._fs.info(key)["size"]:
+                if offset >= self._fs.info(key)["size"]:
                     return b""
                 raise
 
-    def _delete(self, name: str) -> StorageError | None:
+    def _entries(
+        self, key: str, prefix: str, start: str = "", *, deep: bool = False
+    ) -> Iterator[Entry]:
+        """What lies in, or anywhere below, a folder; nothing if it is absent."""
         try:
-            with self._mapped("delete", name):
-                self._fs.rm_file(self._writable(name))
+            with self._mapped("list", prefix):
+                for page in self._service.pages(key, start, deep=deep):
+                    yield from page
         except ObjectNotFoundError:
-            return None
-        except StorageError as error:
-            return error
-        return None
-
-    def _list(self, key: str, prefix: str) -> list[dict[str, Any]]:
-        with self._mapped("list", prefix):
-            self._fs.invalidate_cache()
-            try:
-                return cast("list[dict[str, Any]]", self._fs.ls(key, detail=True))
-            except (FileNotFoundError, NotADirectoryError):
-                return []
+            return
 
     def _each(self, work: Callable[[A], R], items: Sequence[A]) -> Iterator[R]:
         """Give ``work`` of each item in order, a bounded number ahead of the caller."""

@@ -85,6 +85,12 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
     try:
         # fsspec takes 0.1 s and more to import: only those who need it pay.
         from deltactl.storage.fsspec_store import FsspecStore
+        from deltactl.storage.object_services import (
+            CommonService,
+            GcsService,
+            ObjectService,
+            S3Service,
+        )
 
         file_system, root = _find_file_system(spelled, options)
     except ImportError as error:
@@ -93,14 +99,18 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
             f"{scheme}:// needs the package {package}, which is not installed",
             hint=f"pip install {package}",
         ) from error
+    package = _PACKAGES[scheme.lower()]
+    services: Mapping[str, Callable[[Any], ObjectService]] = {
+        "s3fs": S3Service,
+        "gcsfs": GcsService,
+    }
     return FsspecStore(
         uri,
         file_system,
         root,
         exclusive_create=True,
-        schemes=frozenset(
-            name for name, package in _PACKAGES.items() if package == _PACKAGES[scheme.lower()]
-        ),
+        schemes=frozenset(name for name, package_of in _PACKAGES.items() if package_of == package),
+        service=services.get(package, CommonService)(file_system),
         options=options,
     )
 

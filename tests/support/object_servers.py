@@ -1,0 +1,80 @@
+"""Servers of object stores on the loopback, started and stopped by the tests."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_MOTO: Final = "moto[server]==5.2.5"
+_SECONDS_TO_START: Final = 60
+S3_ENVIRON: Final = {
+    "AWS_ACCESS_KEY_ID": "tester",
+    "AWS_SECRET_ACCESS_KEY": "planted-secret-0123456789",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_REGION": "us-east-1",
+}
+
+
+def ensure_moto() -> Path:
+    """The Python of an environment with moto: its botocore is another than s3fs may have.
+
+    Kept outside the tree for the next run. Raises ``CalledProcessError`` where no package index
+    can be reached.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = (
+        cache / "deltactl-tests" / f"moto-5.2.5-py{sys.version_info.major}{sys.version_info.minor}"
+    )
+    python = home / "bin/python"
+    ready = home / "ready"
+    if not ready.exists():
+        venv.create(home, with_pip=True, clear=True)
+        install = [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            _MOTO,
+        ]
+        subprocess.run(install, check=True, capture_output=True)
+        ready.touch()
+    return python
+
+
+@contextmanager
+def s3_server(python: Path, log: Path) -> Iterator[str]:
+    """Start moto's S3; gives its endpoint."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [str(python), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            _wait_for(port, process, log)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + _SECONDS_TO_START
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"moto did not start: {log.read_text()[-2000:]}") from None
+            time.sleep(0.1)
