@@ -9,6 +9,7 @@ import pytest
 from deltactl.errors import StorageError, UsageError
 from deltactl.storage import open as opening
 from deltactl.storage.fsspec_store import FsspecStore
+from deltactl.storage.object_services import S3Service
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.open import is_local_uri, open_store
 from tests.support.stores import FaultyStore, MemoryStore, opened_as
@@ -107,10 +108,10 @@ def test_secrets_are_blotted_out_of_errors() -> None:
     assert isinstance(store, FsspecStore)
 
     class Failing:
-        def cat_file(self, key: str) -> bytes:
+        def cat_file(self, key: str, **_: object) -> bytes:
             raise ValueError("denied for k3y with s3cr3t at http://h")
 
-    store._fs = Failing()
+    store._service = S3Service(Failing())
     with pytest.raises(StorageError, match=r"denied for \*\*\* with \*\*\* at http://h"):
         store.read("x")
 
