@@ -9,8 +9,8 @@ import pytest
 from deltactl.errors import StorageError, UsageError
 from deltactl.storage import open as opening
 from deltactl.storage.fsspec_store import FsspecStore
-from deltactl.storage.object_services import S3Service
 from deltactl.storage.local_store import LocalStore
+from deltactl.storage.object_services import S3Service
 from deltactl.storage.open import is_local_uri, open_store
 from tests.support.stores import FaultyStore, MemoryStore, opened_as
 
