@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -58,7 +59,7 @@ class Table:
 
     def __init__(
         self,
-        uri: str,
+        uri: str | os.PathLike[str],
         storage_options: Mapping[str, str] | None = None,
         *,
         store: Store | None = None,
@@ -72,7 +73,7 @@ class Table:
             store: use this store instead of opening ``uri``.
             warn: takes what is worth knowing but stops nothing.
         """
-        self._store = open_store(uri, storage_options) if store is None else store
+        self._store = open_store(os.fspath(uri), storage_options) if store is None else store
         self._warn = warn
         self._storage_options = dict(storage_options or {})
 

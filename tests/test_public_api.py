@@ -62,3 +62,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
 def test_the_package_is_typed() -> None:
     assert find_spec("deltactl") is not None
     assert SOURCE.with_name("py.typed").exists()
+
+
+def test_a_table_may_be_named_by_a_path_object(tmp_path: Path) -> None:
+    assert deltactl.Table(tmp_path).uri == deltactl.Table(str(tmp_path)).uri
