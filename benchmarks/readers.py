@@ -10,6 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv as pc
 
+from tests.support.duckdb_delta import connect_duckdb
+
 Reader = Callable[[Path], pa.Table]
 
 
@@ -29,13 +31,7 @@ def read_with_delta_rs(table: Path) -> pa.Table:
 
 def read_with_duckdb(table: Path) -> pa.Table:
     """Rows by DuckDB's delta extension, which comes as a package of its own."""
-    import duckdb
-
-    package = find_spec("duckdb_extension_delta")
-    assert package is not None and package.origin is not None
-    extension = next(Path(package.origin).parent.glob("extensions/v*/delta.duckdb_extension"))
-    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
-        connection.execute(f"LOAD '{extension}'")
+    with connect_duckdb() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         name = str(table).replace("'", "''")
         return connection.sql(f"SELECT * FROM delta_scan('{name}')").to_arrow_table()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,6 +16,9 @@ from deltactl.cli.progress import progress
 from deltactl.cli.settings import EnvironmentSource, Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals
 from deltactl.engine.base import LazyEngine, OnProgress
+
+if TYPE_CHECKING:
+    from deltactl.storage.store import Store
 
 
 class Session:
@@ -71,6 +74,19 @@ class Session:
     def storage_options(self) -> dict[str, str]:
         """What was said with ``--storage-option``."""
         return dict(parse_storage_options(self.options.storage_option))
+
+    def open_store(self, address: str, *, read_only: bool = False) -> Store:
+        """Open a table's store with the storage options; a read-only one refuses every change.
+
+        Raises:
+            UsageError: the address cannot be understood.
+            StorageError: the storage cannot be reached.
+        """
+        from deltactl.storage.open import open_store
+        from deltactl.storage.wrappers import ReadOnlyStore
+
+        store = open_store(address, self.storage_options)
+        return ReadOnlyStore(store) if read_only else store
 
     def envelope(self, **parts: Any) -> Envelope:
         """Start the envelope of this command and table; ``parts`` are further fields of it."""

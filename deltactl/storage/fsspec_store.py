@@ -220,15 +220,16 @@ class FsspecStore:
         Raises:
             SafetyError: a name leads out of the root; nothing is deleted then.
         """
-        keys = {self._writable(name): name for name in names}
-        size = self._service.delete_batch
-        batches = [list(keys)[i : i + size] for i in range(0, len(keys), size)]
+        names_by_key = {self._writable(name): name for name in names}
+        keys, size = list(names_by_key), self._service.delete_batch
+        batches = [keys[i : i + size] for i in range(0, len(keys), size)]
         failed: dict[str, StorageError] = {}
         for outcome in self._each(self._delete_batch, batches):
             for key, error in outcome.items():
-                mapped = self._mapper("delete", keys[key])(error)
+                name = names_by_key[key]
+                mapped = self._mapper("delete", name)(error)
                 if not isinstance(mapped, ObjectNotFoundError):
-                    failed[keys[key]] = mapped
+                    failed[name] = mapped
         return failed
 
     def _delete_batch(self, keys: Sequence[str]) -> dict[str, Exception]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from tests.support.duckdb_delta import connect_duckdb
 
 
 def count_with_duckdb(path: Path) -> int:
@@ -15,13 +16,7 @@ def count_with_duckdb(path: Path) -> int:
 
 def rows_with_duckdb(path: Path) -> list[dict[str, Any]]:
     """The rows that DuckDB reads; maps as lists of pairs, instants in UTC."""
-    import duckdb
-
-    package = find_spec("duckdb_extension_delta")
-    assert package is not None and package.origin is not None
-    extension = next(Path(package.origin).parent.glob("extensions/v*/delta.duckdb_extension"))
-    with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
-        connection.execute(f"LOAD '{extension}'")
+    with connect_duckdb() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         found = connection.execute("SELECT * FROM delta_scan(?)", [str(path)])
         return list(found.to_arrow_table().to_pylist())

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import deltalake
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +18,7 @@ from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.schema import arrow_schema
 from deltactl.protocol.stats import choose_stats_columns
 from deltactl.storage.open import open_store
+from tests.support.duckdb_delta import connect_duckdb
 
 NTZ = ["timestampNtz"]
 TYPES: dict[str, Any] = {
@@ -124,16 +123,6 @@ def build(folder: Path, types: dict[str, Any], rows: list[dict[str, Any]], featu
     return written.stats_json
 
 
-def connect() -> duckdb.DuckDBPyConnection:
-    package = find_spec("duckdb_extension_delta")
-    assert package is not None
-    assert package.origin is not None
-    extension = next(Path(package.origin).parent.glob("extensions/v*/delta.duckdb_extension"))
-    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
-    connection.execute(f"LOAD '{extension}'")
-    return connection
-
-
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("judged")
@@ -194,7 +183,7 @@ def test_delta_rs_reads_the_rows(table: Path) -> None:
 def test_duckdb_skips_no_file_that_matters(table: Path, predicate: str) -> None:
     # Each is true of one row.
     query = f"SELECT count(*) FROM delta_scan('{table}') WHERE {predicate}"
-    assert connect().execute(query).fetchall() == [(1,)]
+    assert connect_duckdb().execute(query).fetchall() == [(1,)]
 
 
 def test_variants_are_read(tmp_path: Path) -> None:
@@ -204,7 +193,7 @@ def test_variants_are_read(tmp_path: Path) -> None:
     rows = [{"v": variant, "i": index} for index, variant in enumerate(variants)]
     stats = build(tmp_path, {"v": "variant", "i": "integer"}, rows, "variantType")
     assert json.loads(stats)["nullCount"] == {"v": 1, "i": 0}
-    counted = connect().execute(f"SELECT count(*), sum(i) FROM delta_scan('{tmp_path}')")
+    counted = connect_duckdb().execute(f"SELECT count(*), sum(i) FROM delta_scan('{tmp_path}')")
     assert counted.fetchall() == [(3, 3)]
     actions = pa.table(deltalake.DeltaTable(str(tmp_path)).get_add_actions(flatten=True))
     assert actions.to_pylist()[0]["num_records"] == 3

@@ -18,7 +18,6 @@ from deltactl.errors import InterruptedRunError, PartialSuccessError, UsageError
 if TYPE_CHECKING:
     from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
     from deltactl.operations.checkpoint_repair import RepairReport
-    from deltactl.storage.store import Store
 
 _WORK_NEEDED = 3
 
@@ -138,7 +137,7 @@ def _check(session: Session, table: str) -> None:
     from deltactl.cli.checkpoint_page import render_due
     from deltactl.operations.checkpoint import check_due
 
-    report = check_due(_open(session, table, read_only=True), warn=session.output.warn)
+    report = check_due(session.open_store(table, read_only=True), warn=session.output.warn)
     envelope = session.envelope(
         version_before=report.version,
         version_after=report.version,
@@ -153,7 +152,7 @@ def _check(session: Session, table: str) -> None:
 def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_run: bool) -> None:
     from deltactl.operations.checkpoint import checkpoint_table
 
-    store = _open(session, table, read_only=dry_run)
+    store = session.open_store(table, read_only=dry_run)
     with (
         session.engine() as engine,
         _cancellable(session) as cancellation,
@@ -208,7 +207,7 @@ def _emit(
 def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None:
     from deltactl.operations.checkpoint_repair import repair_checkpoints
 
-    store = _open(session, table, read_only=dry_run)
+    store = session.open_store(table, read_only=dry_run)
     with (
         session.engine() as engine,
         _cancellable(session) as cancellation,
@@ -252,14 +251,6 @@ def _emit_repair(session: Session, report: RepairReport, error: PartialSuccessEr
     session.output.emit(
         envelope, render_table=lambda page: render_repair(page, report, session.argv)
     )
-
-
-def _open(session: Session, table: str, *, read_only: bool) -> Store:
-    from deltactl.storage.open import open_store
-    from deltactl.storage.wrappers import ReadOnlyStore
-
-    store = open_store(table, session.storage_options)
-    return ReadOnlyStore(store) if read_only else store
 
 
 @contextmanager

@@ -103,17 +103,15 @@ def command(  # noqa: PLR0913 - one parameter an option
 
 def _run(session: Session, table: str, options: ConvertOptions, dry_run: bool) -> ConvertReport:
     from deltactl.operations.convert import convert_directory
-    from deltactl.storage.open import open_store
-    from deltactl.storage.wrappers import ReadOnlyStore
 
-    store = open_store(table, session.storage_options)
+    store = session.open_store(table, read_only=dry_run)
     with (
         session.engine() as engine,
         session.cancellation() as cancellation,
         session.progress("footers") as on_progress,
     ):
         return convert_directory(
-            ReadOnlyStore(store) if dry_run else store,
+            store,
             options,
             warn=session.output.warn,
             engine=engine,

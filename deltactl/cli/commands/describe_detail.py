@@ -15,7 +15,6 @@ from deltactl.errors import UsageError
 from deltactl.operations.detail import DetailReport, load_detail
 from deltactl.operations.history import version_at
 from deltactl.protocol.features import Operation
-from deltactl.storage.open import open_store
 from deltactl.units import format_age, format_count, format_size, format_timestamp
 
 _INSTANTS = ("createdAt", "lastModified")
@@ -46,7 +45,7 @@ def command(
         raise UsageError("--version and --at do not go together", hint="ask for one of them")
     session = Session.of(ctx)
     now_ms = SystemClock().now_ms()
-    store = open_store(table, session.storage_options)
+    store = session.open_store(table)
     warn = session.output.warn
     if at is not None:
         version = version_at(store, parse_time(at, now_ms), warn).row["version"]

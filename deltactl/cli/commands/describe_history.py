@@ -21,7 +21,6 @@ from deltactl.operations.history import (
     load_history,
     version_at,
 )
-from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from deltactl.units import format_count, format_timestamp
 
@@ -94,7 +93,7 @@ def command(
     _ensure_one_question(at, version, files, any(filters) or limit is not None or all_commits)
     if restorable and (at is not None or files):
         raise UsageError("--restorable does not go with --at or --files")
-    store = open_store(table, session.storage_options)
+    store = session.open_store(table)
     if at is not None:
         _show_version_at(session, store, parse_time(at, now_ms), now_ms)
     elif files and version is not None:

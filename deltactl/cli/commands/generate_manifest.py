@@ -105,18 +105,16 @@ def _run(
     session: Session, table: str, options: ManifestOptions, output_root: str | None, dry_run: bool
 ) -> ManifestReport:
     from deltactl.operations.manifest import generate_manifests
-    from deltactl.storage.open import open_store
-    from deltactl.storage.wrappers import ReadOnlyStore
 
-    store = open_store(table, session.storage_options)
-    output = store if output_root is None else open_store(output_root, session.storage_options)
     looks = dry_run or options.check
+    store = session.open_store(table, read_only=looks)
+    output = store if output_root is None else session.open_store(output_root, read_only=looks)
     with session.cancellation() as cancellation, session.progress("purge") as on_progress:
         return generate_manifests(
-            ReadOnlyStore(store) if looks else store,
+            store,
             options,
             warn=session.output.warn,
-            output=ReadOnlyStore(output) if looks else output,
+            output=output,
             storage_options=session.storage_options,
             cancel=cancellation.token,
             on_progress=on_progress,

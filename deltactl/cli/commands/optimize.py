@@ -159,10 +159,8 @@ def _run(
     dry_run: bool,
 ) -> OptimizeReport:
     from deltactl.operations.optimize import optimize_table
-    from deltactl.storage.open import open_store
-    from deltactl.storage.wrappers import ReadOnlyStore
 
-    store = open_store(table, session.storage_options)
+    store = session.open_store(table, read_only=dry_run)
     with (
         session.engines(
             max_concurrent=max_concurrent, memory_bytes=options.memory_bytes
@@ -171,7 +169,7 @@ def _run(
         session.progress("optimize") as on_progress,
     ):
         report = optimize_table(
-            ReadOnlyStore(store) if dry_run else store,
+            store,
             options,
             warn=session.output.warn,
             engine=engines,

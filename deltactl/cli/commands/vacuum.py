@@ -17,7 +17,6 @@ from deltactl.units import format_count, format_duration, format_size, parse_dur
 
 if TYPE_CHECKING:
     from deltactl.operations.vacuum import Confirm, VacuumOptions, VacuumPlan, VacuumReport
-    from deltactl.storage.store import Store
 
 _WORK_NEEDED = 3
 
@@ -208,7 +207,7 @@ def _run(
 ) -> VacuumReport:
     from deltactl.operations.vacuum import vacuum_table
 
-    store = _open(session, table, dry_run)
+    store = session.open_store(table, read_only=dry_run)
     with (
         session.engine() as engine,
         session.cancellation() as cancellation,
@@ -232,14 +231,6 @@ def _run(
                 hint="Run again to do the rest.",
             )
     return report
-
-
-def _open(session: Session, table: str, dry_run: bool) -> Store:
-    from deltactl.storage.open import open_store
-    from deltactl.storage.wrappers import ReadOnlyStore
-
-    store = open_store(table, session.storage_options)
-    return ReadOnlyStore(store) if dry_run else store
 
 
 def _present(session: Session, report: VacuumReport) -> None:
@@ -300,7 +291,7 @@ def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
     from deltactl.cli.vacuum_page import render_undo
     from deltactl.operations.vacuum_undo import undo_vacuum
 
-    report = undo_vacuum(_open(session, table, dry_run), run_id, dry_run=dry_run)
+    report = undo_vacuum(session.open_store(table, read_only=dry_run), run_id, dry_run=dry_run)
     error: DeltactlError | None = None
     if report.impossible:
         path, reason = next(iter(report.impossible.items()))
@@ -321,7 +312,7 @@ def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
 
     if not (yes or dry_run) and not _ask("Delete quarantined files that are due?"):
         raise SafetyError("not confirmed: nothing was removed")
-    report = purge_quarantine(_open(session, table, dry_run), dry_run=dry_run)
+    report = purge_quarantine(session.open_store(table, read_only=dry_run), dry_run=dry_run)
     session.output.emit(
         session.envelope(dry_run=dry_run, result=report.to_dict()),
         render_table=lambda page: render_purge(page, report),
