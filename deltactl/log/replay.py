@@ -43,7 +43,7 @@ def replay_tail(store: Store, tail: Sequence[FileInfo], partition_keys: Iterable
     names = [info.name for info in tail]
     contents = zip(names, store.read_many(names), strict=True)
     parser = CommitParser(partition_keys)
-    parsed = list(parser.parse(LogFile(name, data, _is_compacted(name)) for name, data in contents))
+    parsed = list(parser.parse(LogFile(name, data, is_compacted(name)) for name, data in contents))
     adds = _concat([p.adds for p in parsed], ADD_SCHEMA)
     removes = _concat([p.removes for p in parsed], REMOVE_SCHEMA)
     result = _reconcile(adds, removes)
@@ -52,7 +52,7 @@ def replay_tail(store: Store, tail: Sequence[FileInfo], partition_keys: Iterable
     return result
 
 
-def _is_compacted(name: str) -> bool:
+def is_compacted(name: str) -> bool:
     """Whether a log file's store name is that of a compacted file."""
     return isinstance(parse_log_name(name.rpartition("/")[2]), CompactedFile)
 

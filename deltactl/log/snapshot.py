@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -15,7 +15,13 @@ from deltactl.log.absence import no_table_error
 from deltactl.log.checkpoint import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
 from deltactl.log.commit_info import commit_timestamp
 from deltactl.log.listing import Checkpoint, LogListing, list_log
-from deltactl.log.replay import Tail, live_batches, replay_tail, tombstone_batches
+from deltactl.log.replay import (
+    Tail,
+    is_compacted,
+    live_batches,
+    replay_tail,
+    tombstone_batches,
+)
 from deltactl.log.segment import LogSegment, list_from_hint, select_segment
 from deltactl.log.singletons import Singletons
 from deltactl.protocol.actions import ADD_SCHEMA, DomainMetadata, Metadata, Protocol, Txn
@@ -105,8 +111,8 @@ def load_snapshot(
 ) -> Snapshot:
     """Rebuild a version from the log.
 
-    A checkpoint that cannot be read is left aside with a warning when older files can still
-    rebuild the version; those in ``skip`` are not looked at.
+    A checkpoint or compacted file that cannot be read is left aside with a warning when other
+    files can still rebuild the version; the checkpoints in ``skip`` are not looked at.
 
     Raises:
         NotATableError: there is no log.
@@ -133,7 +139,13 @@ def load_snapshot(
             assert segment.checkpoint is not None
             broken, skipped = broken or error, skipped | {segment.checkpoint}
             continue
-        return _load_segment(store, segment, head)
+        try:
+            return _load_segment(store, segment, head)
+        except CorruptLogError as error:
+            if not any(is_compacted(info.name) for info in segment.tail):
+                raise
+            warn(f"{error.message}; reading the single commits instead of compacted files")
+            listing = replace(listing, compacted={})
 
 
 def _load_segment(store: Store, segment: LogSegment, head: CheckpointHead | None) -> Snapshot:

@@ -124,9 +124,29 @@ def test_a_missing_sidecar_is_named() -> None:
     (sidecar, *_) = [name for name in checkpoints(builder) if "_sidecars" in name]
     builder.store.delete_many([sidecar])
     snapshot = load_snapshot(builder.store, warn=lambda message: None)
-    if snapshot.segment.checkpoint_version == 5:
-        with pytest.raises(CorruptLogError, match="_sidecars"):
-            _ = snapshot.files
+    assert snapshot.segment.checkpoint_version == 5
+    with pytest.raises(CorruptLogError, match="_sidecars"):
+        _ = snapshot.files
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b'{"add":{"path":'])
+def test_a_broken_compacted_file_falls_back_to_its_commits(content: bytes) -> None:
+    builder = build()
+    compacted = f"{LOG}/{1:020d}.{4:020d}.compacted.json"
+    builder.store.put(compacted, content)
+    warnings: list[str] = []
+    snapshot = load_snapshot(builder.store, warn=warnings.append)
+    assert snapshot.num_files == 6
+    assert len(warnings) == 1
+    assert compacted in warnings[0]
+
+
+def test_a_broken_commit_beside_a_compacted_file_stays_the_error() -> None:
+    builder = build()
+    builder.store.put(f"{LOG}/{1:020d}.{4:020d}.compacted.json", b"")
+    builder.store.put(commit_path(6), b'{"add":')
+    with pytest.raises(CorruptLogError, match=commit_path(6)):
+        load_snapshot(builder.store, warn=lambda message: None)
 
 
 @pytest.mark.parametrize("kind", ["v2-json", "v2-parquet"])
