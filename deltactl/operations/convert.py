@@ -25,6 +25,7 @@ from deltactl.operations.convert_options import ConvertOptions
 from deltactl.operations.convert_plan import APP_ID, ConvertPlan, plan_convert
 from deltactl.operations.convert_report import ConvertReport
 from deltactl.operations.convert_tasks import FooterSpec
+from deltactl.operations.manifest_refresh import AUTO_PROPERTY, refresh_manifests
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.names import LOG_DIR
 from deltactl.protocol.new_tables import list_property_features
@@ -144,6 +145,8 @@ def convert_directory(
     if dry_run:
         return ConvertReport(plan, engine.name, dry_run=True)
     if create_table(store, _new_table(plan, options, engine.name), clock=clock, sleep=sleep):
+        if properties.flag(AUTO_PROPERTY):
+            refresh_manifests(store, None, warn=warn, clock=clock, sleep=sleep)
         return ConvertReport(plan, engine.name, None, 0)
     snapshot = load_snapshot(store, warn=warn)
     warn("another writer made this directory a table in the meantime; it was left as it is")

@@ -24,6 +24,7 @@ from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.listing import LogListing
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.clustering import clustering_columns
 from deltactl.operations.convert_footers import Footers, read_all_footers
 from deltactl.operations.convert_listing import FROM_BEFORE, LeftOut, list_directory
@@ -152,6 +153,9 @@ def sync_directory(
         engine_info=f"deltactl/{__version__} ({engine.name} engine)",
     )
     after = append_files(snapshot, append, clock=clock, sleep=sleep)
+    follow_commit(
+        snapshot, after, warn=warn, engine=engine, clock=clock, storage_options=storage_options
+    )
     return ConvertReport(plan, engine.name, version, after, sync=True)
 
 

@@ -42,6 +42,7 @@ def generate_manifests(
     options: ManifestOptions,
     *,
     warn: Warn,
+    snapshot: Snapshot | None = None,
     output: Store | None = None,
     engine: Engine | None = None,
     clock: Clock | None = None,
@@ -57,6 +58,7 @@ def generate_manifests(
         store: the table's.
         options: see there.
         warn: takes what stops nothing.
+        snapshot: the version wanted, where it is loaded already.
         output: where ``_symlink_format_manifest`` lies; in the table itself when ``None``.
         engine: where a purge runs.
         clock: measures how long partitions could differ.
@@ -74,7 +76,7 @@ def generate_manifests(
         DeltactlError: no table there, no such version, a damaged log, or a purge failed.
     """
     clock, output = clock or SystemClock(), output or store
-    snapshot = load_snapshot(store, options.version, warn=warn)
+    snapshot = snapshot or load_snapshot(store, options.version, warn=warn)
     live = load_live_files(snapshot)
     writes = not (dry_run or options.check)
     purged_from = None

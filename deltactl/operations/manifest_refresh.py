@@ -23,11 +23,16 @@ AUTO_PROPERTY: Final = "delta.compatibility.symlinkFormatManifest.enabled"
 
 
 def refresh_manifests(
-    store: Store, before: int, *, warn: Warn, clock: Clock | None = None, sleep: Sleep = time.sleep
+    store: Store,
+    before: int | None,
+    *,
+    warn: Warn,
+    clock: Clock | None = None,
+    sleep: Sleep = time.sleep,
 ) -> ManifestReport | None:
     """After commits of ours: refresh the manifests of the partitions touched since ``before``.
 
-    Only where the table asks for it (``delta.compatibility.symlinkFormatManifest.enabled``); a
+    All of them where ``before`` is ``None``: there was no table yet. Only where the table asks for it (``delta.compatibility.symlinkFormatManifest.enabled``); a
     table without any manifest gets all of them. Never raises: the commits stand whatever happens
     here, so a failure is a warning that says what to run.
     """
@@ -38,9 +43,11 @@ def refresh_manifests(
         snapshot = load_snapshot(store, warn=warn)
         if not snapshot.properties.flag(AUTO_PROPERTY):
             return None
-        has_manifests = next(store.walk(MANIFEST_DIR), None) is not None
+        has_manifests = before is not None and next(store.walk(MANIFEST_DIR), None) is not None
         options = ManifestOptions(since=before if has_manifests else None)
-        return generate_manifests(store, options, warn=warn, clock=clock, sleep=sleep)
+        return generate_manifests(
+            store, options, warn=warn, snapshot=snapshot, clock=clock, sleep=sleep
+        )
     except DeltactlError as error:
         warn(
             f"the commit is done, but its manifests were not refreshed and name old files: "

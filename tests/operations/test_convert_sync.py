@@ -26,9 +26,11 @@ from deltactl.errors import (
     SafetyError,
     UnsupportedFeatureError,
 )
+from deltactl.log.listing import list_log
 from deltactl.operations.convert import ConvertOptions, ConvertReport, convert, convert_directory
 from deltactl.operations.convert_options import parse_partition_by
 from deltactl.operations.convert_plan import APP_ID
+from deltactl.operations.manifest_refresh import AUTO_PROPERTY
 from deltactl.operations.optimize import OptimizeOptions
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
@@ -105,6 +107,32 @@ def test_new_files_are_added_once(store: MemoryStore) -> None:
     assert ids(store) == [1, 2, 3]
     again = run(store, now_ms=1_700_000_400_000)
     assert (again.version_after, again.files_added) == (1, 0)
+    assert ids(store) == [1, 2, 3]
+
+
+def test_manifests_follow_where_the_table_asks_for_them() -> None:
+    store = MemoryStore(f"memory://sync/{next(_NUMBERS)}")
+    store.put("p=1/1.parquet", parquet(1))
+    run(store, ConvertOptions(properties={AUTO_PROPERTY: "true"}))
+    manifest = "_symlink_format_manifest/p={}/manifest"
+    assert store.read(manifest.format(1)) == f"{store.uri}/p=1/1.parquet\n".encode()
+    store.put("p=2/2.parquet", parquet(2))
+    store.set_modified("p=2/2.parquet", 1_700_000_200_000)
+    first = store.stat_many([manifest.format(1)])
+    run(store, now_ms=1_700_000_300_000)
+    assert store.read(manifest.format(2)) == f"{store.uri}/p=2/2.parquet\n".encode()
+    assert store.stat_many([manifest.format(1)]) == first
+
+
+def test_a_sync_at_the_interval_is_checkpointed() -> None:
+    store = MemoryStore(f"memory://sync/{next(_NUMBERS)}")
+    store.put("1.parquet", parquet(1))
+    run(store, ConvertOptions(properties={"delta.checkpointInterval": "2"}))
+    for number in (2, 3):
+        store.put(f"{number}.parquet", parquet(number))
+        store.set_modified(f"{number}.parquet", 1_700_000_000_000 + 100_000 * number)
+        run(store, now_ms=1_700_000_050_000 + 100_000 * number)
+    assert [c.version for c in list_log(store).checkpoints] == [2]
     assert ids(store) == [1, 2, 3]
 
 
