@@ -93,7 +93,9 @@ def _render_result(page: Page, report: VacuumReport) -> None:
         pairs.append(("kept until", f"{format_timestamp(report.quarantined_until_ms)}, at least"))
         pairs.append(("undo", f"deltactl vacuum TABLE --undo {report.run_id}"))
     else:
-        pairs.append(("undo", "not possible: files were deleted, not moved (--quarantine)"))
+        pairs.append(
+            ("undo", "only from versions that the store keeps: nothing was moved (--quarantine)")
+        )
     page.fields(pairs)
     for failure in report.failures[:_SHOWN_FOLDERS]:
         page.line(Styled("not removed: ", Tone.CAUTION), f"{failure.path}: {failure.reason}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltactl.clock import Clock, SystemClock
-from deltactl.errors import DeltactlError, StorageError
+from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError
 from deltactl.log.vacuum_info import read_bookmark, write_bookmark
 from deltactl.operations.vacuum_journal import (
     RunRecord,
@@ -43,9 +43,10 @@ class UndoReport:
 
 
 def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoReport:
-    """Bring back what a run removed, as far as it is in quarantine; ``last`` is the newest run.
+    """Bring back what a run removed; ``last`` is the newest run.
 
-    A file that stands at the old place is never replaced. The log is not touched.
+    Files come from the quarantine, or from the versions that the store keeps of deleted ones. A
+    file that stands at the old place is never replaced. The log is not touched.
 
     Raises:
         DeltactlError: there is no such run.
@@ -60,27 +61,33 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     planned = files["path"].to_pylist()
     stored = set(list_quarantine(store, run_id))
     there = _find_present(store, planned)
-    impossible = {name: _reason(record) for name in planned if name not in stored | there}
+    deleted = [name for name in planned if name not in stored | there]
+    lost = store.undelete_many(deleted, dry_run=True)
+    impossible = {name: _reason(record, error) for name, error in lost.items()}
     impossible |= {
         name: "another file has its name by now" for name in planned if name in stored & there
     }
-    names = [name for name in planned if name in stored and name not in there]
+    moved = [name for name in planned if name in stored and name not in there]
+    kept = [name for name in deleted if name not in lost]
+    names = [*moved, *kept]
     if dry_run:
         return UndoReport(run_id, True, tuple(names), impossible)
     if names and read_bookmark(store) is not None:
         write_bookmark(store, None)  # lite would never look at them again
-    failed = _move_back(store, run_id, names)
+    failed = _move_back(store, run_id, moved) | store.undelete_many(kept)
     impossible |= {name: error.message for name, error in failed.items()}
-    _remove_folders(store, run_id, names)
+    _remove_folders(store, run_id, moved)
     if names:
         write_record(store, with_status(record, "undone"))
     return UndoReport(run_id, False, tuple(n for n in names if n not in failed), impossible)
 
 
-def _reason(record: RunRecord) -> str:
+def _reason(record: RunRecord, error: StorageError) -> str:
+    if not isinstance(error, ObjectNotFoundError):
+        return error.message
     if record.quarantined_until_ms is None:
-        return "it was deleted, not quarantined"
-    return "it is not in the quarantine"
+        return "it was deleted, not quarantined, and the store keeps no version of it"
+    return "it is not in the quarantine, and the store keeps no version of it"
 
 
 def _find_present(store: Store, names: list[str]) -> set[str]:

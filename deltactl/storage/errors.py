@@ -112,6 +112,13 @@ _DENIED_STATUSES: Final = frozenset({401, 403})
 _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 
+def no_versions_error(name: str) -> StorageError:
+    """What to say of a deleted file that no version is kept of."""
+    return ObjectNotFoundError(
+        f"cannot bring back {name!r}: it was deleted, and the store keeps no version of it"
+    )
+
+
 def map_error(
     error: Exception, verb: str, name: str, where: str, secrets: Sequence[str] = ()
 ) -> StorageError:

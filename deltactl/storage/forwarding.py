@@ -84,6 +84,12 @@ class ForwardingStore:
         """See ``Store.delete_many``."""
         return self._inner.delete_many(names)
 
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        """See ``Store.undelete_many``."""
+        return self._inner.undelete_many(names, dry_run=dry_run)
+
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """See ``Store.move_many``."""
         return self._inner.move_many(pairs)

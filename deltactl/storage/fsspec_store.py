@@ -19,7 +19,7 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
 )
-from deltactl.storage.errors import map_error
+from deltactl.storage.errors import map_error, no_versions_error
 from deltactl.storage.fsspec_facts import file_info, secret_values
 from deltactl.storage.fsspec_files import MappedFile
 from deltactl.storage.names import (
@@ -237,6 +237,30 @@ class FsspecStore:
             return self._service.delete(keys)
         except Exception as error:
             return dict.fromkeys(keys, error)
+
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        """Bring deleted objects back, in parallel; see ``Store.undelete_many``.
+
+        Raises:
+            SafetyError: a name leads out of the root; nothing is brought back then.
+        """
+        keys = [self._writable(name) for name in names]
+
+        def undelete(pair: tuple[str, str]) -> StorageError | None:
+            name, key = pair
+            try:
+                with self._mapped("bring back", name):
+                    back = self._service.undelete(key, dry_run=dry_run)
+                return None if back else no_versions_error(name)
+            except StorageError as error:
+                return error
+
+        outcomes = self._each(undelete, list(zip(names, keys, strict=True)))
+        return {
+            name: error for name, error in zip(names, outcomes, strict=True) if error is not None
+        }
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Copy, then delete, each object; see ``Store.move_many``.

@@ -13,7 +13,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from deltactl.errors import SafetyError, StorageError
-from deltactl.storage.errors import folder_in_the_way, map_error, mapped_errors
+from deltactl.storage.errors import (
+    folder_in_the_way,
+    map_error,
+    mapped_errors,
+    no_versions_error,
+)
 from deltactl.storage.exclusive import create_exclusively, move_exclusively
 from deltactl.storage.local_files import (
     DurableWriter,
@@ -210,6 +215,13 @@ class LocalStore:
                 cause = IsADirectoryError("it is a folder") if is_folder else error
                 failed[name] = map_error(cause, "delete", name, self._uri)
         return failed
+
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        """Nothing comes back but what is there: disks keep no versions."""
+        infos = zip(names, self.stat_many(names), strict=True)
+        return {name: no_versions_error(name) for name, info in infos if info is None}
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Rename each file; see ``Store.move_many``.

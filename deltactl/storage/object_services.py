@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+_VERSIONS_LISTED: Final = 100
+
 Entry = Mapping[str, Any]
 """``name`` (bucket and key), ``type`` (file or directory), ``size``, and a time of modification."""
 
@@ -35,6 +37,13 @@ class ObjectService(Protocol):
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
         """Delete; what failed, by key. Absent keys may fail with ``FileNotFoundError``."""
+        ...
+
+    def undelete(self, key: str, *, dry_run: bool) -> bool:
+        """Make a deleted object's newest version visible again, or only say whether that can be.
+
+        An object that is there is left alone. ``False``: no version of it is kept.
+        """
         ...
 
 
@@ -69,6 +78,10 @@ class CommonService:
             except Exception as error:
                 failed[key] = error
         return failed
+
+    def undelete(self, key: str, *, dry_run: bool) -> bool:
+        """Only objects that are there: of versions fsspec knows nothing common."""
+        return bool(self._fs.exists(key))
 
 
 class S3Service:
@@ -128,6 +141,27 @@ class S3Service:
             f"{bucket}/{found['Key']}": _refused(found.get("Code"), found.get("Message"))
             for found in answer.get("Errors") or ()
         }
+
+    def undelete(self, key: str, *, dry_run: bool) -> bool:
+        """Remove the delete markers that hide the newest version.
+
+        Source: Amazon S3 user guide, "Working with delete markers".
+        """
+        bucket, _, name = key.partition("/")
+        while True:
+            # A key comes before all longer ones that begin with it, its newest version first.
+            answer = self._fs.call_s3(
+                "list_object_versions", Bucket=bucket, Prefix=name, MaxKeys=_VERSIONS_LISTED
+            )
+            kept = [v for v in answer.get("Versions") or () if v["Key"] == name]
+            markers = [m for m in answer.get("DeleteMarkers") or () if m["Key"] == name]
+            hiding = [marker for marker in markers if marker["IsLatest"]]
+            if not kept or not hiding or dry_run:
+                return bool(kept)
+            self._fs.call_s3(
+                "delete_object", Bucket=bucket, Key=name, VersionId=hiding[0]["VersionId"]
+            )
+            self._fs.invalidate_cache()
 
 
 class GcsService(CommonService):

@@ -156,6 +156,16 @@ class Store(Protocol):
         """Delete each name; absent names count as deleted. Gives what failed, by name."""
         ...
 
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        """Bring deleted files back from the versions that the store keeps of them.
+
+        A name that has a file is left alone. Gives what cannot come back, by name; with
+        ``dry_run`` only that.
+        """
+        ...
+
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Rename each (name, new name); never over a file that is there.
 

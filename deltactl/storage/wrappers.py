@@ -50,6 +50,14 @@ class ReadOnlyStore(ForwardingStore):
         """Raise."""
         self._refuse("delete", ", ".join(names[:3]))
 
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        """Raise, unless nothing is asked for but what could be done."""
+        if not dry_run:
+            self._refuse("bring back", ", ".join(names[:3]))
+        return super().undelete_many(names, dry_run=dry_run)
+
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Raise."""
         self._refuse("move", ", ".join(old for old, _ in pairs[:3]))
@@ -170,6 +178,13 @@ class MeteredStore(ForwardingStore):
         """Count each name."""
         self._count(StorageUsage(deletes=len(names)))
         return super().delete_many(names)
+
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        """Count a look at each name, and a delete of what hides it."""
+        self._count(StorageUsage(stats=len(names), deletes=0 if dry_run else len(names)))
+        return super().undelete_many(names, dry_run=dry_run)
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Count a put and a delete for each file."""

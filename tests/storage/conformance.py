@@ -320,6 +320,16 @@ def moves_without_replacing(store: Store) -> None:
     assert store.read("taken") == b"taken"
 
 
+def tells_which_deleted_files_come_back(store: Store) -> None:
+    """None, as long as nothing is there that keeps versions; what is there needs no help."""
+    store.put("there", b"1")
+    for dry_run in (True, False):
+        missing = store.undelete_many(["there", "a/never"], dry_run=dry_run)
+        assert list(missing) == ["a/never"]
+        assert isinstance(missing["a/never"], ObjectNotFoundError)
+    assert store.read("there") == b"1"
+
+
 def removes_only_empty_folders(store: Store) -> None:
     store.put("d/e/x", b"")
     assert store.remove_folders(["d/e", "d", "absent"]) == []
@@ -381,6 +391,7 @@ PROMISES = (
     reads_absolute_names,
     walks_the_tree,
     moves_without_replacing,
+    tells_which_deleted_files_come_back,
     removes_only_empty_folders,
     finds_real_names,
     has_a_uri,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeVar, cast
 
 from deltactl.errors import ObjectExistsError, ObjectNotFoundError, StorageError
-from deltactl.storage.errors import TransientStorageError
+from deltactl.storage.errors import TransientStorageError, no_versions_error
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import is_absolute_name, refuse_nul, resolve_name, resolve_prefix
 from deltactl.storage.open import register_scheme
@@ -124,6 +124,12 @@ class MemoryStore:
             for uri in uris:
                 _SPACE.files.pop(uri, None)
         return {}
+
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        infos = zip(names, self.stat_many(names), strict=True)
+        return {name: no_versions_error(name) for name, info in infos if info is None}
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         uris = [(old, self._writable(old), self._writable(new)) for old, new in pairs]
@@ -314,6 +320,15 @@ class FaultyStore(ForwardingStore):
 
         return self._do("delete_many", _some(names), lambda: self._inner.delete_many(names), tear)
 
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        return self._do(
+            "undelete_many",
+            _some(names),
+            lambda: self._inner.undelete_many(names, dry_run=dry_run),
+        )
+
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         def tear() -> None:
             self._inner.move_many(pairs[: len(pairs) // 2])
@@ -480,6 +495,12 @@ class CountingStore(ForwardingStore):
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
         self._count("delete_many", names)
         return super().delete_many(names)
+
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        self._count("undelete_many", names)
+        return super().undelete_many(names, dry_run=dry_run)
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         self._count("move_many", [old for old, _ in pairs])
