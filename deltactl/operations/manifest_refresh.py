@@ -32,9 +32,10 @@ def refresh_manifests(
 ) -> ManifestReport | None:
     """After commits of ours: refresh the manifests of the partitions touched since ``before``.
 
-    All of them where ``before`` is ``None``: there was no table yet. Only where the table asks for it (``delta.compatibility.symlinkFormatManifest.enabled``); a
-    table without any manifest gets all of them. Never raises: the commits stand whatever happens
-    here, so a failure is a warning that says what to run.
+    All of them where ``before`` is ``None``, because there was no table yet, and where the table
+    has none. Only where the table asks for it
+    (``delta.compatibility.symlinkFormatManifest.enabled``). Never raises: the commits stand
+    whatever happens here, so a failure is a warning that says what to run.
     """
     # Here, because generating manifests may purge, which is an optimize, which refreshes manifests.
     from deltactl.operations.manifest import generate_manifests
