@@ -144,6 +144,7 @@ class FaultProxy:
         self._lock = threading.Lock()
         self._quotas: list[_Quota] = []
         self._requests: list[Request] = []
+        self._dropped_headers: set[str] = set()
 
     @property
     def requests(self) -> list[Request]:
@@ -155,6 +156,10 @@ class FaultProxy:
         """Apply rules from now on; the oldest that matches a request wins."""
         with self._lock:
             self._quotas += [_Quota(rule, rule.skip, rule.times) for rule in rules]
+
+    def drop_header(self, name: str) -> None:
+        """Keep a header, in lower case, from the server from now on: it will not know of it."""
+        self._dropped_headers.add(name)
 
     def clear(self) -> None:
         """Forget all rules and requests."""
@@ -189,6 +194,7 @@ class FaultProxy:
     def _forward(self, request: Request, target: str) -> _Reply:
         """Ask the server, on a connection of its own: nothing is ever sent again by chance."""
         reads = request.method in ("GET", "HEAD")
+        not_forwarded = _OF_THE_CONNECTION | {"content-length", "expect"} | self._dropped_headers
         with nullcontext() if reads else self._write:
             connection = http.client.HTTPConnection(
                 *self.upstream, timeout=_UPSTREAM_TIMEOUT_SECONDS
@@ -198,7 +204,7 @@ class FaultProxy:
                     request.method, target, skip_host=True, skip_accept_encoding=True
                 )
                 for name, text in request.headers.items():
-                    if name not in _OF_THE_CONNECTION | {"content-length", "expect"}:
+                    if name not in not_forwarded:
                         connection.putheader(name, text)
                 connection.putheader("Content-Length", str(len(request.body)))
                 connection.putheader("Connection", "close")
