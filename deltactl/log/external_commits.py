@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
+from urllib.parse import quote
 
 from deltactl.clock import Clock
 from deltactl.errors import (
@@ -38,7 +39,7 @@ from deltactl.storage.store import FileInfo, Store
 # Long enough that a writer which looked before this commit has noticed it by then.
 _EXPIRES_AFTER_SECONDS: Final = 24 * 3600
 
-_SPELLINGS: Final = {"s3": "s3a", "s3a": "s3"}
+_SCHEMES: Final = ("s3", "s3a")
 
 
 class ExternalCommitStore(ForwardingStore):
@@ -72,15 +73,16 @@ class ExternalCommitStore(ForwardingStore):
         """
         if self._is_spelled_alike:
             return
-        scheme, _, rest = self.uri.partition("://")
-        other = f"{_SPELLINGS[scheme.lower()]}://{rest}"
-        theirs, ours = self._entries.find_latest(other), self._entries.find_latest(self.uri)
-        if theirs is not None and (ours is None or ours.file_name < theirs.file_name):
-            raise SafetyError(
-                f"other writers agree on the commits of this table as {other!r}, which is another"
-                f" table to them than {self.uri!r}",
-                hint=f"Nothing was committed. Give the address as {other}.",
-            )
+        ours = self._entries.find_latest(self.uri)
+        for other in _list_spellings(self.uri):
+            theirs = self._entries.find_latest(other)
+            if theirs is not None and (ours is None or ours.file_name < theirs.file_name):
+                raise SafetyError(
+                    f"other writers agree on the commits of this table as {other!r}, which is"
+                    f" another table to them than {self.uri!r}",
+                    hint="Nothing was committed. Give the address as they do; if nobody writes"
+                    " there any more, delete the items of that table path from DynamoDB.",
+                )
         self._is_spelled_alike = True
 
     def put_if_absent(self, name: str, data: bytes) -> None:
@@ -197,6 +199,13 @@ class ExternalCommitStore(ForwardingStore):
 
     def _is_there(self, name: str) -> bool:
         return self._inner.stat_many([name]) != [None]
+
+
+def _list_spellings(uri: str) -> list[str]:
+    """How else others may write the same address: Delta decoded, delta-rs encoded."""
+    rest = uri.partition("://")[2]
+    spelled = {f"{scheme}://{way}" for scheme in _SCHEMES for way in (rest, quote(rest))}
+    return sorted(spelled - {uri})
 
 
 def _temp_name(entry: CommitEntry) -> str:

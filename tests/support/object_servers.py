@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -72,6 +73,23 @@ def ensure_moto() -> Path:
         subprocess.run(install, check=True, capture_output=True)
         ready.touch()
     return python
+
+
+def ensure_delta_rs_with_dynamodb() -> Path:
+    """A folder for ``PYTHONPATH`` with the last delta-rs that speaks to DynamoDB.
+
+    Its dependencies are those of the delta-rs that is installed. Kept, and raises, as
+    ``ensure_moto``.
+    """
+    home = _CACHE / "deltactl-tests" / "deltalake-1.4.2"
+    ready = home / "ready"
+    if not ready.exists():
+        shutil.rmtree(home, ignore_errors=True)
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        target = ["--disable-pip-version-check", "--target", str(home), "deltalake==1.4.2"]
+        subprocess.run([*install, *target], check=True, capture_output=True)
+        ready.touch()
+    return home
 
 
 @contextmanager
