@@ -23,7 +23,7 @@ from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.dynamodb import CommitEntry, DynamoDbEntries
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
-from tests.storage.conftest import S3_BUCKET
+from tests.storage.conftest import S3_BUCKET, create_log_table, dynamodb
 from tests.support.fault_proxy import Answer, Cut, FaultProxy, Rule, fault_proxy
 from tests.support.object_servers import (
     S3_ENVIRON,
@@ -67,31 +67,8 @@ def log_store(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> DynamoDbLog
     """A table in DynamoDB for this test alone."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", proxy.endpoint)
     place = DynamoDbLogStore(f"log-{next(_numbers)}", "eu-west-1")
-    client(place, proxy).create_table(
-        TableName=place.table_name,
-        KeySchema=[
-            {"AttributeName": "tablePath", "KeyType": "HASH"},
-            {"AttributeName": "fileName", "KeyType": "RANGE"},
-        ],
-        AttributeDefinitions=[
-            {"AttributeName": "tablePath", "AttributeType": "S"},
-            {"AttributeName": "fileName", "AttributeType": "S"},
-        ],
-        BillingMode="PAY_PER_REQUEST",
-    )
+    create_log_table(place, proxy.endpoint)
     return place
-
-
-def client(place: DynamoDbLogStore, proxy: FaultProxy) -> Any:
-    from botocore.session import Session
-
-    return Session().create_client(
-        "dynamodb",
-        region_name=place.region,
-        endpoint_url=proxy.endpoint,
-        aws_access_key_id=S3_ENVIRON["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=S3_ENVIRON["AWS_SECRET_ACCESS_KEY"],
-    )
 
 
 @pytest.fixture
@@ -147,7 +124,7 @@ def append(*ids: int) -> str:
 
 
 def items_of(place: DynamoDbLogStore, proxy: FaultProxy) -> dict[str, dict[str, Any]]:
-    found = client(place, proxy).scan(TableName=place.table_name)["Items"]
+    found = dynamodb(proxy.endpoint, place.region).scan(TableName=place.table_name)["Items"]
     return {item["fileName"]["S"]: item for item in found}
 
 
