@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from deltactl import Table
-from deltactl.errors import CommitOutcomeUnknownError
+from deltactl.errors import AccessDeniedError, CommitOutcomeUnknownError
 from deltactl.log.put_commit import put_commit
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
@@ -149,6 +149,18 @@ def test_what_cannot_be_settled_is_called_unknown(server: Server) -> None:
         put_commit(store, NAME, commit("ours"), "ours", never_sleep)
     server.proxy.clear()
     assert store.read(NAME) == commit("ours")
+
+
+def test_a_put_that_is_not_allowed_is_no_riddle(server: Server) -> None:
+    store = server.open()
+    store.ensure_put_if_absent()
+    server.fail(Answer(403, after=False), times=None)
+    with pytest.raises(AccessDeniedError, match="cannot create"):
+        put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    # Where it landed nevertheless, that is what counts.
+    server.proxy.clear()
+    server.fail(Answer(403, after=True), times=None)
+    assert put_commit(store, NAME, commit("ours"), "ours", never_sleep)
 
 
 @pytest.mark.parametrize(
