@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from deltactl.operations.optimize_report import OptimizeReport
     from deltactl.operations.vacuum_options import VacuumOptions
     from deltactl.operations.vacuum_report import VacuumReport
+    from deltactl.storage.dynamodb import DynamoDbLogStore
     from deltactl.table import Table
 
 __version__ = "0.1.0"
@@ -73,6 +74,7 @@ __all__ = [
     "DataFileError",
     "DeltactlError",
     "DetailReport",
+    "DynamoDbLogStore",
     "EngineUnavailableError",
     "InterruptedRunError",
     "LocalEngine",
@@ -111,6 +113,7 @@ _ELSEWHERE: Final = {
     "ConvertOptions": "deltactl.operations.convert_options",
     "ConvertReport": "deltactl.operations.convert_report",
     "DetailReport": "deltactl.operations.detail",
+    "DynamoDbLogStore": "deltactl.storage.dynamodb",
     "LocalEngine": "deltactl.engine.local",
     "ManifestOptions": "deltactl.operations.manifest_options",
     "ManifestReport": "deltactl.operations.manifest_report",

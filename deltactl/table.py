@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from deltactl.errors import UsageError, Warn
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.table_store import open_table_store
 from deltactl.log.timestamps import resolve_timestamp
 from deltactl.operations.scan import scan_snapshot
 from deltactl.storage.open import open_store
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from deltactl.operations.manifest import ManifestOptions, ManifestReport
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
     from deltactl.operations.vacuum import VacuumOptions, VacuumReport
+    from deltactl.storage.dynamodb import DynamoDbLogStore
 
 
 Timestamp: TypeAlias = int | str | datetime
@@ -63,6 +65,7 @@ class Table:
         storage_options: Mapping[str, str] | None = None,
         *,
         store: Store | None = None,
+        log_store: DynamoDbLogStore | None = None,
         warn: Warn = _warn,
     ) -> None:
         """Name a table.
@@ -71,9 +74,12 @@ class Table:
             uri: a local path, ``file:`` URI or object store URI.
             storage_options: settings for the file system; never shown or logged.
             store: use this store instead of opening ``uri``.
+            log_store: where all writers of a table on S3 agree on commits; S3 itself if ``None``.
             warn: takes what is worth knowing but stops nothing.
         """
-        self._store = open_store(os.fspath(uri), storage_options) if store is None else store
+        if store is None:
+            store = open_table_store(os.fspath(uri), storage_options, log_store)
+        self._store = store
         self._warn = warn
         self._storage_options = dict(storage_options or {})
 

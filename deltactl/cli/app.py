@@ -22,6 +22,7 @@ from deltactl.cli.commands import COMMANDS, CommandSpec
 from deltactl.cli.engine_options import EngineOptions, declare_engine_options
 from deltactl.cli.exits import ExitCode, render_exit_status
 from deltactl.cli.imports import keep_pandas_out
+from deltactl.cli.log_store_options import LogStoreOptions, declare_log_store_options
 from deltactl.cli.options import (
     DebugOption,
     GlobalOptions,
@@ -60,7 +61,8 @@ class Command(TyperCommand):
         session = Session.of(ctx)
         options = session.options_before.merge(GlobalOptions.take(ctx.params))
         engine = EngineOptions.take(ctx.params)
-        session.begin(self.name, ctx.params.get("table"), options, engine)
+        log_store = LogStoreOptions.take(ctx.params)
+        session.begin(self.name, ctx.params.get("table"), options, engine, log_store)
         keep_pandas_out()
         return super().invoke(ctx)
 
@@ -98,6 +100,8 @@ def load_command(spec: CommandSpec) -> Command:
     command = _build(import_module(spec.module).command, spec.name)
     if spec.has_engine:
         command.params.extend(_build(declare_engine_options, "engine").params)
+    if spec.commits:
+        command.params.extend(_build(declare_log_store_options, "log store").params)
     command.params.extend(_build(declare_global_options, "global").params)
     return command
 

@@ -10,6 +10,7 @@ import typer
 
 from deltactl.cli.engine_options import CliEngines, EngineOptions, open_engines
 from deltactl.cli.envelope import Envelope
+from deltactl.cli.log_store_options import LogStoreOptions
 from deltactl.cli.options import GlobalOptions, parse_storage_options
 from deltactl.cli.output import Output, OutputFormat, log_to
 from deltactl.cli.progress import progress
@@ -34,6 +35,7 @@ class Session:
         self.options = GlobalOptions(output=guess_format(argv), debug="--debug" in argv)
         self.output = Output(self.options.output or OutputFormat.TABLE, environ=environ)
         self._engine = EngineOptions()
+        self._log_store = LogStoreOptions()
         self._lazy_engine: LazyEngine | None = None
         self._logging = ExitStack()
 
@@ -50,6 +52,7 @@ class Session:
         table: Any,
         options: GlobalOptions,
         engine: EngineOptions | None = None,
+        log_store: LogStoreOptions | None = None,
     ) -> None:
         """Take over what was parsed, right before the command runs.
 
@@ -59,6 +62,7 @@ class Session:
         self.command = command
         self.table = table if isinstance(table, str) else None
         self._engine = engine or EngineOptions()
+        self._log_store = log_store or LogStoreOptions()
         self.options = options = options.resolve(self.sources)
         environ = {**self.environ, "NO_COLOR": "1"} if options.no_color else self.environ
         self.output = Output(
@@ -87,6 +91,18 @@ class Session:
 
         store = open_store(address, self.storage_options)
         return ReadOnlyStore(store) if read_only else store
+
+    def open_table(self, address: str, *, read_only: bool = False) -> Store:
+        """Open the store of a table that the command may commit to; see ``open_table_store``.
+
+        Raises:
+            UsageError: the address or an option about the log store cannot be understood.
+            StorageError: the storage cannot be reached.
+        """
+        from deltactl.log.table_store import open_table_store
+
+        log_store = self._log_store.resolve(self.sources)
+        return open_table_store(address, self.storage_options, log_store, read_only=read_only)
 
     def envelope(self, **parts: Any) -> Envelope:
         """Start the envelope of this command and table; ``parts`` are further fields of it."""

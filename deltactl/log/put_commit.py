@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from deltactl.errors import CommitOutcomeUnknownError, ObjectNotFoundError, StorageError
+from deltactl.errors import (
+    AccessDeniedError,
+    CommitOutcomeUnknownError,
+    ObjectNotFoundError,
+    StorageError,
+)
 from deltactl.log.commit_info import parse_commit_info
 from deltactl.storage.store import Store
 
@@ -18,8 +23,16 @@ Sleep = Callable[[float], None]
 
 
 def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
-    """Put a commit; tell whether it is ours that is there. Never guesses."""
+    """Put a commit; tell whether it is ours that is there. Never guesses.
+
+    Raises:
+        CommitOutcomeUnknownError: it could not be settled.
+        AccessDeniedError: no try was allowed, and nothing is there.
+        StorageError: a local file system failed, and nothing is there.
+        SafetyError: commits here could be overwritten; nothing was put.
+    """
     error: StorageError | None = None
+    denied_only = True
     for attempt in range(_SETTLE_ATTEMPTS):
         if attempt:
             sleep(0.1 * 2**attempt)
@@ -28,6 +41,7 @@ def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Slee
             return True
         except StorageError as failed:
             error = failed
+            denied_only = denied_only and isinstance(failed, AccessDeniedError)
         try:
             info = parse_commit_info(name, store.read(name))
         except ObjectNotFoundError:
@@ -35,8 +49,12 @@ def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Slee
                 raise error from None  # a local link either happened or did not
             continue  # the first try may still land: only the same name, put again, settles it
         except StorageError:
+            denied_only = False
             continue
         return info is not None and info.get("txnId") == txn_id
+    assert error is not None
+    if denied_only:
+        raise error
     raise CommitOutcomeUnknownError(
         f"the store did not tell whether {name} was committed: {error}",
         hint="New files were kept. Look at `deltactl describe-history`, then run again; "

@@ -19,6 +19,7 @@ from deltactl.log.create import NewTable, create_table
 from deltactl.log.listing import list_log
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import load_snapshot
+from deltactl.log.table_store import open_table_store
 from deltactl.operations.convert_footers import read_all_footers
 from deltactl.operations.convert_listing import ensure_no_table_above, list_directory
 from deltactl.operations.convert_options import ConvertOptions
@@ -30,7 +31,7 @@ from deltactl.protocol.actions import Txn
 from deltactl.protocol.names import LOG_DIR
 from deltactl.protocol.new_tables import list_property_features
 from deltactl.protocol.properties import TableProperties
-from deltactl.storage.open import open_store
+from deltactl.storage.dynamodb import DynamoDbLogStore
 from deltactl.storage.store import Store
 
 __all__ = ["ConvertOptions", "ConvertPlan", "ConvertReport", "convert", "convert_directory"]
@@ -41,6 +42,7 @@ def convert(
     options: ConvertOptions | None = None,
     *,
     storage_options: Mapping[str, str] | None = None,
+    log_store: DynamoDbLogStore | None = None,
     warn: Warn | None = None,
     engine: Engine | None = None,
     dry_run: bool = False,
@@ -51,12 +53,13 @@ def convert(
         directory: a local path, ``file:`` URI or object store URI.
         options: what to make of it.
         storage_options: settings for the file system; never shown or logged.
+        log_store: where all writers of a table on S3 agree on commits; S3 itself if ``None``.
         warn: takes what is worth knowing but stops nothing.
         engine: where footers are read.
         dry_run: only plan.
     """
     return convert_directory(
-        open_store(directory, storage_options),
+        open_table_store(directory, storage_options, log_store),
         options or ConvertOptions(),
         warn=warn or (lambda message: None),
         engine=engine,
@@ -117,6 +120,8 @@ def convert_directory(
         )
     _ensure_no_remains(store)
     ensure_no_table_above(store)
+    if not dry_run:
+        store.ensure_put_if_absent()
     listed_ms = clock.now_ms()
     directory = list_directory(store)
     properties = TableProperties(options.properties)

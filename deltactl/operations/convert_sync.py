@@ -118,6 +118,8 @@ def sync_directory(
         snapshot, listing, directory.candidates, watermark.version, margin_ms=options.margin_ms
     )
     choice.warn_of_doubt(warn)
+    if choice.fresh and not dry_run:
+        snapshot.store.ensure_put_if_absent()
     footers = read_all_footers(
         snapshot.store,
         choice.fresh,

@@ -78,6 +78,7 @@ def optimize_table(
     if dry_run or plan.is_empty:
         choice = source.choose(plan.bytes_to_rewrite)
         return OptimizeReport(plan, choice.name, choice.reason, dry_run=dry_run)
+    store.ensure_put_if_absent()
     running = source.open(plan.bytes_to_rewrite)
     report = execute_optimize(
         snapshot,

@@ -76,6 +76,7 @@ def vacuum_table(
         raise refusal
     if confirm is not None and not confirm(plan):
         raise SafetyError("not confirmed: nothing was removed")
+    store.ensure_put_if_absent()
     run = VacuumRun(
         snapshot,
         plan,

@@ -28,6 +28,10 @@ class TransientStorageError(StorageError):
     retryable = True
 
 
+class UnsupportedByStoreError(StorageError):
+    """The store does not know what it was asked for."""
+
+
 def _numbers(*names: str) -> frozenset[int]:
     """Give the error numbers that exist on this system, of those named."""
     return frozenset(getattr(errno, name) for name in names if hasattr(errno, name))
@@ -106,6 +110,12 @@ _CODES: Final[Mapping[str, _Kind]] = {
     "PreconditionFailed": (ObjectExistsError, None),
     # Another conditional write of the same key was under way: this one may be tried again.
     "ConditionalRequestConflict": _TRANSIENT_KIND,
+    "AccessDeniedException": _DENIED_KIND,
+    "UnrecognizedClientException": (AccessDeniedError, _CREDENTIALS_HINT),
+    "ProvisionedThroughputExceededException": _TRANSIENT_KIND,
+    "RequestLimitExceeded": _TRANSIENT_KIND,
+    "ThrottlingException": _TRANSIENT_KIND,
+    "NotImplemented": (UnsupportedByStoreError, None),
     "SlowDown": (TransientStorageError, "the store asks for fewer requests: try again later"),
 }
 _DENIED_STATUSES: Final = frozenset({401, 403})
@@ -193,6 +203,8 @@ def _classify_status(statuses: Set[int]) -> _Kind:
         return ObjectExistsError, None
     if statuses & _TRANSIENT_STATUSES:
         return _TRANSIENT_KIND
+    if HTTPStatus.NOT_IMPLEMENTED in statuses:
+        return UnsupportedByStoreError, None
     return StorageError, None
 
 

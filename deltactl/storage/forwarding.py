@@ -72,6 +72,10 @@ class ForwardingStore:
         """See ``Store.put``."""
         self._inner.put(name, data)
 
+    def ensure_put_if_absent(self) -> None:
+        """See ``Store.ensure_put_if_absent``."""
+        self._inner.ensure_put_if_absent()
+
     def put_if_absent(self, name: str, data: bytes) -> None:
         """See ``Store.put_if_absent``."""
         self._inner.put_if_absent(name, data)

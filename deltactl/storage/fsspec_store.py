@@ -19,6 +19,7 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
 )
+from deltactl.storage.conditional_put import PutIfAbsentGuard, RawPuts
 from deltactl.storage.errors import map_error, no_versions_error
 from deltactl.storage.fsspec_facts import file_info, secret_values
 from deltactl.storage.fsspec_files import MappedFile
@@ -42,6 +43,7 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 _PARALLEL_REQUESTS: Final = 16
+_NAMES_IN_A_BATCH: Final = 1000
 
 
 class FsspecStore:
@@ -55,6 +57,7 @@ class FsspecStore:
         "_base",
         "_exclusive_create",
         "_fs",
+        "_guard",
         "_root",
         "_schemes",
         "_secrets",
@@ -72,11 +75,12 @@ class FsspecStore:
         schemes: frozenset[str],
         service: ObjectService | None = None,
         options: Mapping[str, str] | None = None,
+        guard: PutIfAbsentGuard | None = None,
     ) -> None:
         """Serve ``root``, which is how ``file_system`` spells ``uri``.
 
         Absolute names may carry any of ``schemes``. Of ``options`` only the secrets are kept, to
-        blot them out of messages.
+        blot them out of messages. ``guard`` is asked before each put-if-absent.
         """
         self._uri = uri.rstrip("/")
         self._fs = file_system
@@ -86,6 +90,7 @@ class FsspecStore:
         self._exclusive_create = exclusive_create
         self._schemes = schemes
         self._secrets = secret_values(options or {})
+        self._guard = guard
 
     def __repr__(self) -> str:
         """Tell the root, and nothing of the options."""
@@ -129,6 +134,9 @@ class FsspecStore:
             name = name_prefix + entry["name"][skip:]
             if entry["type"] != "directory":
                 here.append(name)
+                if len(here) == _NAMES_IN_A_BATCH:
+                    yield here
+                    here = []
             elif enter(name):
                 folders.append(entry["name"])
         if here:
@@ -193,21 +201,40 @@ class FsspecStore:
         with self._mapped("write", name):
             self._fs.pipe_file(key, data)
 
+    def ensure_put_if_absent(self) -> None:
+        """Refuse stores that are found not to keep it; see ``Store.ensure_put_if_absent``."""
+        self._settle("a file", 0)
+
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Create a whole object by a conditional write; see ``Store.put_if_absent``.
 
         Raises:
             StorageError: the store, or the library for it, has no conditional write.
+            SafetyError: the store was found not to keep it.
         """
-        key = self._writable(name)
+        self._writable(name)
+        self._settle(name, len(data))
+        self._create(name, data)
+
+    def _settle(self, name: str, size_bytes: int) -> None:
         if not self._exclusive_create:
             raise StorageError(
                 f"cannot create {name!r} safely in {self._uri}: no conditional write is known here",
                 hint="two writers could overwrite each other's commits; this storage is read-only"
                 " for deltactl",
             )
+        if self._guard is not None:
+            self._guard.settle(self._raw_puts, self._uri, size_bytes)
+
+    @property
+    def _raw_puts(self) -> RawPuts:
+        return RawPuts(self._create, self.delete_many)
+
+    def _create(self, name: str, data: bytes, part_bytes: int | None = None) -> None:
+        key = self._writable(name)
+        how = {} if part_bytes is None else {"chunksize": part_bytes}
         with self._mapped("create", name):
-            self._fs.pipe_file(key, data, mode="create")
+            self._fs.pipe_file(key, data, mode="create", **how)
 
     def sync_folders(self, names: Iterable[str]) -> None:
         """Only look at the names: an object is durable once it is written."""

@@ -177,6 +177,9 @@ class LocalStore:
                     os.unlink(temporary)
             sync_folder(folder)
 
+    def ensure_put_if_absent(self) -> None:
+        """Nothing to do: a file system that cannot decide a race says so at the first."""
+
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Create a whole file, durably, or raise; see ``Store.put_if_absent``."""
         path = self._writable(name)

@@ -25,6 +25,8 @@ _PACKAGES: Final[Mapping[str, str]] = {
     "gs": "gcsfs", "gcs": "gcsfs",
     "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
 }  # fmt: skip
+# What s3fs puts in one request; the rest goes up in parts.
+_WHOLE_BELOW_BYTES: Final[Mapping[str, int]] = {"s3fs": 100 << 20}
 _SINGLE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
 
 _file_systems: dict[tuple[object, ...], Any] = {}
@@ -84,6 +86,7 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
     spelled = f"{scheme.lower()}://{rest}"
     try:
         # fsspec takes 0.1 s and more to import: only those who need it pay.
+        from deltactl.storage.conditional_put import PutIfAbsentGuard, find_endpoint
         from deltactl.storage.fsspec_store import FsspecStore
         from deltactl.storage.object_services import (
             CommonService,
@@ -112,6 +115,12 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
         schemes=frozenset(name for name, package_of in _PACKAGES.items() if package_of == package),
         service=services.get(package, CommonService)(file_system),
         options=options,
+        guard=PutIfAbsentGuard(
+            package,
+            lambda: find_endpoint(package, file_system),
+            root.partition("/")[0],
+            whole_below_bytes=_WHOLE_BELOW_BYTES.get(package),
+        ),
     )
 
 

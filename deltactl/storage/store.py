@@ -141,6 +141,17 @@ class Store(Protocol):
         """Write or replace whole; readers see old or new, never a part."""
         ...
 
+    def ensure_put_if_absent(self) -> None:
+        """Make sure, before work that a commit is to end, that ``put_if_absent`` decides races.
+
+        May write and remove an object; cheap when called again. Every ``put_if_absent`` makes sure
+        of it anyway.
+
+        Raises:
+            SafetyError: it does not, or not for all who write here.
+        """
+        ...
+
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Create whole and durable, or raise ``ObjectExistsError``.
 

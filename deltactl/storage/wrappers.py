@@ -38,6 +38,10 @@ class ReadOnlyStore(ForwardingStore):
         """Raise."""
         self._refuse("write", name)
 
+    def ensure_put_if_absent(self) -> None:
+        """Raise: it may write."""
+        self._refuse("prepare", "a commit")
+
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Raise."""
         self._refuse("create", name)

@@ -35,6 +35,7 @@ WRITES: list[Callable[[Store], object]] = [
     lambda store: store.open_output("new"),
     lambda store: store.put("new", b""),
     lambda store: store.put_if_absent("new", b""),
+    lambda store: store.ensure_put_if_absent(),
     lambda store: store.sync_folders(["a"]),
     lambda store: store.delete_many(["a"]),
 ]

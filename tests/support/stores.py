@@ -107,6 +107,9 @@ class MemoryStore:
     def put(self, name: str, data: bytes) -> None:
         self._store(self._writable(name), data)
 
+    def ensure_put_if_absent(self) -> None:
+        pass
+
     def put_if_absent(self, name: str, data: bytes) -> None:
         uri = self._writable(name)
         with _SPACE.lock:

@@ -15,6 +15,8 @@ class CommandSpec:
     package: str = __name__
     has_engine: bool = False
     """Whether it takes the options of ``cli/engine_options.py``."""
+    commits: bool = False
+    """Whether it takes the options of ``cli/log_store_options.py``."""
 
     @property
     def module(self) -> str:
@@ -25,9 +27,31 @@ class CommandSpec:
 COMMANDS: Final = (
     CommandSpec("describe-history", "Show the commits of a table, newest first"),
     CommandSpec("describe-detail", "Show what a table is: schema, size, features"),
-    CommandSpec("optimize", "Rewrite many small files into a few of a good size", has_engine=True),
-    CommandSpec("vacuum", "Remove files that no version needs; can be undone", has_engine=True),
-    CommandSpec("checkpoint", "Write a checkpoint; clean up or repair the log", has_engine=True),
-    CommandSpec("generate-manifest", "Write manifests for Athena, Trino, Hive, Redshift"),
-    CommandSpec("convert", "Make a directory of Parquet files a table, in place", has_engine=True),
+    CommandSpec(
+        "optimize",
+        "Rewrite many small files into a few of a good size",
+        has_engine=True,
+        commits=True,
+    ),
+    CommandSpec(
+        "vacuum",
+        "Remove files that no version needs; can be undone",
+        has_engine=True,
+        commits=True,
+    ),
+    CommandSpec(
+        "checkpoint",
+        "Write a checkpoint; clean up or repair the log",
+        has_engine=True,
+        commits=True,
+    ),
+    CommandSpec(
+        "generate-manifest", "Write manifests for Athena, Trino, Hive, Redshift", commits=True
+    ),
+    CommandSpec(
+        "convert",
+        "Make a directory of Parquet files a table, in place",
+        has_engine=True,
+        commits=True,
+    ),
 )

@@ -137,7 +137,7 @@ def _check(session: Session, table: str) -> None:
     from deltactl.cli.checkpoint_page import render_due
     from deltactl.operations.checkpoint import check_due
 
-    report = check_due(session.open_store(table, read_only=True), warn=session.output.warn)
+    report = check_due(session.open_table(table, read_only=True), warn=session.output.warn)
     envelope = session.envelope(
         version_before=report.version,
         version_after=report.version,
@@ -152,7 +152,7 @@ def _check(session: Session, table: str) -> None:
 def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_run: bool) -> None:
     from deltactl.operations.checkpoint import checkpoint_table
 
-    store = session.open_store(table, read_only=dry_run)
+    store = session.open_table(table, read_only=dry_run)
     with (
         session.engine() as engine,
         _cancellable(session) as cancellation,
@@ -207,7 +207,7 @@ def _emit(
 def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None:
     from deltactl.operations.checkpoint_repair import repair_checkpoints
 
-    store = session.open_store(table, read_only=dry_run)
+    store = session.open_table(table, read_only=dry_run)
     with (
         session.engine() as engine,
         _cancellable(session) as cancellation,

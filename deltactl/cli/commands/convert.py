@@ -104,7 +104,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 def _run(session: Session, table: str, options: ConvertOptions, dry_run: bool) -> ConvertReport:
     from deltactl.operations.convert import convert_directory
 
-    store = session.open_store(table, read_only=dry_run)
+    store = session.open_table(table, read_only=dry_run)
     with (
         session.engine() as engine,
         session.cancellation() as cancellation,

@@ -107,7 +107,7 @@ def _run(
     from deltactl.operations.manifest import generate_manifests
 
     looks = dry_run or options.check
-    store = session.open_store(table, read_only=looks)
+    store = session.open_table(table, read_only=looks)
     output = store if output_root is None else session.open_store(output_root, read_only=looks)
     with session.cancellation() as cancellation, session.progress("purge") as on_progress:
         return generate_manifests(

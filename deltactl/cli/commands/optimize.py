@@ -160,7 +160,7 @@ def _run(
 ) -> OptimizeReport:
     from deltactl.operations.optimize import optimize_table
 
-    store = session.open_store(table, read_only=dry_run)
+    store = session.open_table(table, read_only=dry_run)
     with (
         session.engines(
             max_concurrent=max_concurrent, memory_bytes=options.memory_bytes

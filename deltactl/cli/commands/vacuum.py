@@ -207,7 +207,7 @@ def _run(
 ) -> VacuumReport:
     from deltactl.operations.vacuum import vacuum_table
 
-    store = session.open_store(table, read_only=dry_run)
+    store = session.open_table(table, read_only=dry_run)
     with (
         session.engine() as engine,
         session.cancellation() as cancellation,
@@ -291,7 +291,7 @@ def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
     from deltactl.cli.vacuum_page import render_undo
     from deltactl.operations.vacuum_undo import undo_vacuum
 
-    report = undo_vacuum(session.open_store(table, read_only=dry_run), run_id, dry_run=dry_run)
+    report = undo_vacuum(session.open_table(table, read_only=dry_run), run_id, dry_run=dry_run)
     error: DeltactlError | None = None
     if report.impossible:
         path, reason = next(iter(report.impossible.items()))
@@ -312,7 +312,7 @@ def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
 
     if not (yes or dry_run) and not _ask("Delete quarantined files that are due?"):
         raise SafetyError("not confirmed: nothing was removed")
-    report = purge_quarantine(session.open_store(table, read_only=dry_run), dry_run=dry_run)
+    report = purge_quarantine(session.open_table(table, read_only=dry_run), dry_run=dry_run)
     session.output.emit(
         session.envelope(dry_run=dry_run, result=report.to_dict()),
         render_table=lambda page: render_purge(page, report),

@@ -1,0 +1,120 @@
+"""How the writers of a table on S3 agree on commits: options of all commands that commit.
+
+They are added by ``cli/app.py`` to each command whose row of the command table says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deltactl.cli.settings import Source, resolve_setting
+from deltactl.errors import UsageError
+
+if TYPE_CHECKING:
+    from deltactl.storage.dynamodb import DynamoDbLogStore
+
+
+class LogStoreName(StrEnum):
+    """Log stores by name; without one, the storage itself decides who commits first."""
+
+    DYNAMODB = "dynamodb"
+
+
+LogStoreOption = Annotated[
+    LogStoreName | None,
+    typer.Option(
+        "--log-store",
+        help="Where all writers of a table on S3 agree on commits, as Delta's S3DynamoDBLogStore "
+        "does  [default: S3 itself, by conditional puts]",
+        show_default=False,
+    ),
+]
+DdbTableNameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ddb-table-name",
+        metavar="NAME",
+        help="Table of the log store in DynamoDB  [default: delta_log]",
+        show_default=False,
+    ),
+]
+DdbRegionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ddb-region",
+        metavar="REGION",
+        help="Its region  [default: us-east-1]",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LogStoreOptions:
+    """The options as they were typed."""
+
+    log_store: LogStoreName | None = None
+    ddb_table_name: str | None = None
+    ddb_region: str | None = None
+
+    @classmethod
+    def take(cls, params: dict[str, Any]) -> LogStoreOptions:
+        """Move these options out of parsed parameters."""
+        return cls(**{f.name: params.pop(f.name, None) for f in fields(cls)})
+
+    def resolve(self, sources: Sequence[Source]) -> DynamoDbLogStore | None:
+        """Fill in what other sources say; ``None`` where the storage itself decides.
+
+        Raises:
+            UsageError: a log store that is not known, or its options without it.
+        """
+        name = resolve_setting(
+            "log-store", self.log_store, parse=_parse_name, default=None, sources=sources
+        )
+        if name.value is None:
+            for flag, given in (
+                ("--ddb-table-name", self.ddb_table_name),
+                ("--ddb-region", self.ddb_region),
+            ):
+                if given is not None:
+                    raise UsageError(
+                        f"{flag} means nothing without a log store",
+                        hint="add --log-store dynamodb",
+                    )
+            return None
+        from deltactl.storage.dynamodb import DynamoDbLogStore
+
+        default = DynamoDbLogStore()
+        table = resolve_setting(
+            "ddb-table-name",
+            self.ddb_table_name,
+            parse=str,
+            default=default.table_name,
+            sources=sources,
+        )
+        region = resolve_setting(
+            "ddb-region", self.ddb_region, parse=str, default=default.region, sources=sources
+        )
+        return DynamoDbLogStore(table.value, region.value)
+
+
+def declare_log_store_options(
+    log_store: LogStoreOption = None,
+    ddb_table_name: DdbTableNameOption = None,
+    ddb_region: DdbRegionOption = None,
+) -> None:
+    """Carry the declarations above in the only form that Typer reads: a signature."""
+
+
+def _parse_name(text: str) -> LogStoreName | None:
+    try:
+        return LogStoreName(text.strip().lower())
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is not a log store", hint=f"one of {', '.join(LogStoreName)}"
+        ) from None

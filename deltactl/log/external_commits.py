@@ -1,0 +1,222 @@
+"""Commits that other writers agree on through an external store: Delta's protocol for S3.
+
+A commit is decided by its entry in the external store, which only one writer can create; until
+its content has the commit file's name, any writer or reader of the protocol may finish it:
+
+1. the entry of the version before is finished if it is not;
+2. the content goes to a temporary file;
+3. an entry naming that file is created, incomplete: from here on the commit is part of the table;
+4. the content is put under the commit file's name;
+5. the entry is marked complete, to be forgotten by the external store a day later.
+
+Temporary files stay: another writer may be finishing the same commit.
+
+Source: delta-io/delta, storage-s3-dynamodb, ``BaseExternalLogStore``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+from urllib.parse import quote
+
+from deltactl.clock import Clock
+from deltactl.errors import (
+    CorruptLogError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    SafetyError,
+    StorageError,
+)
+from deltactl.protocol.names import LOG_DIR, CommitFile, commit_name, parse_log_name
+from deltactl.storage.dynamodb import CommitEntries, CommitEntry
+from deltactl.storage.errors import TransientStorageError
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.names import is_absolute_name
+from deltactl.storage.store import FileInfo, Store
+
+# Long enough that a writer which looked before this commit has noticed it by then.
+_EXPIRES_AFTER_SECONDS: Final = 24 * 3600
+
+_SCHEMES: Final = ("s3", "s3a")
+
+
+class ExternalCommitStore(ForwardingStore):
+    """A store whose commits are decided by entries in an external store.
+
+    Entries are found by the table's address as it is spelled, so all writers have to agree on it.
+    """
+
+    def __init__(self, inner: Store, entries: CommitEntries, clock: Clock) -> None:
+        """Commit to ``inner`` by ``entries``."""
+        super().__init__(inner)
+        self._entries = entries
+        self._clock = clock
+        self._is_spelled_alike = False
+        self._inner_keeps_put_if_absent = True
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        """Finish the newest commit of the log first: it is part of the table already."""
+        if prefix.strip("/") == LOG_DIR:
+            entry = self._entries.find_latest(self.uri)
+            if entry is not None and not entry.complete:
+                self._finish(entry)
+        return self._inner.list_from(prefix, start)
+
+    def ensure_put_if_absent(self) -> None:
+        """Refuse when others agree on this table under another spelling of its address.
+
+        Raises:
+            SafetyError: they do.
+            StorageError: the external store failed.
+        """
+        if self._is_spelled_alike:
+            return
+        ours = self._entries.find_latest(self.uri)
+        for other in _list_spellings(self.uri):
+            theirs = self._entries.find_latest(other)
+            if theirs is not None and (ours is None or ours.file_name < theirs.file_name):
+                raise SafetyError(
+                    f"other writers agree on the commits of this table as {other!r}, which is"
+                    f" another table to them than {self.uri!r}",
+                    hint="Nothing was committed. Give the address as they do; if nobody writes"
+                    " there any more, delete the items of that table path from DynamoDB.",
+                )
+        self._is_spelled_alike = True
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        """Commit by an entry; other files are put unless they are there.
+
+        Raises:
+            ObjectExistsError: another commit has the name, or this one, by an earlier attempt or
+                by another writer that finished it: read it back.
+            SafetyError: writers disagree about the table's address or its past.
+            StorageError: anything else; the outcome is unknown.
+        """
+        folder, _, file_name = name.rpartition("/")
+        parsed = parse_log_name(file_name) if folder == LOG_DIR else None
+        if not isinstance(parsed, CommitFile):
+            self._publish(name, data)
+            return
+        self.ensure_put_if_absent()
+        if self._is_there(name):
+            raise _taken(name)
+        self._finish_version(parsed.version - 1)
+        entry = CommitEntry(file_name, f".tmp/{file_name}.{self._clock.new_id()}")
+        self._inner.put(f"{LOG_DIR}/{entry.temp_path}", data)
+        self._win(entry)
+        self._end(entry, data)
+
+    def _win(self, entry: CommitEntry) -> None:
+        """Create the entry, or finish the commit of who did, and raise."""
+        if self._entries.create(self.uri, entry):
+            return
+        found = self._entries.get(self.uri, entry.file_name)
+        if found is not None and found.temp_path == entry.temp_path:
+            return  # the library's first try landed, and its second was told so
+        name = f"{LOG_DIR}/{entry.file_name}"
+        # No entry names it, and none ever will.
+        self._inner.delete_many([f"{LOG_DIR}/{entry.temp_path}"])
+        if found is not None and not found.complete:
+            self._finish(found)
+        elif not self._is_there(name):
+            raise SafetyError(
+                f"the external store says that {name} of {self.uri} was committed, but it is not"
+                " there: the table was deleted, or restored without that version",
+                hint="Delete the items of this table path from the DynamoDB table once no writer"
+                " is at work, then run again.",
+            )
+        raise _taken(name)
+
+    def _end(self, entry: CommitEntry, data: bytes) -> None:
+        """Give a commit that is won its name; raise whenever it has to be read back."""
+        taken: ObjectExistsError | None = None
+        try:
+            self._publish(f"{LOG_DIR}/{entry.file_name}", data)
+        except ObjectExistsError as error:
+            taken = error
+        try:
+            is_ours = self._complete(entry)
+        except StorageError:
+            is_ours = True  # whoever lists the log next completes it
+        if not is_ours:
+            raise TransientStorageError(
+                f"another writer replaced the entry of {entry.file_name} of {self.uri}",
+                hint="it writes without regard for entries that are there",
+            )
+        if taken is not None:
+            raise taken
+
+    def _finish_version(self, version: int) -> None:
+        entry = self._entries.get(self.uri, commit_name(version)) if version >= 0 else None
+        if entry is not None and not entry.complete:
+            self._finish(entry)
+
+    def _finish(self, entry: CommitEntry) -> None:
+        """Do what is left of a commit, whoever began it.
+
+        Raises:
+            CorruptLogError: its content is nowhere.
+        """
+        name = f"{LOG_DIR}/{entry.file_name}"
+        if not self._is_there(name):
+            try:
+                data = self._inner.read(_temp_name(entry))
+            except ObjectNotFoundError as error:
+                # Some writers move the temporary file instead of copying it.
+                if not self._is_there(name):
+                    raise CorruptLogError(
+                        f"{name} of {self.uri} was committed, but its content is gone: neither it"
+                        f" nor {entry.temp_path!r} is there",
+                        hint="Restore one of them from a version or backup of the bucket.",
+                    ) from error
+            else:
+                with suppress(ObjectExistsError):
+                    self._publish(name, data)
+        with suppress(StorageError):
+            self._complete(entry)
+
+    def _publish(self, name: str, data: bytes) -> None:
+        """Put a file unless it is there; whoever comes second brings the same content.
+
+        By a conditional put where the store keeps it: that stops writers that know of no entries.
+        """
+        if self._inner_keeps_put_if_absent:
+            try:
+                self._inner.put_if_absent(name, data)
+            except SafetyError:
+                self._inner_keeps_put_if_absent = False
+            else:
+                return
+        if self._is_there(name):
+            raise _taken(name)
+        self._inner.put(name, data)
+
+    def _complete(self, entry: CommitEntry) -> bool:
+        expires_s = self._clock.now_ms() // 1000 + _EXPIRES_AFTER_SECONDS
+        return self._entries.complete(self.uri, entry, expires_s)
+
+    def _is_there(self, name: str) -> bool:
+        return self._inner.stat_many([name]) != [None]
+
+
+def _list_spellings(uri: str) -> list[str]:
+    """How else others may write the same address: Delta decoded, delta-rs encoded."""
+    rest = uri.partition("://")[2]
+    spelled = {f"{scheme}://{way}" for scheme in _SCHEMES for way in (rest, quote(rest))}
+    return sorted(spelled - {uri})
+
+
+def _temp_name(entry: CommitEntry) -> str:
+    """Where the content of an entry is; what is in the external store is others' word."""
+    path = entry.temp_path
+    if is_absolute_name(path) or ".." in path.split("/") or "/" in entry.file_name:
+        raise CorruptLogError(
+            f"the entry of {entry.file_name!r} names a temporary file outside of the log: {path!r}"
+        )
+    return f"{LOG_DIR}/{path}"
+
+
+def _taken(name: str) -> ObjectExistsError:
+    return ObjectExistsError(f"cannot create {name!r}: another commit has this name")

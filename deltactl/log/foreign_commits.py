@@ -1,0 +1,72 @@
+"""Signs of writers that agree on commits outside of the object store.
+
+Such a writer looks whether a commit file is there, then puts it: a conditional put of ours does
+not stop it from replacing our commit a moment later. Both have to agree in the same way.
+
+Source: delta-io/delta, ``BaseExternalLogStore`` (``.tmp/``); delta-rs, ``S3DynamoDbLogStore``
+(``_commit_<id>.json.tmp``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from deltactl.errors import SafetyError
+from deltactl.protocol.names import LOG_DIR, CommitFile, parse_log_name
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.store import Store
+
+_TEMP_DIR: Final = f"{LOG_DIR}/.tmp"
+_TEMP_PREFIX: Final = "_commit_"
+_TEMP_SUFFIX: Final = ".json.tmp"
+
+
+class ConditionalCommitStore(ForwardingStore):
+    """A store on S3 whose commits are conditional puts and nothing else.
+
+    It refuses before the first commit where temporary files tell of writers that agree elsewhere.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        """Commit to ``inner``."""
+        super().__init__(inner)
+        self._is_alone = False
+
+    def ensure_put_if_absent(self) -> None:
+        """See ``Store.ensure_put_if_absent``.
+
+        Raises:
+            SafetyError: the store does not keep put-if-absent, or others do not rely on it.
+        """
+        if self._is_alone:
+            return
+        sign = find_foreign_commit(self._inner)
+        if sign is not None:
+            raise SafetyError(
+                f"{sign!r} in {self.uri} was left by a writer that agrees on commits outside of S3:"
+                " a commit from here could be overwritten by it",
+                hint="Nothing was committed. Commit with --log-store dynamodb, as that writer does"
+                " (see docs/object-stores.md); if there is no such writer any more, delete the"
+                " temporary files of the log.",
+            )
+        self._inner.ensure_put_if_absent()
+        self._is_alone = True
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        """See ``Store.put_if_absent``."""
+        folder, _, file_name = name.rpartition("/")
+        if folder == LOG_DIR and isinstance(parse_log_name(file_name), CommitFile):
+            self.ensure_put_if_absent()
+        super().put_if_absent(name, data)
+
+
+def find_foreign_commit(store: Store) -> str | None:
+    """The name of a temporary commit file of such a writer, if the log holds one."""
+    for names in store.walk(_TEMP_DIR):
+        if names:
+            return names[0]
+    for info in store.list_from(LOG_DIR, _TEMP_PREFIX):
+        last = info.name.rpartition("/")[2]
+        if last.startswith(_TEMP_PREFIX) and last.endswith(_TEMP_SUFFIX):
+            return info.name
+    return None

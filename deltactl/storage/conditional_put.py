@@ -1,0 +1,222 @@
+"""Whether an object store keeps put-if-absent: known by its endpoint, remembered, or tried out.
+
+Some stores that speak a cloud's protocol take the condition of a conditional put and ignore it;
+two commits of one version would then both be "created". What an attempt proves is that a put over
+an object that is there is refused. That two puts at the same instant have one winner is the
+store's word alone.
+
+Source: Amazon S3 user guide, "Add preconditions to S3 operations"; Cloud Storage, "Request
+preconditions"; Azure Storage, "Specifying conditional headers".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from deltactl.clock import Clock, SystemClock
+from deltactl.errors import ObjectExistsError, SafetyError, StorageError
+from deltactl.storage.errors import UnsupportedByStoreError
+
+PROBE_PREFIX: Final = "_deltactl/put-if-absent-"
+"""Where a table's root gets its probe objects; no reader looks below ``_deltactl``."""
+
+_KNOWN_HOSTS: Final[Mapping[str, Sequence[str]]] = {
+    "s3fs": (".amazonaws.com", ".amazonaws.com.cn"),
+    "gcsfs": ("storage.googleapis.com", "storage.mtls.googleapis.com"),
+    "adlfs": (".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net"),
+}
+# Of the services at Amazon's own hosts, this one is no S3 with conditional writes.
+_UNKNOWN_HOST_PART: Final = "s3-outposts"
+_REMEMBERED_MS: Final = 7 * 24 * 3600 * 1000
+
+PART_BYTES: Final = 5 << 20
+"""The smallest part of an S3 upload, the last one excepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawPuts:
+    """What a probe needs of a store, below all checks.
+
+    ``create(name, data, part_bytes)`` creates conditionally, in parts where their size is given;
+    ``delete`` is as ``Store.delete_many``.
+    """
+
+    create: Callable[[str, bytes, int | None], None]
+    delete: Callable[[Sequence[str]], Mapping[str, StorageError]]
+
+
+def is_known(package: str, endpoint: str) -> bool:
+    """Tell whether an endpoint is of a service that documents put-if-absent."""
+    host = (urlsplit(endpoint).hostname or "").lower()
+    if _UNKNOWN_HOST_PART in host:
+        return False
+    return any(
+        host.endswith(known) if known.startswith(".") else host == known
+        for known in _KNOWN_HOSTS.get(package, ())
+    )
+
+
+def find_endpoint(package: str, file_system: Any) -> str:
+    """The address that a file system sends its requests to; empty where it does not tell."""
+    if package == "s3fs":
+        # Options, variables and configuration files all have a say: only the client knows.
+        return str(file_system.connect().meta.endpoint_url)
+    if package == "gcsfs":
+        return str(getattr(file_system, "_location", ""))
+    client = getattr(file_system, "service_client", None)
+    if isinstance(client, (list, tuple)):
+        client = client[0] if client else None
+    return str(getattr(client, "url", ""))
+
+
+class ProbeMemory:
+    """Which places were found to keep put-if-absent, in a small file of this user.
+
+    Only good news is kept, for a week: a store that ignores the condition may be mended at any
+    time. A file that cannot be read or written is as good as none.
+    """
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        """Keep answers in ``path``."""
+        self._path, self._clock = path, clock
+
+    @classmethod
+    def of_user(cls) -> ProbeMemory:
+        """The one in the user's cache folder, by the XDG Base Directory Specification."""
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        return cls(f"{cache}/deltactl/put-if-absent.json", SystemClock())
+
+    def knows(self, place: str) -> bool:
+        """Tell whether a place was found good within the last week."""
+        found = self._load().get(place)
+        age_ms = self._clock.now_ms() - found if isinstance(found, int) else -1
+        return 0 <= age_ms < _REMEMBERED_MS
+
+    def remember(self, place: str) -> None:
+        """Note that a place was found good now."""
+        now = self._clock.now_ms()
+        kept = {
+            name: at
+            for name, at in self._load().items()
+            if isinstance(at, int) and 0 <= now - at < _REMEMBERED_MS
+        }
+        temporary = f"{self._path}.{uuid.uuid4().hex}"
+        with suppress(OSError):
+            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            try:
+                with open(temporary, "x", encoding="utf-8") as file:
+                    json.dump({**kept, place: now}, file)
+                os.replace(temporary, self._path)
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary)
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                found = json.load(file)
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A way to put: whole, or in parts, which stores decide at the last request."""
+
+    name: str
+    content: bytes
+    part_bytes: int | None
+
+
+_WHOLE: Final = _Kind("whole", b"1", None)
+
+
+class PutIfAbsentGuard:
+    """Lets conditional puts through once it is settled that this store keeps them."""
+
+    def __init__(
+        self,
+        package: str,
+        find_endpoint: Callable[[], str],
+        bucket: str,
+        *,
+        whole_below_bytes: int | None = None,
+        memory: ProbeMemory | None = None,
+    ) -> None:
+        """Guard a bucket behind ``package``.
+
+        Content of ``whole_below_bytes`` and more goes up in parts, another way with a probe of its
+        own; ``None`` says that all content goes the same way.
+        """
+        self._package, self._find_endpoint, self._bucket = package, find_endpoint, bucket
+        self._whole_below_bytes = whole_below_bytes
+        self._memory = memory
+        self._settled: set[str] = set()
+
+    def settle(self, puts: RawPuts, where: str, size_bytes: int = 0) -> None:
+        """Make sure that a conditional put of that size would be kept.
+
+        Raises:
+            SafetyError: the store let a put over an object through, or knows no such put.
+            StorageError: it cannot be told.
+        """
+        kind = _WHOLE
+        if self._whole_below_bytes is not None and size_bytes >= self._whole_below_bytes:
+            kind = _Kind("parts", bytes(2 * PART_BYTES), PART_BYTES)
+        if kind.name in self._settled:
+            return
+        endpoint = self._find_endpoint()
+        if not is_known(self._package, endpoint):
+            memory = self._memory or ProbeMemory.of_user()
+            place = _place(endpoint, self._bucket, kind)
+            if not memory.knows(place):
+                _probe(puts, kind, where)
+                memory.remember(place)
+        self._settled.add(kind.name)
+
+
+def _place(endpoint: str, bucket: str, kind: _Kind) -> str:
+    """A place's key in the memory; without what else an endpoint may carry, such as a password."""
+    address = urlsplit(endpoint)
+    host = address.netloc.rpartition("@")[2]
+    return f"{address.scheme}://{host}{address.path} {bucket} {kind.name}"
+
+
+def _probe(puts: RawPuts, kind: _Kind, where: str) -> None:
+    """Put an object twice and remove it."""
+    name = f"{PROBE_PREFIX}{uuid.uuid4()}"
+    try:
+        if not _is_refused(puts, name, kind, where) and not _is_refused(puts, name, kind, where):
+            raise _refusal(
+                where, "put an object over one that is there although it was told not to"
+            )
+    finally:
+        with suppress(StorageError):
+            puts.delete([name])
+
+
+def _is_refused(puts: RawPuts, name: str, kind: _Kind, where: str) -> bool:
+    """Put the probe; a first one that is refused had landed before, and the library tried again."""
+    try:
+        puts.create(name, kind.content, kind.part_bytes)
+    except ObjectExistsError:
+        return True
+    except UnsupportedByStoreError as error:
+        raise _refusal(where, f"knows no conditional puts ({error.message})") from error
+    return False
+
+
+def _refusal(where: str, what: str) -> SafetyError:
+    return SafetyError(
+        f"the object store of {where} {what}: two writers could overwrite each other's commits",
+        hint="Nothing was committed. Commit with --log-store dynamodb (see docs/object-stores.md),"
+        " or move the table to a store that keeps If-None-Match.",
+    )

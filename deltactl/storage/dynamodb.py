@@ -1,0 +1,201 @@
+"""The DynamoDB table in which writers agree on commits to stores that cannot decide a race.
+
+An item a commit, of the layout that Delta's ``S3DynamoDBLogStore`` reads and writes: ``tablePath``
+(hash key) and ``fileName`` (range key), ``tempPath`` relative to ``_delta_log``, ``complete`` as
+the text ``true`` or ``false``, and ``expireTime`` in seconds since 1970, once complete.
+
+Source: delta-io/delta, storage-s3-dynamodb, ``S3DynamoDBLogStore``, ``ExternalCommitEntry``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from deltactl.errors import StorageError
+from deltactl.storage.errors import map_error
+from deltactl.storage.fsspec_facts import secret_values
+
+_CONNECT_TIMEOUT_SECONDS: Final = 5
+_READ_TIMEOUT_SECONDS: Final = 15
+_ATTEMPTS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class DynamoDbLogStore:
+    """Where writers agree: Delta's ``ddb.tableName`` and ``ddb.region``, with its defaults."""
+
+    table_name: str = "delta_log"
+    region: str = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEntry:
+    """Who won a commit file: the content is in ``temp_path``, relative to ``_delta_log``.
+
+    ``complete`` says that the commit file has it too.
+    """
+
+    file_name: str
+    temp_path: str
+    complete: bool = False
+
+
+class CommitEntries(Protocol):
+    """The entries of all tables, by the table's address and the commit file's name."""
+
+    def get(self, table_path: str, file_name: str) -> CommitEntry | None:
+        """The entry of a commit file."""
+        ...
+
+    def find_latest(self, table_path: str) -> CommitEntry | None:
+        """The entry of a table whose file name sorts last."""
+        ...
+
+    def create(self, table_path: str, entry: CommitEntry) -> bool:
+        """Add an entry; tell whether there was none.
+
+        A no may be the answer to the library's own second try: look whose entry it is.
+        """
+        ...
+
+    def complete(self, table_path: str, entry: CommitEntry, expire_time_s: int) -> bool:
+        """Mark an entry complete; tell whether it is still there with its temporary file."""
+        ...
+
+
+class DynamoDbEntries:
+    """Entries in a table of DynamoDB.
+
+    Endpoint, and credentials where the storage options have none, are found as every AWS SDK finds
+    them (``AWS_ENDPOINT_URL_DYNAMODB`` for one).
+    """
+
+    def __init__(self, place: DynamoDbLogStore, options: Mapping[str, str]) -> None:
+        """Use the table at ``place``; of ``options`` those with the credentials of S3."""
+        self._place = place
+        self._options = dict(options)
+        self._secrets = secret_values(options)
+        self._client: Any = None
+
+    def __repr__(self) -> str:
+        """Tell the place, and nothing of the options."""
+        return f"DynamoDbEntries({self._place!r})"
+
+    def get(self, table_path: str, file_name: str) -> CommitEntry | None:
+        """See ``CommitEntries.get``."""
+        key = _key(table_path, file_name)
+        answer = self._call("get_item", file_name, Key=key, ConsistentRead=True)
+        return self._decode(answer.get("Item"))
+
+    def find_latest(self, table_path: str) -> CommitEntry | None:
+        """See ``CommitEntries.find_latest``."""
+        answer = self._call(
+            "query",
+            table_path,
+            KeyConditionExpression="tablePath = :table",
+            ExpressionAttributeValues={":table": {"S": table_path}},
+            ConsistentRead=True,
+            ScanIndexForward=False,
+            Limit=1,
+        )
+        return next(map(self._decode, answer.get("Items") or ()), None)
+
+    def create(self, table_path: str, entry: CommitEntry) -> bool:
+        """See ``CommitEntries.create``."""
+        item = {
+            **_key(table_path, entry.file_name),
+            "tempPath": {"S": entry.temp_path},
+            "complete": {"S": "false"},
+        }
+        answer = self._call_conditionally(
+            "put_item",
+            entry.file_name,
+            Item=item,
+            ConditionExpression="attribute_not_exists(fileName)",
+        )
+        return answer is not None
+
+    def complete(self, table_path: str, entry: CommitEntry, expire_time_s: int) -> bool:
+        """See ``CommitEntries.complete``."""
+        answer = self._call_conditionally(
+            "update_item",
+            entry.file_name,
+            Key=_key(table_path, entry.file_name),
+            UpdateExpression="SET complete = :true, expireTime = :expires",
+            ConditionExpression="tempPath = :temp",
+            ExpressionAttributeValues={
+                ":true": {"S": "true"},
+                ":expires": {"N": str(expire_time_s)},
+                ":temp": {"S": entry.temp_path},
+            },
+        )
+        return answer is not None
+
+    def _call_conditionally(self, method: str, name: str, **request: Any) -> Any:
+        """The answer, or ``None`` where the condition does not hold."""
+        try:
+            return self._call(method, name, **request)
+        except StorageError as error:
+            if _code(error.__cause__) == "ConditionalCheckFailedException":
+                return None
+            raise
+
+    def _call(self, method: str, name: str, **request: Any) -> Any:
+        where = f"DynamoDB table {self._place.table_name!r} in {self._place.region}"
+        try:
+            if self._client is None:
+                self._client = self._connect()
+            return getattr(self._client, method)(TableName=self._place.table_name, **request)
+        except Exception as error:
+            if _code(error) == "ResourceNotFoundException":
+                raise StorageError(
+                    f"there is no {where}",
+                    hint="Give the table and region of the other writers with --ddb-table-name and"
+                    " --ddb-region; docs/object-stores.md says how to create one.",
+                ) from error
+            raise map_error(error, method.replace("_", " "), name, where, self._secrets) from error
+
+    def _connect(self) -> Any:
+        from botocore.config import Config
+        from botocore.session import Session
+
+        options = self._options
+        session = Session(profile=options.get("profile"))
+        return session.create_client(
+            "dynamodb",
+            region_name=self._place.region,
+            aws_access_key_id=options.get("key"),
+            aws_secret_access_key=options.get("secret"),
+            aws_session_token=options.get("token"),
+            config=Config(
+                connect_timeout=_CONNECT_TIMEOUT_SECONDS,
+                read_timeout=_READ_TIMEOUT_SECONDS,
+                retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+            ),
+        )
+
+    def _decode(self, item: Any) -> CommitEntry | None:
+        if not item:
+            return None
+        with suppress(KeyError, TypeError):
+            return CommitEntry(
+                str(item["fileName"]["S"]),
+                str(item["tempPath"]["S"]),
+                str(item["complete"]["S"]).lower() == "true",
+            )
+        raise StorageError(
+            f"an item in DynamoDB table {self._place.table_name!r} is no entry of a commit",
+            hint="Is it the table that the other writers use?",
+        )
+
+
+def _key(table_path: str, file_name: str) -> dict[str, Any]:
+    return {"tablePath": {"S": table_path}, "fileName": {"S": file_name}}
+
+
+def _code(error: BaseException | None) -> str:
+    response = getattr(error, "response", None)
+    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""

@@ -1,0 +1,276 @@
+"""Commits by an external store: one winner, whole, whatever breaks off where."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from deltactl.clock import FixedClock, SystemClock
+from deltactl.errors import CorruptLogError, ObjectExistsError, SafetyError
+from deltactl.log.external_commits import ExternalCommitStore
+from deltactl.log.put_commit import put_commit
+from deltactl.protocol.names import LOG_DIR, commit_name
+from deltactl.storage.dynamodb import CommitEntry
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.store import Store
+from tests.support.commit_entries import FaultyEntries, MemoryEntries
+from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore
+
+URI = "s3://bucket/a table"
+_numbers = itertools.count()
+
+
+class RacyStore(ForwardingStore):
+    """A store without put-if-absent: what an external store is for."""
+
+    def ensure_put_if_absent(self) -> None:
+        raise SafetyError("conditions are ignored here")
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        self.ensure_put_if_absent()
+
+
+@pytest.fixture(params=["conditional", "racy"])
+def inner(request: pytest.FixtureRequest) -> Store:
+    store = empty_store()
+    return store if request.param == "conditional" else RacyStore(store)
+
+
+@pytest.fixture
+def entries() -> MemoryEntries:
+    return MemoryEntries()
+
+
+def empty_store() -> MemoryStore:
+    """Stores of one address share what they hold."""
+    store = MemoryStore(URI)
+    store.restore({})
+    return store
+
+
+def name_of(version: int) -> str:
+    return f"{LOG_DIR}/{commit_name(version)}"
+
+
+def commit(txn_id: str) -> bytes:
+    return json.dumps({"commitInfo": {"txnId": txn_id}}).encode() + b"\n"
+
+
+def never_sleep(_: float) -> None:
+    pass
+
+
+def put(store: Store, version: int, txn_id: str) -> bool:
+    return put_commit(store, name_of(version), commit(txn_id), txn_id, never_sleep)
+
+
+def log_of(store: Store) -> list[str]:
+    """The commits; temporary files may lie beside them."""
+    return [info.name for info in store.list_from(LOG_DIR) if not info.name.endswith(".tmp")]
+
+
+def test_a_commit_and_what_it_leaves(inner: Store, entries: MemoryEntries) -> None:
+    clock = FixedClock(1_700_000_000_000)
+    store = ExternalCommitStore(inner, entries, clock)
+    assert put(store, 0, "first")
+    assert put(store, 1, "second")
+    assert not put(store, 1, "third")
+    assert log_of(store) == [name_of(0), name_of(1)]
+    assert store.read(name_of(1)) == commit("second")
+    # As Delta's own writer leaves them: relative to the log, kept for a day.
+    entry = entries.items[URI, commit_name(1)]
+    assert entry.complete
+    assert entry.temp_path.startswith(f".tmp/{commit_name(1)}.")
+    assert store.read(f"{LOG_DIR}/{entry.temp_path}") == commit("second")
+    assert entries.expires[URI, commit_name(1)] == 1_700_000_000 + 24 * 3600
+
+
+@pytest.mark.parametrize("action", ["crash", "error", "lie"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_fault_at_every_entry_call(
+    action: str, when: str, inner: Store, entries: MemoryEntries
+) -> None:
+    put(ExternalCommitStore(inner, entries, SystemClock()), 0, "first")
+    for at in itertools.count(1):
+        version = len(log_of(inner))
+        fault = Fault(at, action, when)  # type: ignore[arg-type]
+        faulty = FaultyEntries(entries, fault)
+        _try_and_check(ExternalCommitStore(inner, faulty, SystemClock()), inner, entries, version)
+        if faulty.calls < at:
+            return
+
+
+@pytest.mark.parametrize("action", ["crash", "error"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_fault_at_every_store_call(action: str, when: str, entries: MemoryEntries) -> None:
+    inner = empty_store()
+    put(ExternalCommitStore(inner, entries, SystemClock()), 0, "first")
+    for at in itertools.count(1):
+        version = len(log_of(inner))
+        fault = Fault(at, action, when)  # type: ignore[arg-type]
+        faulty = FaultyStore(inner, fault)
+        _try_and_check(ExternalCommitStore(faulty, entries, SystemClock()), inner, entries, version)
+        if not _was_hit(faulty, fault):
+            return
+
+
+def _was_hit(store: FaultyStore, fault: Fault) -> bool:
+    return len(store.calls) >= fault.at
+
+
+def _try_and_check(store: Store, inner: Store, entries: MemoryEntries, version: int) -> None:
+    """One commit with a fault: it is there whole or not at all, and the log goes on."""
+    txn_id = f"txn {next(_numbers)}"
+    try:
+        won: bool | None = put(store, version, txn_id)
+    except Crash:
+        won = None
+    after = ExternalCommitStore(inner, entries, SystemClock())
+    listed = log_of(after)
+    assert listed == [name_of(number) for number in range(len(listed))]
+    is_there = len(listed) > version
+    assert is_there == ((URI, commit_name(version)) in entries.items)
+    if is_there:
+        assert after.read(name_of(version)) == commit(txn_id)
+        assert entries.items[URI, commit_name(version)].complete
+    assert won is None or (won and is_there)
+    # Whoever comes next is not in the way of what is left, nor the other way round.
+    other = f"txn {next(_numbers)}"
+    assert put(after, version, other) is not is_there
+    assert after.read(name_of(version)) == commit(txn_id if is_there else other)
+
+
+def test_a_commit_that_another_began_is_finished_first(
+    inner: Store, entries: MemoryEntries
+) -> None:
+    store = ExternalCommitStore(inner, entries, SystemClock())
+    put(store, 0, "first")
+    _begin(inner, entries, 1)
+    # A writer that has not listed since: the name is taken, and the content is theirs.
+    assert not put(store, 1, "ours")
+    assert store.read(name_of(1)) == commit("theirs")
+    _begin(inner, entries, 2)
+    assert put(store, 3, "ours")
+    assert log_of(store) == [name_of(version) for version in range(4)]
+    assert all(entry.complete for entry in entries.items.values())
+
+
+def _begin(inner: Store, entries: MemoryEntries, version: int) -> None:
+    """What a writer leaves that dies right after its commit was decided."""
+    entry = CommitEntry(commit_name(version), f"_commit_{version}.json.tmp")
+    inner.put(f"{LOG_DIR}/{entry.temp_path}", commit("theirs"))
+    assert entries.create(URI, entry)
+
+
+def test_listing_finishes_the_newest(inner: Store, entries: MemoryEntries) -> None:
+    store = ExternalCommitStore(inner, entries, SystemClock())
+    put(store, 0, "first")
+    _begin(inner, entries, 1)
+    list(store.list_from("elsewhere"))
+    assert log_of(inner) == [name_of(0)]
+    assert log_of(store) == [name_of(0), name_of(1)]
+    assert entries.items[URI, commit_name(1)].complete
+
+
+def test_a_temporary_file_that_was_moved_is_no_damage(inner: Store, entries: MemoryEntries) -> None:
+    """delta-rs moves it; between the look and the read it may have."""
+
+    class Moving(ForwardingStore):
+        def read(self, name: str) -> bytes:
+            if name.endswith(".tmp"):
+                self._inner.put(name_of(1), self._inner.read(name))
+                self._inner.delete_many([name])
+            return self._inner.read(name)
+
+    _begin(inner, entries, 1)
+    store = ExternalCommitStore(Moving(inner), entries, SystemClock())
+    assert log_of(store) == [name_of(1)]
+
+
+def test_content_that_is_gone_is_damage(inner: Store, entries: MemoryEntries) -> None:
+    _begin(inner, entries, 1)
+    inner.delete_many([f"{LOG_DIR}/_commit_1.json.tmp"])
+    with pytest.raises(CorruptLogError, match="its content is gone"):
+        log_of(ExternalCommitStore(inner, entries, SystemClock()))
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../../x", "s3://other/x", "a/../../../x"])
+def test_entries_are_others_word(path: str, inner: Store, entries: MemoryEntries) -> None:
+    entries.create(URI, CommitEntry(commit_name(1), path))
+    with pytest.raises(CorruptLogError, match="outside of the log"):
+        log_of(ExternalCommitStore(inner, entries, SystemClock()))
+
+
+def test_entries_of_a_table_that_was_here_before(inner: Store, entries: MemoryEntries) -> None:
+    put(ExternalCommitStore(inner, entries, SystemClock()), 0, "first")
+    inner.delete_many([info.name for info in inner.list_from(LOG_DIR)])
+    store = ExternalCommitStore(inner, entries, SystemClock())
+    with pytest.raises(SafetyError, match="says that .*0.json .* was committed") as refused:
+        store.put_if_absent(name_of(0), commit("ours"))
+    assert "DynamoDB" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("other", ["s3a://bucket/a table", "s3://bucket/a%20table"])
+def test_another_spelling_is_another_table(
+    other: str, inner: Store, entries: MemoryEntries
+) -> None:
+    store = ExternalCommitStore(inner, entries, SystemClock())
+    put(store, 0, "first")
+    entries.create(other, CommitEntry(commit_name(1), ".tmp/x"))
+    store.ensure_put_if_absent()  # this one has looked before
+    fresh = ExternalCommitStore(inner, entries, SystemClock())
+    with pytest.raises(SafetyError, match="another table to them") as refused:
+        fresh.ensure_put_if_absent()
+    assert other in refused.value.message
+    with pytest.raises(SafetyError):
+        fresh.put_if_absent(name_of(1), commit("ours"))
+    # Entries that are older than ours are of a time before.
+    entries.create(URI, CommitEntry(commit_name(1), ".tmp/y"))
+    fresh.ensure_put_if_absent()
+
+
+def test_a_writer_that_replaces_entries_is_found_out(entries: MemoryEntries) -> None:
+    """One that puts its entry without a condition: what the log holds decides."""
+    inner = empty_store()
+
+    class Replaced(MemoryEntries):
+        def create(self, table_path: str, entry: CommitEntry) -> bool:
+            created = super().create(table_path, entry)
+            if created:
+                theirs = CommitEntry(entry.file_name, ".tmp/theirs")
+                inner.put(f"{LOG_DIR}/{theirs.temp_path}", commit("theirs"))
+                inner.put(f"{LOG_DIR}/{theirs.file_name}", commit("theirs"))
+                self.items[table_path, entry.file_name] = theirs
+            return created
+
+    store = ExternalCommitStore(inner, Replaced(), SystemClock())
+    assert not put(store, 0, "ours")
+    assert store.read(name_of(0)) == commit("theirs")
+
+
+def test_other_files_of_the_log_need_no_entry(inner: Store, entries: MemoryEntries) -> None:
+    store = ExternalCommitStore(inner, entries, SystemClock())
+    store.put_if_absent(f"{LOG_DIR}/00000000000000000000.crc", b"{}")
+    with pytest.raises(ObjectExistsError):
+        store.put_if_absent(f"{LOG_DIR}/00000000000000000000.crc", b"{}")
+    assert entries.items == {}
+
+
+def test_many_writers_one_winner_each(inner: Store, entries: MemoryEntries) -> None:
+    """Each version is won once, and what is read back is what the winner put."""
+    put(ExternalCommitStore(inner, entries, SystemClock()), 0, "first")
+
+    def write(number: int) -> list[int]:
+        store = ExternalCommitStore(inner, entries, SystemClock())
+        return [v for v in range(1, 20) if put(store, v, f"{number} {v}")]
+
+    with ThreadPoolExecutor(6) as pool:
+        won = list(pool.map(write, range(6)))
+    assert sorted(v for versions in won for v in versions) == list(range(1, 20))
+    for number, versions in enumerate(won):
+        for version in versions:
+            assert inner.read(name_of(version)) == commit(f"{number} {version}")
+    assert all(entry.complete for entry in entries.items.values())

@@ -1,0 +1,54 @@
+"""An S3 server for the tests of commits, one for the whole run."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from deltactl import DynamoDbLogStore
+from deltactl.storage.fsspec_store import FsspecStore
+from deltactl.storage.open import open_store
+from tests.support.object_servers import S3_ENVIRON, ensure_moto, s3_options, s3_server
+
+S3_BUCKET = "commits"
+
+
+def dynamodb(endpoint: str, region: str) -> Any:
+    """A client for the server's DynamoDB."""
+    from botocore.session import Session
+
+    return Session().create_client(
+        "dynamodb",
+        region_name=region,
+        endpoint_url=endpoint,
+        aws_access_key_id=S3_ENVIRON["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=S3_ENVIRON["AWS_SECRET_ACCESS_KEY"],
+    )
+
+
+def create_log_table(place: DynamoDbLogStore, endpoint: str) -> None:
+    """Create a log store's table, keyed as Delta's."""
+    keys = {"tablePath": "HASH", "fileName": "RANGE"}
+    dynamodb(endpoint, place.region).create_table(
+        TableName=place.table_name,
+        KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
+        AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
+        BillingMode="PAY_PER_REQUEST",
+    )
+
+
+@pytest.fixture(scope="session")
+def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The endpoint of an S3 and DynamoDB server with the bucket ``S3_BUCKET``."""
+    try:
+        python = ensure_moto()
+    except subprocess.CalledProcessError:
+        pytest.skip("no package index that has moto, the S3 server of the tests")
+    with s3_server(python, tmp_path_factory.mktemp("moto") / "log") as address:
+        store = open_store(f"s3://{S3_BUCKET}", s3_options(address))
+        assert isinstance(store, FsspecStore)
+        store._fs.call_s3("create_bucket", Bucket=S3_BUCKET)
+        yield address

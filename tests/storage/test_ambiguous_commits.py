@@ -1,0 +1,220 @@
+"""Commits whose outcome the store did not tell, or told wrongly: neither lost nor made twice.
+
+A server is a row of ``SERVERS``: how to reach a table through the proxy, and which requests create
+an object there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from deltactl import Table
+from deltactl.errors import AccessDeniedError, CommitOutcomeUnknownError
+from deltactl.log.put_commit import put_commit
+from deltactl.storage.open import open_store
+from deltactl.storage.store import Store
+from tests.storage.conftest import S3_BUCKET
+from tests.support.fault_proxy import (
+    Answer,
+    AnswerTwice,
+    Cut,
+    Fault,
+    FaultProxy,
+    HalfBody,
+    Late,
+    Rule,
+    SendTwice,
+    fault_proxy,
+)
+from tests.support.object_servers import s3_options
+from tests.support.table_builder import build_sample
+
+pytestmark = [
+    pytest.mark.xdist_group("s3"),
+    # aiohttp's sessions are closed by the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+NAME = "_delta_log/00000000000000000001.json"
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A store behind a proxy: ``creating`` names the request that makes an object appear."""
+
+    proxy: FaultProxy
+    uri: str
+    options: dict[str, str]
+    method: str
+    target: str
+
+    def open(self) -> Store:
+        return open_store(self.uri, self.options)
+
+    def fail(self, fault: Fault, name: str = NAME, times: int | None = 1) -> None:
+        self.proxy.add(Rule(fault, self.method, self.target.format(name), times=times))
+
+    def attempts(self, name: str = NAME) -> int:
+        return len(self.proxy.find(self.method, self.target.format(name)))
+
+
+def _s3(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with fault_proxy(request.getfixturevalue("moto")) as proxy:
+        # Short of patience, so that a library gives up and tries again within a test's time.
+        impatient = '{"read_timeout": 1, "connect_timeout": 1, "retries": {"max_attempts": 2}}'
+        options = s3_options(proxy.endpoint, config_kwargs=impatient)
+        uri = f"s3://{S3_BUCKET}/ambiguous/{next(_numbers)}/a table"
+        yield Server(proxy, uri, options, "PUT", "/{}$")
+
+
+SERVERS: dict[str, Callable[[pytest.FixtureRequest], Iterator[Server]]] = {"s3": _s3}
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    yield from SERVERS[request.param](request)
+
+
+def commit(txn_id: str) -> bytes:
+    return json.dumps({"commitInfo": {"txnId": txn_id, "operation": "TEST"}}).encode() + b"\n"
+
+
+def never_sleep(_: float) -> None:
+    pass
+
+
+LANDED = [
+    Cut(after=True),
+    Answer(500, after=True),
+    Answer(503, after=True),
+    Late(2.5),
+    SendTwice(),
+    AnswerTwice(),
+    HalfBody(),
+]
+NOT_LANDED = [Cut(after=False), Answer(500, after=False), Answer(503, after=False)]
+
+
+def name_of(fault: Fault) -> str:
+    return str(fault).partition(", body")[0]
+
+
+@pytest.mark.parametrize("fault", [*LANDED, *NOT_LANDED], ids=name_of)
+def test_a_commit_that_is_ours_is_told_so(fault: Fault, server: Server) -> None:
+    store = server.open()
+    store.ensure_put_if_absent()
+    server.fail(fault)
+    assert put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    assert store.read(NAME) == commit("ours")
+
+
+@pytest.mark.parametrize("fault", [*LANDED, *NOT_LANDED], ids=name_of)
+def test_a_commit_of_another_is_never_taken_for_ours(fault: Fault, server: Server) -> None:
+    store = server.open()
+    assert put_commit(store, NAME, commit("theirs"), "theirs", never_sleep)
+    server.fail(fault)
+    assert not put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    assert store.read(NAME) == commit("theirs")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Answer(503, after=True), pytest.param(Cut(after=True), marks=pytest.mark.slow)],
+    ids=name_of,
+)
+def test_a_store_that_never_answers_puts(fault: Fault, server: Server) -> None:
+    """Every reply is lost, those to the library's retries too: what is stored tells."""
+    store = server.open()
+    store.ensure_put_if_absent()
+    server.fail(fault, times=None)
+    assert put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    assert server.attempts() > 1
+    assert store.read(NAME) == commit("ours")
+
+
+def test_what_cannot_be_settled_is_called_unknown(server: Server) -> None:
+    """The put landed, but from then on nothing can be read."""
+    store = server.open()
+    store.ensure_put_if_absent()
+    server.fail(Cut(after=True))
+    server.proxy.add(Rule(Answer(403, after=False), "GET|HEAD", "00001.json", times=None))
+    with pytest.raises(CommitOutcomeUnknownError, match="did not tell whether"):
+        put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    server.proxy.clear()
+    assert store.read(NAME) == commit("ours")
+
+
+def test_a_put_that_is_not_allowed_is_no_riddle(server: Server) -> None:
+    store = server.open()
+    store.ensure_put_if_absent()
+    server.fail(Answer(403, after=False), times=None)
+    with pytest.raises(AccessDeniedError, match="cannot create"):
+        put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    # Where it landed nevertheless, that is what counts.
+    server.proxy.clear()
+    server.fail(Answer(403, after=True), times=None)
+    assert put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Cut(after=True), pytest.param(Answer(500, after=True), marks=pytest.mark.slow)],
+    ids=name_of,
+)
+def test_optimize_commits_once(fault: Fault, server: Server) -> None:
+    """The library's retry is told "exists": a program that believed it would commit again."""
+    store = server.open()
+    build_sample(store)
+    table = Table(server.uri, server.options)
+    before, rows = table.snapshot(), sorted(map(str, table.scan().read_all().to_pylist()))
+    name = f"{before.version + 1:020}.json"
+    server.fail(fault, name)
+    report = table.optimize()
+    assert report.versions == (before.version + 1,)
+    after = Table(server.uri, server.options)
+    assert after.snapshot().version == before.version + 1
+    assert sorted(map(str, after.scan().read_all().to_pylist())) == rows
+    assert server.attempts(name) > 1
+
+
+CONFLICT = (
+    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>ConditionalRequestConflict</Code>'
+    b"<Message>another one was under way</Message></Error>"
+)
+# As MinIO words it: s3fs makes an OSError(EINVAL) of it.
+FAILED = (
+    b'<?xml version="1.0" encoding="UTF-8"?><Error><Code>PreconditionFailed</Code>'
+    b"<Message>At least one of the pre-conditions you specified did not hold</Message></Error>"
+)
+
+
+@pytest.mark.parametrize("server", ["s3"], indirect=True)
+@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize(("status", "body"), [(409, CONFLICT), (412, FAILED)])
+def test_what_s3_says_to_conditional_puts(
+    status: int, body: bytes, after: bool, server: Server
+) -> None:
+    """409: two were under way at once, and neither need have landed. 412 may answer a retry."""
+    store = server.open()
+    store.ensure_put_if_absent()
+    server.fail(Answer(status, after, body, {"Content-Type": "application/xml"}))
+    assert put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    assert store.read(NAME) == commit("ours")
+    server.fail(Answer(status, after, body, {"Content-Type": "application/xml"}))
+    assert not put_commit(store, NAME, commit("others"), "others", never_sleep)
+
+
+@pytest.mark.parametrize("server", ["s3"], indirect=True)
+def test_the_condition_goes_over_the_wire(server: Server) -> None:
+    store = server.open()
+    store.ensure_put_if_absent()
+    put_commit(store, NAME, commit("ours"), "ours", never_sleep)
+    (request,) = server.proxy.find("PUT", "00001.json$")
+    assert request.headers["if-none-match"] == "*"

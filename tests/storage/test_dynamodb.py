@@ -1,0 +1,357 @@
+"""Tables on S3 whose writers agree in DynamoDB: ours, and delta-rs as long as it spoke to it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltactl import DynamoDbLogStore, SafetyError, StorageError, Table, UsageError
+from deltactl.cli.app import run
+from deltactl.clock import SystemClock
+from deltactl.log.external_commits import ExternalCommitStore
+from deltactl.log.put_commit import put_commit
+from deltactl.log.table_store import open_table_store
+from deltactl.protocol.names import LOG_DIR, commit_name
+from deltactl.storage.dynamodb import CommitEntry, DynamoDbEntries
+from deltactl.storage.open import open_store
+from deltactl.storage.store import Store
+from tests.storage.conftest import S3_BUCKET, create_log_table, dynamodb
+from tests.support.fault_proxy import Answer, Cut, FaultProxy, Rule, fault_proxy
+from tests.support.object_servers import (
+    S3_ENVIRON,
+    delta_rs_options,
+    ensure_delta_rs_with_dynamodb,
+    s3_options,
+)
+
+pytestmark = [
+    pytest.mark.xdist_group("s3"),
+    # aiohttp's sessions are closed by the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+_numbers = itertools.count()
+
+DeltaRs = Callable[[str, str], list[int]]
+"""``delta_rs(uri, code)``: runs code with ``uri`` and ``options``, and gives the table's ids."""
+
+_CHILD = """
+import json, sys
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
+uri, options = sys.argv[1], json.loads(sys.argv[2])
+exec(sys.argv[3])
+table = DeltaTable(uri, storage_options=options)
+rows = QueryBuilder().register("t", table).execute("SELECT id FROM t").read_all()
+print(json.dumps(sorted(pa.table(rows)["id"].to_pylist())))
+"""
+
+
+@pytest.fixture
+def proxy(moto: str) -> Iterator[FaultProxy]:
+    with fault_proxy(moto) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def log_store(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> DynamoDbLogStore:
+    """A table in DynamoDB for this test alone."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_DYNAMODB", proxy.endpoint)
+    place = DynamoDbLogStore(f"log-{next(_numbers)}", "eu-west-1")
+    create_log_table(place, proxy.endpoint)
+    return place
+
+
+@pytest.fixture
+def uri() -> str:
+    return f"s3://{S3_BUCKET}/dynamodb/{next(_numbers)}/table"
+
+
+@pytest.fixture
+def entries(proxy: FaultProxy, log_store: DynamoDbLogStore) -> DynamoDbEntries:
+    return DynamoDbEntries(log_store, s3_options(proxy.endpoint))
+
+
+@pytest.fixture
+def store(uri: str, proxy: FaultProxy, log_store: DynamoDbLogStore) -> Store:
+    return open_table_store(uri, s3_options(proxy.endpoint), log_store)
+
+
+@pytest.fixture
+def delta_rs(proxy: FaultProxy, log_store: DynamoDbLogStore) -> DeltaRs:
+    try:
+        library = ensure_delta_rs_with_dynamodb()
+    except subprocess.CalledProcessError:
+        pytest.skip("no package index that has deltalake 1.4.2, which speaks to DynamoDB")
+    options = delta_rs_options(
+        proxy.endpoint,
+        AWS_S3_LOCKING_PROVIDER="dynamodb",
+        AWS_ENDPOINT_URL_DYNAMODB=proxy.endpoint,
+        AWS_REGION_DYNAMODB=log_store.region,
+        DELTA_DYNAMO_TABLE_NAME=log_store.table_name,
+    )
+    del options["aws_conditional_put"]
+
+    def call(uri: str, code: str) -> list[int]:
+        done = subprocess.run(
+            [sys.executable, "-c", _CHILD, uri, json.dumps(options), code],
+            env={**os.environ, "PYTHONPATH": str(library)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        ids: list[int] = json.loads(done.stdout)
+        return ids
+
+    return call
+
+
+def append(*ids: int) -> str:
+    return (
+        f"for number in {ids}:\n    write_deltalake(uri, pa.table({{'id': [number]}}), "
+        "mode='append', storage_options=options)"
+    )
+
+
+def items_of(place: DynamoDbLogStore, proxy: FaultProxy) -> dict[str, dict[str, Any]]:
+    found = dynamodb(proxy.endpoint, place.region).scan(TableName=place.table_name)["Items"]
+    return {item["fileName"]["S"]: item for item in found}
+
+
+def ids_of(table: Table) -> list[int]:
+    return sorted(table.scan().read_all()["id"].to_pylist())
+
+
+def commit(txn_id: str) -> bytes:
+    return json.dumps({"commitInfo": {"txnId": txn_id}}).encode() + b"\n"
+
+
+def never_sleep(_: float) -> None:
+    pass
+
+
+def test_optimize_between_writes_of_delta_rs(
+    uri: str, proxy: FaultProxy, log_store: DynamoDbLogStore, delta_rs: DeltaRs
+) -> None:
+    delta_rs(uri, append(0, 1, 2))
+    table = Table(uri, s3_options(proxy.endpoint), log_store=log_store)
+    assert table.optimize().versions == (3,)
+    assert delta_rs(uri, append(3, 4)) == [0, 1, 2, 3, 4]
+    assert table.optimize().versions == (6,)
+    assert ids_of(table) == [0, 1, 2, 3, 4]
+    items = items_of(log_store, proxy)
+    assert sorted(items) == [commit_name(version) for version in range(7)]
+    # Field by field of the same types, whoever wrote it.
+    for item in items.values():
+        assert {name: next(iter(value)) for name, value in item.items()} == {
+            "tablePath": "S",
+            "fileName": "S",
+            "tempPath": "S",
+            "complete": "S",
+            "expireTime": "N",
+        }
+    assert {it["complete"]["S"] for it in items.values()} == {"true"}
+    assert {it["tablePath"]["S"] for it in items.values()} == {uri}
+
+
+def begin(store: Store, entries: DynamoDbEntries, temp_path: str) -> None:
+    """What a writer leaves that dies right after its commit was decided: one more row."""
+    name = next(iter(store.walk()))
+    data = next(path for path in name if path.endswith(".parquet"))
+    store.put("copy.parquet", store.read(data))
+    add = {
+        "path": "copy.parquet",
+        "partitionValues": {},
+        "size": len(store.read(data)),
+        "modificationTime": 0,
+        "dataChange": True,
+    }
+    store.put(f"{LOG_DIR}/{temp_path}", json.dumps({"add": add}).encode() + b"\n")
+    assert entries.create(store.uri, CommitEntry(commit_name(1), temp_path))
+
+
+def test_delta_rs_finishes_what_we_began(
+    uri: str, proxy: FaultProxy, entries: DynamoDbEntries, delta_rs: DeltaRs
+) -> None:
+    assert delta_rs(uri, append(7)) == [7]
+    store = open_store(uri, s3_options(proxy.endpoint))
+    begin(store, entries, f".tmp/{commit_name(1)}.id")
+    assert delta_rs(uri, "pass") == [7, 7]
+    assert store.stat_many([f"{LOG_DIR}/{commit_name(1)}"]) != [None]
+
+
+def test_we_finish_what_delta_rs_began(
+    uri: str,
+    proxy: FaultProxy,
+    entries: DynamoDbEntries,
+    log_store: DynamoDbLogStore,
+    delta_rs: DeltaRs,
+) -> None:
+    assert delta_rs(uri, append(7)) == [7]
+    begin(open_store(uri, s3_options(proxy.endpoint)), entries, "_commit_id.json.tmp")
+    # A look does not; it shows what is in the log.
+    looking = open_table_store(uri, s3_options(proxy.endpoint), log_store, read_only=True)
+    assert Table(uri, store=looking).snapshot().version == 0
+    table = Table(uri, s3_options(proxy.endpoint), log_store=log_store)
+    assert ids_of(table) == [7, 7]
+    assert items_of(log_store, proxy)[commit_name(1)]["complete"] == {"S": "true"}
+    assert delta_rs(uri, append(8)) == [7, 7, 8]
+
+
+FAULTS = [
+    ("PutItem", Cut(after=True)),
+    ("PutItem", Cut(after=False)),
+    ("PutItem", Answer(500, after=True)),
+    ("UpdateItem", Cut(after=True)),
+    ("UpdateItem", Answer(503, after=False)),
+    ("GetItem", Cut(after=False)),
+    ("Query", Answer(500, after=False)),
+]
+
+
+@pytest.mark.parametrize(("call", "fault"), FAULTS, ids=lambda it: str(it)[:24])
+def test_a_lost_reply_of_dynamodb(
+    call: str, fault: Any, uri: str, proxy: FaultProxy, store: Store
+) -> None:
+    """The library tries again; what it is told then is about its own first try."""
+    name = f"{LOG_DIR}/{commit_name(1)}"
+    assert put_commit(store, f"{LOG_DIR}/{commit_name(0)}", commit("0"), "0", never_sleep)
+    proxy.add(Rule(fault, "POST", headers={"x-amz-target": f"DynamoDB_20120810.{call}"}))
+    assert put_commit(store, name, commit("ours"), "ours", never_sleep)
+    assert store.read(name) == commit("ours")
+    assert not put_commit(store, name, commit("more"), "more", never_sleep)
+    assert len([info for info in store.list_from(LOG_DIR) if info.name.endswith(".json")]) == 2
+
+
+def test_a_store_that_ignores_conditions_is_good_enough(
+    uri: str, proxy: FaultProxy, store: Store
+) -> None:
+    proxy.drop_header("if-none-match")
+    name = f"{LOG_DIR}/{commit_name(0)}"
+    store.ensure_put_if_absent()
+    assert put_commit(store, name, commit("ours"), "ours", never_sleep)
+    assert not put_commit(store, name, commit("more"), "more", never_sleep)
+    assert store.read(name) == commit("ours")
+
+
+@pytest.mark.parametrize("sign", [f".tmp/{commit_name(3)}.an-id", "_commit_an-id.json.tmp"])
+def test_signs_of_such_a_writer_are_heeded(sign: str, uri: str, proxy: FaultProxy) -> None:
+    options = s3_options(proxy.endpoint)
+    plain = open_store(uri, options)
+    for version in range(3):
+        write_rows(uri, proxy, version)
+    plain.put(f"{LOG_DIR}/{sign}", b"")
+    before = sorted(name for names in plain.walk() for name in names)
+    proxy.clear()
+    with pytest.raises(SafetyError, match="agrees on commits outside of S3") as refused:
+        Table(uri, options).optimize()
+    assert "--log-store dynamodb" in (refused.value.hint or "")
+    assert sign in refused.value.message
+    assert proxy.find("PUT|POST|DELETE", "") == []
+    assert sorted(name for names in plain.walk() for name in names) == before
+    # Looking is not committing.
+    Table(uri, options).optimize(dry_run=True)
+    store = open_table_store(uri, options)
+    with pytest.raises(SafetyError):
+        store.put_if_absent(f"{LOG_DIR}/{commit_name(3)}", b"")
+
+
+def write_rows(uri: str, proxy: FaultProxy, number: int) -> None:
+    from deltalake import write_deltalake
+
+    options = delta_rs_options(proxy.endpoint)
+    write_deltalake(uri, pa.table({"id": [number]}), mode="append", storage_options=options)
+
+
+def test_ours_are_signs_too(uri: str, proxy: FaultProxy, store: Store) -> None:
+    """Once a table is committed to by entries, a run without the flag is refused."""
+    put_commit(store, f"{LOG_DIR}/{commit_name(0)}", commit("0"), "0", never_sleep)
+    with pytest.raises(SafetyError, match="agrees on commits outside of S3"):
+        open_table_store(uri, s3_options(proxy.endpoint)).ensure_put_if_absent()
+
+
+def test_the_table_in_dynamodb_is_missing(
+    uri: str, proxy: FaultProxy, log_store: DynamoDbLogStore
+) -> None:
+    place = DynamoDbLogStore("no_such_table", log_store.region)
+    store = open_table_store(uri, s3_options(proxy.endpoint), place)
+    with pytest.raises(StorageError, match="there is no DynamoDB table 'no_such_table'") as missing:
+        store.ensure_put_if_absent()
+    assert "--ddb-table-name" in (missing.value.hint or "")
+
+
+def test_errors_and_texts_keep_the_secret(
+    uri: str, proxy: FaultProxy, store: Store, log_store: DynamoDbLogStore
+) -> None:
+    secret = S3_ENVIRON["AWS_SECRET_ACCESS_KEY"]
+    body = json.dumps({"__type": "x#AccessDeniedException", "message": f"signed {secret}"})
+    proxy.add(Rule(Answer(400, after=False, body=body.encode()), "POST", times=None))
+    with pytest.raises(StorageError) as denied:
+        store.ensure_put_if_absent()
+    assert denied.value.code == "ACCESS_DENIED"
+    assert secret not in f"{denied.value}{denied.value.hint}{store!r}"
+
+
+def test_only_for_tables_on_s3(tmp_path: Any) -> None:
+    with pytest.raises(UsageError, match="is for tables on S3"):
+        Table(tmp_path, log_store=DynamoDbLogStore())
+
+
+def test_from_the_command_line(
+    uri: str,
+    proxy: FaultProxy,
+    log_store: DynamoDbLogStore,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for version in range(2):
+        write_rows(uri, proxy, version)
+    pairs = [f"{key}={value}" for key, value in s3_options(proxy.endpoint).items()]
+    options = [word for pair in pairs for word in ("--storage-option", pair)]
+    place = ["--ddb-table-name", log_store.table_name, "--ddb-region", log_store.region]
+    assert run(["optimize", uri, *options, *place]) == 2
+    assert "add --log-store dynamodb" in capsys.readouterr().err
+    assert run(["optimize", uri, *options, *place, "--log-store", "dynamodb", "--dry-run"]) == 0
+    assert items_of(log_store, proxy) == {}
+    assert run(["optimize", uri, *options, *place, "--log-store", "dynamodb"]) == 0
+    assert sorted(items_of(log_store, proxy)) == [commit_name(2)]
+    monkeypatch.setenv("DELTACTL_LOG_STORE", "dynamodb")
+    monkeypatch.setenv("DELTACTL_DDB_TABLE_NAME", log_store.table_name)
+    monkeypatch.setenv("DELTACTL_DDB_REGION", log_store.region)
+    for version in range(3, 5):
+        write_rows(uri, proxy, version)
+    assert run(["optimize", uri, *options]) == 0
+    assert sorted(items_of(log_store, proxy)) == [commit_name(2), commit_name(5)]
+    monkeypatch.setenv("DELTACTL_LOG_STORE", "zookeeper")
+    assert run(["optimize", uri, *options]) == 2
+    assert "DELTACTL_LOG_STORE: 'zookeeper' is not a log store" in capsys.readouterr().err
+
+
+def test_entries_and_an_external_store_by_hand(
+    uri: str, proxy: FaultProxy, entries: DynamoDbEntries
+) -> None:
+    """What the seam promises, of the real thing."""
+    entry = CommitEntry(commit_name(1), ".tmp/a")
+    assert entries.get(uri, commit_name(1)) is None
+    assert entries.find_latest(uri) is None
+    assert entries.create(uri, entry)
+    assert not entries.create(uri, CommitEntry(commit_name(1), ".tmp/b"))
+    assert entries.create(uri, CommitEntry(commit_name(0), ".tmp/c"))
+    assert entries.find_latest(uri) == entry
+    assert not entries.complete(uri, CommitEntry(commit_name(1), ".tmp/b"), 5)
+    assert not entries.complete(uri, CommitEntry(commit_name(9), ".tmp/b"), 5)
+    assert entries.complete(uri, entry, 5)
+    assert entries.complete(uri, entry, 6)
+    assert entries.get(uri, commit_name(1)) == CommitEntry(commit_name(1), ".tmp/a", complete=True)
+    inner = open_store(uri, s3_options(proxy.endpoint))
+    assert "planted" not in repr(ExternalCommitStore(inner, entries, SystemClock()))
