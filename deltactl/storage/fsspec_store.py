@@ -7,10 +7,12 @@ stores need, alike for every library below it.
 from __future__ import annotations
 
 import posixpath
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar, cast
 
 from deltactl.errors import (
@@ -20,8 +22,9 @@ from deltactl.errors import (
     StorageError,
 )
 from deltactl.storage.errors import map_error
-from deltactl.storage.fsspec_facts import file_info, secret_values
+from deltactl.storage.fsspec_facts import file_info
 from deltactl.storage.fsspec_files import MappedFile
+from deltactl.storage.listed_copies import ListedCopies
 from deltactl.storage.names import (
     is_absolute_name,
     is_plain_name,
@@ -31,6 +34,8 @@ from deltactl.storage.names import (
     resolve_prefix,
 )
 from deltactl.storage.object_services import CommonService, Entry, ObjectService
+from deltactl.storage.ranged_file import TAIL_BYTES, RangedFile, coalesce
+from deltactl.storage.secrets import secret_values
 from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
 
 if TYPE_CHECKING:
@@ -42,6 +47,9 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 _PARALLEL_REQUESTS: Final = 16
+# Bytes between two ranges that are cheaper to fetch than another request.
+_LARGEST_GAP_BYTES: Final = 256 << 10
+_LARGEST_RANGE_BYTES: Final = 32 << 20
 
 
 class FsspecStore:
@@ -53,6 +61,7 @@ class FsspecStore:
 
     __slots__ = (
         "_base",
+        "_copies",
         "_exclusive_create",
         "_fs",
         "_root",
@@ -85,7 +94,8 @@ class FsspecStore:
         self._base = f"{self._root}/"
         self._exclusive_create = exclusive_create
         self._schemes = schemes
-        self._secrets = secret_values(options or {})
+        self._secrets = secret_values(options or {}, file_system)
+        self._copies = ListedCopies()
 
     def __repr__(self) -> str:
         """Tell the root, and nothing of the options."""
@@ -108,7 +118,9 @@ class FsspecStore:
             if entry["type"] == "file" and encoded >= first and entry["name"].rstrip("/") != key:
                 found.append((encoded, file_info(entry, name_prefix + last)))
         found.sort(key=lambda pair: pair[0])
-        return (info for _, info in found)
+        infos = [info for _, info in found]
+        self._copies.note(name_prefix.rstrip("/"), infos)
+        return iter(infos)
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Names of all files below a folder, one sub-folder's listing in memory at a time."""
@@ -160,38 +172,57 @@ class FsspecStore:
         return self._each(self.read, names)
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Bytes of each (offset, length), asked for in parallel; see ``Store.read_ranges``."""
+        """Bytes of each (offset, length); neighbours come by one request, others in parallel."""
         key = self._readable(name)
-        return list(self._each(lambda piece: self._read_range(name, key, *piece), ranges))
+        if ranges and not any(length for _, length in ranges):
+            self._ensure_there(name)
+        pieces = coalesce(list(ranges), _LARGEST_GAP_BYTES, _LARGEST_RANGE_BYTES)
+        data = list(self._each(lambda piece: self._read_range(name, key, *piece), pieces))
+        starts = [offset for offset, _ in pieces]
+
+        def cut(offset: int, length: int) -> bytes:
+            index = bisect_right(starts, offset) - 1
+            first = offset - starts[index]
+            return data[index][first : first + length]
+
+        return [cut(*range_) if range_[1] else b"" for range_ in ranges]
 
     def open_input(self, name: str) -> pa.NativeFile:
         """An Arrow file for random access; see ``Store.open_input``."""
         import pyarrow as pa
 
         key = self._readable(name)
-        with self._mapped("open", name):
-            file = self._fs.open(key, "rb")
-        return pa.PythonFile(MappedFile(file, self._mapper("read", name)), mode="r")
+        with self._mapped("read", name):
+            copy = self._copies.open(name, lambda path: self._service.download(key, path))
+            if copy is not None:
+                return copy
+            tail, size_bytes = self._service.read_tail(key, TAIL_BYTES)
+        file = RangedFile(
+            tail, size_bytes, lambda offset, length: self._read_range(name, key, offset, length)
+        )
+        return pa.PythonFile(file, mode="r")
 
     def open_output(self, name: str) -> BinaryIO:
         """A writer to a new object, which exists once it is closed."""
-        key = self._writable(name)
-        with self._mapped("create", name):
-            file = self._fs.open(key, "wb")
-        return cast("BinaryIO", MappedFile(file, self._mapper("write", name)))
+        return cast("BinaryIO", self._open_for_writing("create", name))
 
     def open_replacement(self, name: str) -> Replacement:
         """A writer to an object, which is replaced once it is closed."""
+        return self._open_for_writing("write", name)
+
+    def _open_for_writing(self, verb: str, name: str) -> MappedFile:
         key = self._writable(name)
-        with self._mapped("write", name):
-            file = self._fs.open(key, "wb")
+        self._copies.forget(name)
+        with self._mapped(verb, name):
+            file = self._service.open_output(key)
         return MappedFile(file, self._mapper("write", name))
 
     def put(self, name: str, data: bytes) -> None:
         """Write or replace a whole object; see ``Store.put``."""
         key = self._writable(name)
+        self._copies.forget(name)
         with self._mapped("write", name):
-            self._fs.pipe_file(key, data)
+            self._service.put(key, data)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Create a whole object by a conditional write; see ``Store.put_if_absent``.
@@ -207,7 +238,7 @@ class FsspecStore:
                 " for deltactl",
             )
         with self._mapped("create", name):
-            self._fs.pipe_file(key, data, mode="create")
+            self._service.create(key, data)
 
     def sync_folders(self, names: Iterable[str]) -> None:
         """Only look at the names: an object is durable once it is written."""
@@ -221,6 +252,8 @@ class FsspecStore:
             SafetyError: a name leads out of the root; nothing is deleted then.
         """
         names_by_key = {self._writable(name): name for name in names}
+        for name in names:
+            self._copies.forget(name)
         keys, size = list(names_by_key), self._service.delete_batch
         batches = [keys[i : i + size] for i in range(0, len(keys), size)]
         failed: dict[str, StorageError] = {}
@@ -246,9 +279,9 @@ class FsspecStore:
         Raises:
             SafetyError: a name leads out of the root; nothing is moved then.
         """
-        for old, new in pairs:
-            self._writable(old)
-            self._writable(new)
+        for name in chain.from_iterable(pairs):
+            self._writable(name)
+            self._copies.forget(name)
         outcomes = self._each(self._move, pairs)
         return {
             old: error for (old, _), error in zip(pairs, outcomes, strict=True) if error is not None
@@ -280,7 +313,7 @@ class FsspecStore:
             with self._mapped("move", old):
                 if self._stat(new) is not None:
                     return ObjectExistsError(f"cannot move {old!r} to {new!r}: that name is taken")
-                self._fs.cp_file(self._writable(old), self._writable(new))
+                self._service.copy(self._writable(old), self._writable(new))
         except StorageError as error:
             return error
         return self.delete_many([old]).get(old)
@@ -289,21 +322,24 @@ class FsspecStore:
         key = self._readable(name)
         try:
             with self._mapped("look up", name):
-                entry = self._fs.info(key)
+                entry = self._service.stat(key)
         except ObjectNotFoundError:
             return None
-        return file_info(entry, name) if entry["type"] == "file" else None
+        return None if entry is None else file_info(entry, name)
+
+    def _ensure_there(self, name: str) -> FileInfo:
+        info = self._stat(name)
+        if info is None:
+            raise ObjectNotFoundError(f"cannot read {name!r} in {self._uri}: nothing is there")
+        return info
 
     def _read_range(self, name: str, key: str, offset: int, length: int) -> bytes:
         with self._mapped("read", name):
-            if length == 0:
-                self._fs.info(key)  # an absent object is an error for no bytes too
-                return b""
             try:
-                return bytes(self._fs.cat_file(key, start=offset, end=offset + length))
+                return self._service.read_range(key, offset, length)
             except Exception:
                 # Stores refuse a range that begins past the end; the seam says: nothing is there.
-                if offset >= self._fs.info(key)["size"]:
+                if offset >= self._ensure_there(name).size_bytes:
                     return b""
                 raise
 
@@ -347,7 +383,8 @@ class FsspecStore:
                 f"{name!r} lies on another kind of storage than {self._uri}",
                 hint="open it as a table of its own",
             )
-        return cast("str", self._fs._strip_protocol(name))
+        with self._mapped("read", name):
+            return self._service.key_of(name)
 
     def _folder(self, prefix: str) -> tuple[str, str]:
         if is_absolute_name(prefix):
