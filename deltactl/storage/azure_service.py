@@ -70,11 +70,11 @@ class AzureService(CommonService):
 
     def read(self, key: str) -> bytes:
         """A whole blob."""
-        return self._ask(self._read, key)[0]
+        return bytes(self._ask(self._read, key)[0])
 
     def read_range(self, key: str, offset: int, length: int) -> bytes:
         """Some bytes of a blob."""
-        return self._ask(self._read, key, offset, length)[0]
+        return bytes(self._ask(self._read, key, offset, length)[0])
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
         """The last bytes: a second request where the first bytes are not all there is.

@@ -187,24 +187,28 @@ class S3Service(CommonService):
 
     def read(self, key: str) -> bytes:
         """A whole object; s3fs would first ask for its size, to read pieces side by side."""
-        return self._patience.ask(lambda: sync(self._fs.loop, self._get, key))[0]
+        return self._ask(key)[0]
 
     def read_range(self, key: str, offset: int, length: int) -> bytes:
         """Some bytes of an object."""
-        wanted = f"bytes={offset}-{offset + length - 1}"
-        return self._patience.ask(lambda: sync(self._fs.loop, self._get, key, wanted))[0]
+        return self._ask(key, f"bytes={offset}-{offset + length - 1}")[0]
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
         """The last bytes; the answer names the size of the whole."""
-        wanted = f"bytes=-{length}"
         try:
-            return self._patience.ask(lambda: sync(self._fs.loop, self._get, key, wanted))
+            return self._ask(key, f"bytes=-{length}")
         except Exception:
             # No range can be had of an empty object.
             found = self.stat(key)
             if found is not None and found["size"] == 0:
                 return b"", 0
             raise
+
+    def _ask(self, key: str, wanted: str | None = None) -> tuple[bytes, int]:
+        answer: tuple[bytes, int] = self._patience.ask(
+            lambda: sync(self._fs.loop, self._get, key, wanted)
+        )
+        return answer
 
     async def _get(self, key: str, wanted: str | None = None) -> tuple[bytes, int]:
         bucket, _, name = key.partition("/")

@@ -113,7 +113,7 @@ def ensure_moto() -> Path:
 
     def install(home: Path) -> None:
         venv.create(home, with_pip=True, clear=True)
-        pip = [home / "bin/python", "-m", "pip", "install", "--quiet"]
+        pip: list[str | Path] = [home / "bin/python", "-m", "pip", "install", "--quiet"]
         _run([*pip, "--disable-pip-version-check", _MOTO])
 
     return _tool(f"moto-5.2.5-py{sys.version_info.major}{sys.version_info.minor}", install) / (
@@ -141,7 +141,15 @@ def _ensure_azurite() -> Path:
     npm = shutil.which("npm")
     if npm is None:
         raise ServerMissingError("object stores: no npm to install azurite")
-    install = [npm, "install", "--silent", "--no-audit", "--no-fund", _AZURITE, "--prefix"]
+    install: list[str | Path] = [
+        npm,
+        "install",
+        "--silent",
+        "--no-audit",
+        "--no-fund",
+        _AZURITE,
+        "--prefix",
+    ]
     try:
         home = _tool(_AZURITE.replace("@", "-"), lambda home: _run([*install, home]))
     except subprocess.CalledProcessError:
