@@ -10,7 +10,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 CODE := deltactl tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format coverage explore-slow explore-matrix demo clean
+.PHONY: help setup test servers lint format coverage explore-slow explore-matrix demo clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -22,9 +22,12 @@ $(STAMP): pyproject.toml .ci/setup
 	@bash .ci/setup $(VENV)
 	@touch $@
 
-test: lint ## lint, then run all tests but the slow ones
+test: lint servers ## lint, then run all tests but the slow ones
 	@mkdir -p $(dir $(REPORT))
 	$(PYTEST) --junit-xml=$(REPORT)
+
+servers: $(STAMP) ## install the object stores that tests run against, once, into ~/.cache/deltactl-tests
+	$(BIN)/python -m tests.support.object_servers
 
 lint: $(STAMP) ## style, format, types, layers
 	$(BIN)/ruff check .

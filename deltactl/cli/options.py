@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from deltactl.cli.output import OutputFormat
 from deltactl.cli.settings import Source, parse_flag, resolve_setting
 from deltactl.errors import UsageError
+from deltactl.storage.rate import parse_rate
+from deltactl.storage.secrets import is_secret
+
+_REFERENCE: Final = "env:"
 
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="Path or URI of the table", show_default=False)
@@ -28,7 +32,16 @@ StorageOption = Annotated[
     typer.Option(
         "--storage-option",
         metavar="KEY=VALUE",
-        help="An option for the table's storage; may be repeated",
+        help="An option for the table's storage; may be repeated. A secret: KEY=env:VARIABLE",
+        show_default=False,
+    ),
+]
+RateOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-requests-per-second",
+        metavar="N",
+        help="Ask object stores no more often; by default as often as they allow",
         show_default=False,
     ),
 ]
@@ -57,6 +70,7 @@ class GlobalOptions:
     verbose: int = 0
     debug: bool = False
     no_color: bool = False
+    max_requests_per_second: float | None = None
 
     @classmethod
     def take(cls, params: dict[str, Any]) -> GlobalOptions:
@@ -73,6 +87,7 @@ class GlobalOptions:
             verbose=self.verbose + later.verbose,
             debug=self.debug or later.debug,
             no_color=self.no_color or later.no_color,
+            max_requests_per_second=later.max_requests_per_second or self.max_requests_per_second,
         )
 
     def resolve(self, sources: Sequence[Source]) -> GlobalOptions:
@@ -90,8 +105,16 @@ class GlobalOptions:
         quiet = resolve_setting(
             "quiet", self.quiet or None, parse=parse_flag, default=False, sources=sources
         )
+        rate = resolve_setting(
+            "max_requests_per_second",
+            self.max_requests_per_second,
+            parse=parse_rate,
+            default=None,
+            sources=sources,
+        )
         return GlobalOptions(
             storage_option=self.storage_option,
+            max_requests_per_second=parse_rate(rate.value),
             output=output.value,
             quiet=quiet.value,
             verbose=self.verbose,
@@ -107,6 +130,7 @@ def declare_global_options(
     verbose: VerboseOption = 0,
     debug: DebugOption = False,
     no_color: NoColorOption = False,
+    max_requests_per_second: RateOption = None,
 ) -> None:
     """Carry the declarations above in the only form that Typer reads: a signature."""
 
@@ -132,6 +156,35 @@ def parse_storage_options(pairs: Sequence[str]) -> Mapping[str, str]:
             repeated.
     """
     return parse_pairs("--storage-option", pairs)
+
+
+def resolve_references(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Replace each ``env:NAME`` by the value of that variable, which no process list shows.
+
+    Raises:
+        UsageError: the variable is not set.
+    """
+    resolved = dict(options)
+    for key, value in options.items():
+        if not value.startswith(_REFERENCE):
+            continue
+        name = value.removeprefix(_REFERENCE)
+        if name not in environ:
+            raise UsageError(
+                f"--storage-option {key} refers to the environment variable {name}",
+                hint="that variable is not set",
+            )
+        resolved[key] = environ[name]
+    return resolved
+
+
+def exposed_secrets(options: Mapping[str, str]) -> list[str]:
+    """Name the options whose values are secrets, and were typed for all to see."""
+    return [
+        key
+        for key, value in options.items()
+        if is_secret(key, value) and not value.startswith(_REFERENCE)
+    ]
 
 
 def parse_pairs(flag: str, pairs: Sequence[str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,15 +12,25 @@ import typer
 from deltactl.cli.engine_options import CliEngines, EngineOptions, open_engines
 from deltactl.cli.envelope import Envelope
 from deltactl.cli.log_store_options import LogStoreOptions
-from deltactl.cli.options import GlobalOptions, parse_storage_options
+from deltactl.cli.options import (
+    GlobalOptions,
+    exposed_secrets,
+    parse_storage_options,
+    resolve_references,
+)
 from deltactl.cli.output import Output, OutputFormat, log_to
 from deltactl.cli.progress import progress
 from deltactl.cli.settings import EnvironmentSource, Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals
 from deltactl.engine.base import LazyEngine, OnProgress
+from deltactl.storage.rate import RATE_OPTION
+from deltactl.storage.requests import requests_sent
 
 if TYPE_CHECKING:
     from deltactl.storage.store import Store
+
+
+_log = logging.getLogger(__name__)
 
 
 class Session:
@@ -38,6 +49,7 @@ class Session:
         self._log_store = LogStoreOptions()
         self._lazy_engine: LazyEngine | None = None
         self._logging = ExitStack()
+        self._sent_before = requests_sent()
 
     @staticmethod
     def of(ctx: typer.Context) -> Session:
@@ -69,15 +81,32 @@ class Session:
             options.output or OutputFormat.TABLE, environ=environ, quiet=options.quiet
         )
         self._logging.enter_context(log_to(self.output, options.verbose))
+        for key in exposed_secrets(parse_storage_options(options.storage_option)):
+            self.output.warn(
+                f"the value of --storage-option {key} shows in the process list: set a variable,"
+                f" and write {key}=env:VARIABLE"
+            )
+        self._sent_before = requests_sent()
 
     def end(self) -> None:
-        """Let go of what ``begin`` took."""
+        """Tell what was asked of object stores, and let go of what ``begin`` took."""
+        sent = requests_sent() - self._sent_before
+        if sent.total:
+            _log.info("%s", sent)
         self._logging.close()
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """What was said with ``--storage-option``."""
-        return dict(parse_storage_options(self.options.storage_option))
+        """What was said with ``--storage-option``, and about the rate of requests.
+
+        Raises:
+            UsageError: a variable that an option refers to is not set.
+        """
+        options = resolve_references(
+            parse_storage_options(self.options.storage_option), self.environ
+        )
+        rate = self.options.max_requests_per_second
+        return options if rate is None else {**options, RATE_OPTION: str(rate)}
 
     def open_store(self, address: str, *, read_only: bool = False) -> Store:
         """Open a table's store with the storage options; a read-only one refuses every change.

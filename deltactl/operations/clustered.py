@@ -12,7 +12,10 @@ from deltactl.log.commit_info import parse_commit_info
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot
+from deltactl.protocol.names import CommitFile, parse_log_name
 from deltactl.protocol.partitions import lookup_map
+from deltactl.storage.open import is_local_uri
+from deltactl.storage.store import FileInfo
 
 _CUBE_TAG = "ZCUBE_ID"
 
@@ -20,8 +23,9 @@ _CUBE_TAG = "ZCUBE_ID"
 def clustered_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
     """Which files are clustered: by their provider or cube tag, or written by a Z-order commit.
 
-    Delta on Spark leaves no mark on Z-ordered files, so the commits that are still in the log and
-    not older than the oldest file are searched; of older ones nothing is known any more.
+    Delta on Spark leaves no mark on Z-ordered files, so commits not older than the oldest file are
+    searched: all that are still in the log of a local table, and on object stores, where each would
+    be a request, those since the checkpoint. Of older ones nothing is known.
     """
     marked = pc.or_(
         files["clustering_provider"].is_valid(), lookup_map(files["tags"], _CUBE_TAG).is_valid()
@@ -35,12 +39,8 @@ def clustered_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
 def _z_ordered_paths(snapshot: Snapshot, oldest_ms: int | None) -> pa.Array:
     if oldest_ms is None:
         return pa.array([], pa.string())
-    store, listing = snapshot.store, list_log(snapshot.store)
-    names = [
-        info.name
-        for version, info in sorted(listing.commits.items())
-        if version <= snapshot.version and info.modified_ms >= oldest_ms
-    ]
+    store = snapshot.store
+    names = [info.name for info in _known_commits(snapshot) if info.modified_ms >= oldest_ms]
     paths: list[pa.Array] = []
     for name, data in zip(names, store.read_many(names), strict=True):
         if b'"zOrderBy"' not in data:
@@ -52,3 +52,15 @@ def _z_ordered_paths(snapshot: Snapshot, oldest_ms: int | None) -> pa.Array:
             for parsed in CommitParser(keys).parse([LogFile(name, data)]):
                 paths += parsed.adds["path"].chunks
     return pa.concat_arrays(paths) if paths else pa.array([], pa.string())
+
+
+def _known_commits(snapshot: Snapshot) -> list[FileInfo]:
+    if not is_local_uri(snapshot.store.uri):
+        found = (parse_log_name(info.name.rpartition("/")[2]) for info in snapshot.segment.tail)
+        return [
+            info
+            for info, kind in zip(snapshot.segment.tail, found, strict=True)
+            if isinstance(kind, CommitFile)
+        ]
+    commits = list_log(snapshot.store).commits
+    return [commits[version] for version in sorted(commits) if version <= snapshot.version]

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from deltactl.errors import StorageError
 from deltactl.storage.errors import map_error
-from deltactl.storage.fsspec_facts import secret_values
+from deltactl.storage.secrets import secret_values
 
 _CONNECT_TIMEOUT_SECONDS: Final = 5
 _READ_TIMEOUT_SECONDS: Final = 15

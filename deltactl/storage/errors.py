@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -61,6 +62,12 @@ _HINT_BY_NUMBER: Final[Mapping[int, str]] = {
 }
 
 _DEEPEST_CAUSE: Final = 8
+# What signs a request in its address or in an account's connection string.
+_SIGNATURE: Final = re.compile(
+    r"\b(sig|signature|accountkey|sharedaccesssignature|x-(?:amz|goog)-(?:signature|credential"
+    r"|security-token))=[^&\s'\";]+",
+    re.IGNORECASE,
+)
 
 _Kind = tuple[type[StorageError], str | None]
 
@@ -140,7 +147,13 @@ def map_error(
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or kind.__name__
     for secret in secrets:
         reason = reason.replace(secret, "***")
+    reason = _SIGNATURE.sub(r"\1=***", reason)
     return kind(f"cannot {verb} {name!r} in {where}: {reason}", hint=hint)
+
+
+def is_transient(error: Exception) -> bool:
+    """Tell whether an error of a library often passes by itself."""
+    return not isinstance(error, DeltactlError) and _classify(error)[0].retryable
 
 
 @contextmanager

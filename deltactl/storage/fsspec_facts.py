@@ -1,8 +1,7 @@
-"""What fsspec's libraries tell about a file, each its own way, and which options are secret."""
+"""What fsspec's libraries tell about a file, each its own way."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -10,18 +9,11 @@ from typing import Any, Final
 from deltactl.storage.store import FileInfo
 
 _MODIFIED_KEYS: Final = ("LastModified", "mtime", "last_modified", "updated", "modified", "created")
-_SECRET_KEY: Final = re.compile(r"key|secret|token|password|sas|credential|connection_string", re.I)
 
 
 def file_info(entry: Mapping[str, Any], name: str) -> FileInfo:
     """Give the facts in an entry of ``ls`` or ``info`` under ``name``."""
     return FileInfo(name, int(entry.get("size") or 0), _modified_ms(entry))
-
-
-def secret_values(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Give the option values that no message may repeat, longest first."""
-    values = {value for key, value in options.items() if value and _SECRET_KEY.search(key)}
-    return tuple(sorted(values, key=len, reverse=True))
 
 
 def _modified_ms(entry: Mapping[str, Any]) -> int:

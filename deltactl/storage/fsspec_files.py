@@ -1,4 +1,4 @@
-"""Open files of fsspec whose errors are deltactl's."""
+"""Objects being written, whose errors are deltactl's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MappedFile(io.BufferedIOBase):
-    """Forwards to an fsspec file, and turns what that raises by ``to_error``."""
+    """Forwards to a writer of fsspec, and turns what that raises by ``to_error``."""
 
     def __init__(self, file: Any, to_error: Callable[[Exception], StorageError]) -> None:
         """Take over ``file``: closing this closes it."""
@@ -22,36 +22,20 @@ class MappedFile(io.BufferedIOBase):
         self._file = file
         self._to_error = to_error
 
-    def readable(self) -> bool:
-        """Tell whether it was opened for reading."""
-        return bool(self._file.readable())
-
     def writable(self) -> bool:
-        """Tell whether it was opened for writing."""
-        return bool(self._file.writable())
-
-    def seekable(self) -> bool:
-        """Tell whether ``seek`` works."""
-        return bool(self._file.seekable())
+        """Tell that it takes bytes."""
+        return True
 
     def tell(self) -> int:
         """Give the position."""
         return int(self._file.tell())
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Give up to ``size`` bytes."""
-        return bytes(self._call(self._file.read, -1 if size is None else size))
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go to a position."""
-        return int(self._call(self._file.seek, offset, whence))
 
     def write(self, buffer: ReadableBuffer, /) -> int:
         """Take some bytes."""
         return int(self._call(self._file.write, buffer))
 
     def close(self) -> None:
-        """Close both; for a writer, the object exists afterwards."""
+        """Close both; the object exists afterwards."""
         if not self.closed:
             try:
                 self._call(self._file.close)
@@ -64,8 +48,13 @@ class MappedFile(io.BufferedIOBase):
             return
         with suppress(Exception):
             self._file.discard()
-        self._file.closed = True  # what fsspec's own close asks before it uploads
+        if not self._file.closed:
+            self._file.closed = True  # what fsspec's own close asks before it uploads
         super().close()
+
+    def __del__(self) -> None:
+        """Give up what nobody closed: the base class would put it in place half written."""
+        self.discard()
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:

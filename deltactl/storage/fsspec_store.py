@@ -7,10 +7,12 @@ stores need, alike for every library below it.
 from __future__ import annotations
 
 import posixpath
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar, cast
 
 from deltactl.errors import (
@@ -21,8 +23,9 @@ from deltactl.errors import (
 )
 from deltactl.storage.conditional_put import PutIfAbsentGuard, RawPuts
 from deltactl.storage.errors import map_error, no_versions_error
-from deltactl.storage.fsspec_facts import file_info, secret_values
+from deltactl.storage.fsspec_facts import file_info
 from deltactl.storage.fsspec_files import MappedFile
+from deltactl.storage.listed_copies import ListedCopies
 from deltactl.storage.names import (
     is_absolute_name,
     is_plain_name,
@@ -32,6 +35,8 @@ from deltactl.storage.names import (
     resolve_prefix,
 )
 from deltactl.storage.object_services import CommonService, Entry, ObjectService
+from deltactl.storage.ranged_file import TAIL_BYTES, RangedFile, coalesce
+from deltactl.storage.secrets import secret_values
 from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
 
 if TYPE_CHECKING:
@@ -44,6 +49,9 @@ R = TypeVar("R")
 
 _PARALLEL_REQUESTS: Final = 16
 _NAMES_IN_A_BATCH: Final = 1000
+# Bytes between two ranges that are cheaper to fetch than another request.
+_LARGEST_GAP_BYTES: Final = 256 << 10
+_LARGEST_RANGE_BYTES: Final = 32 << 20
 
 
 class FsspecStore:
@@ -55,6 +63,7 @@ class FsspecStore:
 
     __slots__ = (
         "_base",
+        "_copies",
         "_exclusive_create",
         "_fs",
         "_guard",
@@ -89,7 +98,8 @@ class FsspecStore:
         self._base = f"{self._root}/"
         self._exclusive_create = exclusive_create
         self._schemes = schemes
-        self._secrets = secret_values(options or {})
+        self._secrets = secret_values(options or {}, file_system)
+        self._copies = ListedCopies()
         self._guard = guard
 
     def __repr__(self) -> str:
@@ -113,7 +123,9 @@ class FsspecStore:
             if entry["type"] == "file" and encoded >= first and entry["name"].rstrip("/") != key:
                 found.append((encoded, file_info(entry, name_prefix + last)))
         found.sort(key=lambda pair: pair[0])
-        return (info for _, info in found)
+        infos = [info for _, info in found]
+        self._copies.note(name_prefix.rstrip("/"), infos)
+        return iter(infos)
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Names of all files below a folder, one sub-folder's listing in memory at a time."""
@@ -168,38 +180,57 @@ class FsspecStore:
         return self._each(self.read, names)
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Bytes of each (offset, length), asked for in parallel; see ``Store.read_ranges``."""
+        """Bytes of each (offset, length); neighbours come by one request, others in parallel."""
         key = self._readable(name)
-        return list(self._each(lambda piece: self._read_range(name, key, *piece), ranges))
+        if ranges and not any(length for _, length in ranges):
+            self._ensure_there(name)
+        pieces = coalesce(list(ranges), _LARGEST_GAP_BYTES, _LARGEST_RANGE_BYTES)
+        data = list(self._each(lambda piece: self._read_range(name, key, *piece), pieces))
+        starts = [offset for offset, _ in pieces]
+
+        def cut(offset: int, length: int) -> bytes:
+            index = bisect_right(starts, offset) - 1
+            first = offset - starts[index]
+            return data[index][first : first + length]
+
+        return [cut(*range_) if range_[1] else b"" for range_ in ranges]
 
     def open_input(self, name: str) -> pa.NativeFile:
         """An Arrow file for random access; see ``Store.open_input``."""
         import pyarrow as pa
 
         key = self._readable(name)
-        with self._mapped("open", name):
-            file = self._fs.open(key, "rb")
-        return pa.PythonFile(MappedFile(file, self._mapper("read", name)), mode="r")
+        with self._mapped("read", name):
+            copy = self._copies.open(name, lambda path: self._service.download(key, path))
+            if copy is not None:
+                return copy
+            tail, size_bytes = self._service.read_tail(key, TAIL_BYTES)
+        file = RangedFile(
+            tail, size_bytes, lambda offset, length: self._read_range(name, key, offset, length)
+        )
+        return pa.PythonFile(file, mode="r")
 
     def open_output(self, name: str) -> BinaryIO:
         """A writer to a new object, which exists once it is closed."""
-        key = self._writable(name)
-        with self._mapped("create", name):
-            file = self._fs.open(key, "wb")
-        return cast("BinaryIO", MappedFile(file, self._mapper("write", name)))
+        return cast("BinaryIO", self._open_for_writing("create", name))
 
     def open_replacement(self, name: str) -> Replacement:
         """A writer to an object, which is replaced once it is closed."""
+        return self._open_for_writing("write", name)
+
+    def _open_for_writing(self, verb: str, name: str) -> MappedFile:
         key = self._writable(name)
-        with self._mapped("write", name):
-            file = self._fs.open(key, "wb")
+        self._copies.forget(name)
+        with self._mapped(verb, name):
+            file = self._service.open_output(key)
         return MappedFile(file, self._mapper("write", name))
 
     def put(self, name: str, data: bytes) -> None:
         """Write or replace a whole object; see ``Store.put``."""
         key = self._writable(name)
+        self._copies.forget(name)
         with self._mapped("write", name):
-            self._fs.pipe_file(key, data)
+            self._service.put(key, data)
 
     def ensure_put_if_absent(self) -> None:
         """Refuse stores that are found not to keep it; see ``Store.ensure_put_if_absent``."""
@@ -232,9 +263,8 @@ class FsspecStore:
 
     def _create(self, name: str, data: bytes, part_bytes: int | None = None) -> None:
         key = self._writable(name)
-        how = {} if part_bytes is None else {"chunksize": part_bytes}
         with self._mapped("create", name):
-            self._fs.pipe_file(key, data, mode="create", **how)
+            self._service.create(key, data, part_bytes)
 
     def sync_folders(self, names: Iterable[str]) -> None:
         """Only look at the names: an object is durable once it is written."""
@@ -248,6 +278,8 @@ class FsspecStore:
             SafetyError: a name leads out of the root; nothing is deleted then.
         """
         names_by_key = {self._writable(name): name for name in names}
+        for name in names:
+            self._copies.forget(name)
         keys, size = list(names_by_key), self._service.delete_batch
         batches = [keys[i : i + size] for i in range(0, len(keys), size)]
         failed: dict[str, StorageError] = {}
@@ -297,9 +329,9 @@ class FsspecStore:
         Raises:
             SafetyError: a name leads out of the root; nothing is moved then.
         """
-        for old, new in pairs:
-            self._writable(old)
-            self._writable(new)
+        for name in chain.from_iterable(pairs):
+            self._writable(name)
+            self._copies.forget(name)
         outcomes = self._each(self._move, pairs)
         return {
             old: error for (old, _), error in zip(pairs, outcomes, strict=True) if error is not None
@@ -331,7 +363,7 @@ class FsspecStore:
             with self._mapped("move", old):
                 if self._stat(new) is not None:
                     return ObjectExistsError(f"cannot move {old!r} to {new!r}: that name is taken")
-                self._fs.cp_file(self._writable(old), self._writable(new))
+                self._service.copy(self._writable(old), self._writable(new))
         except StorageError as error:
             return error
         return self.delete_many([old]).get(old)
@@ -340,21 +372,24 @@ class FsspecStore:
         key = self._readable(name)
         try:
             with self._mapped("look up", name):
-                entry = self._fs.info(key)
+                entry = self._service.stat(key)
         except ObjectNotFoundError:
             return None
-        return file_info(entry, name) if entry["type"] == "file" else None
+        return None if entry is None else file_info(entry, name)
+
+    def _ensure_there(self, name: str) -> FileInfo:
+        info = self._stat(name)
+        if info is None:
+            raise ObjectNotFoundError(f"cannot read {name!r} in {self._uri}: nothing is there")
+        return info
 
     def _read_range(self, name: str, key: str, offset: int, length: int) -> bytes:
         with self._mapped("read", name):
-            if length == 0:
-                self._fs.info(key)  # an absent object is an error for no bytes too
-                return b""
             try:
-                return bytes(self._fs.cat_file(key, start=offset, end=offset + length))
+                return self._service.read_range(key, offset, length)
             except Exception:
                 # Stores refuse a range that begins past the end; the seam says: nothing is there.
-                if offset >= self._fs.info(key)["size"]:
+                if offset >= self._ensure_there(name).size_bytes:
                     return b""
                 raise
 
@@ -398,7 +433,8 @@ class FsspecStore:
                 f"{name!r} lies on another kind of storage than {self._uri}",
                 hint="open it as a table of its own",
             )
-        return cast("str", self._fs._strip_protocol(name))
+        with self._mapped("read", name):
+            return self._service.key_of(name)
 
     def _folder(self, prefix: str) -> tuple[str, str]:
         if is_absolute_name(prefix):

@@ -7,9 +7,20 @@ whole and a table's tree never held; many objects are deleted in one request whe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
+from fsspec.asyn import sync
+
+from deltactl.storage.patience import Patience
+
+_CHUNK_BYTES: Final = 1 << 20
+_DELETE_ATTEMPTS: Final = 5
 _VERSIONS_LISTED: Final = 100
+# One key of many may be refused while the others go.
+_BUSY_CODES: Final = frozenset({
+    "InternalError", "OperationAborted", "RequestTimeout", "ServiceUnavailable", "SlowDown",
+})  # fmt: skip
 
 Entry = Mapping[str, Any]
 """``name`` (bucket and key), ``type`` (file or directory), ``size``, and a time of modification."""
@@ -23,8 +34,51 @@ class ObjectService(Protocol):
         """How many keys one call of ``delete`` takes."""
         ...
 
+    def key_of(self, uri: str) -> str:
+        """The key that an absolute address names.
+
+        Raises:
+            StorageError: it names a place that this service does not reach.
+        """
+        ...
+
     def read(self, key: str) -> bytes:
         """A whole object, in one request."""
+        ...
+
+    def read_range(self, key: str, offset: int, length: int) -> bytes:
+        """Some bytes of an object; a range that begins past its end may be an error."""
+        ...
+
+    def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
+        """The last bytes of an object, and the size of all of it."""
+        ...
+
+    def download(self, key: str, path: str) -> None:
+        """A whole object into a local file, in one request where its size allows."""
+        ...
+
+    def stat(self, key: str) -> Entry | None:
+        """Facts of an object; ``None`` where there is none, or only a folder."""
+        ...
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write or replace a whole object."""
+        ...
+
+    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
+        """Write a whole object by a conditional request; never sent again by us.
+
+        ``part_bytes`` is the size of the parts in which a large one goes up, where there are parts.
+        """
+        ...
+
+    def open_output(self, key: str) -> Any:
+        """A writer in fsspec's manner: ``close`` puts the object in place, ``discard`` does not."""
+        ...
+
+    def copy(self, key: str, target: str) -> None:
+        """Copy an object on the server; it is there, whole, when this returns."""
         ...
 
     def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
@@ -50,15 +104,66 @@ class ObjectService(Protocol):
 class CommonService:
     """fsspec's own calls: whole listings, one delete a request."""
 
-    delete_batch: Final = 1
+    delete_batch: int = 1
 
-    def __init__(self, file_system: Any) -> None:
+    def __init__(self, file_system: Any, patience: Patience | None = None) -> None:
         """Serve an fsspec file system."""
         self._fs = file_system
+        self._patience = patience or Patience()
+
+    @property
+    def file_system(self) -> Any:
+        """The fsspec file system."""
+        return self._fs
+
+    def key_of(self, uri: str) -> str:
+        """The key as the library reads it from an address."""
+        return str(self._fs._strip_protocol(uri))
 
     def read(self, key: str) -> bytes:
         """A whole object."""
-        return bytes(self._fs.cat_file(key))
+        return self._patience.ask(lambda: bytes(self._fs.cat_file(key)))
+
+    def read_range(self, key: str, offset: int, length: int) -> bytes:
+        """Some bytes of an object."""
+        return self._patience.ask(
+            lambda: bytes(self._fs.cat_file(key, start=offset, end=offset + length))
+        )
+
+    def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
+        """The last bytes, after a look at the size."""
+        size = int(self._patience.ask(lambda: self._fs.info(key))["size"])
+        first = max(0, size - length)
+        return self.read_range(key, first, size - first) if size else b"", size
+
+    def download(self, key: str, path: str) -> None:
+        """A whole object into a local file."""
+        self._patience.ask(lambda: self._fs.get_file(key, path))
+
+    def stat(self, key: str) -> Entry | None:
+        """Facts of an object."""
+        try:
+            entry: Entry = self._patience.ask(lambda: self._fs.info(key))
+        except FileNotFoundError:
+            return None
+        return entry if entry["type"] == "file" else None
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write or replace a whole object."""
+        self._patience.ask(lambda: self._fs.pipe_file(key, data))
+
+    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
+        """Write a whole object in the library's exclusive mode."""
+        parts = {} if part_bytes is None else {"chunksize": part_bytes}
+        self._fs.pipe_file(key, data, mode="create", **parts)
+
+    def open_output(self, key: str) -> Any:
+        """The library's own writer."""
+        return self._fs.open(key, "wb")
+
+    def copy(self, key: str, target: str) -> None:
+        """Copy as the library does."""
+        self._patience.ask(lambda: self._fs.cp_file(key, target))
 
     def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """One page with everything."""
@@ -74,7 +179,7 @@ class CommonService:
         failed: dict[str, Exception] = {}
         for key in keys:
             try:
-                self._fs.rm_file(key)
+                self._patience.ask(partial(self._fs.rm_file, key))
             except Exception as error:
                 failed[key] = error
         return failed
@@ -84,25 +189,79 @@ class CommonService:
         return bool(self._fs.exists(key))
 
 
-class S3Service:
+class S3Service(CommonService):
     """Amazon S3 and what speaks its protocol.
 
-    Source: Amazon S3 API reference, ListObjectsV2 and DeleteObjects.
+    Source: Amazon S3 API reference, GetObject, ListObjectsV2 and DeleteObjects.
     """
 
-    delete_batch: Final = 1000
-
-    def __init__(self, file_system: Any) -> None:
-        """Serve an ``s3fs.S3FileSystem``."""
-        self._fs = file_system
+    delete_batch: int = 1000
 
     def read(self, key: str) -> bytes:
         """A whole object; s3fs would first ask for its size, to read pieces side by side."""
-        return bytes(self._fs.cat_file(key, max_concurrency=1))
+        return self._ask(key)[0]
+
+    def read_range(self, key: str, offset: int, length: int) -> bytes:
+        """Some bytes of an object."""
+        return self._ask(key, f"bytes={offset}-{offset + length - 1}")[0]
+
+    def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
+        """The last bytes; the answer names the size of the whole."""
+        try:
+            return self._ask(key, f"bytes=-{length}")
+        except Exception:
+            # No range can be had of an empty object.
+            found = self.stat(key)
+            if found is not None and found["size"] == 0:
+                return b"", 0
+            raise
+
+    def _ask(self, key: str, wanted: str | None = None) -> tuple[bytes, int]:
+        answer: tuple[bytes, int] = self._patience.ask(
+            lambda: sync(self._fs.loop, self._get, key, wanted)
+        )
+        return answer
+
+    async def _get(self, key: str, wanted: str | None = None) -> tuple[bytes, int]:
+        bucket, _, name = key.partition("/")
+        range_ = {} if wanted is None else {"Range": wanted}
+        answer = await self._fs._call_s3("get_object", Bucket=bucket, Key=name, **range_)
+        async with answer["Body"] as body:
+            data = bytes(await body.read())
+        total = answer.get("ContentRange", "").rpartition("/")[2]
+        return data, int(total) if total.isdigit() else len(data)
+
+    def download(self, key: str, path: str) -> None:
+        """A whole object; a broken answer begins again, so that no two versions mix."""
+        self._patience.ask(lambda: sync(self._fs.loop, self._download, key, path))
+
+    async def _download(self, key: str, path: str) -> None:
+        bucket, _, name = key.partition("/")
+        answer = await self._fs._call_s3("get_object", Bucket=bucket, Key=name)
+        with open(path, "wb") as file:
+            async with answer["Body"] as body:
+                while chunk := await body.read(_CHUNK_BYTES):
+                    file.write(chunk)
+
+    def stat(self, key: str) -> Entry | None:
+        """Facts of an object, in one request; s3fs would go on and look for a folder."""
+        bucket, _, name = key.partition("/")
+        try:
+            found = self._patience.ask(
+                lambda: self._fs.call_s3("head_object", Bucket=bucket, Key=name)
+            )
+        except FileNotFoundError:
+            return None
+        return {
+            "name": key,
+            "type": "file",
+            "size": found["ContentLength"],
+            "LastModified": found["LastModified"],
+        }
 
     def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Pages of up to 1,000 keys."""
-        bucket, prefix = _split(folder)
+        bucket, prefix = split_folder(folder)
         request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix}
         if start:
             # StartAfter leaves its own key out: a shorter one lets at most a few more in.
@@ -110,7 +269,7 @@ class S3Service:
         if not deep:
             request["Delimiter"] = "/"
         while True:
-            answer = self._fs.call_s3("list_objects_v2", **request)
+            answer = self._patience.ask(partial(self._fs.call_s3, "list_objects_v2", **request))
             yield [
                 *(
                     {"name": f"{bucket}/{found['Prefix']}".rstrip("/"), "type": "directory"}
@@ -121,7 +280,8 @@ class S3Service:
                         "name": f"{bucket}/{found['Key']}",
                         "type": "file",
                         "size": found["Size"],
-                        "LastModified": found["LastModified"],
+                        # Some tell milliseconds here, which no look at the object itself gives.
+                        "LastModified": found["LastModified"].replace(microsecond=0),
                     }
                     for found in answer.get("Contents") or ()
                 ),
@@ -131,14 +291,28 @@ class S3Service:
             request["ContinuationToken"] = answer["NextContinuationToken"]
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
-        """One request; a key that the answer passes over in silence is gone."""
-        bucket = _split(keys[0])[0]
+        """One request, and again for the keys that the store had no time for."""
+        failed: dict[str, Exception] = {}
+        left = list(keys)
+        for failures in range(_DELETE_ATTEMPTS):
+            if failures:
+                self._patience.pause(failures - 1)
+            refused = self._patience.ask(partial(self._delete, left))
+            left = [key for key, (code, _) in refused.items() if code in _BUSY_CODES]
+            failed |= {key: _refused(*why) for key, why in refused.items() if key not in left}
+            if not left:
+                return failed
+        return failed | {key: _refused(*refused[key]) for key in left}
+
+    def _delete(self, keys: Sequence[str]) -> dict[str, tuple[str | None, str | None]]:
+        """Code and message of each key that was refused; one passed over in silence is gone."""
+        bucket = keys[0].partition("/")[0]
         names = [{"Key": key.partition("/")[2]} for key in keys]
         answer = self._fs.call_s3(
             "delete_objects", Bucket=bucket, Delete={"Objects": names, "Quiet": True}
         )
         return {
-            f"{bucket}/{found['Key']}": _refused(found.get("Code"), found.get("Message"))
+            f"{bucket}/{found['Key']}": (found.get("Code"), found.get("Message"))
             for found in answer.get("Errors") or ()
         }
 
@@ -164,44 +338,7 @@ class S3Service:
             self._fs.invalidate_cache()
 
 
-class GcsService(CommonService):
-    """Google Cloud Storage.
-
-    Source: Cloud Storage JSON API, Objects: list.
-    """
-
-    def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
-        """Pages of up to 1,000 objects."""
-        bucket, prefix = _split(folder)
-        request: dict[str, Any] = {"prefix": prefix, "maxResults": 1000}
-        if start:
-            request["startOffset"] = prefix + start
-        if not deep:
-            request["delimiter"] = "/"
-        while True:
-            answer = self._fs.call("GET", "b/{}/o", bucket, **request, json_out=True)
-            yield [
-                *(
-                    {"name": f"{bucket}/{found}".rstrip("/"), "type": "directory"}
-                    for found in answer.get("prefixes") or ()
-                ),
-                *(
-                    {
-                        "name": f"{bucket}/{found['name']}",
-                        "type": "file",
-                        "size": found.get("size", 0),
-                        "updated": found.get("updated"),
-                    }
-                    for found in answer.get("items") or ()
-                ),
-            ]
-            token = answer.get("nextPageToken")
-            if not token:
-                return
-            request["pageToken"] = token
-
-
-def _split(key: str) -> tuple[str, str]:
+def split_folder(key: str) -> tuple[str, str]:
     """Bucket, and the prefix of what lies in the folder."""
     bucket, _, rest = key.partition("/")
     return bucket, f"{rest.rstrip('/')}/" if rest else ""

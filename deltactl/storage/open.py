@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
-from deltactl.errors import DeltactlError, StorageError, UsageError
+from deltactl.errors import StorageError, UsageError
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.local_uris import uri_to_path
 from deltactl.storage.names import parse_scheme
@@ -28,9 +27,6 @@ _PACKAGES: Final[Mapping[str, str]] = {
 # What s3fs puts in one request; the rest goes up in parts.
 _WHOLE_BELOW_BYTES: Final[Mapping[str, int]] = {"s3fs": 100 << 20}
 _SINGLE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
-
-_file_systems: dict[tuple[object, ...], Any] = {}
-_file_systems_lock = threading.Lock()
 
 
 def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
@@ -83,96 +79,36 @@ def _open_local(uri: str, options: Mapping[str, str]) -> Store:
 def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
     _refuse_credentials(uri)
     scheme, _, rest = uri.partition("://")
-    spelled = f"{scheme.lower()}://{rest}"
+    scheme = scheme.lower()
+    package = _PACKAGES[scheme]
     try:
         # fsspec takes 0.1 s and more to import: only those who need it pay.
         from deltactl.storage.conditional_put import PutIfAbsentGuard, find_endpoint
+        from deltactl.storage.connect import find_service
         from deltactl.storage.fsspec_store import FsspecStore
-        from deltactl.storage.object_services import (
-            CommonService,
-            GcsService,
-            ObjectService,
-            S3Service,
-        )
 
-        file_system, root = _find_file_system(spelled, options)
+        service = find_service(package, f"{scheme}://{rest}", options)
     except ImportError as error:
-        package = _PACKAGES[scheme.lower()]
         raise StorageError(
             f"{scheme}:// needs the package {package}, which is not installed",
             hint=f"pip install {package}",
         ) from error
-    package = _PACKAGES[scheme.lower()]
-    services: Mapping[str, Callable[[Any], ObjectService]] = {
-        "s3fs": S3Service,
-        "gcsfs": GcsService,
-    }
+    key = service.key_of(f"{scheme}://{rest}")
     return FsspecStore(
         uri,
-        file_system,
-        root,
+        service.file_system,
+        key,
         exclusive_create=True,
         schemes=frozenset(name for name, package_of in _PACKAGES.items() if package_of == package),
-        service=services.get(package, CommonService)(file_system),
+        service=service,
         options=options,
         guard=PutIfAbsentGuard(
             package,
-            lambda: find_endpoint(package, file_system),
-            root.partition("/")[0],
+            lambda: find_endpoint(package, service.file_system),
+            key.partition("/")[0],
             whole_below_bytes=_WHOLE_BELOW_BYTES.get(package),
         ),
     )
-
-
-def _find_file_system(uri: str, options: Mapping[str, str]) -> tuple[Any, str]:
-    """Give the file system of an address, one per endpoint and credentials, and its root there.
-
-    fsspec's own caches are off: a stale listing loses races, and its cache of instances keeps
-    credentials in a place that nobody here controls.
-    """
-    from fsspec.core import get_filesystem_class
-
-    scheme, _, rest = uri.partition("://")
-    file_system_class = get_filesystem_class(scheme)
-    from_uri = {
-        key: value
-        for key, value in file_system_class._get_kwargs_from_urls(uri).items()
-        if key != "version_aware"
-    }
-    # A forked process must not share its parent's event loop, hence the process in the key.
-    settings = {**from_uri, **{key: _typed(value) for key, value in options.items()}}
-    key = (os.getpid(), scheme, tuple(sorted((name, repr(it)) for name, it in settings.items())))
-    with _file_systems_lock:
-        found = _file_systems.get(key)
-        if found is None:
-            try:
-                found = file_system_class(
-                    **settings, use_listings_cache=False, skip_instance_cache=True
-                )
-            except (ImportError, DeltactlError):
-                raise
-            except Exception as error:
-                # The library's words may repeat an option: only the kind of the error is told.
-                raise StorageError(
-                    f"cannot connect to {scheme}://{rest.split('/')[0]}: {type(error).__name__}",
-                    hint="check the options given with --storage-option",
-                ) from None
-            _file_systems[key] = found
-    return found, str(file_system_class._strip_protocol(uri))
-
-
-def _typed(value: str) -> Any:
-    """Give an option as the libraries want it: truth values, and JSON for nested settings."""
-    if value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    if value.startswith("{"):
-        import json
-
-        try:
-            return json.loads(value)
-        except ValueError:
-            return value
-    return value
 
 
 def _refuse_credentials(uri: str) -> None:

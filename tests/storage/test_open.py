@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from deltactl.errors import StorageError, UsageError
-from deltactl.storage import open as opening
+from deltactl.storage import connect
 from deltactl.storage.fsspec_store import FsspecStore
 from deltactl.storage.local_store import LocalStore
-from deltactl.storage.object_services import S3Service
+from deltactl.storage.object_services import CommonService
 from deltactl.storage.open import is_local_uri, open_store
 from tests.support.stores import FaultyStore, MemoryStore, opened_as
 
@@ -107,11 +107,11 @@ def test_secrets_are_blotted_out_of_errors() -> None:
     )
     assert isinstance(store, FsspecStore)
 
-    class Failing:
-        def cat_file(self, key: str, **_: object) -> bytes:
+    class Failing(CommonService):
+        def read(self, key: str) -> bytes:
             raise ValueError("denied for k3y with s3cr3t at http://h")
 
-    store._service = S3Service(Failing())
+    store._service = Failing(None)
     with pytest.raises(StorageError, match=r"denied for \*\*\* with \*\*\* at http://h"):
         store.read("x")
 
@@ -120,7 +120,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise ImportError("Install gcsfs")
 
-    monkeypatch.setattr(opening, "_find_file_system", fail)
+    monkeypatch.setattr(connect, "find_service", fail)
     with pytest.raises(StorageError, match="needs the package gcsfs") as caught:
         open_store("gs://b/t")
     assert caught.value.hint == "pip install gcsfs"
@@ -136,11 +136,11 @@ def test_stores_without_conditional_writes_are_refused_commits() -> None:
 
 
 def test_nested_options_and_truth_values() -> None:
-    assert opening._typed("True") is True
-    assert opening._typed("false") is False
-    assert opening._typed('{"region_name": "x"}') == {"region_name": "x"}
-    assert opening._typed("{broken") == "{broken"
-    assert opening._typed("007") == "007"
+    assert connect._typed("True") is True
+    assert connect._typed("false") is False
+    assert connect._typed('{"region_name": "x"}') == {"region_name": "x"}
+    assert connect._typed("{broken") == "{broken"
+    assert connect._typed("007") == "007"
 
 
 def test_memory_stores_and_stand_ins_open_by_address() -> None:

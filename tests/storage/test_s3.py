@@ -1,57 +1,30 @@
-"""S3 as a server speaks it: the promises of the seam, and a table from end to end."""
+"""What is S3's own, against real servers."""
 
 from __future__ import annotations
 
-import itertools
-import os
-import subprocess
-from collections.abc import Callable, Iterator
+import uuid
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from deltactl import DeltactlError, Table
-from deltactl.errors import AccessDeniedError, StorageError
+from deltactl import Table
 from deltactl.operations.vacuum_options import VacuumOptions
 from deltactl.operations.vacuum_undo import undo_vacuum
 from deltactl.storage.fsspec_store import FsspecStore
 from deltactl.storage.object_services import S3Service
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
-from tests.storage import conformance
-from tests.support.object_servers import S3_ENVIRON, ensure_moto, s3_server
+from tests.support.object_servers import ObjectServer, delta_rs_options
+from tests.support.object_store_fixtures import choose_servers
 
 pytestmark = [
-    pytest.mark.xdist_group("s3"),
     # aiohttp's sessions are closed by the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.parametrize("server", choose_servers("moto", "minio"), indirect=True),
 ]
-
-BUCKET = "lake"
-# It finds no object with a newline in its name; and among its threads a conditional put looks, then
-# writes.
-NOT_OF_THIS_SERVER = {conformance.takes_strange_names, conformance.one_thread_wins}
-_numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    try:
-        python = ensure_moto()
-    except subprocess.CalledProcessError:
-        pytest.skip("no package index that has moto, the S3 server of the tests")
-    before = dict(os.environ)
-    with s3_server(python, tmp_path_factory.mktemp("moto") / "log") as address:
-        os.environ.update(S3_ENVIRON, AWS_ENDPOINT_URL=address)
-        try:
-            file_system(open_store(f"s3://{BUCKET}")).call_s3("create_bucket", Bucket=BUCKET)
-            yield address
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
 
 
 def file_system(store: Store) -> Any:
@@ -59,20 +32,8 @@ def file_system(store: Store) -> Any:
     return store._fs
 
 
-@pytest.fixture
-def root(endpoint: str) -> str:
-    return f"s3://{BUCKET}/{next(_numbers)}/a table"
-
-
-@pytest.mark.parametrize("promise", conformance.PROMISES, ids=lambda promise: promise.__name__)
-def test_promise(promise: Callable[[Store], None], root: str) -> None:
-    if promise in NOT_OF_THIS_SERVER:
-        pytest.skip("the S3 server of the tests does not promise this itself")
-    promise(open_store(root))
-
-
-def test_a_listing_begins_at_a_key_and_comes_in_pages(root: str) -> None:
-    store = open_store(root)
+def test_a_listing_begins_at_a_key_and_comes_in_pages(server: ObjectServer, root: str) -> None:
+    store = open_store(root, server.options)
     names = [f"log/{number:020}.json" for number in range(1203)]
     for name in names:
         store.put(name, b"")
@@ -88,19 +49,18 @@ def test_a_listing_begins_at_a_key_and_comes_in_pages(root: str) -> None:
     assert list(store.walk()) == []
 
 
-def test_a_vacuum_of_a_bucket_with_versions_is_undone(endpoint: str) -> None:
-    bucket = f"versions-{next(_numbers)}"
-    store = open_store(f"s3://{bucket}/table")
+def test_a_vacuum_of_a_bucket_with_versions_is_undone(server: ObjectServer) -> None:
+    bucket = f"versions-{uuid.uuid4().hex[:8]}"
+    store = open_store(f"s3://{bucket}/table", server.options)
     service = file_system(store)
     service.call_s3("create_bucket", Bucket=bucket)
     service.call_s3(
         "put_bucket_versioning", Bucket=bucket, VersioningConfiguration={"Status": "Enabled"}
     )
-    write_deltalake(store.uri, pa.table({"id": [1]}), storage_options=co_writer(endpoint))
-    write_deltalake(
-        store.uri, pa.table({"id": [2]}), mode="overwrite", storage_options=co_writer(endpoint)
-    )
-    table = Table(store.uri)
+    options = delta_rs_options(server.endpoint)
+    write_deltalake(store.uri, pa.table({"id": [1]}), storage_options=options)
+    write_deltalake(store.uri, pa.table({"id": [2]}), mode="overwrite", storage_options=options)
+    table = Table(store.uri, storage_options=server.options)
     (path,) = table.snapshot(version=0).files["path"].to_pylist()
     content = store.read(path)
     report = table.vacuum(VacuumOptions(retain_ms=0, force_retention=True, mode="full"))
@@ -120,22 +80,12 @@ def test_a_vacuum_of_a_bucket_with_versions_is_undone(endpoint: str) -> None:
     assert store.read(path) == content
 
 
-def co_writer(endpoint: str) -> dict[str, str]:
-    """What delta-rs has to know to commit beside us."""
-    return {
-        **S3_ENVIRON,
-        "AWS_ALLOW_HTTP": "true",
-        "aws_conditional_put": "etag",
-        "AWS_ENDPOINT_URL": endpoint,
-    }
-
-
-def test_optimize_between_writes_of_delta_rs(root: str, endpoint: str) -> None:
-    options = co_writer(endpoint)
+def test_optimize_between_writes_of_delta_rs(server: ObjectServer, root: str) -> None:
+    options = delta_rs_options(server.endpoint)
     for number in range(4):
         rows = pa.table({"id": [number, number + 10], "p": ["x y", "z"]})
         write_deltalake(root, rows, mode="append", partition_by=["p"], storage_options=options)
-    report = Table(root).optimize()
+    report = Table(root, storage_options=server.options).optimize()
     assert (report.files_removed, report.files_added) == (8, 2)
     assert report.versions == (4,)
     theirs = DeltaTable(root, storage_options=options)
@@ -143,31 +93,7 @@ def test_optimize_between_writes_of_delta_rs(root: str, endpoint: str) -> None:
     # Not `to_pyarrow_table`: its file system would be opened without these options.
     read = QueryBuilder().register("t", theirs).execute("SELECT id FROM t").read_all()
     ids = pa.table(read)["id"].to_pylist()
-    assert sorted(ids) == sorted(Table(root).scan().read_all()["id"].to_pylist())
+    assert sorted(ids) == sorted(
+        Table(root, storage_options=server.options).scan().read_all()["id"].to_pylist()
+    )
     assert sorted(ids) == [0, 1, 2, 3, 10, 11, 12, 13]
-
-
-def test_errors_say_what_to_do(endpoint: str) -> None:
-    with pytest.raises(StorageError, match="bucket") as missing:
-        Table("s3://no-such-bucket/t", warn=lambda _: None).snapshot()
-    assert "there is no such bucket" in (missing.value.hint or "")
-    with pytest.raises(DeltactlError, match="no Delta table"):
-        Table(f"s3://{BUCKET}/nothing").snapshot()
-
-
-def test_refused_credentials_are_an_access_error_without_the_secret(
-    endpoint: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        from botocore.exceptions import ClientError
-
-        secret = S3_ENVIRON["AWS_SECRET_ACCESS_KEY"]
-        details = {"Code": "SignatureDoesNotMatch", "Message": f"signed with {secret}"}
-        raise PermissionError("denied") from ClientError({"Error": details}, "ListObjectsV2")
-
-    store = open_store(f"s3://{BUCKET}/t", {"secret": S3_ENVIRON["AWS_SECRET_ACCESS_KEY"]})
-    monkeypatch.setattr(file_system(store), "call_s3", refuse)
-    with pytest.raises(AccessDeniedError) as denied:
-        list(store.list_from("log"))
-    assert "does not take these credentials" in (denied.value.hint or "")
-    assert S3_ENVIRON["AWS_SECRET_ACCESS_KEY"] not in f"{denied.value}{denied.value.hint}"

@@ -1,0 +1,278 @@
+"""Azure Blob Storage and Data Lake Storage, spoken to by the client that adlfs has set up.
+
+adlfs takes the name of a blob for a part of a URL: what follows ``#`` is lost, and ``?`` begins a
+query. So names never go through it; connections and credentials do.
+
+Source: Blob service REST API, Put Blob, Put Block List, List Blobs, Copy Blob, Blob Batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+from fsspec.asyn import sync
+
+from deltactl.errors import StorageError, UsageError
+from deltactl.storage.object_services import CommonService, Entry, split_folder
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+_ADDRESS: Final = re.compile(
+    r"[a-z]+://(?:(?P<container>[^/@]+)@(?P<account>[^./]+)[^/]*|(?P<bare>[^/@]+))(?:/(?P<name>.*))?",
+    re.IGNORECASE | re.DOTALL,
+)
+_BLOCK_BYTES: Final = 8 << 20
+_COPY_POLL_SECONDS: Final = 0.2
+_PAGE_NAMES: Final = 5000
+
+
+def split_azure_uri(uri: str) -> tuple[str | None, str, str]:
+    """Give account, container and name of an address, none of them decoded.
+
+    ``abfss://container@account.dfs.core.windows.net/name`` names the account,
+    ``az://container/name`` leaves it to the options.
+
+    Raises:
+        UsageError: it names no container.
+    """
+    found = _ADDRESS.fullmatch(uri)
+    if found is None:
+        raise UsageError(
+            f"{uri!r} names no container",
+            hint="write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, or az://CONTAINER/PATH",
+        )
+    container = found["container"] or found["bare"]
+    return found["account"], container, (found["name"] or "").strip("/")
+
+
+class AzureService(CommonService):
+    """Serves an ``adlfs.AzureBlobFileSystem``; a key is the container, a slash and the name."""
+
+    delete_batch: int = 256
+
+    def key_of(self, uri: str) -> str:
+        """The container and the name, to the letter."""
+        account, container, name = split_azure_uri(uri)
+        ours = self._fs.service_client.account_name
+        if account is not None and account != ours:
+            raise StorageError(
+                f"{uri!r} lies in the storage account {account!r}, not in {ours!r}",
+                hint="open it as a table of its own, with credentials of that account",
+            )
+        return f"{container}/{name}" if name else container
+
+    def read(self, key: str) -> bytes:
+        """A whole blob."""
+        return bytes(self._ask(self._read, key)[0])
+
+    def read_range(self, key: str, offset: int, length: int) -> bytes:
+        """Some bytes of a blob."""
+        return bytes(self._ask(self._read, key, offset, length)[0])
+
+    def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
+        """The last bytes: a second request where the first bytes are not all there is.
+
+        Blobs cannot be asked for their last bytes before their size is known.
+        """
+        head, size = self._ask(self._read, key, 0, length)
+        if size <= length:
+            return head, size
+        return self.read_range(key, size - length, length), size
+
+    def download(self, key: str, path: str) -> None:
+        """A whole blob, in pieces of one version of it."""
+        self._ask(self._download, key, path)
+
+    def stat(self, key: str) -> Entry | None:
+        """Facts of a blob."""
+        try:
+            entry: Entry | None = self._ask(self._stat, key)
+        except Exception as error:
+            if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        return entry
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write or replace a whole blob."""
+        self._ask(self._upload, key, data, True)
+
+    def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
+        """Write a whole blob if none has the name: ``If-None-Match`` on what puts it in place."""
+        sync(self._fs.loop, self._upload, key, data, False)
+
+    def open_output(self, key: str) -> Any:
+        """A writer whose blocks nobody sees before they are committed together."""
+        return _BlobWriter(lambda work: sync(self._fs.loop, work), self._blob(key))
+
+    def copy(self, key: str, target: str) -> None:
+        """Copy on the server, and wait until the copy is complete."""
+        self._ask(self._copy, key, target)
+
+    def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
+        """Pages of up to 5,000 names, from the first on."""
+        container, prefix = split_folder(folder)
+        client = self._fs.service_client.get_container_client(container)
+        listing = client.list_blobs if deep else client.walk_blobs
+        more = {} if deep else {"delimiter": "/"}
+        found = listing(
+            name_starts_with=prefix, include=["metadata"], results_per_page=_PAGE_NAMES, **more
+        )
+        token: str | None = None
+        while True:
+            page, token = self._ask(self._page, found, token)
+            yield [entry for blob in page if (entry := _entry(container, blob)) is not None]
+            if not token:
+                return
+
+    def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
+        """One batch; what it leaves is deleted one by one, which tells why it was left."""
+        gone: set[str] = set()
+        if len(keys) > 1:
+            gone = self._ask(self._delete_batch, keys)
+        failed: dict[str, Exception] = {}
+        for key in keys:
+            if key not in gone:
+                try:
+                    self._ask(self._delete, key)
+                except Exception as error:
+                    failed[key] = error
+        return failed
+
+    def _ask(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return self._patience.ask(lambda: sync(self._fs.loop, work, *arguments))
+
+    def _blob(self, key: str) -> Any:
+        container, _, name = key.partition("/")
+        return self._fs.service_client.get_blob_client(container, name)
+
+    async def _read(
+        self, key: str, offset: int | None = None, length: int | None = None
+    ) -> tuple[bytes, int]:
+        stream = await self._blob(key).download_blob(offset=offset, length=length)
+        return await stream.readall(), stream.properties.size
+
+    async def _download(self, key: str, path: str) -> None:
+        stream = await self._blob(key).download_blob()
+        with open(path, "wb") as file:
+            async for chunk in stream.chunks():
+                file.write(chunk)
+
+    async def _stat(self, key: str) -> Entry | None:
+        return _entry(key.partition("/")[0], await self._blob(key).get_blob_properties())
+
+    async def _upload(self, key: str, data: bytes, overwrite: bool) -> None:
+        await self._blob(key).upload_blob(data, overwrite=overwrite)
+
+    async def _copy(self, key: str, target: str) -> None:
+        blob = self._blob(target)
+        state = await blob.start_copy_from_url(self._blob(key).url)
+        status = state["copy_status"]
+        while status == "pending":
+            await asyncio.sleep(_COPY_POLL_SECONDS)
+            status = (await blob.get_blob_properties()).copy.status
+        if status != "success":
+            raise OSError(f"the copy ended as {status!r}")
+
+    async def _page(self, found: Any, token: str | None) -> tuple[list[Any], str | None]:
+        pages = found.by_page(continuation_token=token)
+        async for page in pages:
+            return [blob async for blob in page], pages.continuation_token
+        return [], None
+
+    async def _delete(self, key: str) -> None:
+        await self._blob(key).delete_blob()
+
+    async def _delete_batch(self, keys: Sequence[str]) -> set[str]:
+        container = keys[0].partition("/")[0]
+        client = self._fs.service_client.get_container_client(container)
+        names = [key.partition("/")[2] for key in keys]
+        answers = await client.delete_blobs(*names, raise_on_any_failure=False)
+        statuses = [answer.status_code async for answer in answers]
+        if len(statuses) != len(keys):
+            return set()
+        return {
+            key for key, status in zip(keys, statuses, strict=True) if status == HTTPStatus.ACCEPTED
+        }
+
+
+def _entry(container: str, blob: Any) -> Entry | None:
+    """What a listing tells; ``None`` for the marker of a folder."""
+    if not hasattr(blob, "size"):
+        return {"name": f"{container}/{blob.name}".rstrip("/"), "type": "directory"}
+    metadata = blob.metadata or {}
+    # Accounts with a hierarchical namespace list their folders among the blobs.
+    if any(metadata.get(key) == "true" for key in ("hdi_isfolder", "Hdi_isfolder")):
+        return None
+    return {
+        "name": f"{container}/{blob.name}",
+        "type": "file",
+        "size": blob.size,
+        "last_modified": blob.last_modified,
+    }
+
+
+class _BlobWriter(io.BufferedIOBase):
+    """Stages blocks, and commits them at the end; what is small is put at once."""
+
+    def __init__(self, run: Callable[[Callable[[], Any]], Any], blob: Any) -> None:
+        super().__init__()
+        self._run, self._blob = run, blob
+        self._buffer = bytearray()
+        self._blocks: list[str] = []
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, buffer: ReadableBuffer, /) -> int:
+        data = memoryview(buffer).cast("B")
+        self._buffer += data
+        self._position += len(data)
+        while len(self._buffer) >= _BLOCK_BYTES:
+            self._stage(bytes(self._buffer[:_BLOCK_BYTES]))
+            del self._buffer[:_BLOCK_BYTES]
+        return len(data)
+
+    def discard(self) -> None:
+        """Leave the blob as it was; the store forgets blocks that nobody commits."""
+        super().close()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            rest = bytes(self._buffer)
+            if not self._blocks:
+                self._run(lambda: self._blob.upload_blob(rest, overwrite=True))
+                return
+            if rest:
+                self._stage(rest)
+            self._run(self._commit)
+        finally:
+            super().close()
+
+    def __del__(self) -> None:
+        """Give up what nobody closed: the base class would commit it half written."""
+        if not self.closed:
+            self.discard()
+
+    def _stage(self, data: bytes) -> None:
+        block = uuid.uuid4().hex
+        self._run(lambda: self._blob.stage_block(block, data, length=len(data)))
+        self._blocks.append(block)
+
+    async def _commit(self) -> None:
+        from azure.storage.blob import BlobBlock
+
+        await self._blob.commit_block_list([BlobBlock(block) for block in self._blocks])

@@ -1,0 +1,139 @@
+"""Connections to object stores: one for each place and its credentials, kept for the process.
+
+fsspec's own caches are off: a stale listing loses races, and its cache of instances keeps
+credentials in a place that nobody here controls.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from deltactl.errors import DeltactlError, StorageError
+from deltactl.storage.object_services import CommonService
+from deltactl.storage.pacing import Pacer
+from deltactl.storage.rate import RATE_OPTION, parse_rate
+from deltactl.storage.secrets import load_nested
+from deltactl.storage.traffic import Traffic
+
+# Checkpoints and small data files come in one piece; what is larger, in pieces of this size.
+_AZURE_PIECE_BYTES: Final = 64 << 20
+
+_VARIABLES: Final = ("AWS_", "AZURE_", "FSSPEC_", "GCSFS_", "GOOGLE_", "STORAGE_EMULATOR_HOST")
+_CONNECTIONS: Final = 32
+_GCS_CONNECT_SECONDS: Final = 10.0
+_GCS_SILENCE_SECONDS: Final = 60.0
+
+_services: dict[tuple[object, ...], CommonService] = {}
+_lock = threading.Lock()
+
+
+def find_service(package: str, uri: str, options: Mapping[str, str]) -> CommonService:
+    """Give the service of an address; connections are shared by tables of one place.
+
+    Raises:
+        UsageError: an option cannot be understood.
+        StorageError: the library cannot connect with these options.
+        ImportError: its package is not installed.
+    """
+    settings = {key: _typed(value) for key, value in options.items()}
+    rate = parse_rate(settings.pop(RATE_OPTION, None))
+    # A forked process must not share its parent's event loop, hence the process in the key.
+    place = uri.partition("://")[2].partition("/")[0]
+    shown = sorted((name, repr(value)) for name, value in settings.items())
+    scheme = uri.partition("://")[0]
+    key = (os.getpid(), package, place, rate, tuple(shown), _environment())
+    with _lock:
+        if key not in _services:
+            try:
+                _services[key] = _CONNECT[package](uri, settings, Traffic(Pacer(rate)))
+            except (ImportError, DeltactlError):
+                raise
+            except Exception as error:
+                # The library's words may repeat an option: only the kind of the error is told.
+                raise StorageError(
+                    f"cannot connect to {scheme}://{place}: {type(error).__name__}",
+                    hint="check the options given with --storage-option",
+                ) from None
+        return _services[key]
+
+
+def _environment() -> int:
+    """A number that changes with the variables from which the libraries take credentials."""
+    return hash(frozenset(item for item in os.environ.items() if item[0].startswith(_VARIABLES)))
+
+
+def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonService:
+    from aiobotocore.session import AioSession
+    from s3fs import S3FileSystem
+
+    from deltactl.storage.object_services import S3Service
+    from deltactl.storage.traffic import watch_s3
+
+    # Other programs for Delta tables read AWS_REGION, botocore only AWS_DEFAULT_REGION.
+    region = settings.pop("region", None) or os.environ.get("AWS_REGION")
+    if region:
+        nested = settings.get("client_kwargs") or {}
+        settings["client_kwargs"] = {"region_name": region, **nested}
+    pool = {"max_pool_connections": _CONNECTIONS}
+    settings["config_kwargs"] = {**pool, **(settings.get("config_kwargs") or {})}
+    session = AioSession(profile=settings.pop("profile", None))
+    watch_s3(session, traffic)
+    return S3Service(S3FileSystem(**settings, **_NO_CACHES, session=session))
+
+
+def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonService:
+    from aiohttp import ClientTimeout
+
+    # The class that gcsfs exports would ask over gRPC what kind of bucket each is.
+    from gcsfs.core import GCSFileSystem
+
+    from deltactl.storage.gcs_service import GcsService
+    from deltactl.storage.traffic import gcs_session_settings
+
+    # gcsfs would wait for an answer for ever.
+    settings.setdefault(
+        "requests_timeout",
+        ClientTimeout(sock_connect=_GCS_CONNECT_SECONDS, sock_read=_GCS_SILENCE_SECONDS),
+    )
+    nested = {**settings.pop("session_kwargs", {}), **gcs_session_settings(traffic)}
+    return GcsService(GCSFileSystem(**settings, **_NO_CACHES, session_kwargs=nested))
+
+
+def _connect_azure(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonService:
+    from adlfs import AzureBlobFileSystem
+    from azure.storage.blob.aio import BlobServiceClient
+
+    from deltactl.storage.azure_service import AzureService, split_azure_uri
+    from deltactl.storage.traffic import azure_transport
+
+    account = split_azure_uri(uri)[0]
+    if account is not None:
+        settings.setdefault("account_name", account)
+    file_system = AzureBlobFileSystem(**settings, **_NO_CACHES)
+    client = file_system.service_client
+    file_system.service_client = BlobServiceClient(
+        client.url,
+        credential=client.credential,
+        transport=azure_transport(traffic),
+        max_single_get_size=_AZURE_PIECE_BYTES,
+        max_chunk_get_size=_AZURE_PIECE_BYTES,
+    )
+    return AzureService(file_system)
+
+
+_NO_CACHES: Final = {"use_listings_cache": False, "skip_instance_cache": True}
+_CONNECT: Final[Mapping[str, Callable[[str, dict[str, Any], Traffic], CommonService]]] = {
+    "s3fs": _connect_s3,
+    "gcsfs": _connect_gcs,
+    "adlfs": _connect_azure,
+}
+
+
+def _typed(value: str) -> Any:
+    """Give an option as the libraries want it: truth values, and JSON for nested settings."""
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    return load_nested(value)

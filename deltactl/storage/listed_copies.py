@@ -1,0 +1,76 @@
+"""Local copies of files that a listing has named, so that each is asked for once.
+
+A snapshot reads the same checkpoint several times, its columns here and there. One request for all
+of it is cheaper than many for parts; a copy is good as long as listings say the same of the file.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any, Final
+
+from deltactl.storage.store import FileInfo
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SUFFIX: Final = ".parquet"
+_LARGEST_FILE_BYTES: Final = 1 << 30
+_MOST_BYTES: Final = 2 << 30
+
+
+class ListedCopies:
+    """Copies in the folder for temporary files; safe to share between threads."""
+
+    def __init__(self) -> None:
+        """Know of nothing yet."""
+        self._lock = threading.Lock()
+        self._listed: dict[str, FileInfo] = {}
+        self._copies: OrderedDict[str, tuple[FileInfo, Any]] = OrderedDict()
+
+    def note(self, folder: str, infos: Iterable[FileInfo]) -> None:
+        """Take over a new listing of a folder, as a prefix of names; copies it denies are gone."""
+        now = {info.name: info for info in infos if info.name.endswith(_SUFFIX)}
+        with self._lock:
+            for name in [name for name in self._listed if name.rpartition("/")[0] == folder]:
+                if now.get(name) != self._listed[name]:
+                    self._drop(name)
+            self._listed |= now
+
+    def forget(self, name: str) -> None:
+        """Drop what is known of a file that is about to change."""
+        with self._lock:
+            self._drop(name)
+
+    def open(self, name: str, download: Callable[[str], None]) -> pa.NativeFile | None:
+        """A copy of a listed file, made by ``download(path)``; ``None`` of any other file."""
+        import pyarrow as pa
+
+        with self._lock:
+            info = self._listed.get(name)
+            if info is None or info.size_bytes > _LARGEST_FILE_BYTES:
+                return None
+            if name in self._copies:
+                self._copies.move_to_end(name)
+                return pa.OSFile(self._copies[name][1].name)
+        copy = NamedTemporaryFile(prefix="deltactl-", suffix=_SUFFIX)  # noqa: SIM115 - kept open
+        download(copy.name)
+        with self._lock:
+            if self._listed.get(name) == info:
+                self._copies[name] = (info, copy)
+                self._shrink()
+        return pa.OSFile(copy.name)
+
+    def _drop(self, name: str) -> None:
+        self._listed.pop(name, None)
+        self._copies.pop(name, None)
+
+    def _shrink(self) -> None:
+        while len(self._copies) > 1 and self._size_bytes() > _MOST_BYTES:
+            self._copies.popitem(last=False)
+
+    def _size_bytes(self) -> int:
+        return sum(info.size_bytes for info, _ in self._copies.values())

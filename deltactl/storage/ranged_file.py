@@ -1,0 +1,104 @@
+"""Random access to an object by few requests.
+
+Opening asks for the end of the object, which for Parquet holds the footer and for a small file all
+of it. Elsewhere more is fetched than was asked for: readers go on where they stopped.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Final
+
+TAIL_BYTES: Final = 4 << 20
+_FIRST_WINDOW_BYTES: Final = 8 << 20
+_LARGEST_WINDOW_BYTES: Final = 32 << 20
+_WINDOWS: Final = 2
+
+ReadRange = Callable[[int, int], bytes]
+"""``read_range(offset, length)`` gives exactly these bytes of the object, or raises."""
+
+
+class RangedFile(io.RawIOBase):
+    """The bytes of an object, of which the last are known; holds at most two windows besides."""
+
+    def __init__(self, tail: bytes, size_bytes: int, read_range: ReadRange) -> None:
+        """Read what lies before ``tail`` by ``read_range``."""
+        super().__init__()
+        self._tail, self._size = tail, size_bytes
+        self._tail_start = size_bytes - len(tail)
+        self._read_range = read_range
+        self._position = 0
+        self._windows: list[tuple[int, bytes]] = []
+        self._ahead = _FIRST_WINDOW_BYTES
+
+    def readable(self) -> bool:
+        """Tell that it can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """Tell that ``seek`` works."""
+        return True
+
+    def tell(self) -> int:
+        """Give the position."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Go to a position."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Give up to ``size`` bytes from the position on."""
+        start = min(self._position, self._size)
+        end = self._size if size is None or size < 0 else min(start + size, self._size)
+        data = self._read_between(start, end)
+        self._position = end
+        return data
+
+    def _read_between(self, start: int, end: int) -> bytes:
+        if start >= self._tail_start:
+            return self._tail[start - self._tail_start : end - self._tail_start]
+        before = min(end, self._tail_start)
+        data = self._read_before_tail(start, before)
+        return data if before == end else data + self._tail[: end - self._tail_start]
+
+    def _read_before_tail(self, start: int, end: int) -> bytes:
+        for first, window in self._windows:
+            if first <= start and end <= first + len(window):
+                return window[start - first : end - first]
+        length = min(max(end - start, self._ahead), self._tail_start - start)
+        window = self._read_range(start, length)
+        if len(window) != length:
+            raise EOFError(f"{length} bytes at {start} were asked for, {len(window)} came")
+        self._ahead = min(2 * self._ahead, _LARGEST_WINDOW_BYTES)
+        if length > _LARGEST_WINDOW_BYTES:
+            return window[: end - start]
+        self._windows = [*self._windows[1 - _WINDOWS :], (start, window)]
+        return window[: end - start]
+
+
+def coalesce(
+    ranges: list[tuple[int, int]], largest_gap: int, largest_bytes: int
+) -> list[tuple[int, int]]:
+    """Ranges (offset, length) that cover all of those given, by increasing offset.
+
+    Neighbours become one where no more than ``largest_gap`` bytes lie between them, as long as the
+    whole has at most ``largest_bytes``. Empty ranges are left out.
+    """
+    merged: list[tuple[int, int]] = []
+    for offset, length in sorted(ranges):
+        if length == 0:
+            continue
+        if merged:
+            first, so_far = merged[-1]
+            whole = max(so_far, offset + length - first)
+            if offset <= first + so_far + largest_gap and (
+                whole <= largest_bytes or whole == so_far
+            ):
+                merged[-1] = (first, whole)
+                continue
+        merged.append((offset, length))
+    return merged

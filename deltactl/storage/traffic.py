@@ -1,0 +1,119 @@
+"""The requests that object stores get from this process: counted, and paced.
+
+Each of the libraries is watched where its requests leave it, so that its own retries are seen too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from deltactl.storage.pacing import Pacer
+from deltactl.storage.requests import Kind, Requests, count
+
+_THROTTLED: Final = frozenset({429, 503})
+_BY_METHOD: Final[Mapping[str, Kind]] = {
+    "GET": "gets",
+    "HEAD": "heads",
+    "PUT": "puts",
+    "POST": "puts",
+    "PATCH": "puts",
+    "DELETE": "deletes",
+}
+
+
+class Traffic:
+    """Counts and paces the requests to one place."""
+
+    def __init__(self, pacer: Pacer) -> None:
+        """Let requests go as ``pacer`` says."""
+        self.pacer = pacer
+
+    async def leave(self, kind: Kind) -> None:
+        """Wait for the moment of a request, and count it."""
+        delay = self.pacer.reserve()
+        if delay > 0:
+            await asyncio.sleep(delay)
+        count(Requests(**{kind: 1}))
+
+    def arrived(self, status: int, num_bytes: int = 0) -> None:
+        """Take note of an answer: its HTTP status, and how much it brings."""
+        if status in _THROTTLED:
+            self.pacer.refused()
+            count(Requests(throttled=1))
+        else:
+            self.pacer.served()
+            count(Requests(bytes_read=num_bytes))
+
+
+def watch_s3(session: Any, traffic: Traffic) -> None:
+    """Watch what clients of an aiobotocore session send."""
+
+    async def leave(request: Any, **_: Any) -> None:
+        query = request.url.partition("?")[2]
+        kind = _BY_METHOD.get(request.method, "others")
+        if kind == "gets" and "list-type=" in query:
+            kind = "lists"
+        elif request.method == "POST" and query == "delete":
+            kind = "deletes"
+        await traffic.leave(kind)
+
+    def arrived(response_dict: Mapping[str, Any] | None, **_: Any) -> None:
+        if response_dict is not None:
+            length = response_dict["headers"].get("content-length")
+            traffic.arrived(response_dict["status_code"], _number(length))
+
+    session.register("before-send.s3", leave)
+    session.register("response-received.s3", arrived)
+
+
+def gcs_session_settings(traffic: Traffic) -> dict[str, Any]:
+    """Settings of an aiohttp session that let it be watched."""
+    import aiohttp
+
+    async def leave(_: Any, __: Any, request: Any) -> None:
+        kind = _BY_METHOD.get(request.method, "others")
+        path = request.url.raw_path
+        if kind == "gets" and path.endswith("/o") and path.count("/") == _SLASHES_OF_A_LISTING:
+            kind = "lists"
+        elif "/batch/" in path:
+            kind = "deletes"
+        await traffic.leave(kind)
+
+    async def arrived(_: Any, __: Any, answer: Any) -> None:
+        length = answer.response.headers.get("Content-Length") if answer.method == "GET" else None
+        traffic.arrived(answer.response.status, _number(length))
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_start.append(leave)
+    trace.on_request_end.append(arrived)
+    return {"trace_configs": [trace]}
+
+
+_SLASHES_OF_A_LISTING: Final = 5  # /storage/v1/b/BUCKET/o
+
+
+def azure_transport(traffic: Traffic) -> Any:
+    """A transport of Azure's clients that is watched."""
+    from azure.core.pipeline.transport import AioHttpTransport
+
+    class WatchedTransport(AioHttpTransport):  # type: ignore[misc]
+        async def send(self, request: Any, **config: Any) -> Any:
+            kind = _BY_METHOD.get(request.method, "others")
+            query = request.url.partition("?")[2]
+            if kind == "gets" and "comp=list" in query:
+                kind = "lists"
+            elif "comp=batch" in query:
+                kind = "deletes"
+            await traffic.leave(kind)
+            answer = await super().send(request, **config)
+            length = answer.headers.get("Content-Length") if kind == "gets" else None
+            traffic.arrived(answer.status_code, _number(length))
+            return answer
+
+    return WatchedTransport()
+
+
+def _number(text: object) -> int:
+    return int(text) if isinstance(text, str) and text.isdigit() else 0

@@ -1,0 +1,67 @@
+"""Running object stores as fixtures: one of each kind for a worker of the tests."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.support.object_servers import SERVERS, ObjectServer, ServerMissingError
+
+_numbers = itertools.count()
+
+
+def choose_servers(*kinds: str) -> list[Any]:
+    """Parameters for ``server``; tests of one stay on one worker, so that it starts once."""
+    return [pytest.param(kind, marks=pytest.mark.xdist_group(kind)) for kind in kinds]
+
+
+ALL_SERVERS = choose_servers(*SERVERS)
+
+
+class Servers:
+    """Starts servers when they are asked for, each once."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._started: dict[str, ObjectServer] = {}
+        self._stack = ExitStack()
+
+    def get(self, kind: str) -> ObjectServer:
+        """The server of a kind; skips the test where it cannot be had."""
+        if kind not in self._started:
+            folder = self._folders.mktemp(kind)
+            try:
+                self._started[kind] = self._stack.enter_context(SERVERS[kind](folder))
+            except ServerMissingError as error:
+                pytest.skip(str(error))
+        return self._started[kind]
+
+    def stop(self) -> None:
+        """Stop them all."""
+        self._stack.close()
+
+
+@pytest.fixture(scope="session")
+def object_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Object stores on the loopback."""
+    servers = Servers(tmp_path_factory)
+    try:
+        yield servers
+    finally:
+        servers.stop()
+
+
+@pytest.fixture
+def server(object_servers: Servers, request: pytest.FixtureRequest) -> ObjectServer:
+    """The server whose kind the test is parametrized with, indirectly."""
+    return object_servers.get(request.param)
+
+
+@pytest.fixture
+def root(server: ObjectServer) -> str:
+    """The address of an empty folder on the server."""
+    return f"{server.bucket}/{next(_numbers)}/a table"
