@@ -53,11 +53,32 @@ class LogListing:
 
 
 def list_log(store: Store, start_version: int = 0) -> LogListing:
-    """List the log once, from the files of ``start_version`` on.
+    """List the log, from the files of ``start_version`` on.
 
     Incomplete multi-part sets and zero-byte checkpoints are left out, as the protocol demands of
     readers; unknown names are ignored. A missing log gives an empty listing.
+
+    It is listed once, and again only where a commit is missing below another: a folder of a local
+    file system, read while files are created in it, may show the later one alone. A commit that
+    is missing twice is missing.
     """
+    listing = _list_once(store, start_version)
+    missing, before = _first_missing(listing), None
+    while missing is not None and missing != before:
+        listing = _list_once(store, start_version)
+        missing, before = _first_missing(listing), missing
+    return listing
+
+
+def _first_missing(listing: LogListing) -> int | None:
+    """The lowest version above the newest checkpoint that has no commit, though a later one has."""
+    newest = max((c.version for c in listing.checkpoints), default=listing.start_version - 1)
+    above = sorted(version for version in listing.commits if version > newest)
+    expected = range(newest + 1, newest + 1 + len(above))
+    return next((e for e, v in zip(expected, above, strict=True) if e != v), None)
+
+
+def _list_once(store: Store, start_version: int) -> LogListing:
     listing = LogListing(start_version)
     parts: dict[tuple[int, int], dict[int, FileInfo]] = defaultdict(dict)
     for info in store.list_from(LOG_DIR, version_prefix(start_version)):

@@ -181,15 +181,19 @@ class _Writing:
         files = self._run_tasks(partial(write_sidecars, self._spec), tasks)
         form = options.top_format
         name = f"{LOG_DIR}/{checkpoint_name(plan.version, self._run.clock.new_id(), form)}"
+        sidecars = [file_node(written.file) for written in files]
+        nodes = [
+            {"checkpointMetadata": checkpoint_metadata(plan.version, files, self._spec.layout)},
+            *({"sidecar": node} for node in sidecars),
+            *self._spec.singletons,
+        ]
         try:
             self._ensure_complete(files)
-            sidecars = [file_node(written.file) for written in files]
-            nodes = [
-                {"checkpointMetadata": checkpoint_metadata(plan.version, files, self._spec.layout)},
-                *({"sidecar": node} for node in sidecars),
-                *self._spec.singletons,
-            ]
-            top = self._write_top(name, nodes)
+        except Exception:
+            remove_unchanged(self._store, [written.file for written in files])
+            raise
+        top = self._write_top(name, nodes)
+        try:
             checkpoint = Checkpoint(plan.version, "uuid", form, (top,))
             expected = [written.file.name for written in files]
             verify_head(self._store, checkpoint, self._singletons, expected)
@@ -224,10 +228,24 @@ class _Writing:
                 remove_unchanged(self._store, [written.file for written in files])
 
     def _write_top(self, name: str, nodes: Sequence[Node]) -> FileInfo:
-        if self._options.top_format == "parquet":
-            with ActionFileWriter(self._store, name, TOP_SCHEMA, self._spec.layout) as writer:
-                writer.write_singletons(singleton_rows(TOP_SCHEMA, nodes))
-                return writer.close().file
+        """Write the file that names the sidecars.
+
+        When that fails they stay: the store may still carry out what it said had failed, and a
+        checkpoint whose sidecars are gone misleads every reader. Log cleanup removes sidecars that
+        nothing names.
+        """
+        try:
+            if self._options.top_format == "parquet":
+                with ActionFileWriter(self._store, name, TOP_SCHEMA, self._spec.layout) as writer:
+                    writer.write_singletons(singleton_rows(TOP_SCHEMA, nodes))
+                    return writer.close().file
+            return self._put_top(name, nodes)
+        except Exception:
+            with suppress(DeltactlError):  # it was not read back: better none than that
+                self._store.delete_many([name])
+            raise
+
+    def _put_top(self, name: str, nodes: Sequence[Node]) -> FileInfo:
         lines = (line(action, body) for node in nodes for action, body in node.items())
         self._store.put(name, ("\n".join(lines) + "\n").encode())
         (info,) = self._store.stat_many([name])

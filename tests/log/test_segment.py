@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from deltactl.errors import LogGapError, NotATableError, VersionNotFoundError
 from deltactl.log.listing import list_log
 from deltactl.log.segment import list_from_hint, select_segment
-from tests.support.stores import MemoryStore
+from deltactl.storage.store import FileInfo
+from tests.support.stores import CountingStore, MemoryStore
 
 HINT = "_delta_log/_last_checkpoint"
 
@@ -124,3 +127,39 @@ def test_a_hint_that_points_at_nothing(version: int) -> None:
     warnings: list[str] = []
     assert list_from_hint(store, warnings.append).start_version == 0
     assert len(warnings) == 1
+
+
+class Overtaking(CountingStore):
+    """Each listing leaves out one commit that was put while it went on, and shows a later one."""
+
+    def __init__(self, inner: MemoryStore, *unseen: int) -> None:
+        super().__init__(inner)
+        self._unseen = list(unseen)
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        hidden = f"{self._unseen.pop(0):020d}.json" if self._unseen else ""
+        return (i for i in super().list_from(prefix, start) if not i.name.endswith(hidden or "/"))
+
+
+@pytest.mark.parametrize(
+    ("unseen", "listings"), [((), 1), ((3,), 2), ((0,), 2), ((2, 3), 3), ((4,), 1)]
+)
+def test_a_commit_that_a_listing_missed_is_looked_for_again(
+    unseen: tuple[int, ...], listings: int
+) -> None:
+    store = Overtaking(store_with(*commits(0, 4)), *unseen)
+    found = list_log(store)
+    assert set(found.commits) == set(range(5)) - ({4} if unseen == (4,) else set())
+    assert store.calls["list_from"] == listings
+
+
+def test_a_commit_that_is_missing_is_missed_twice() -> None:
+    store = Overtaking(store_with(*commits(0, 1), *commits(3, 4)))
+    assert set(list_log(store).commits) == {0, 1, 3, 4}
+    assert store.calls["list_from"] == 2
+
+
+def test_what_lies_below_a_checkpoint_may_be_missing() -> None:
+    store = Overtaking(store_with("0.json", "2.json", "3.checkpoint.parquet", "3.json", "4.json"))
+    assert 1 not in list_log(store).commits
+    assert store.calls["list_from"] == 1

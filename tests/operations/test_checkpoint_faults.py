@@ -31,6 +31,7 @@ from deltactl.operations.checkpoint import (
     plan_checkpoint,
 )
 from deltactl.operations.checkpoint_write import CheckpointRun, write_checkpoint
+from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Replacement, Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, checkpoint, memory_of, new_table
@@ -91,6 +92,34 @@ def assert_whole(builder: TableBuilder, expected: set[tuple[str, str]]) -> None:
             )
             paths = {row["path"] for row in snapshot.files.to_pylist()}
             assert paths == {path for path, _ in expected}
+
+
+class LateStore(ForwardingStore):
+    """Says that the file naming the sidecars could not be put, and puts it later all the same."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self._late: list[tuple[str, bytes]] = []
+
+    def put(self, name: str, data: bytes) -> None:
+        if ".checkpoint." in name:
+            self._late.append((name, data))
+            raise TransientStorageError(f"no answer about {name}")
+        super().put(name, data)
+
+    def land(self) -> None:
+        for name, data in self._late:
+            self._inner.put(name, data)
+
+
+def test_a_checkpoint_that_arrives_late_has_its_sidecars() -> None:
+    builder = set_scene(SIDECARS)
+    expected, store = live(builder.store), LateStore(builder.store)
+    with opened_as(store), pytest.raises(TransientStorageError):
+        run(store, SIDECARS)
+    store.land()
+    assert builder.version in {found.version for found in list_log(builder.store).checkpoints}
+    assert_whole(builder, expected)
 
 
 def count_calls(builder: TableBuilder, options: CheckpointOptions) -> int:

@@ -1,0 +1,98 @@
+"""``make explore``: everything, on all cores, with a report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import cast, get_args
+
+from tests.explorer.bugs import BUGS
+from tests.explorer.jobs import Job, find_bug, opened, search, summarise, tell
+from tests.explorer.scenarios import PAIRS, SCENARIOS, TRIPLES, with_reader
+from tests.explorer.search import Schedule
+from tests.explorer.world import Model
+
+MODELS: tuple[Model, ...] = ("conditional", "link")
+
+
+def jobs_of(arguments: argparse.Namespace) -> list[Job]:
+    """All searches that were asked for."""
+    models = (arguments.model,) if arguments.model else MODELS
+    if arguments.only:
+        return [Job(arguments.only, model, arguments.faults) for model in models]
+    jobs = [Job(s.name, model, faults) for s in PAIRS for model in models for faults in (1, 0)]
+    jobs += [Job(with_reader(s).name, model) for s in PAIRS for model in models]
+    share = arguments.random // (len(TRIPLES) * len(models))
+    for scenario in TRIPLES:
+        for model in models:
+            jobs += _by_lot(with_reader(scenario).name, model, share)
+    return jobs
+
+
+def _by_lot(name: str, model: Model, count: int) -> list[Job]:
+    """Parts large enough that what one of them learns of the code pays for itself."""
+    half = max(1, (count + 1) // 2)
+    return [Job(name, model, 1, range(at, min(at + half, count))) for at in range(0, count, half)]
+
+
+def _explore(jobs: Sequence[Job], say: Callable[[str], None]) -> int:
+    started, broken, schedules, states = time.monotonic(), 0, 0.0, 0
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for done in as_completed([pool.submit(search, job) for job in jobs]):
+            answer = done.result()
+            say(str(answer))
+            broken += bool(answer.violation)
+            states += answer.states
+            schedules += answer.schedules if answer.job.seeds is not None else 0
+    say(
+        f"{len(jobs)} searches: {states:,} states exhausted, {schedules:,.0f} schedules by lot, "
+        f"{broken} violations, {time.monotonic() - started:.0f} s"
+    )
+    return 1 if broken else 0
+
+
+def _show_bugs(say: Callable[[str], None]) -> int:
+    missed = 0
+    for bug in BUGS:
+        found = find_bug(bug)
+        missed += found is None
+        say(f"## {bug.name}")
+        if found is None:
+            say("not found")
+            continue
+        say(f"{bug.scenario} ({bug.model}): {found.schedule}")
+        with opened(Job(bug.scenario, bug.model, bug.faults), bug) as machine:
+            for line in summarise(list(tell(machine, found.schedule))):
+                say(f"    {line}")
+    return 1 if missed else 0
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.explorer", description=__doc__)
+    parser.add_argument("--only", choices=sorted(SCENARIOS), metavar="SCENARIO")
+    parser.add_argument("--model", choices=get_args(Model))
+    parser.add_argument("--faults", type=int, default=0, help="how much may go wrong at once")
+    parser.add_argument("--random", type=int, default=1_000_000, help="schedules by lot in all")
+    parser.add_argument("--replay", metavar="SCHEDULE", help="take these steps of --only")
+    parser.add_argument("--bugs", action="store_true", help="show how each seeded bug is found")
+    parser.add_argument("--list", action="store_true", help="name the scenarios")
+    arguments = parser.parse_args(words)
+    if arguments.list:
+        print("\n".join(SCENARIOS))
+        return 0
+    if arguments.bugs:
+        return _show_bugs(print)
+    if arguments.replay:
+        model = cast("Model", arguments.model or MODELS[0])
+        with opened(Job(arguments.only, model, arguments.faults)) as machine:
+            print("\n".join(tell(machine, Schedule.parse(arguments.replay))))
+        return 0
+    return _explore(jobs_of(arguments), lambda text: print(text, flush=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

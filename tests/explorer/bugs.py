@@ -1,0 +1,329 @@
+"""Mistakes sown into the code under test: the explorer is worth what it finds of them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from deltactl.errors import ObjectExistsError, StorageError
+from deltactl.log import cleanup, commit
+from deltactl.log.action_lines import NewFile, add_line
+from deltactl.log.commit_base import CommitBase, read_winners
+from deltactl.log.conflicts import Verdict
+from deltactl.log.last_checkpoint import HINT_NAME, encode_hint
+from deltactl.log.listing import LogListing
+from deltactl.log.put_commit import Sleep
+from deltactl.operations import (
+    checkpoint,
+    optimize_run,
+    optimize_tasks,
+    vacuum,
+    vacuum_keep,
+    vacuum_planning,
+)
+from deltactl.operations.checkpoint_write import write_checkpoint
+from deltactl.operations.vacuum_listing import Listing
+from deltactl.operations.vacuum_names import locate
+from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
+from deltactl.storage.store import FileInfo, Store
+from tests.explorer import writers
+from tests.explorer.world import Model
+
+Patch = Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A mistake: where it shows, and the invariant that it breaks."""
+
+    name: str
+    apply: Patch
+    scenario: str
+    rule: str
+    model: Model = "conditional"
+    faults: int = 0
+    kinds: frozenset[str] = frozenset()
+
+
+def _skip_conflicts() -> AbstractContextManager[object]:
+    def nobody(groups: Sequence[Sequence[str]], *rest: object) -> Verdict:
+        return Verdict((True,) * len(groups))
+
+    return patch.object(commit, "decide", nobody)
+
+
+def _skip_recheck() -> AbstractContextManager[object]:
+    def hasty(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
+        try:
+            store.put_if_absent(name, content)
+        except ObjectExistsError:
+            return False
+        return True
+
+    return patch.object(commit, "put_commit", hasty)
+
+
+def _look_then_put() -> AbstractContextManager[object]:
+    def racing(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
+        if store.stat_many([name]) != [None]:
+            return False
+        store.put(name, content)
+        return True
+
+    return patch.object(commit, "put_commit", racing)
+
+
+def _remove_in_doubt() -> AbstractContextManager[object]:
+    class NeverRaised(Exception):
+        pass
+
+    return patch.object(optimize_run, "CommitOutcomeUnknownError", NeverRaised)
+
+
+def _hint_first() -> AbstractContextManager[object]:
+    write = write_checkpoint
+
+    def too_early(snapshot: Any, plan: Any, options: Any, run: Any) -> Any:
+        snapshot.store.put(HINT_NAME, encode_hint({"version": plan.version, "size": 1}))
+        return write(snapshot, plan, options, run)
+
+    return patch.object(checkpoint, "write_checkpoint", too_early)
+
+
+def _forget_vectors() -> AbstractContextManager[object]:
+    def data_only(store: Store, files: pa.Table) -> pa.ChunkedArray:
+        return locate(store, files["path"])
+
+    return patch.object(vacuum_keep, "file_names", data_only)
+
+
+@contextmanager
+def _late_cutoff() -> Iterator[None]:
+    held = threading.local()
+    run = vacuum.vacuum_table
+
+    def remember(*args: Any, **options: Any) -> Any:
+        held.clock = options["clock"]
+        return run(*args, **options)
+
+    class Late(vacuum_planning.Planner):
+        def _list(self, hidden: Any) -> Listing:
+            listing = super()._list(hidden)
+            now = held.clock.now_ms()
+            self.retention = replace(self.retention, cutoff_ms=now - self.retention.retain_ms)
+            return listing
+
+    with patch.object(writers, "vacuum_table", remember), patch.object(vacuum, "Planner", Late):
+        yield
+
+
+def _use_no_sidecar() -> AbstractContextManager[object]:
+    def all_old(
+        store: Store, listing: LogListing, base: int, before_ms: int, warnings: list[str]
+    ) -> tuple[FileInfo, ...]:
+        found = store.list_from(f"{LOG_DIR}/{SIDECAR_DIR}")
+        return tuple(info for info in found if info.modified_ms < before_ms)
+
+    return patch.object(cleanup, "_find_orphans", all_old)
+
+
+def _clean_up_too_much() -> AbstractContextManager[object]:
+    def latest(snapshot: Any, listing: LogListing, times: Any, cutoff_ms: int) -> int:
+        return max(listing.commits)
+
+    return patch.object(cleanup, "_find_boundary", latest)
+
+
+def _drop_vectors_on_rebase() -> AbstractContextManager[object]:
+    def forgetful(self: Any) -> None:
+        self._base, tail = read_winners(self._store, self._base)
+        self._metadata = tail.singletons.metadata or self._metadata
+        again = set(tail.adds["path"].to_pylist())
+        gone = [path for path in tail.removes["path"].to_pylist() if path not in again]
+        self._touched = pa.chunked_array([*self._touched.chunks, pa.array(gone, pa.string())])
+
+    return patch.object(commit.Committer, "_read_winners", forgetful)
+
+
+def _forget_earlier_winners() -> AbstractContextManager[object]:
+    commit_lot = commit.Committer.commit
+
+    def anew(self: Any, *args: Any) -> Any:
+        self._touched = pa.chunked_array([], pa.string())
+        return commit_lot(self, *args)
+
+    return patch.object(commit.Committer, "commit", anew)
+
+
+def _mix_up_statistics() -> AbstractContextManager[object]:
+    make = optimize_tasks._new_file
+
+    def mixed(*args: Any) -> NewFile:
+        file = make(*args)
+        stats = json.loads(file.stats or "{}")
+        for bounds in ("minValues", "maxValues"):
+            values = stats[bounds]
+            values["id"], values["v"] = values["v"], values["id"]
+        return replace(file, stats=json.dumps(stats))
+
+    return patch.object(optimize_tasks, "_new_file", mixed)
+
+
+def _claim_change() -> AbstractContextManager[object]:
+    return patch.object(commit, "add_line", partial(add_line, data_change=True))
+
+
+@contextmanager
+def _stale_times() -> Iterator[None]:
+    held = threading.local()
+    times = CommitBase.times
+
+    def first(self: CommitBase, store: Store, clock: Any) -> dict[str, Any]:
+        if getattr(held, "clock", None) is not clock:
+            held.clock, held.times = clock, times(self, store, clock)
+        found: dict[str, Any] = held.times
+        return dict(found)
+
+    with patch.object(CommitBase, "times", first):
+        yield
+
+
+def _ask_protocol_once() -> AbstractContextManager[object]:
+    return patch.object(commit, "ensure_supported", lambda *args: None)
+
+
+def _tidy_after_any_error() -> AbstractContextManager[object]:
+    """An error that is not "exists" counts as: it did not land."""
+
+    def trusting(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
+        try:
+            store.put_if_absent(name, content)
+        except ObjectExistsError:
+            return False
+        except StorageError as error:
+            raise error
+        return True
+
+    return patch.object(commit, "put_commit", trusting)
+
+
+BUGS: Sequence[Bug] = (
+    Bug(
+        "plain put",
+        nullcontext,
+        "optimize against append",
+        "one winner per version",
+        model="plain",
+    ),
+    Bug(
+        "look, then put",
+        _look_then_put,
+        "optimize against append",
+        "one winner per version",
+    ),
+    Bug(
+        "conflict check skipped",
+        _skip_conflicts,
+        "optimize against delete of the same file",
+        "ConsistentRead",
+    ),
+    Bug(
+        "recheck after an ambiguous answer skipped",
+        _skip_recheck,
+        "optimize against append",
+        "nothing reachable is removed",
+        faults=1,
+        kinds=frozenset({"lie"}),
+    ),
+    Bug(
+        "an error taken for a commit that did not land",
+        _tidy_after_any_error,
+        "optimize against append",
+        "nothing reachable is removed",
+        model="link",
+        faults=1,
+        kinds=frozenset({"ambiguous"}),
+    ),
+    Bug(
+        "output removed while the outcome is unknown",
+        _remove_in_doubt,
+        "optimize against append",
+        "nothing reachable is removed",
+        faults=1,
+        kinds=frozenset({"outage"}),
+    ),
+    Bug(
+        "hint written before the checkpoint",
+        _hint_first,
+        "append against checkpoint and cleanup",
+        "a hint follows its checkpoint",
+    ),
+    Bug(
+        "deletion vectors not in vacuum's keep set",
+        _forget_vectors,
+        "append against vacuum full",
+        "nothing reachable is removed",
+    ),
+    Bug(
+        "vacuum's cutoff taken after the listing",
+        _late_cutoff,
+        "append against vacuum full, while time passes",
+        "nothing reachable is removed",
+    ),
+    Bug(
+        "cleanup removes a sidecar in use",
+        _use_no_sidecar,
+        "append against checkpoint and cleanup",
+        "nothing reachable is removed",
+    ),
+    Bug(
+        "cleanup removes what is inside the retention",
+        _clean_up_too_much,
+        "append against checkpoint and cleanup",
+        "nothing reachable is removed",
+    ),
+    Bug(
+        "deletion vector dropped on rebase",
+        _drop_vectors_on_rebase,
+        "optimize against deletion vector",
+        "ConsistentRead",
+    ),
+    Bug(
+        "winners before the last lot forgotten",
+        _forget_earlier_winners,
+        "optimize in lots against delete",
+        "ConsistentRead",
+    ),
+    Bug(
+        "statistics of the wrong column",
+        _mix_up_statistics,
+        "optimize against append",
+        "statistics are true",
+    ),
+    Bug(
+        "dataChange true",
+        _claim_change,
+        "optimize against append",
+        "a rearrangement says so",
+    ),
+    Bug(
+        "stale in-commit timestamp on retry",
+        _stale_times,
+        "optimize against append, with times",
+        "times ascend",
+    ),
+    Bug(
+        "protocol asked once only",
+        _ask_protocol_once,
+        "optimize against protocol upgrade",
+        "no commit beyond the protocol",
+    ),
+)

@@ -1,0 +1,203 @@
+"""What is explored: who meets whom, over which table and which kind of store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from unittest.mock import patch
+
+from deltactl.operations import checkpoint_tasks, vacuum_tasks
+from deltactl.operations.optimize import OptimizeOptions
+from tests.explorer import writers
+from tests.explorer.invariants import TableChecks
+from tests.explorer.programs import Program, run_program
+from tests.explorer.scenes import DAY, NOW, Scene, long_log, small_files, two_bins
+from tests.explorer.search import Machine, Setting
+from tests.explorer.sim_store import explored_stores
+from tests.explorer.world import Call, Model, Reply, Rules, Worlds
+
+Make = Callable[[Scene], Program]
+HOUR = 3_600_000
+RECOVERER = 90  # whose ids nobody at work has
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Programs that meet over a scene.
+
+    ``tick_ms`` lets time pass once after the program ``ticks_after`` read its clock.
+    """
+
+    name: str
+    scene: Callable[[], Scene]
+    programs: Sequence[Make]
+    shared_data: bool = False
+    tick_ms: int = 0
+    ticks_after: int = 0
+
+    def on(self, model: Model, max_faults: int = 0, kinds: frozenset[str] | None = None) -> Machine:
+        """The machine that explores this."""
+        scene = self.scene()
+        worlds = Worlds(Rules(model))
+        programs = [make(scene) for make in self.programs]
+        files = scene.stored_in(worlds)
+        setting = Setting(
+            files,
+            worlds,
+            programs,
+            NOW,
+            shared_data=self.shared_data,
+            tick_ms=self.tick_ms,
+            ticks_after=self.ticks_after,
+            max_faults=max_faults,
+        )
+        if kinds is not None:
+            setting = replace(setting, kinds=kinds)
+        checks = TableChecks(worlds, programs, scene.promise, lambda world: _recover(worlds, world))
+        return Machine(setting, checks)
+
+
+def _recover(worlds: Worlds, world: int) -> int | None:
+    """The world after a vacuum that comes when all retentions are over.
+
+    ``None`` where the protocol is beyond this program by now.
+    """
+    now = NOW + 30 * DAY
+    held = [world]
+
+    def ask(call: Call) -> Reply:
+        reply, held[0] = worlds.apply(held[0], call, now)
+        return reply
+
+    outcome = run_program(writers.vacuum("full"), RECOVERER, worlds, ask)
+    if outcome.kind == "refused" and str(outcome.value).startswith("UNSUPPORTED_FEATURE"):
+        return None
+    assert outcome.kind == "done", outcome
+    return held[0]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let the code under test stay on its thread, and wait for nothing."""
+    waits = {"sleep": writers._no_wait}
+    with (
+        explored_stores(),
+        patch.object(checkpoint_tasks, "read_ahead", iter),
+        patch.object(vacuum_tasks._persist, "__defaults__", (waits["sleep"],)),
+    ):
+        yield
+
+
+def _fixed(make: Callable[[], Program]) -> Make:
+    return lambda scene: make()
+
+
+OPTIMIZE = _fixed(writers.optimize)
+READER = _fixed(writers.reader)
+FULL = _fixed(lambda: writers.vacuum("full"))
+LITE = _fixed(lambda: writers.vacuum("lite"))
+CHECKPOINT = _fixed(lambda: writers.checkpoint(cleanup=True))
+APPEND = _fixed(writers.append)
+IN_LOTS = _fixed(lambda: writers.optimize(OptimizeOptions(commit_every_bytes=1), lots=2))
+
+
+def _delete(which: str) -> Make:
+    return lambda scene: writers.delete(scene, which)
+
+
+def _delete_row(which: str) -> Make:
+    return lambda scene: writers.delete_row(scene, which)
+
+
+def _timed() -> Scene:
+    return small_files("inCommitTimestamp")
+
+
+FOREIGN: Mapping[str, Make] = {
+    "append": APPEND,
+    "delete": _delete("other"),
+    "delete of the same file": _delete("second"),
+    "deletion vector": _delete_row("first"),
+    "overwrite": _fixed(writers.overwrite),
+    "property": _fixed(
+        lambda: writers.change_metadata(
+            configuration={"delta.logRetentionDuration": "interval 9 days"}
+        )
+    ),
+    "added column": _fixed(writers.add_column),
+    "new table id": _fixed(lambda: writers.change_metadata(id="another")),
+    "protocol upgrade": _fixed(writers.upgrade_protocol),
+    "known feature": _fixed(lambda: writers.upgrade_protocol("vacuumProtocolCheck")),
+}
+
+PAIRS: Sequence[Scenario] = (
+    Scenario("append against append", small_files, (APPEND, _fixed(lambda: writers.append(2)))),
+    *(
+        Scenario(f"optimize against {name}", small_files, (OPTIMIZE, other))
+        for name, other in FOREIGN.items()
+    ),
+    Scenario("optimize against append, with times", _timed, (OPTIMIZE, APPEND)),
+    Scenario("optimize against optimize", small_files, (OPTIMIZE, OPTIMIZE)),
+    Scenario("optimize in lots against delete", two_bins, (IN_LOTS, _delete("third"))),
+    *(
+        Scenario(f"{name} against vacuum {mode}", small_files, (make, other), shared_data=True)
+        for mode, other in (("full", FULL), ("lite", LITE))
+        for name, make in (
+            ("optimize", OPTIMIZE),
+            ("append", APPEND),
+            ("deletion vector", _delete_row("first")),
+        )
+    ),
+    Scenario(
+        "append against vacuum full, while time passes",
+        small_files,
+        (APPEND, FULL),
+        shared_data=True,
+        tick_ms=8 * DAY,
+        ticks_after=1,
+    ),
+    Scenario("vacuum against vacuum", small_files, (FULL, FULL), shared_data=True),
+    Scenario("append against checkpoint and cleanup", long_log, (APPEND, CHECKPOINT)),
+    Scenario("optimize against checkpoint and cleanup", long_log, (OPTIMIZE, CHECKPOINT)),
+    Scenario("checkpoint against checkpoint", long_log, (CHECKPOINT, CHECKPOINT)),
+    Scenario(
+        "vacuum full against checkpoint and cleanup", long_log, (FULL, CHECKPOINT), shared_data=True
+    ),
+)
+
+TRIPLES: Sequence[Scenario] = (
+    Scenario(
+        "optimize, append and delete of the same file",
+        small_files,
+        (OPTIMIZE, APPEND, _delete("second")),
+    ),
+    Scenario(
+        "optimize, deletion vector and vacuum",
+        small_files,
+        (OPTIMIZE, _delete_row("first"), FULL),
+        shared_data=True,
+    ),
+    Scenario("optimize, append and checkpoint", long_log, (OPTIMIZE, APPEND, CHECKPOINT)),
+    Scenario(
+        "append, append and optimize",
+        small_files,
+        (APPEND, _fixed(lambda: writers.append(2)), OPTIMIZE),
+    ),
+)
+
+
+def with_reader(scenario: Scenario) -> Scenario:
+    """The same with a reader beside, at every step."""
+    return replace(
+        scenario,
+        name=f"{scenario.name}, and a reader",
+        programs=(*scenario.programs, READER),
+    )
+
+
+SCENARIOS: Mapping[str, Scenario] = {
+    scenario.name: scenario
+    for plain in (*PAIRS, *TRIPLES)
+    for scenario in (plain, with_reader(plain))
+}

@@ -1,0 +1,118 @@
+"""Small tables with a past, as they lie there before anybody is at work."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.explorer.invariants import Promise
+from tests.explorer.world import Entry, Worlds
+from tests.support.stores import MemoryStore
+from tests.support.table_builder import START_MS, Action, Column, TableBuilder
+
+DAY = 24 * 3_600_000
+NOW = START_MS + 1000 * DAY
+COLUMNS = (Column("id"), Column("v"), Column("p", "string"))
+_NUMBERS = itertools.count()
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A table. ``adds`` are the live files by a name of ours, as the log has them."""
+
+    files: Mapping[str, tuple[bytes, int]]
+    adds: Mapping[str, Action]
+    schema: Action
+    promise: Promise
+    version: int
+
+    def stored_in(self, worlds: Worlds) -> dict[str, Entry]:
+        return {name: Entry(worlds.keep(data), ms) for name, (data, ms) in self.files.items()}
+
+
+class _Past:
+    """Builds a table event by event, each so many days ago."""
+
+    def __init__(self, *features: str) -> None:
+        self.store = MemoryStore(f"memory://explored/{next(_NUMBERS)}")
+        self._ids = itertools.count(1)
+        self.builder: TableBuilder
+        self.ago(100, lambda: self._create(features))
+
+    def _create(self, features: tuple[str, ...]) -> None:
+        self.builder = TableBuilder(self.store, COLUMNS, partition_by=["p"], features=features)
+
+    def ago(self, days: int, act: Callable[[], Any]) -> Any:
+        before = set(self.store.contents())
+        if hasattr(self, "builder"):
+            self.builder._now_ms = NOW - days * DAY
+        result = act()
+        for name in set(self.store.contents()) - before:
+            self.store.set_modified(name, NOW - days * DAY)
+        return result
+
+    def append(self, days: int, *partitions: str) -> list[str]:
+        """One commit with a file of two rows in each of the partitions."""
+        files = [[self._row(p), self._row(p)] for p in partitions]
+        paths: list[str] = self.ago(days, lambda: self.builder.append(*files))
+        return paths
+
+    def _row(self, p: str) -> dict[str, Any]:
+        number = next(self._ids)
+        return {"id": number, "v": 1000 - number, "p": p}
+
+    def scene(self, promise: Promise, **named: str) -> Scene:
+        infos = {name: self.store.stat_many([name])[0] for name in self.store.contents()}
+        return Scene(
+            files={
+                name: (self.store.read(name), info.modified_ms)
+                for name, info in infos.items()
+                if info is not None
+            },
+            adds={ours: self.builder.find(path) for ours, path in named.items()},
+            schema=dict(self.builder.state.metadata or {}),
+            promise=promise,
+            version=self.builder.version,
+        )
+
+
+def small_files(*features: str) -> Scene:
+    """Partition a: ``first``, of whose rows one is deleted, and ``second``; b: ``other``.
+
+    A file that was removed long ago and one that nobody names are due for a vacuum.
+    """
+    past = _Past("deletionVectors", *features)
+    first, second, gone, other = past.append(60, "a", "a", "a", "b")
+    past.ago(50, lambda: past.builder.delete_rows(first, [0]))
+    past.ago(40, lambda: past.builder.remove(gone))
+    past.ago(30, lambda: past.store.put("p=a/part-left.parquet", b"left over"))
+    promise = Promise(0, past.builder.version, NOW - 7 * DAY, frozenset({"p=a/part-left.parquet"}))
+    return past.scene(promise, first=first, second=second, other=other)
+
+
+def two_bins() -> Scene:
+    """Two files in each of the partitions a and b: two bins, and so two lots."""
+    past = _Past("deletionVectors")
+    first, second, third, fourth = past.append(60, "a", "a", "b", "b")
+    promise = Promise(0, past.builder.version, NOW - 7 * DAY)
+    return past.scene(promise, first=first, second=second, third=third, other=fourth)
+
+
+def long_log() -> Scene:
+    """Checkpoints with sidecars at versions 1 and 3, 80 and 60 days old; five versions.
+
+    Log cleanup keeps what was current 30 days ago: version 4, and so the checkpoint at 3.
+    """
+    past = _Past("deletionVectors", "v2Checkpoint")
+    first, second, gone, other = past.append(90, "a", "a", "a", "b")
+    past.ago(80, lambda: past.builder.checkpoint(1, "v2-json", parts=1))
+    past.ago(70, lambda: past.builder.delete_rows(first, [0]))
+    past.ago(65, lambda: past.builder.remove(gone))
+    past.ago(60, lambda: past.builder.checkpoint(3, "v2-json", parts=1))
+    past.ago(60, lambda: past.builder.hint(3))
+    past.append(40, "c")
+    past.append(10, "c")
+    promise = Promise(4, past.builder.version, NOW - 7 * DAY)
+    return past.scene(promise, first=first, second=second, other=other)

@@ -1,0 +1,212 @@
+"""A store whose every method asks somebody else: each question is a scheduling point.
+
+Methods about several names ask once for each of them, as real stores work through them.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import pyarrow as pa
+
+from deltactl.errors import DeltactlError, ObjectExistsError, ObjectNotFoundError, StorageError
+from deltactl.storage.errors import TransientStorageError
+from deltactl.storage.names import is_absolute_name, resolve_name, resolve_prefix
+from deltactl.storage.open import register_scheme
+from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
+from tests.explorer.world import Call, Reply, Rules, Worlds
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+Ask = Callable[[Call], Reply]
+
+
+class SimStore:
+    """See ``deltactl.storage.store.Store``; ``ask`` gives the answers.
+
+    ``trespasses`` are names outside the root that somebody tried to write.
+    """
+
+    def __init__(self, worlds: Worlds, ask: Ask) -> None:
+        self._worlds, self._ask = worlds, ask
+        self.trespasses: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"SimStore({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        return self._worlds.rules.uri
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        found = self._do(Call("list", resolve_prefix(prefix), other=start))
+        return iter([FileInfo(*fact) for fact in found])
+
+    def walk(self, prefix: str = "") -> Iterator[list[str]]:
+        found = self._do(Call("walk", resolve_prefix(prefix)))
+        return iter([[fact[0] for fact in found]] if found else [])
+
+    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
+        return (Tree(names) for names in self.walk())
+
+    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
+        facts = [self._do(Call("stat", self._readable(name))) for name in names]
+        return [None if fact is None else FileInfo(*fact) for fact in facts]
+
+    def read(self, name: str) -> bytes:
+        return self._worlds.data(self._do(Call("read", self._readable(name))))
+
+    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
+        return (self.read(name) for name in names)
+
+    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        data = self.read(name)
+        return [data[offset : offset + length] for offset, length in ranges]
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        return pa.BufferReader(self.read(name))
+
+    def open_output(self, name: str) -> BinaryIO:
+        self._writable(name)
+        if self._worlds.rules.files_grow:
+            self._write("open", name, b"")
+        return cast("BinaryIO", _Writer(lambda data: self._write("output", name, data)))
+
+    def open_replacement(self, name: str) -> Replacement:
+        self._writable(name)
+        return _Writer(lambda data: self._write("put", name, data))
+
+    def put(self, name: str, data: bytes) -> None:
+        self._write("put", name, data)
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        self._write("create", name, data)
+
+    def sync_folders(self, names: Iterable[str]) -> None:
+        self._do(Call("sync", posixpath.commonprefix([self._writable(name) for name in names])))
+
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        return self._each([(name, Call("delete", self._writable(name))) for name in names])
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        calls = [
+            (old, Call("move", self._writable(old), other=self._writable(new)))
+            for old, new in pairs
+        ]
+        return self._each(calls)
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        return []
+
+    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
+        return []
+
+    def real_names(self, names: Sequence[str]) -> list[str | None]:
+        inside = f"{self.uri}/"
+        return [
+            (name.removeprefix(inside) if name.startswith(inside) else None)
+            if is_absolute_name(name)
+            else posixpath.normpath(name)
+            for name in names
+        ]
+
+    def _each(self, calls: Sequence[tuple[str, Call]]) -> dict[str, StorageError]:
+        failed: dict[str, StorageError] = {}
+        for name, call in calls:
+            try:
+                self._do(call)
+            except StorageError as error:
+                failed[name] = error
+        return failed
+
+    def _write(self, op: str, name: str, data: bytes) -> None:
+        self._do(Call(op, self._writable(name), self._worlds.keep(data)))
+
+    def _do(self, call: Call) -> Any:
+        reply = self._ask(call)
+        match reply.error:
+            case "":
+                return reply.value
+            case "missing":
+                raise ObjectNotFoundError(f"{call.name} is not there")
+            case "exists":
+                raise ObjectExistsError(f"{call.name} exists")
+        raise TransientStorageError(f"{call.op} of {call.name} failed on purpose")
+
+    def _readable(self, name: str) -> str:
+        return name.removeprefix(f"{self.uri}/") if is_absolute_name(name) else resolve_name(name)
+
+    def _writable(self, name: str) -> str:
+        try:
+            return resolve_name(name)
+        except DeltactlError:
+            self.trespasses.append(name)
+            raise
+
+
+def direct_store(rules: Rules) -> SimStore:
+    """A simulated store that answers at once, for one user alone."""
+    worlds = Worlds(rules)
+    held = [worlds.world({})]
+
+    def ask(call: Call) -> Reply:
+        reply, held[0] = worlds.apply(held[0], call, 1_700_000_000_000)
+        return reply
+
+    return SimStore(worlds, ask)
+
+
+class _Writer(io.BytesIO):
+    """A buffer whose content becomes a file when it is closed."""
+
+    def __init__(self, store: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._store = store
+
+    def write(self, buffer: ReadableBuffer, /) -> int:
+        return super().write(buffer)
+
+    def close(self) -> None:
+        if not self.closed:
+            data = self.getvalue()
+            super().close()
+            self._store(data)
+
+    def discard(self) -> None:
+        super().close()
+
+    def __del__(self) -> None:
+        """A writer that a crash left open must not write when it is collected."""
+
+
+_of_thread = threading.local()
+
+
+@contextmanager
+def explored_stores() -> Iterator[None]:
+    """Let ``open_store`` of a simulated address give the store of the thread that asks."""
+    before = {scheme: register_scheme(scheme, _open) for scheme in ("file", "explored")}
+    try:
+        yield
+    finally:
+        for scheme, opener in before.items():
+            if opener is not None:
+                register_scheme(scheme, opener)
+
+
+def _open(uri: str, options: Mapping[str, str]) -> Store:
+    store: SimStore | None = getattr(_of_thread, "store", None)
+    if store is None or store.uri != uri:
+        raise StorageError(f"{uri} is not the explored table")
+    return store
+
+
+def use_in_this_thread(store: SimStore) -> None:
+    """From now on this is the store behind its address, for this thread."""
+    _of_thread.store = store

@@ -1,0 +1,109 @@
+"""A slice of what ``make explore`` does, small enough for every run of the tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.explorer.jobs import Job, opened, search, tell
+from tests.explorer.programs import Outcome, Program
+from tests.explorer.scenarios import PAIRS, SCENARIOS, one_thread
+from tests.explorer.search import Schedule, Step, explore, walk
+from tests.explorer.world import Model, Violation
+
+# Complete within a second or two each, on one core.
+_QUICK = [s.name for s in PAIRS if "vacuum" not in s.name and "checkpoint" not in s.name]
+
+
+@pytest.mark.parametrize("scenario", _QUICK)
+def test_every_schedule_of_two_writers(scenario: str) -> None:
+    answer = search(Job(scenario, "conditional"))
+    assert not answer.violation, answer.violation
+    assert answer.schedules > 100
+
+
+@pytest.mark.parametrize(
+    ("scenario", "model", "faults"),
+    [
+        ("append against append", "conditional", 1),
+        ("optimize against delete of the same file", "conditional", 1),
+        ("optimize against deletion vector", "link", 1),
+        ("append against vacuum full", "conditional", 0),
+        ("optimize against vacuum lite", "conditional", 0),
+        ("append against checkpoint and cleanup", "conditional", 0),
+        ("optimize against append, and a reader", "link", 0),
+    ],
+)
+def test_with_what_may_go_wrong_and_who_else_is_there(
+    scenario: str, model: Model, faults: int
+) -> None:
+    answer = search(Job(scenario, model, faults))
+    assert not answer.violation, answer.violation
+    assert answer.states > 500
+
+
+def test_three_writers_by_lot() -> None:
+    name = "optimize, append and delete of the same file, and a reader"
+    answer = search(Job(name, "conditional", 1, range(300)))
+    assert not answer.violation, answer.violation
+    assert answer.depth > 60
+
+
+def test_a_seed_gives_the_same_schedule_and_replays() -> None:
+    job = Job("optimize against append", "conditional", 1)
+    with opened(job) as machine:
+        first = walk(machine, 7)
+    with opened(job) as machine:
+        again = walk(machine, 7)
+        assert again == first
+        assert walk(machine, 8) != first
+    with opened(job) as machine:
+        told = list(tell(machine, Schedule.parse(str(first))))
+    assert told[-1] == "=> all invariants hold"
+    assert len(told) == len(first) + 1
+
+
+def test_schedules_are_written_and_read() -> None:
+    steps = [
+        Step(0),
+        Step(0),
+        Step(1),
+        Step(0, "lie"),
+        Step(0),
+        Step(-1, "tick"),
+        Step(-1, "land0"),
+    ]
+    schedule = Schedule(steps)
+    assert str(schedule) == "A2 B1 A:lie A1 *:tick *:land0"
+    assert Schedule.parse(str(schedule)) == schedule
+    assert schedule.switches == 3
+
+
+def test_the_reductions_leave_nothing_out() -> None:
+    """With every call of data files a meeting point, the same ends are reached."""
+    scenario = SCENARIOS["optimize against delete of the same file"]
+    ends = []
+    for shared in (False, True):
+        with one_thread():
+            machine = replace(scenario, shared_data=shared).on("conditional")
+            counts = explore(machine)
+            machine.close()
+        ends.append(counts.ends)
+    assert ends[0] == ends[1]
+
+
+def test_a_program_that_is_not_deterministic_is_not_explored() -> None:
+    calls = iter(range(1000))
+
+    def run(store: object, clock: object) -> Outcome:
+        store.read(f"_delta_log/{next(calls)}")  # type: ignore[attr-defined]
+        return Outcome("done")
+
+    scenario = SCENARIOS["append against append"]
+    wild = Program("wild", run)
+    with one_thread():
+        machine = replace(scenario, programs=(lambda scene: wild,) * 2).on("conditional", 1)
+        with pytest.raises(Violation, match="not deterministic"):
+            explore(machine)
+        machine.close()

@@ -1,0 +1,190 @@
+"""The simulated store: worlds that never change, calls as values, and what a call makes of a world.
+
+A world is a number; equal contents have equal numbers, so that states of a search compare by it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+LOG: Final = "_delta_log"
+COMMIT: Final = re.compile(rf"{LOG}/(\d{{20}})\.json")
+
+Model = Literal["link", "conditional", "plain"]
+"""``link``: a local file system, whose listings are not atomic and whose files grow in sight;
+``conditional``: an object store with conditional puts; ``plain``: one without, which overwrites."""
+
+
+class Violation(BaseException):
+    """An invariant does not hold: no code under test may catch it. ``rule`` names it."""
+
+    def __init__(self, rule: str, text: str) -> None:
+        super().__init__(f"{rule}: {text}")
+        self.rule = rule
+
+
+class Call(NamedTuple):
+    """One request. ``data`` is the number of a content, ``other`` a second name or a start."""
+
+    op: str
+    name: str = ""
+    data: int = -1
+    other: str = ""
+
+
+class Reply(NamedTuple):
+    """What came back: the kind of an error, or a value."""
+
+    error: str
+    value: Hashable = None
+
+
+class Entry(NamedTuple):
+    """A stored file: the number of its content, and its time (ms)."""
+
+    data: int
+    modified_ms: int
+
+
+OK: Final = Reply("")
+MISSING: Final = Reply("missing")
+EXISTS: Final = Reply("exists")
+FAILED: Final = Reply("failed")
+MUTATING: Final = frozenset({"open", "output", "put", "create", "delete", "move"})
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the kind of store decides."""
+
+    model: Model
+
+    @property
+    def uri(self) -> str:
+        return "file:///explored" if self.model == "link" else "explored://table"
+
+    @property
+    def overwrites_commits(self) -> bool:
+        return self.model == "plain"
+
+    @property
+    def files_grow(self) -> bool:
+        return self.model == "link"
+
+    @property
+    def listings_take_time(self) -> bool:
+        return self.model == "link"
+
+    @property
+    def requests_repeat(self) -> bool:
+        """Whether a client's library may send a request twice, or one may arrive late."""
+        return self.model != "link"
+
+
+class Worlds:
+    """All contents and worlds met so far."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._data: list[bytes] = []
+        self._data_ids: dict[bytes, int] = {}
+        self._worlds: list[Mapping[str, Entry]] = []
+        self._world_ids: dict[frozenset[tuple[str, Entry]], int] = {}
+        self._memo: dict[tuple[int, Call, int], tuple[Reply, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._worlds)
+
+    def keep(self, data: bytes) -> int:
+        """The number of a content."""
+        found = self._data_ids.get(data)
+        if found is None:
+            found = self._data_ids[data] = len(self._data)
+            self._data.append(data)
+        return found
+
+    def data(self, number: int) -> bytes:
+        return self._data[number]
+
+    def world(self, files: Mapping[str, Entry]) -> int:
+        """The number of a world."""
+        key = frozenset(files.items())
+        found = self._world_ids.get(key)
+        if found is None:
+            found = self._world_ids[key] = len(self._worlds)
+            self._worlds.append(files)
+        return found
+
+    def files(self, world: int) -> Mapping[str, Entry]:
+        return self._worlds[world]
+
+    def apply(self, world: int, call: Call, now_ms: int) -> tuple[Reply, int]:
+        """Carry a call out.
+
+        Raises:
+            Violation: it changed a commit that was there.
+        """
+        key = (world, call, now_ms)
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = self._carry_out(world, call, now_ms)
+        return found
+
+    def _carry_out(self, world: int, call: Call, now_ms: int) -> tuple[Reply, int]:
+        if call.op not in MUTATING:
+            return self._look(world, call, now_ms), world
+        files = self._worlds[world]
+        entry = files.get(call.name)
+        match call.op:
+            case "delete":
+                return OK, self.world({n: e for n, e in files.items() if n != call.name})
+            case "move":
+                return self._move(world, call)
+            case "create" if entry is not None and not self.rules.overwrites_commits:
+                return EXISTS, world
+        self._ensure_commit_stays(call, entry)
+        return OK, self.world({**files, call.name: Entry(call.data, now_ms)})
+
+    def _look(self, world: int, call: Call, now_ms: int) -> Reply:
+        files = self._worlds[world]
+        entry = files.get(call.name)
+        match call.op:
+            case "clock":
+                return Reply("", now_ms)
+            case "sync":
+                return OK
+            case "read":
+                return MISSING if entry is None else Reply("", entry.data)
+            case "stat":
+                return Reply("", self._fact(call.name, entry))
+            case "list" | "walk":
+                return self.listing(call, files)
+        raise AssertionError(f"no such call: {call.op}")
+
+    def _ensure_commit_stays(self, call: Call, entry: Entry | None) -> None:
+        if COMMIT.fullmatch(call.name) and entry is not None and entry.data != call.data:
+            raise Violation("one winner per version", f"{call.name} was overwritten")
+
+    def _move(self, world: int, call: Call) -> tuple[Reply, int]:
+        files = dict(self._worlds[world])
+        if call.name not in files:
+            return MISSING, world
+        if call.other in files:
+            return EXISTS, world
+        files[call.other] = files.pop(call.name)
+        return OK, self.world(files)
+
+    def _fact(self, name: str, entry: Entry | None) -> tuple[str, int, int] | None:
+        return None if entry is None else (name, len(self._data[entry.data]), entry.modified_ms)
+
+    def listing(self, call: Call, files: Mapping[str, Entry]) -> Reply:
+        """Facts of the files that a listing covers, sorted by name."""
+        prefix = f"{call.name}/" if call.name else ""
+        chosen = sorted(name for name in files if name.startswith(prefix))
+        if call.op == "list":
+            skip = len(prefix)
+            chosen = [n for n in chosen if "/" not in n[skip:] and n[skip:] >= call.other]
+        return Reply("", tuple(self._fact(name, files[name]) for name in chosen))
