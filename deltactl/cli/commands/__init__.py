@@ -28,6 +28,7 @@ COMMANDS: Final = (
     CommandSpec("optimize", "Rewrite many small files into a few of a good size", has_engine=True),
     CommandSpec("vacuum", "Remove files that no version needs; can be undone", has_engine=True),
     CommandSpec("checkpoint", "Write a checkpoint; clean up or repair the log", has_engine=True),
+    CommandSpec("check", "Tell whether log, files and statistics agree", has_engine=True),
     CommandSpec("generate-manifest", "Write manifests for Athena, Trino, Hive, Redshift"),
     CommandSpec("convert", "Make a directory of Parquet files a table, in place", has_engine=True),
 )
