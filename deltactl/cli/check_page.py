@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deltactl.cli.page import Page, Styled, Tone
 from deltactl.units import format_count, format_size
@@ -26,7 +26,7 @@ def render_check(page: Page, report: CheckReport) -> None:
     page.line()
     _render_looked(page, report)
     for note in report.notes:
-        page.line(Styled("not checked: ", Tone.FAINT), note)
+        page.line(Styled("note: ", Tone.FAINT), note)
 
 
 def _render_findings(page: Page, report: CheckReport) -> None:
@@ -47,9 +47,9 @@ def _render_findings(page: Page, report: CheckReport) -> None:
             page.line(Styled(f"  and {left} more (-o json lists all)", Tone.FAINT))
 
 
-def _head_of_each(report: CheckReport, totals: dict[str, int]) -> list[dict[str, object]]:
+def _head_of_each(report: CheckReport, totals: dict[str, int]) -> list[dict[str, Any]]:
     """The first few findings of each code; they lie together."""
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     codes = report.findings["code"]
     for code in dict.fromkeys(codes.to_pylist()):
         first = codes.index(code).as_py()

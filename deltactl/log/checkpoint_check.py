@@ -18,6 +18,7 @@ from deltactl.log.rebuildable import is_sound
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.state_digest import STATE_COLUMNS, digest_state
 from deltactl.protocol.action_nodes import encode_protocol
+from deltactl.protocol.actions import is_same_metadata
 from deltactl.protocol.names import LOG_DIR, CheckpointFile, parse_log_name
 from deltactl.storage.store import FileInfo, Store
 
@@ -105,7 +106,7 @@ def _load_alone(store: Store, checkpoint: Checkpoint) -> Snapshot:
 def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
     if encode_protocol(own.protocol) != encode_protocol(replayed.protocol):
         return "its protocol is another"
-    if own.metadata != replayed.metadata:
+    if not is_same_metadata(own.metadata, replayed.metadata):
         return "its metaData is another"
     if dict(own.domains) != dict(replayed.domains):
         return "its domain metadata are others"

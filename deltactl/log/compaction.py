@@ -24,7 +24,7 @@ from deltactl.protocol.action_nodes import (
     encode_protocol,
     encode_txn,
 )
-from deltactl.protocol.actions import JSON_NAMES, DomainMetadata
+from deltactl.protocol.actions import JSON_NAMES, DomainMetadata, Metadata, is_same_metadata
 from deltactl.protocol.names import LOG_DIR, compacted_name
 from deltactl.storage.store import FileInfo, Store
 
@@ -134,7 +134,7 @@ def find_contradiction(
     """
     stored, wanted = replay_tail(store, [compacted]), replay_tail(store, commits)
     found, expected = stored.singletons, wanted.singletons
-    if found.protocol != expected.protocol or found.metadata != expected.metadata:
+    if found.protocol != expected.protocol or not _is_same(found.metadata, expected.metadata):
         return "its protocol or metaData is another"
     if found.txns != expected.txns or _live(found.domains) != _live(expected.domains):
         return "its transactions or domain metadata are others"
@@ -154,6 +154,10 @@ def _added_keys(store: Store, commits: Sequence[FileInfo]) -> pa.Array:
     contents = zip(names, store.read_many(names), strict=True)
     parsed = CommitParser().parse(LogFile(name, data) for name, data in contents)
     return pa.concat_arrays([c for part in parsed for c in file_keys(part.adds).chunks])
+
+
+def _is_same(one: Metadata | None, other: Metadata | None) -> bool:
+    return one is other if one is None or other is None else is_same_metadata(one, other)
 
 
 def _live(domains: Mapping[str, DomainMetadata]) -> dict[str, DomainMetadata]:

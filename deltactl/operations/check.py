@@ -114,7 +114,7 @@ class _Run:
         commits.check_times(snapshot.metadata)
         unsupported = self._find_unsupported(snapshot)
         self._check_state(snapshot)
-        if self.options.all_versions:
+        if self.options.all_versions and self.options.checkpoints:
             self._check_older_checksums(listing, snapshot, broken)
         engine = self._check_files(listing, snapshot, commits)
         return self._report(snapshot, engine, unsupported)
@@ -127,7 +127,9 @@ class _Run:
         if self.options.checkpoints:
             del self.findings.rows[before:]  # found again, with more to say
             self.looked.num_checkpoints = check_all_checkpoints(self.store, listing, self.findings)
-        check_last_checkpoint(self.store, listing, broken, self.findings)
+        check_last_checkpoint(
+            self.store, listing, broken, self.findings, strict=self.options.checkpoints
+        )
         self.looked.num_compacted = check_compacted(self.store, listing, self.findings)
         return broken
 
@@ -161,7 +163,11 @@ class _Run:
         state.run()
         self.looked.num_files, self.looked.size_bytes = state.num_files, state.size_bytes
         self.looked.num_checksums += check_checksum(
-            snapshot, state.num_files, state.size_bytes, self.findings
+            snapshot,
+            state.num_files,
+            state.size_bytes,
+            self.findings,
+            strict=self.options.checkpoints,
         )
 
     def _check_older_checksums(
@@ -180,7 +186,7 @@ class _Run:
                 self.findings.note(f"version {version} cannot be rebuilt: {error.message}")
                 continue
             self.looked.num_checksums += check_checksum(
-                older, older.num_files, older.size_bytes, self.findings
+                older, older.num_files, older.size_bytes, self.findings, strict=True
             )
 
     def _check_files(

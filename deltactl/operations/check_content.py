@@ -26,6 +26,7 @@ from deltactl.operations.check_vectors import BROKEN_VECTOR, Vector, check_vecto
 from deltactl.parquet.footer import RowFacts, index_leaves, read_file_stats
 from deltactl.parquet.footer_bytes import read_footer
 from deltactl.parquet.measure import measure_file
+from deltactl.parquet.projection import FileFields, Matcher
 from deltactl.parquet.reader import DataFile, RowReader
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.schema import Field, StructType, arrow_type, is_void
@@ -60,7 +61,7 @@ class ContentChecker:
     ) -> None:
         self._store, self._depth, self._findings = store, depth, findings
         self._decodes_vectors = decodes_vectors
-        self._mode = metadata.column_mapping_mode
+        self._match = Matcher(metadata.column_mapping_mode)
         self._fields = _choose_fields(metadata, findings) if depth >= Depth.FOOTERS else ()
         leaves = list_leaves(StructType(self._fields))
         self._leaves = tuple(leaf for leaf in leaves if leaf.kind != "void")
@@ -86,27 +87,45 @@ class ContentChecker:
         if wants_vector and vector.is_sound:
             vector = check_vector(self._store, file.data, footer.num_rows, self._findings)
         if self._depth >= Depth.FOOTERS:
-            self._check_rows(file, footer, vector)
+            schema = footer.schema.to_arrow_schema()
+            self._check_rows(_Opened(file, footer, vector, schema))
         return int(footer.num_rows)
 
-    def _check_rows(self, file: Logged, footer: pq.FileMetaData, vector: Vector) -> None:
-        said = self._parse(file)
-        leaves = tuple(leaf for leaf in self._leaves if said is not None and said.speaks_of(leaf))
+    def _check_rows(self, file: _Opened) -> None:
+        said = self._parse(file.logged)
+        leaves = () if said is None else self._choose_leaves(said, file.schema)
         if self._depth is Depth.DATA:
-            self._report(file, self._read(file, footer, vector, self._fields, leaves, said))
+            self._report(file, self._read(file, self._fields, leaves, said))
             return
         if said is None:
             return
-        suspects = list(find_contradictions(said, _facts_of_footer(footer, leaves), leaves))
+        suspects = list(find_contradictions(said, _facts_of_footer(file.footer, leaves), leaves))
         certain = [found for found in suspects if not found[1]]
         paths = {path for _, path, _ in suspects if path}
         if paths:
             names = {path[0] for path in paths}
             fields = tuple(f for f in self._fields if f.physical_name in names)
             chosen = tuple(leaf for leaf in leaves if leaf.path in paths)
-            found = self._read(file, footer, vector, fields, chosen, said)
+            found = self._read(file, fields, chosen, said)
             certain += [contradiction for contradiction in found if contradiction[1]]
         self._report(file, certain)
+
+    def _choose_leaves(self, said: Statistics, schema: pa.Schema) -> tuple[StatsLeaf, ...]:
+        """Leaves that the statistics speak of and the file holds: only those can be compared."""
+        spoken = [leaf for leaf in self._leaves if said.speaks_of(leaf)]
+        try:
+            stored = FileFields(schema)
+            held = [
+                leaf for leaf in spoken if _is_stored(leaf.path, self._fields, stored, self._match)
+            ]
+        except DataFileError:
+            return tuple(spoken)  # reading will say it
+        if len(held) < len(spoken):
+            name = next(".".join(leaf.path) for leaf in spoken if leaf not in held)
+            self._findings.note(
+                f"statistics of columns that their file does not hold were not compared, such as {name!r}"
+            )
+        return tuple(held)
 
     def _parse(self, file: Logged) -> Statistics | None:
         if file.stats is None:
@@ -120,23 +139,22 @@ class ContentChecker:
 
     def _read(
         self,
-        file: Logged,
-        footer: pq.FileMetaData,
-        vector: Vector,
+        file: _Opened,
         fields: Sequence[Field],
         leaves: Sequence[StatsLeaf],
         said: Statistics | None,
     ) -> list[Contradiction]:
-        """What the rows of some columns disprove; without its vector a file's are not known."""
+        """What the rows of some columns disprove; which rows are live is up to a sound vector."""
         reader = RowReader(
-            StructType(tuple(fields)), (), self._mode, naming="physical", verify_pages=True
+            StructType(tuple(fields)), (), self._match.mode, naming="physical", verify_pages=True
         )
+        data, vector = file.logged.data, file.vector
         if vector.bitmap is None and vector.is_sound:
-            vector = check_vector(self._store, file.data, footer.num_rows, Findings())
+            vector = check_vector(self._store, data, file.footer.num_rows, Findings())
         try:
-            found = measure_file(self._store, reader, file.data, leaves, vector.bitmap)
+            found = measure_file(self._store, reader, data, leaves, vector.bitmap)
         except DataFileError as error:
-            self._findings.add("FILE_UNREADABLE", error.message, file=file.data.path)
+            self._findings.add("FILE_UNREADABLE", error.message, file=data.path)
             return []
         except UnsupportedFeatureError as error:
             self._findings.note(f"not read: {error.message}")
@@ -148,14 +166,24 @@ class ContentChecker:
             found.num_live,
             found.leaves if vector.is_sound else {},
             found.stored_nulls,
-            has_deletes=file.data.deletion_vector is not None,
-            narrow=_narrow_leaves(footer),
+            has_deletes=data.deletion_vector is not None,
+            narrow=_narrow_leaves(file.schema),
         )
         return list(find_contradictions(said, facts, leaves))
 
-    def _report(self, file: Logged, found: Sequence[Contradiction]) -> None:
+    def _report(self, file: _Opened, found: Sequence[Contradiction]) -> None:
         for code, _, problem in found:
-            self._findings.add(code, problem, file=file.data.path)
+            self._findings.add(code, problem, file=file.logged.data.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A file with its footer, and its deletion vector as far as that was checked."""
+
+    logged: Logged
+    footer: pq.FileMetaData
+    vector: Vector
+    schema: pa.Schema
 
 
 def _choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:
@@ -172,10 +200,19 @@ def _choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:
     return tuple(chosen)
 
 
+def _is_stored(path: Path, fields: Sequence[Field], stored: FileFields, matcher: Matcher) -> bool:
+    """Whether a file holds a leaf, found as its reader finds it."""
+    field = next(f for f in fields if f.physical_name == path[0])
+    index = matcher.find(field, stored)
+    if index is None or len(path) == 1:
+        return index is not None
+    assert isinstance(field.type, StructType)
+    return _is_stored(path[1:], field.type.fields, stored.members(index), matcher)
+
+
 def _facts_of_footer(footer: pq.FileMetaData, leaves: Sequence[StatsLeaf]) -> FileFacts:
-    """What a footer tells of all rows; columns that the file lacks are null."""
-    schema = footer.schema.to_arrow_schema()
-    stored = index_leaves(schema)
+    """What a footer tells of all rows."""
+    stored = index_leaves(footer.schema.to_arrow_schema())
     floats = frozenset(path for path, leaf in stored.items() if pa.types.is_floating(leaf.type))
     told = read_file_stats(footer, StatsColumns(tuple(leaves)), RowFacts(nan_free=floats)).leaves
     found: dict[Path, LeafStats] = {}
@@ -186,17 +223,15 @@ def _facts_of_footer(footer: pq.FileMetaData, leaves: Sequence[StatsLeaf]) -> Fi
             is_date = column is not None and pa.types.is_date(column.type)
             widened = is_date and leaf.kind.startswith("timestamp")
             found[leaf.path] = widen_dates(stats) if widened else stats
-        elif schema.get_field_index(leaf.path[0]) < 0:
-            found[leaf.path] = LeafStats(footer.num_rows)
     return FileFacts(
         footer.num_rows,
         footer.num_rows,
         found,
         {path: stats.null_count for path, stats in found.items()},
-        narrow=_narrow_leaves(footer),
+        narrow=_narrow_leaves(footer.schema.to_arrow_schema()),
     )
 
 
-def _narrow_leaves(footer: pq.FileMetaData) -> frozenset[Path]:
-    stored = index_leaves(footer.schema.to_arrow_schema())
+def _narrow_leaves(schema: pa.Schema) -> frozenset[Path]:
+    stored = index_leaves(schema)
     return frozenset(path for path, leaf in stored.items() if pa.types.is_float32(leaf.type))

@@ -120,9 +120,9 @@ class FileCheck:
         return batch.filter(pa.array(np.concatenate(hashes).astype(np.int64) < limit))
 
     def _weigh(self, task: pa.Table) -> int:
-        footers = _BYTES_A_FOOTER * task.num_rows
+        footers: int = _BYTES_A_FOOTER * task.num_rows
         if self._options.depth is Depth.DATA:
-            return footers + (pc.sum(task["size_bytes"]).as_py() or 0)
+            return footers + int(pc.sum(task["size_bytes"]).as_py() or 0)
         return footers if self._options.depth is Depth.FOOTERS else 0
 
 

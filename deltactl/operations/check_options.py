@@ -26,7 +26,9 @@ class CheckOptions:
         all_versions: files of every version that the log can rebuild.
         depth: how far data files are looked into.
         sample: the part of the files to look into, above 0 up to 1; the log is checked whole.
-        checkpoints: compare every checkpoint with the version rebuilt without it.
+        checkpoints: be strict about what the log keeps twice: compare every checkpoint with the
+            version rebuilt without it, and take what is wrong with the hint or with a version
+            checksum (of all versions, those of all) for a finding, not for a note.
         vectors: decode deletion vectors, which ``Depth.DATA`` always does.
         resume: a local file that keeps what is done; an interrupted run goes on from there.
     """

@@ -13,7 +13,7 @@ from deltactl.log.last_checkpoint import HINT_NAME
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.version_checksum import find_disagreements
-from deltactl.operations.check_findings import Findings
+from deltactl.operations.check_findings import Findings, Row
 from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
 
@@ -38,25 +38,41 @@ def _add_verdict(verdict: Verdict, findings: Findings) -> None:
 
 
 def check_last_checkpoint(
-    store: Store, listing: LogListing, broken: frozenset[Checkpoint], findings: Findings
+    store: Store,
+    listing: LogListing,
+    broken: frozenset[Checkpoint],
+    findings: Findings,
+    *,
+    strict: bool,
 ) -> None:
     """Check that the hint, where there is one, names a checkpoint that can be used."""
     verdict = check_hint(store, listing, broken)
-    if verdict.problem is None:
-        return
-    if verdict.is_missing:
-        findings.note(verdict.problem + ": readers list the log from its start")
-        return
-    findings.add("HINT_WRONG", verdict.problem, version=verdict.version, file=HINT_NAME)
+    if verdict.problem is not None:
+        _add_optional(
+            findings,
+            ("HINT_WRONG", verdict.version, HINT_NAME, verdict.problem),
+            strict=strict and not verdict.is_missing,
+        )
 
 
-def check_checksum(snapshot: Snapshot, num_files: int, size_bytes: int, findings: Findings) -> bool:
+def check_checksum(
+    snapshot: Snapshot, num_files: int, size_bytes: int, findings: Findings, *, strict: bool
+) -> bool:
     """Compare the version's checksum file with the snapshot; tell whether there is one."""
     found = find_disagreements(snapshot.store, snapshot, num_files, size_bytes)
     name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
     for problem in found or ():
-        findings.add("CHECKSUM_WRONG", problem, version=snapshot.version, file=name)
+        row = ("CHECKSUM_WRONG", snapshot.version, name, problem)
+        _add_optional(findings, row, strict=strict)
     return found is not None
+
+
+def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
+    """What is wrong with a file that readers may do without: a finding only where it is strict."""
+    if strict:
+        findings.rows.append(row)
+    else:
+        findings.note(f"{row[3]}; readers do without this file")
 
 
 def check_compacted(store: Store, listing: LogListing, findings: Findings) -> int:

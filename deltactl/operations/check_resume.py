@@ -1,7 +1,7 @@
 """A file beside the table that keeps which batches of a check are done, so that it can go on.
 
-JSON lines: first what is checked, then a line for each batch as it ends. A torn last line, as a kill
-leaves it, is a batch that is checked again.
+JSON lines: first what is checked, then a line for each batch as it ends. A torn last line, as a
+kill leaves it, is a batch that is checked again.
 """
 
 from __future__ import annotations

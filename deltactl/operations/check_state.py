@@ -1,7 +1,7 @@
 """Checks of a version's live files as columns: what the log alone can tell, without a request.
 
-Source: PROTOCOL.md, "Add File and Remove File", "Partition Value Serialization", "Deletion Vectors",
-"Row Tracking", "Identity Columns".
+Source: PROTOCOL.md, "Add File and Remove File", "Partition Value Serialization", "Deletion
+Vectors", "Row Tracking".
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ class StateChecker:
         odd = pc.fill_null(pc.less(sizes, 0), True)
         for path in batch["path"].filter(odd).to_pylist():
             self._add("FILE_SIZE", "the log gives it no size, or a negative one", path)
-        low, high = (
-            np.concatenate([hash_texts(c, seed).view(np.uint32) for c in batch["path"].chunks])
-            for seed in (SPARK_SEED, _OTHER_SEED)
-        )
-        self._hashes.append(low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32))
+        for chunk in batch["path"].chunks:
+            low, high = (
+                hash_texts(chunk, seed).view(np.uint32) for seed in (SPARK_SEED, _OTHER_SEED)
+            )
+            self._hashes.append(low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32))
 
     def _check_partitions(self, batch: pa.Table) -> None:
         for column in self.snapshot.metadata.partition_fields:
@@ -167,9 +167,7 @@ class StateChecker:
         rows = num_records(batch["stats"])
         known = pc.and_(pc.is_valid(bases), pc.is_valid(rows))
         self._without_ids += len(bases) - int(pc.sum(known).as_py() or 0)
-        self._ids.append(
-            tuple(c.filter(known).to_numpy() for c in (bases, rows))  # type: ignore[arg-type]
-        )
+        self._ids.append(tuple(c.filter(known).to_numpy() for c in (bases, rows)))
 
     def _check_ids(self) -> None:
         if not self._ids:

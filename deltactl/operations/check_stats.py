@@ -1,7 +1,7 @@
 """What ``add.stats`` says against what a file holds: pure, a file at a time.
 
-Only what can mislead a reader is a contradiction. Bounds may be wide: strings are cut short, moments
-to milliseconds, and after deletes they belong to rows that are gone.
+Only what can mislead a reader is a contradiction. Bounds may be wide: strings are cut short,
+moments to milliseconds, and after deletes they belong to rows that are gone.
 Source: PROTOCOL.md, "Per-file Statistics"; how writers really write: see each rule.
 """
 
@@ -26,7 +26,8 @@ Contradiction: TypeAlias = tuple[str, Path, str]
 
 _FLOATS: Final = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 _ZONED: Final = re.compile(r":[0-9]{2}(?:\.[0-9]+)? ?(?:Z|UTC|GMT|[+-][0-9]{1,2}(?::?[0-9]{2})?)$")
-_MS_US: Final = 1_000
+# Less than a second says nothing: writers cut moments to milliseconds, and round, in many ways.
+_CUT_US: Final = 1_000_000
 # A text without a zone may be of any zone.
 _ANY_ZONE_US: Final = 14 * 3600 * 1_000_000
 # Older moments mean other days in the calendar that old writers used: no bound to judge by.
@@ -40,8 +41,9 @@ _DAY_US: Final = 86_400 * 1_000_000
 class FileFacts:
     """What is known of a file: rows, deleted ones included, and leaves.
 
-    ``leaves`` are those of live rows; out of a footer they are those of all. ``stored_nulls`` count deleted rows too. ``has_deletes``: some rows are not live.
-    ``narrow`` are leaves that the file stores as floats of 32 bits.
+    ``leaves`` are those of live rows; out of a footer they are those of all. ``stored_nulls``
+    count deleted rows too. ``has_deletes``: some rows are not live. ``narrow`` are leaves that
+    the file stores as floats of 32 bits.
     """
 
     num_rows: int
@@ -141,25 +143,47 @@ def _check_bounds(
     said: Statistics, facts: FileFacts, leaf: StatsLeaf, known: LeafStats
 ) -> Iterator[tuple[str, str]]:
     for member, actual in (("minValues", known.minimum), ("maxValues", known.maximum)):
-        upper = member == "maxValues"
         text = said.find(member, leaf.path)
         bound = None if text is None else _parse(text, leaf.kind)
         if bound is None or actual is None or not _is_comparable(actual, leaf.kind):
             continue
-        slack = _slack_us(text) if leaf.kind == "timestamp" else _MS_US
-        gap = f"the {'maximum' if upper else 'minimum'} is {_show(text)}, "
-        if leaf.path in facts.narrow:
-            # Written with the digits of 32 bits, also where the column is wider by now.
-            bound, actual = np.float32(bound), np.float32(actual)
-        if _excludes(bound, actual, leaf.kind, slack, upper=upper):
-            yield "STATS_BOUNDS", f"{gap}but a live row lies beyond it"
-        elif (
-            said.is_tight
-            and not facts.has_deletes
-            and leaf.kind in _EXACT_KINDS
-            and bound != actual
-        ):
-            yield "STATS_LOOSE", f"{gap}said to be exact, but no row has it"
+        code = _judge_bound(_Bound(bound, text, member == "maxValues"), actual, said, facts, leaf)
+        if code is not None:
+            which = "maximum" if member == "maxValues" else "minimum"
+            yield code, f"the {which} is {_show(text)}, {_WHY[code]}"
+
+
+_WHY: Final = {
+    "STATS_BOUNDS": "but a live row lies beyond it",
+    "STATS_LOOSE": "said to be exact, but no live row has it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    value: Any
+    text: Any
+    is_upper: bool
+
+
+def _judge_bound(
+    bound: _Bound, actual: Value, said: Statistics, facts: FileFacts, leaf: StatsLeaf
+) -> str | None:
+    """The code of what is wrong with a bound; ``None`` where nothing is."""
+    value, found = bound.value, actual
+    if leaf.path in facts.narrow:
+        # Written with the digits of 32 bits, also where the column is wider by now.
+        value, found = _narrow(value), _narrow(actual)
+    slack = _slack_us(bound.text) if leaf.kind == "timestamp" else _CUT_US
+    if _excludes(value, found, leaf.kind, slack, upper=bound.is_upper):
+        return "STATS_BOUNDS"
+    is_exact = said.is_tight and not facts.has_deletes and leaf.kind in _EXACT_KINDS
+    return "STATS_LOOSE" if is_exact and value != found else None
+
+
+def _narrow(value: Any) -> Any:
+    with np.errstate(over="ignore"):
+        return np.float32(value)
 
 
 def _excludes(bound: Any, actual: Any, kind: str, slack_us: int, *, upper: bool) -> bool:
@@ -207,7 +231,7 @@ def _parse_moment(value: Any, type_: pa.DataType) -> Any:
 
 
 def _slack_us(text: str) -> int:
-    return _MS_US if _ZONED.search(text) else _ANY_ZONE_US
+    return _CUT_US if _ZONED.search(text) else _ANY_ZONE_US
 
 
 def _is_comparable(actual: Value, kind: str) -> bool:

@@ -50,7 +50,11 @@ def command(
     ] = None,
     checkpoints: Annotated[
         bool,
-        typer.Option("--checkpoints", help="Compare every checkpoint with a replay without it"),
+        typer.Option(
+            "--checkpoints",
+            help="Compare every checkpoint with a replay without it; findings, not notes, about "
+            "the hint and version checksums",
+        ),
     ] = False,
     dvs: Annotated[
         bool, typer.Option("--dvs", help="Decode deletion vectors (--files data always does)")
