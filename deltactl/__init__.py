@@ -43,6 +43,8 @@ if TYPE_CHECKING:
         VersionNotFoundError,
     )
     from deltactl.log.snapshot import Snapshot
+    from deltactl.operations.check_options import CheckOptions, Depth
+    from deltactl.operations.check_report import CheckReport
     from deltactl.operations.checkpoint_options import CheckpointOptions
     from deltactl.operations.checkpoint_repair import RepairReport
     from deltactl.operations.checkpoint_report import CheckpointReport
@@ -62,6 +64,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessDeniedError",
+    "CheckOptions",
+    "CheckReport",
     "CheckpointOptions",
     "CheckpointReport",
     "CommitOutcomeUnknownError",
@@ -72,6 +76,7 @@ __all__ = [
     "CorruptLogError",
     "DataFileError",
     "DeltactlError",
+    "Depth",
     "DetailReport",
     "EngineUnavailableError",
     "InterruptedRunError",
@@ -106,10 +111,13 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {
+    "CheckOptions": "deltactl.operations.check_options",
+    "CheckReport": "deltactl.operations.check_report",
     "CheckpointOptions": "deltactl.operations.checkpoint_options",
     "CheckpointReport": "deltactl.operations.checkpoint_report",
     "ConvertOptions": "deltactl.operations.convert_options",
     "ConvertReport": "deltactl.operations.convert_report",
+    "Depth": "deltactl.operations.check_options",
     "DetailReport": "deltactl.operations.detail",
     "LocalEngine": "deltactl.engine.local",
     "ManifestOptions": "deltactl.operations.manifest_options",

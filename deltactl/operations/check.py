@@ -24,7 +24,6 @@ from deltactl.errors import (
     LogGapError,
     MissingActionError,
     UnsupportedFeatureError,
-    Warn,
 )
 from deltactl.log.absence import no_table_error
 from deltactl.log.listing import Checkpoint, LogListing, list_log
@@ -55,7 +54,6 @@ def check_table(
     store: Store,
     options: CheckOptions,
     *,
-    warn: Warn,
     engine: Engine | EngineSource | None = None,
     storage_options: Mapping[str, str] | None = None,
     cancel: CancelToken | None = None,
@@ -72,7 +70,6 @@ def check_table(
     run = _Run(
         ReadOnlyStore(store),
         options,
-        warn,
         source_of(engine or LocalEngine()),
         storage_options or {},
         cancel,
@@ -87,7 +84,6 @@ class _Run:
 
     store: Store
     options: CheckOptions
-    warn: Warn
     source: EngineSource
     storage_options: Mapping[str, str]
     cancel: CancelToken | None

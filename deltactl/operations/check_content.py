@@ -123,7 +123,8 @@ class ContentChecker:
         if len(held) < len(spoken):
             name = next(".".join(leaf.path) for leaf in spoken if leaf not in held)
             self._findings.note(
-                f"statistics of columns that their file does not hold were not compared, such as {name!r}"
+                "statistics of columns that their file does not hold were not compared, "
+                f"such as {name!r}"
             )
         return tuple(held)
 

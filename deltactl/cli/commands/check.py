@@ -115,7 +115,6 @@ def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
             return check_table(
                 store,
                 options,
-                warn=session.output.warn,
                 engine=engines,
                 storage_options=session.storage_options,
                 cancel=cancellation.token,
