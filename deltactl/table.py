@@ -270,7 +270,8 @@ class Table:
         Raises:
             DeltactlError: no table there, no such version, or the store failed.
         """
-        from deltactl.operations.check import CheckOptions, check_table
+        from deltactl.operations.check import check_table
+        from deltactl.operations.check_options import CheckOptions
 
         return check_table(
             self._store,

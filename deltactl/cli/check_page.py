@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from deltactl.operations.check_report import CheckReport
 
 _SHOWN_A_CODE = 5
+_NO_COMMAND = ("cannot be repaired", "delete ")
 _TONES = {"error": Tone.BAD, "warning": Tone.CAUTION}
 
 
@@ -41,7 +42,9 @@ def _render_findings(page: Page, report: CheckReport) -> None:
         place = row["file"] or f"version {row['version']}"
         page.line("  ", Styled(place, Tone.STRONG))
         page.line("    ", row["problem"])
-        page.line("    repair: ", row["repair"])
+        page.line(
+            "    ", "" if row["repair"].startswith(_NO_COMMAND) else "repair: ", row["repair"]
+        )
         left = totals[code] - _SHOWN_A_CODE
         if shown[code] == _SHOWN_A_CODE and left > 0:
             page.line(Styled(f"  and {left} more (-o json lists all)", Tone.FAINT))
@@ -60,7 +63,9 @@ def _head_of_each(report: CheckReport, totals: dict[str, int]) -> list[dict[str,
 
 def _render_looked(page: Page, report: CheckReport) -> None:
     looked = report.looked
-    part = "" if report.options.sample >= 1 else f" (a sample of {report.options.sample:.4g})"
+    part = (
+        "" if report.options.sample >= 1 else f" (a sample of {report.options.sample * 100:.4g}%)"
+    )
     log = [format_count(looked.num_commits, "commit")]
     log += [format_count(looked.num_checkpoints, "checkpoint")] if looked.num_checkpoints else []
     log += [format_count(looked.num_checksums, "checksum")] if looked.num_checksums else []

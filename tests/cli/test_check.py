@@ -9,6 +9,7 @@ import pytest
 
 from deltactl.operations.check_codes import CODES
 from deltactl.storage.local_store import LocalStore
+from deltactl.units import format_size
 from tests.cli.conftest import RunCli
 from tests.conftest import REPOSITORY
 from tests.support.damage import edit_stats, true_stats
@@ -31,15 +32,18 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
 def test_a_sound_table(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("check", "events", "--files", "data")
     assert (ran.code, ran.err) == (0, "")
-    size = sum(add["size"] for add in table.state.files.values())
     assert ran.out == (
         "Nothing is wrong with version 2, as far as was looked\n"
         "\n"
         "log          3 commits\n"
-        f"table        2 files, {size / 1024:.1f} KiB\n"
+        f"table        2 files, {_size(table)}\n"
         "looked into  2 files: data\n"
         "rows         4\n"
     )
+
+
+def _size(table: TableBuilder) -> str:
+    return format_size(sum(add["size"] for add in table.state.files.values()))
 
 
 def test_findings_say_what_they_mean_and_what_to_do(cli: RunCli, table: TableBuilder) -> None:
@@ -53,22 +57,24 @@ def test_findings_say_what_they_mean_and_what_to_do(cli: RunCli, table: TableBui
         "FILE_MISSING (1): queries that need the file fail\n"
         "  f\\x1b[31m00002.parquet\n"
         "    it is not in the store\n"
-        "    repair: cannot be repaired: restore f\\x1b[31m00002.parquet from a backup\n"
+        "    cannot be repaired: restore f\\x1b[31m00002.parquet from a backup\n"
         "\n"
-        "STATS_BOUNDS (1): readers that skip files by statistics leave out rows, or answer"
-        " wrongly\n"
+        f"STATS_BOUNDS (1): {CODES['STATS_BOUNDS'].meaning}\n"
         "  f00001.parquet\n"
         "    column 'id': the maximum is 1, but a live row lies beyond it\n"
-        "    repair: "
-        + CODES["STATS_BOUNDS"].repair.replace("{file}", "f00001.parquet")
-        + "\n\nlog          3 commits\ntable        2 files, 874 B\n".replace("874 B", _size(table))
-        + "looked into  1 file: footers\n"
+        f"    {CODES['STATS_BOUNDS'].repair.replace('{file}', 'f00001.parquet')}\n"
+        "\n"
+        "log          3 commits\n"
+        f"table        2 files, {_size(table)}\n"
+        "looked into  1 file: footers\n"
         "rows         2\n"
     )
 
 
-def _size(table: TableBuilder) -> str:
-    return f"{sum(add['size'] for add in table.state.files.values()) / 1024:.1f} KiB"
+def test_a_repair_is_a_command_where_there_is_one(cli: RunCli, table: TableBuilder) -> None:
+    table.hint(1)
+    ran = cli("check", "events", "--checkpoints")
+    assert f"    repair: deltactl checkpoint {table.store.uri} --repair\n" in ran.out
 
 
 def test_the_envelope_and_rows(cli: RunCli, table: TableBuilder) -> None:

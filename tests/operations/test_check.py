@@ -37,10 +37,10 @@ from tests.support.table_builder import (
     SHAPES,
     Column,
     TableBuilder,
+    _pad,
     build_sample,
     commit_path,
     encode_lines,
-    pad,
 )
 
 HINT = f"{LOG}/_last_checkpoint"
@@ -184,7 +184,7 @@ def lose_a_file(builder: TableBuilder) -> None:
 def lengthen_a_file(builder: TableBuilder) -> None:
     """By bytes between rows and footer: it can be read as before."""
     name = "p=1/f00002.parquet"
-    builder.store.put(name, pad(builder.store.read(name), 10))
+    builder.store.put(name, _pad(builder.store.read(name), 10))
 
 
 def tear_a_file(builder: TableBuilder) -> None:
@@ -509,7 +509,7 @@ def test_a_sample_is_a_part_and_always_the_same() -> None:
 def test_bad_options_are_refused() -> None:
     for options in ({"sample": 0.0}, {"sample": 1.1}, {"version": 1, "all_versions": True}):
         with pytest.raises(UsageError):
-            CheckOptions(**options)  # type: ignore[arg-type]
+            CheckOptions(**options)
 
 
 def test_no_table_is_an_error() -> None:

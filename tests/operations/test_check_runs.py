@@ -94,7 +94,7 @@ def test_an_interrupted_check_goes_on_from_its_file(
     builder = many_files(95)
     builder.store.delete_many(["f00003.parquet", "f00077.parquet"])
     whole = run(builder.store, depth=Depth.FOOTERS)
-    options = {"depth": Depth.FOOTERS, "resume": str(tmp_path / "state")}
+    options: dict[str, Any] = {"depth": Depth.FOOTERS, "resume": str(tmp_path / "state")}
     cancel = threading.Event()
     store = CountingStore(memory_of(builder))
 

@@ -21,7 +21,7 @@ MOMENT = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
 
 def one_file(kind: Any, values: list[Any], said: dict[str, Any], **options: Any) -> TableBuilder:
     builder = new_table(Column("c", kind), **options)
-    stats = {"numRecords": len(values)}
+    stats: dict[str, Any] = {"numRecords": len(values)}
     for member, value in said.items():
         stats[member] = value if member in ("numRecords", "tightBounds") else {"c": value}
     builder.append([{"c": value} for value in values], stats=json.dumps(stats))

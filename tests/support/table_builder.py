@@ -464,7 +464,7 @@ class TableBuilder:
         )
         data = sink.getvalue()
         if pad:
-            data = pad(data, pad)
+            data = _pad(data, pad)
         self.store.put(path, data)
         encoded = quote(path, safe="/=!$&'()*+,;:@~")
         self.data[encoded] = Stored(
@@ -688,7 +688,7 @@ def encode_lines(actions: Iterable[Action]) -> bytes:
     return "".join(json.dumps(action) + "\n" for action in actions).encode()
 
 
-def pad(data: bytes, size: int) -> bytes:
+def _pad(data: bytes, size: int) -> bytes:
     """A Parquet file with so many idle bytes before its footer: sizes without rows."""
     footer = struct.unpack("<I", data[-8:-4])[0] + 8
     return data[:-footer] + bytes(size) + data[-footer:]
