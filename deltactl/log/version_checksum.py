@@ -21,11 +21,15 @@ from deltactl.protocol.action_nodes import (
     encode_txn,
 )
 from deltactl.protocol.actions import (
+    DomainMetadata,
     Metadata,
     Protocol,
+    Txn,
     is_same_metadata,
+    parse_domain_metadata,
     parse_metadata,
     parse_protocol,
+    parse_txn,
 )
 from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
@@ -53,26 +57,37 @@ def find_disagreements(
         wrong.append("protocol is not what the log says")
     if found.metadata is not None and not is_same_metadata(found.metadata, snapshot.metadata):
         wrong.append("metadata is not what the log says")
+    if found.domains is not None and found.domains != dict(snapshot.domains):
+        wrong.append("domainMetadata is not what the log says")
+    # Where transactions expire, which of them count depends on the day.
+    expires = snapshot.properties.txn_retention_ms is not None
+    if found.txns is not None and not expires and found.txns != dict(snapshot.txns):
+        wrong.append("setTransactions is not what the log says")
     return [f"{name}: {text}" for text in wrong]
 
 
 @dataclass(frozen=True, slots=True)
 class _Checksum:
-    """What a checksum file says; old writers left protocol and metadata out."""
+    """What a checksum file says; writers may leave out all but the counts."""
 
     num_files: int
     size_bytes: int
     protocol: Protocol | None
     metadata: Metadata | None
+    domains: dict[str, DomainMetadata] | None
+    txns: dict[str, Txn] | None
 
 
 def _parse(node: Mapping[str, Any]) -> _Checksum:
     protocol, metadata = node.get("protocol"), node.get("metadata")
+    domains, txns = node.get("domainMetadata"), node.get("setTransactions")
     return _Checksum(
         int(node["numFiles"]),
         int(node["tableSizeBytes"]),
         None if protocol is None else parse_protocol(protocol),
         None if metadata is None else parse_metadata(metadata),
+        None if domains is None else {d["domain"]: parse_domain_metadata(d) for d in domains},
+        None if txns is None else {t["appId"]: parse_txn(t) for t in txns},
     )
 
 

@@ -31,7 +31,12 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.sweep import first_rebuildable
 from deltactl.operations.check_files import FileCheck
 from deltactl.operations.check_findings import Findings, to_table
-from deltactl.operations.check_log import CommitChecker, check_checkpoint_heads, check_gaps
+from deltactl.operations.check_log import (
+    CommitChecker,
+    check_checkpoint_heads,
+    check_gaps,
+    check_newest,
+)
 from deltactl.operations.check_options import CheckOptions
 from deltactl.operations.check_protocol import check_protocol
 from deltactl.operations.check_redundant import (
@@ -109,7 +114,11 @@ class _Run:
             return self._report(snapshot)
         commits.check_times(snapshot.metadata)
         unsupported = self._find_unsupported(snapshot)
-        self._check_state(snapshot)
+        if unsupported is None:  # else the newest commits may lie elsewhere
+            check_newest(listing, self.findings)
+        snapshot = self._check_state(listing, snapshot, broken)
+        if snapshot is None:
+            return self._report(None, unsupported=unsupported)
         if self.options.all_versions and self.options.checkpoints:
             self._check_older_checksums(listing, snapshot, broken)
         engine = self._check_files(listing, snapshot, commits)
@@ -118,16 +127,17 @@ class _Run:
     def _check_redundant(self, listing: LogListing) -> frozenset[Checkpoint]:
         """Check what the log keeps twice; give checkpoints that cannot be used."""
         before = len(self.findings.rows)
+        wrong: frozenset[Checkpoint] = frozenset()
         broken = check_checkpoint_heads(self.store, listing, self.findings)
         self.looked.num_checkpoints = len(listing.checkpoints)
         if self.options.checkpoints:
             del self.findings.rows[before:]  # found again, with more to say
-            self.looked.num_checkpoints = check_all_checkpoints(self.store, listing, self.findings)
+            wrong = check_all_checkpoints(self.store, listing, self.findings)
         check_last_checkpoint(
             self.store, listing, broken, self.findings, strict=self.options.checkpoints
         )
         self.looked.num_compacted = check_compacted(self.store, listing, self.findings)
-        return broken
+        return broken | wrong
 
     def _load(self, listing: LogListing, broken: frozenset[Checkpoint]) -> Snapshot | None:
         """The version to check; ``None``, and a finding, where it cannot be rebuilt."""
@@ -154,9 +164,28 @@ class _Run:
             return error.message
         return None
 
-    def _check_state(self, snapshot: Snapshot) -> None:
+    def _check_state(
+        self, listing: LogListing, snapshot: Snapshot, broken: frozenset[Checkpoint]
+    ) -> Snapshot | None:
+        """Check the live files as the log has them; give the snapshot that could be read.
+
+        A checkpoint may open and still be broken further in: then older files have to do.
+        """
+        before = len(self.findings.rows)
         state = StateChecker(snapshot, self.findings)
-        state.run()
+        try:
+            state.run()
+        except CorruptLogError as error:
+            del self.findings.rows[before:]
+            checkpoint = snapshot.segment.checkpoint
+            if checkpoint is None:
+                self.findings.add("LOG_UNREADABLE", error.message, version=snapshot.version)
+                return None
+            version, name = checkpoint.version, checkpoint.names[0]
+            self.findings.add("CHECKPOINT_UNREADABLE", error.message, version=version, file=name)
+            broken |= {checkpoint}
+            again = self._load(listing, broken)
+            return None if again is None else self._check_state(listing, again, broken)
         self.looked.num_files, self.looked.size_bytes = state.num_files, state.size_bytes
         self.looked.num_checksums += check_checksum(
             snapshot,
@@ -165,6 +194,7 @@ class _Run:
             self.findings,
             strict=self.options.checkpoints,
         )
+        return snapshot
 
     def _check_older_checksums(
         self, listing: LogListing, latest: Snapshot, broken: frozenset[Checkpoint]
@@ -178,11 +208,12 @@ class _Run:
                 older = load_snapshot(
                     self.store, version, warn=_ignore, listing=listing, skip=broken
                 )
+                num_files, size_bytes = older.num_files, older.size_bytes
             except CorruptLogError as error:
                 self.findings.note(f"version {version} cannot be rebuilt: {error.message}")
                 continue
             self.looked.num_checksums += check_checksum(
-                older, older.num_files, older.size_bytes, self.findings, strict=True
+                older, num_files, size_bytes, self.findings, strict=True
             )
 
     def _check_files(
@@ -190,7 +221,10 @@ class _Run:
     ) -> LazyEngine:
         files: LiveFiles | AllFiles = LiveFiles(snapshot)
         if self.options.all_versions:
-            files = AllFiles.of(snapshot, listing, commits.metadata, commits.broken)
+            try:
+                files = AllFiles.of(snapshot, listing, commits.metadata, commits.broken)
+            except CorruptLogError as error:
+                self.findings.note(f"files of older versions were not checked: {error.message}")
         check = FileCheck(files.batches, self.options, snapshot.version)
         engine = LazyEngine(self.source, check.input_bytes)
         spec = CheckSpec(

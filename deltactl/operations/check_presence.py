@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Final
 
-from deltactl.errors import StorageError
+from deltactl.errors import SafetyError, StorageError
 from deltactl.protocol.paths import is_absolute
-from deltactl.storage.names import is_plain_name
+from deltactl.storage.names import is_plain_name, resolve_name
 from deltactl.storage.open import is_local_uri
 from deltactl.storage.store import FileInfo, Store
 
@@ -35,19 +35,35 @@ def find_files(
         for folder, wanted in _group_by_folder(names).items():
             if len(wanted) >= _LEAST_WANTED:
                 found |= _list_range(store, folder, wanted)
-    asked = [name for name in names if name not in found]
-    elsewhere: set[str] = set()
+    asked = [name for name in names if name not in found and not is_absolute(name)]
+    found |= zip(asked, store.stat_many(asked), strict=True)
+    placed, elsewhere = _stat_absolute(store, [name for name in names if is_absolute(name)])
+    return found | placed, elsewhere
+
+
+def _stat_absolute(
+    store: Store, names: Sequence[str]
+) -> tuple[dict[str, FileInfo | None], frozenset[str]]:
+    """Facts of absolute names, all at once where all of them lie on the store's own storage."""
     try:
-        found |= zip(asked, store.stat_many(asked), strict=True)
-    except StorageError:
-        for name in asked:
-            try:
-                (found[name],) = store.stat_many([name])
-            except StorageError:
-                if not is_absolute(name):
-                    raise
-                elsewhere.add(name)
-    return found, frozenset(elsewhere)
+        return dict(zip(names, store.stat_many(names), strict=True)), frozenset()
+    except StorageError as error:
+        if error.retryable:
+            raise
+        if len(names) == 1:
+            return {}, frozenset(names)
+    parts = [_stat_absolute(store, [name]) for name in names]
+    placed = {name: info for found, _ in parts for name, info in found.items()}
+    return placed, frozenset().union(*(elsewhere for _, elsewhere in parts))
+
+
+def find_path_problem(name: str) -> str | None:
+    """Why a relative name cannot be that of a file below the root."""
+    try:
+        resolve_name(name)
+    except (SafetyError, StorageError) as error:
+        return error.message
+    return None
 
 
 def _group_by_folder(names: Sequence[str]) -> dict[str, list[str]]:

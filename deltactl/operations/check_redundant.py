@@ -18,12 +18,14 @@ from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
 
 
-def check_all_checkpoints(store: Store, listing: LogListing, findings: Findings) -> int:
-    """Compare every checkpoint with its version rebuilt without it; give how many there are."""
+def check_all_checkpoints(
+    store: Store, listing: LogListing, findings: Findings
+) -> frozenset[Checkpoint]:
+    """Compare every checkpoint with its version rebuilt without it; give those proven wrong."""
     verdicts = check_checkpoints(store, listing)
     for verdict in verdicts:
         _add_verdict(verdict, findings)
-    return len(verdicts)
+    return frozenset(v.checkpoint for v in verdicts if v.trust == "bad")
 
 
 def _add_verdict(verdict: Verdict, findings: Findings) -> None:

@@ -20,9 +20,10 @@ from deltactl.log.row_ids import ROW_TRACKING_DOMAIN
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check_findings import Findings
 from deltactl.operations.check_identity import IdentityChecker
+from deltactl.operations.check_presence import find_path_problem
 from deltactl.protocol.features import has_feature
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
-from deltactl.protocol.paths import leaves_root
+from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.schema import Field, arrow_type
 from deltactl.protocol.spark_hash import SPARK_SEED, hash_texts
 from deltactl.protocol.stats import num_records
@@ -35,6 +36,8 @@ STATE_COLUMNS: Final = (
     "deletion_vector",
     "base_row_id",
 )
+# Empty, with a NUL, or with an empty, "." or ".." part: everything else is the name of a file.
+_ODD: Final = r"\x00|(?:^|/)\.{0,2}(?:/|$)"
 _OTHER_SEED: Final = 0x85EBCA77
 
 Numbers = npt.NDArray[np.int64]
@@ -64,6 +67,7 @@ class StateChecker:
         """
         identity = IdentityChecker(self.snapshot.metadata, self.findings)
         for batch in self.snapshot.file_batches(STATE_COLUMNS):
+            _ensure_text(batch)
             self.num_files += batch.num_rows
             self.size_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
             self._check_paths(batch)
@@ -79,9 +83,9 @@ class StateChecker:
         self.findings.add(code, problem, version=self.snapshot.version, file=file)
 
     def _check_paths(self, batch: pa.Table) -> None:
-        for path in batch["path"].filter(pc.match_substring(batch["path"], "..")).to_pylist():
-            if leaves_root(path):
-                self._add("PATH_INVALID", "it lies outside the table's folder", path)
+        for path in batch["path"].filter(pc.match_substring_regex(batch["path"], _ODD)).to_pylist():
+            if not is_absolute(path) and (problem := find_path_problem(path)) is not None:
+                self._add("PATH_INVALID", problem, path)
         sizes = batch["size_bytes"]
         odd = pc.fill_null(pc.less(sizes, 0), True)
         for path in batch["path"].filter(odd).to_pylist():
@@ -206,6 +210,14 @@ class StateChecker:
             return int(json.loads(domain.configuration)["rowIdHighWaterMark"])
         except (ValueError, TypeError, KeyError):
             return None
+
+
+def _ensure_text(batch: pa.Table) -> None:
+    """Refuse strings that are no UTF-8, which Parquet's readers let through."""
+    try:
+        batch.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise CorruptLogError(f"the log holds broken values: {error}"[:300]) from error
 
 
 def _parses(text: str, type_: pa.DataType) -> bool:

@@ -15,13 +15,13 @@ from deltactl.errors import UnsupportedFeatureError
 from deltactl.operations.check_content import ContentChecker, Logged
 from deltactl.operations.check_findings import Findings, Row
 from deltactl.operations.check_options import Depth
-from deltactl.operations.check_presence import find_files
+from deltactl.operations.check_presence import find_files, find_path_problem
 from deltactl.operations.check_vectors import check_vector_file, name_vector_file
 from deltactl.operations.requests import map_requests
 from deltactl.parquet.reader import DataFile
 from deltactl.protocol.actions import DELETION_VECTOR_TYPE, Metadata
 from deltactl.protocol.deletion_vectors import INLINE, DeletionVector
-from deltactl.protocol.paths import is_absolute, leaves_root
+from deltactl.protocol.paths import is_absolute
 from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.wrappers import ReadOnlyStore
@@ -188,5 +188,5 @@ class _BatchChecker:
 
 
 def _is_placed(name: str) -> bool:
-    """Whether a name may be looked up: a relative one that leaves the root may not."""
-    return is_absolute(name) or not leaves_root(name)
+    """Whether a name may be looked up: an absolute one, or one of a file below the root."""
+    return is_absolute(name) or find_path_problem(name) is None

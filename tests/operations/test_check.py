@@ -223,10 +223,33 @@ def delete_beyond_the_end(builder: TableBuilder) -> None:
     builder.delete_rows("p=1/f00002.parquet", [8])
 
 
+def lose_the_newest_commit(builder: TableBuilder) -> None:
+    snapshot = load_snapshot(builder.store, warn=fail)
+    write_checksum(builder.store, snapshot, snapshot.num_files, snapshot.size_bytes)
+    forget_commit(builder, 4)
+
+
+def garble_a_name(builder: TableBuilder) -> None:
+    name = commit_path(2)
+    data = builder.store.read(name)
+    builder.store.put(name, data.replace(b"f00002", b"f0000\xff"))
+
+
+def garble_a_name_in_a_checkpoint(builder: TableBuilder) -> None:
+    builder.checkpoint()
+    name = only_file(builder, ".checkpoint.parquet")
+    found = pq.read_table(io.BytesIO(builder.store.read(name)))
+    sink = io.BytesIO()
+    pq.write_table(found, sink, compression="none", use_dictionary=False)
+    builder.store.put(name, sink.getvalue().replace(b"f00002", b"f0000\xff"))
+
+
 DAMAGES: list[tuple[str, Callable[[TableBuilder], None]]] = [
     ("LOG_GAP", lose_a_commit),
+    ("LOG_GAP", lose_the_newest_commit),
     ("HISTORY_GAP", lose_an_old_commit),
     ("COMMIT_UNREADABLE", tear_a_commit),
+    ("COMMIT_UNREADABLE", garble_a_name),
     ("COMMIT_AMBIGUOUS", say_it_twice),
     ("LOG_ACTION_MISSING", lose_the_protocol),
     ("LOG_UNREADABLE", break_the_checkpoints_schema),
@@ -281,6 +304,19 @@ def test_damage_is_found_under_its_code(code: str, damage: Callable[[TableBuilde
     assert "{" not in row["repair"]
     assert row["problem"]
     assert memory_of(builder).contents() == before
+
+
+@pytest.mark.parametrize("depth", [Depth.SIZES, Depth.DATA])
+def test_a_checkpoint_that_breaks_further_in_is_left_aside(depth: Depth) -> None:
+    builder = table()
+    garble_a_name_in_a_checkpoint(builder)
+    report = check(builder.store, depth=depth)
+    assert codes(report) == ["CHECKPOINT_UNREADABLE"]
+    assert report.looked.num_checked == 3  # by the commits
+    builder.forget_commits(5)
+    report = check(builder.store, depth=depth)
+    assert codes(report) == ["CHECKPOINT_UNREADABLE", "LOG_GAP"]
+    assert report.version is None
 
 
 def tracked() -> TableBuilder:
