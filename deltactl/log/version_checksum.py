@@ -79,13 +79,12 @@ class _Checksum:
 
 
 def _parse(node: Mapping[str, Any]) -> _Checksum:
-    protocol, metadata = node.get("protocol"), node.get("metadata")
     domains, txns = node.get("domainMetadata"), node.get("setTransactions")
     return _Checksum(
         int(node["numFiles"]),
         int(node["tableSizeBytes"]),
-        None if protocol is None else parse_protocol(protocol),
-        None if metadata is None else parse_metadata(metadata),
+        parse_protocol(node["protocol"]) if "protocol" in node else None,
+        parse_metadata(node["metadata"]) if "metadata" in node else None,
         None if domains is None else {d["domain"]: parse_domain_metadata(d) for d in domains},
         None if txns is None else {t["appId"]: parse_txn(t) for t in txns},
     )

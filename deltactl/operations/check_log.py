@@ -37,9 +37,10 @@ def check_gaps(listing: LogListing, findings: Findings) -> None:
         first, last = before + 1, after - 1
         code = "LOG_GAP" if last > newest else "HISTORY_GAP"
         missing = f"commit {first} is" if first == last else f"commits {first} to {last} are"
+        where = f"before version {after}" if before < 0 else f"between {before} and {after}"
         findings.add(
             code,
-            f"{missing} missing between versions {before} and {after}",
+            f"{missing} missing {where}",
             version=first,
             file=f"{LOG_DIR}/{commit_name(first)}",
         )

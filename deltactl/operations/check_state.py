@@ -6,7 +6,6 @@ Vectors", "Row Tracking".
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
-from deltactl.log.row_ids import ROW_TRACKING_DOMAIN
+from deltactl.log.row_ids import read_high_water_mark
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check_findings import Findings
 from deltactl.operations.check_identity import IdentityChecker
@@ -193,23 +192,16 @@ class StateChecker:
         self._check_mark(int(ends.max(initial=0)) - 1)
 
     def _check_mark(self, greatest: int) -> None:
-        mark = self._read_mark()
-        if mark is None:
-            self._add("ROW_IDS_MARK", f"the domain {ROW_TRACKING_DOMAIN} has no rowIdHighWaterMark")
-        elif greatest > mark:
+        try:
+            mark = read_high_water_mark(self.snapshot.domains)
+        except CorruptLogError as error:
+            self._add("ROW_IDS_MARK", error.message)
+            return
+        if greatest > mark:
             self._add(
                 "ROW_IDS_MARK",
                 f"the high-water mark is {mark}, a file has row ids up to {greatest}",
             )
-
-    def _read_mark(self) -> int | None:
-        domain = self.snapshot.domains.get(ROW_TRACKING_DOMAIN)
-        if domain is None:
-            return -1
-        try:
-            return int(json.loads(domain.configuration)["rowIdHighWaterMark"])
-        except (ValueError, TypeError, KeyError):
-            return None
 
 
 def _ensure_text(batch: pa.Table) -> None:
