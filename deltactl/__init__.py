@@ -43,6 +43,8 @@ if TYPE_CHECKING:
         VersionNotFoundError,
     )
     from deltactl.log.snapshot import Snapshot
+    from deltactl.operations.check_options import CheckOptions, Depth
+    from deltactl.operations.check_report import CheckReport
     from deltactl.operations.checkpoint_options import CheckpointOptions
     from deltactl.operations.checkpoint_repair import RepairReport
     from deltactl.operations.checkpoint_report import CheckpointReport
@@ -63,6 +65,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessDeniedError",
+    "CheckOptions",
+    "CheckReport",
     "CheckpointOptions",
     "CheckpointReport",
     "CommitOutcomeUnknownError",
@@ -73,6 +77,7 @@ __all__ = [
     "CorruptLogError",
     "DataFileError",
     "DeltactlError",
+    "Depth",
     "DetailReport",
     "DynamoDbLogStore",
     "EngineUnavailableError",
@@ -108,10 +113,13 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {
+    "CheckOptions": "deltactl.operations.check_options",
+    "CheckReport": "deltactl.operations.check_report",
     "CheckpointOptions": "deltactl.operations.checkpoint_options",
     "CheckpointReport": "deltactl.operations.checkpoint_report",
     "ConvertOptions": "deltactl.operations.convert_options",
     "ConvertReport": "deltactl.operations.convert_report",
+    "Depth": "deltactl.operations.check_options",
     "DetailReport": "deltactl.operations.detail",
     "DynamoDbLogStore": "deltactl.storage.dynamodb",
     "LocalEngine": "deltactl.engine.local",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltactl.engine.base import CancelToken, Engine, EngineSource, OnProgress
+    from deltactl.operations.check_options import CheckOptions
+    from deltactl.operations.check_report import CheckReport
     from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
     from deltactl.operations.checkpoint_repair import RepairReport
     from deltactl.operations.detail import DetailReport
@@ -257,6 +259,33 @@ class Table:
             engine=engine,
             storage_options=self._storage_options,
             dry_run=dry_run,
+        )
+
+    def check(
+        self,
+        options: CheckOptions | None = None,
+        *,
+        engine: Engine | EngineSource | None = None,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> CheckReport:
+        """Tell whether log, files and statistics agree; see ``check_table``. Writes nothing.
+
+        ``report.findings`` is a table of what is wrong; a broken table is no error.
+
+        Raises:
+            DeltactlError: no table there, no such version, or the store failed.
+        """
+        from deltactl.operations.check import check_table
+        from deltactl.operations.check_options import CheckOptions
+
+        return check_table(
+            self._store,
+            options or CheckOptions(),
+            engine=engine,
+            storage_options=self._storage_options,
+            cancel=cancel,
+            on_progress=on_progress,
         )
 
     def generate_manifest(

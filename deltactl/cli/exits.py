@@ -28,7 +28,7 @@ MEANINGS: Final = {
     ExitCode.DONE: "done, or nothing to do",
     ExitCode.FAILURE: "failure",
     ExitCode.USAGE: "wrong usage",
-    ExitCode.WORK_NEEDED: "--check: a check failed, or work is needed",
+    ExitCode.WORK_NEEDED: "a check failed, or work is needed",
     ExitCode.CONFLICT: "lost to a concurrent writer; may be tried again",
     ExitCode.PARTIAL: "partial success",
     ExitCode.REFUSED: "refused by a safety rule",

@@ -18,6 +18,7 @@ from deltactl.log.rebuildable import is_sound
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.state_digest import STATE_COLUMNS, digest_state
 from deltactl.protocol.action_nodes import encode_protocol
+from deltactl.protocol.actions import is_same_metadata
 from deltactl.protocol.names import LOG_DIR, CheckpointFile, parse_log_name
 from deltactl.storage.store import FileInfo, Store
 
@@ -28,6 +29,7 @@ Trust: TypeAlias = Literal["good", "unproven", "bad", "ambiguous"]
 class Verdict:
     """What a check of a checkpoint came to; ``problem`` in words where it is not good.
 
+    ``is_whole``: every file of it can be read.
     ``unproven``: whole, but nothing is left to compare it with. ``ambiguous``: it disagrees with
     replay from another one that is unproven, so that either may be wrong.
     """
@@ -35,14 +37,19 @@ class Verdict:
     checkpoint: Checkpoint
     trust: Trust
     problem: str | None = None
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class HintVerdict:
-    """What the hint is: the version it names, and what is wrong with it."""
+    """What the hint is: the version it names, and what is wrong with it.
+
+    ``is_missing``: there is none, which slows readers down and misleads nobody.
+    """
 
     version: int | None
     problem: str | None
+    is_missing: bool = False
 
 
 def check_checkpoints(store: Store, listing: LogListing) -> list[Verdict]:
@@ -65,9 +72,9 @@ def _check(
     store: Store, listing: LogListing, checkpoint: Checkpoint, before: list[Verdict]
 ) -> Verdict:
     if not all(info.size_bytes for info in checkpoint.files):
-        return Verdict(checkpoint, "bad", "the file is empty")
+        return Verdict(checkpoint, "bad", "the file is empty", is_whole=False)
     if not is_sound(store, checkpoint):
-        return Verdict(checkpoint, "bad", "it cannot be read whole")
+        return Verdict(checkpoint, "bad", "it cannot be read whole", is_whole=False)
     usable = {v.checkpoint for v in before if v.trust in ("good", "unproven")}
     others = frozenset(c for c in listing.checkpoints if c not in usable)
     try:
@@ -99,7 +106,7 @@ def _load_alone(store: Store, checkpoint: Checkpoint) -> Snapshot:
 def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
     if encode_protocol(own.protocol) != encode_protocol(replayed.protocol):
         return "its protocol is another"
-    if own.metadata != replayed.metadata:
+    if not is_same_metadata(own.metadata, replayed.metadata):
         return "its metaData is another"
     if dict(own.domains) != dict(replayed.domains):
         return "its domain metadata are others"
@@ -109,8 +116,9 @@ def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
         expected = {app: txn for app, txn in replayed.txns.items() if app in own.txns}
     if dict(own.txns) != dict(expected):
         return "its transactions are others"
-    found = digest_state(own.file_batches(STATE_COLUMNS))
-    wanted = digest_state(replayed.file_batches(STATE_COLUMNS))
+    keys = [field.physical_name for field in own.metadata.partition_fields]
+    found = digest_state(own.file_batches(STATE_COLUMNS), keys)
+    wanted = digest_state(replayed.file_batches(STATE_COLUMNS), keys)
     return found.describe_difference(wanted)
 
 
@@ -123,7 +131,7 @@ def check_hint(store: Store, listing: LogListing, bad: frozenset[Checkpoint]) ->
         return HintVerdict(version, said[0])
     if version is None:
         missing = f"{HINT_NAME} is missing" if usable else None
-        return HintVerdict(None, missing)
+        return HintVerdict(None, missing, is_missing=missing is not None)
     if not any(c.version == version for c in usable):
         return HintVerdict(
             version, f"{HINT_NAME} names version {version}, which has no good checkpoint"

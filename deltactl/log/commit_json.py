@@ -67,7 +67,8 @@ class CommitParser:
         """Parse files in chunks of bounded bytes.
 
         Raises:
-            CorruptLogError: an empty file, a line that is not an action; names file and line.
+            CorruptLogError: an empty file, bytes that are not UTF-8, a line that is not an action;
+                names file and line.
         """
         chunk: list[LogFile] = []
         size = 0
@@ -77,6 +78,7 @@ class CommitParser:
                     f"{file.name} is empty: a torn write, or the content was lost",
                     hint="Restore the file from a backup.",
                 )
+            _ensure_utf8(file)
             if chunk and file.newest_first:
                 yield self._parse_chunk(chunk)
                 chunk, size = [], 0
@@ -161,6 +163,20 @@ class CommitParser:
             if isinstance(sidecar := node.get("sidecar"), dict):
                 parsed.sidecars.append(sidecar)
         return parsed
+
+
+def _ensure_utf8(file: LogFile) -> None:
+    """Refuse bytes that are no text: Arrow's reader would let them through into strings."""
+    if file.data.isascii():
+        return
+    try:
+        file.data.decode()
+    except UnicodeDecodeError as error:
+        number = file.data.count(b"\n", 0, error.start) + 1
+        raise CorruptLogError(
+            f"{file.name}, line {number}: not UTF-8 ({error.reason})",
+            hint="The file is torn or was edited; restore it from a backup.",
+        ) from error
 
 
 def _rows_of_table(table: pa.Table) -> _Rows:

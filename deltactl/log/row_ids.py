@@ -6,6 +6,7 @@ Source: PROTOCOL.md, "Row Tracking".
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deltactl.errors import CorruptLogError
@@ -15,6 +16,24 @@ from deltactl.protocol.features import has_feature
 from deltactl.protocol.properties import TableProperties
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
+
+
+def read_high_water_mark(domains: Mapping[str, DomainMetadata]) -> int:
+    """The greatest row id that was given out; -1 where none was.
+
+    Raises:
+        CorruptLogError: the table does not say; guessing would hand out ids that rows have.
+    """
+    domain = domains.get(ROW_TRACKING_DOMAIN)
+    if domain is None or domain.removed:
+        return -1
+    try:
+        return int(json.loads(domain.configuration)["rowIdHighWaterMark"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise CorruptLogError(
+            f"domain {ROW_TRACKING_DOMAIN} has no rowIdHighWaterMark: "
+            f"{domain.configuration[:200]!r}"
+        ) from error
 
 
 @dataclass(slots=True)
@@ -34,17 +53,7 @@ class RowIds:
         suspended = TableProperties(base.metadata.configuration).row_tracking_suspended
         if not has_feature(base.protocol, "rowTracking") or suspended:
             return None
-        domain = base.domains.get(ROW_TRACKING_DOMAIN)
-        mark = -1
-        if domain is not None and not domain.removed:
-            try:
-                mark = int(json.loads(domain.configuration)["rowIdHighWaterMark"])
-            except (ValueError, TypeError, KeyError) as error:
-                # Guessing would hand out ids that rows have already.
-                raise CorruptLogError(
-                    f"domain {ROW_TRACKING_DOMAIN} has no rowIdHighWaterMark: "
-                    f"{domain.configuration[:200]!r}"
-                ) from error
+        mark = read_high_water_mark(base.domains)
         return cls(mark, mark)
 
     @property

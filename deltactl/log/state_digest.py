@@ -5,7 +5,7 @@ For comparing two ways to rebuild one version. Memory holds a batch at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,15 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.file_actions import file_keys
+from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.spark_hash import SPARK_SEED, hash_texts
 
-STATE_COLUMNS = ("path", "deletion_vector", "size_bytes")
+_NUMBERS = ("size_bytes", "base_row_id", "default_row_commit_version")
+STATE_COLUMNS = ("path", "deletion_vector", "partition_values", *_NUMBERS)
 _OTHER_SEED = 0x9E3779B9
 
 
 @dataclass(frozen=True, slots=True)
 class StateDigest:
-    """How many files, their bytes, and the sum of a 64-bit hash over (path, vector, size)."""
+    """How many files, their bytes, and the sum of a 64-bit hash over what readers need of each.
+
+    That is path, vector, size, partition values and row ids. An empty partition value is null.
+    """
 
     num_files: int = 0
     size_bytes: int = 0
@@ -33,19 +38,25 @@ class StateDigest:
             return f"{self.num_files} files instead of {other.num_files}"
         if self.size_bytes != other.size_bytes:
             return f"{self.size_bytes} bytes of files instead of {other.size_bytes}"
-        return "other files than the log says" if self.keys != other.keys else None
+        said = "other files, partition values or row ids than the log says"
+        return said if self.keys != other.keys else None
 
 
-def digest_state(batches: Iterable[pa.Table]) -> StateDigest:
-    """The digest of batches with ``STATE_COLUMNS``."""
+def digest_state(batches: Iterable[pa.Table], partition_keys: Sequence[str] = ()) -> StateDigest:
+    """The digest of batches with ``STATE_COLUMNS``; ``partition_keys`` are physical names."""
     num_files = size_bytes = keys = 0
     for batch in batches:
         num_files += batch.num_rows
         size_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
-        sizes = pc.fill_null(batch["size_bytes"], -1).cast(pa.string())
-        texts = pc.binary_join_element_wise(file_keys(batch), sizes, "\0")
-        for chunk in texts.chunks:
+        for chunk in _describe(batch, partition_keys).chunks:
             low = hash_texts(chunk, SPARK_SEED).view(np.uint32).astype(np.uint64)
             high = hash_texts(chunk, _OTHER_SEED).view(np.uint32).astype(np.uint64)
             keys += int(np.sum(low | high << np.uint64(32), dtype=np.uint64))
     return StateDigest(num_files, size_bytes, keys % 2**64)
+
+
+def _describe(batch: pa.Table, partition_keys: Sequence[str]) -> pa.ChunkedArray:
+    """One text a file."""
+    numbers = [pc.fill_null(batch[name], -1).cast(pa.string()) for name in _NUMBERS]
+    values = [pc.fill_null(lookup_map(batch["partition_values"], k), "") for k in partition_keys]
+    return pc.binary_join_element_wise(file_keys(batch), *numbers, *values, "\0")

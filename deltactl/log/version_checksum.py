@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from deltactl.errors import ObjectExistsError, StorageError
@@ -19,7 +20,17 @@ from deltactl.protocol.action_nodes import (
     encode_protocol,
     encode_txn,
 )
-from deltactl.protocol.actions import parse_metadata, parse_protocol
+from deltactl.protocol.actions import (
+    DomainMetadata,
+    Metadata,
+    Protocol,
+    Txn,
+    is_same_metadata,
+    parse_domain_metadata,
+    parse_metadata,
+    parse_protocol,
+    parse_txn,
+)
 from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
 
@@ -30,33 +41,53 @@ def find_disagreements(
     """What the version's checksum file says other than the snapshot; ``None`` without a file."""
     name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
     try:
-        node = json.loads(store.read(name))
-        found = _facts(node)
+        found = _parse(json.loads(store.read(name)))
     except StorageError as error:
         return None if error.code == "OBJECT_NOT_FOUND" else [f"{name} cannot be read: {error}"]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return [f"{name} is not a version checksum ({type(error).__name__}: {error})"[:300]]
-    wanted = {
-        "numFiles": num_files,
-        "tableSizeBytes": size_bytes,
-        "protocol": encode_protocol(snapshot.protocol),
-        "metadata": encode_metadata(snapshot.metadata),
-    }
-    return [
-        f"{name}: {key} is not what the log says"
-        + (f" ({found[key]}, the log: {value})" if isinstance(value, int) else "")
-        for key, value in wanted.items()
-        if found[key] != value
+    counts = (
+        ("numFiles", found.num_files, num_files),
+        ("tableSizeBytes", found.size_bytes, size_bytes),
+    )
+    wrong = [
+        f"{key} is not what the log says ({a}, the log: {b})" for key, a, b in counts if a != b
     ]
+    if found.protocol is not None and found.protocol != snapshot.protocol:
+        wrong.append("protocol is not what the log says")
+    if found.metadata is not None and not is_same_metadata(found.metadata, snapshot.metadata):
+        wrong.append("metadata is not what the log says")
+    if found.domains is not None and found.domains != dict(snapshot.domains):
+        wrong.append("domainMetadata is not what the log says")
+    # Where transactions expire, which of them count depends on the day.
+    expires = snapshot.properties.txn_retention_ms is not None
+    if found.txns is not None and not expires and found.txns != dict(snapshot.txns):
+        wrong.append("setTransactions is not what the log says")
+    return [f"{name}: {text}" for text in wrong]
 
 
-def _facts(node: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "numFiles": int(node["numFiles"]),
-        "tableSizeBytes": int(node["tableSizeBytes"]),
-        "protocol": encode_protocol(parse_protocol(node["protocol"])),
-        "metadata": encode_metadata(parse_metadata(node["metadata"])),
-    }
+@dataclass(frozen=True, slots=True)
+class _Checksum:
+    """What a checksum file says; writers may leave out all but the counts."""
+
+    num_files: int
+    size_bytes: int
+    protocol: Protocol | None
+    metadata: Metadata | None
+    domains: dict[str, DomainMetadata] | None
+    txns: dict[str, Txn] | None
+
+
+def _parse(node: Mapping[str, Any]) -> _Checksum:
+    domains, txns = node.get("domainMetadata"), node.get("setTransactions")
+    return _Checksum(
+        int(node["numFiles"]),
+        int(node["tableSizeBytes"]),
+        parse_protocol(node["protocol"]) if "protocol" in node else None,
+        parse_metadata(node["metadata"]) if "metadata" in node else None,
+        None if domains is None else {d["domain"]: parse_domain_metadata(d) for d in domains},
+        None if txns is None else {t["appId"]: parse_txn(t) for t in txns},
+    )
 
 
 def write_checksum(store: Store, snapshot: Snapshot, num_files: int, size_bytes: int) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,17 +12,15 @@ import pyarrow.parquet as pq
 from deltactl.errors import DataFileError
 from deltactl.operations.convert_listing import NOT_PARQUET_INSIDE, LeftOut, has_parquet_name
 from deltactl.operations.convert_partitions import Problem
+from deltactl.operations.requests import map_requests
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
 from deltactl.parquet.footer_bytes import read_footer
 from deltactl.parquet.footer_columns import read_leaf_columns
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_bounds import LeafColumns
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
-from deltactl.storage.open import is_local_uri, open_store
+from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
-
-# Requests under way at once, where each waits for a network.
-_REMOTE_REQUESTS: Final = 16
 
 CHANGE_TYPE: Final = ("_change_type",)
 """Where Delta marks rows of change data; null in data files (PROTOCOL.md, "Add CDC File")."""
@@ -98,7 +95,8 @@ def _read_all(
 ) -> Iterator[pq.FileMetaData | str]:
     """Each file's footer, or why there is none."""
 
-    def read(name: str, info: FileInfo | None) -> pq.FileMetaData | str:
+    def read(found: tuple[str, FileInfo | None]) -> pq.FileMetaData | str:
+        name, info = found
         if info is None:
             return "vanished while the directory was read"
         try:
@@ -106,11 +104,7 @@ def _read_all(
         except DataFileError as error:
             return error.message
 
-    if is_local_uri(store.uri):
-        yield from map(read, names, infos)
-        return
-    with ThreadPoolExecutor(_REMOTE_REQUESTS) as pool:
-        yield from pool.map(read, names, infos)
+    return map_requests(store, read, zip(names, infos, strict=True))
 
 
 def _group_by_schema(

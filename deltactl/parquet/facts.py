@@ -34,13 +34,13 @@ class FactCollector:
         """See the rows of a batch."""
         # One occurrence is enough: such leaves are looked at no more.
         for path in tuple(self._nan_free):
-            if pc.any(pc.is_nan(_leaf(batch, path))).as_py():
+            if pc.any(pc.is_nan(select_leaf(batch, path))).as_py():
                 self._nan_free.discard(path)
         for path in tuple(self._zero_free):
-            if _has_negative_zero(_leaf(batch, path)):
+            if _has_negative_zero(select_leaf(batch, path)):
                 self._zero_free.discard(path)
         for path in self._nulls:
-            self._nulls[path] += _leaf(batch, path).null_count
+            self._nulls[path] += select_leaf(batch, path).null_count
 
     def finish(self) -> RowFacts:
         """What statistics need to know."""
@@ -57,7 +57,7 @@ class FactCollector:
         return frozenset(self._floats[path] for path in self._floats.keys() - self._zero_free)
 
 
-def _leaf(batch: pa.RecordBatch, path: Path) -> pa.Array:
+def select_leaf(batch: pa.RecordBatch, path: Path) -> pa.Array:
     """A leaf's column, null also where a struct above it is."""
     array = batch.column(batch.schema.get_field_index(path[0]))
     for name in path[1:]:

@@ -45,6 +45,11 @@ class FileFields:
             twice = next(n for i, n in enumerate(self.names) if self.by_name[n] != i)
             raise DataFileError(f"the file has {twice!r} twice")
 
+    def members(self, index: int) -> FileFields:
+        """The members of one of them, a struct; none where it is no struct."""
+        kind = self._fields[index].type
+        return FileFields(kind if pa.types.is_struct(kind) else ())
+
     @cached_property
     def by_folded_name(self) -> Mapping[str, Sequence[int]]:
         """Places by name in lower case."""

@@ -69,7 +69,7 @@ class RowReader:
     """Reads files of one table with one schema, names and mapping mode.
 
     ``extra`` columns (row tracking's materialised ones) are looked for by plain name and are null
-    where a file lacks them.
+    where a file lacks them. ``verify_pages``: check the checksums of pages, where a file has them.
     """
 
     struct: StructType
@@ -77,6 +77,7 @@ class RowReader:
     mapping_mode: str
     naming: Naming = "logical"
     extra: tuple[pa.Field, ...] = ()
+    verify_pages: bool = False
 
     def __post_init__(self) -> None:
         stored = [f for f in self.struct.fields if self.naming == "logical" or not is_void(f.type)]
@@ -115,7 +116,11 @@ class RowReader:
         """Stream all rows of a file, deleted ones included. Raises as :meth:`read`."""
         ensure_readable_path(file.path)
         with naming_file(file.path), store.open_input(file.path) as source:
-            parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+            parquet = pq.ParquetFile(
+                source,
+                coerce_int96_timestamp_unit="us",
+                page_checksum_verification=self.verify_pages,
+            )
             first_row = 0
             for batch in self._physical(parquet, file, batch_rows):
                 yield LiveBatch(batch, first_row, batch.num_rows)
@@ -235,17 +240,25 @@ def read_deletion_vector(store: Store, file: DataFile) -> BitMap64 | None:
         DataFileError: the vector's file is missing, torn, or fails its checksum.
     """
     vector = file.deletion_vector
-    if vector is None:
-        return None
+    return None if vector is None else load_deletion_vector(store, vector)
+
+
+def load_deletion_vector(store: Store, vector: DeletionVector, *, count: bool = True) -> BitMap64:
+    """The rows that a vector deletes; ``count`` them, or take any number.
+
+    Raises:
+        DataFileError: the vector's file is missing, torn, or fails its checksum; another number of
+            rows than the log promises.
+    """
     name = vector.file_name
     if name is None:
-        return decode_inline(vector)
+        return decode_inline(vector, count=count)
     ensure_readable_path(name)
     with naming_file(name):
         length = vector.size_bytes + FRAME_OVERHEAD
         (framed,) = store.read_ranges(name, [(vector.offset or 0, length)])
         payload = read_framed(framed, vector, name)
-        return decode_bitmap(payload, what=name, cardinality=vector.cardinality)
+        return decode_bitmap(payload, what=name, cardinality=vector.cardinality if count else None)
 
 
 @contextmanager

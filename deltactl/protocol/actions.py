@@ -6,8 +6,9 @@ described by :data:`ADD_SCHEMA` and :data:`REMOVE_SCHEMA`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -137,6 +138,16 @@ class Metadata:
         """The schema without partition columns."""
         partition_names = {f.name for f in self.partition_fields}
         return StructType(tuple(f for f in self.schema.fields if f.name not in partition_names))
+
+
+def is_same_metadata(one: Metadata, other: Metadata) -> bool:
+    """Whether two say the same, however their schemas are laid out as JSON."""
+    if replace(one, schema_string="") != replace(other, schema_string=""):
+        return False
+    try:
+        return bool(json.loads(one.schema_string) == json.loads(other.schema_string))
+    except (ValueError, RecursionError):
+        return one.schema_string == other.schema_string
 
 
 @dataclass(frozen=True, slots=True)

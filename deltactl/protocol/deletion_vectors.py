@@ -268,8 +268,8 @@ def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:
     return payload
 
 
-def decode_inline(dv: DeletionVector) -> BitMap64:
-    """Deleted row positions of an inline vector, the cardinality verified.
+def decode_inline(dv: DeletionVector, *, count: bool = True) -> BitMap64:
+    """Deleted row positions of an inline vector, the cardinality verified unless told not to.
 
     Raises:
         DataFileError: not z85, shorter than ``size_bytes``, or as :func:`decode_bitmap`.
@@ -281,7 +281,8 @@ def decode_inline(dv: DeletionVector) -> BitMap64:
         raise DataFileError(f"{what} cannot be read: {error}") from None
     if not 0 <= dv.size_bytes <= len(padded):
         raise DataFileError(f"{what} holds {len(padded)} bytes where the log says {dv.size_bytes}")
-    return decode_bitmap(padded[: dv.size_bytes], what=what, cardinality=dv.cardinality)
+    cardinality = dv.cardinality if count else None
+    return decode_bitmap(padded[: dv.size_bytes], what=what, cardinality=cardinality)
 
 
 def live_mask(bitmap: BitMap64, first_row: int, num_rows: int) -> pa.BooleanArray:

@@ -45,6 +45,7 @@ COMMANDS: Final = (
         has_engine=True,
         commits=True,
     ),
+    CommandSpec("check", "Tell whether log, files and statistics agree", has_engine=True),
     CommandSpec(
         "generate-manifest", "Write manifests for Athena, Trino, Hive, Redshift", commits=True
     ),

@@ -1,0 +1,86 @@
+"""How the report of ``check`` reads on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltactl.cli.page import Page, Styled, Tone
+from deltactl.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from deltactl.operations.check_report import CheckReport
+
+_SHOWN_A_CODE = 5
+_NO_COMMAND = ("cannot be repaired", "delete ")
+_TONES = {"error": Tone.BAD, "warning": Tone.CAUTION}
+
+
+def render_check(page: Page, report: CheckReport) -> None:
+    """Lay out what was found, by code, then what was looked at and what was not."""
+    where = "the log" if report.version is None else f"version {report.version}"
+    if report.is_sound:
+        page.line(Styled("Nothing is wrong", Tone.GOOD), f" with {where}, as far as was looked")
+    else:
+        found = format_count(report.findings.num_rows, "finding")
+        page.line(Styled(f"{found} in {where}", Tone.BAD))
+        _render_findings(page, report)
+    page.line()
+    _render_looked(page, report)
+    for note in report.notes:
+        page.line(Styled("note: ", Tone.FAINT), note)
+
+
+def _render_findings(page: Page, report: CheckReport) -> None:
+    shown: dict[str, int] = {}
+    totals = report.count_codes()
+    for row in _head_of_each(report, totals):
+        code = row["code"]
+        if code not in shown:
+            page.line()
+            page.line(Styled(code, _TONES[row["severity"]]), f" ({totals[code]}): {row['meaning']}")
+        shown[code] = shown.get(code, 0) + 1
+        place = row["file"] or f"version {row['version']}"
+        page.line("  ", Styled(place, Tone.STRONG))
+        page.line("    ", row["problem"])
+        page.line(
+            "    ", "" if row["repair"].startswith(_NO_COMMAND) else "repair: ", row["repair"]
+        )
+        left = totals[code] - _SHOWN_A_CODE
+        if shown[code] == _SHOWN_A_CODE and left > 0:
+            page.line(Styled(f"  and {left} more (-o json lists all)", Tone.FAINT))
+
+
+def _head_of_each(report: CheckReport, totals: dict[str, int]) -> list[dict[str, Any]]:
+    """The first few findings of each code; they lie together."""
+    rows: list[dict[str, Any]] = []
+    codes = report.findings["code"]
+    for code in dict.fromkeys(codes.to_pylist()):
+        first = codes.index(code).as_py()
+        count = min(totals[code], _SHOWN_A_CODE)
+        rows += report.findings.slice(first, count).to_pylist()
+    return rows
+
+
+def _render_looked(page: Page, report: CheckReport) -> None:
+    looked = report.looked
+    part = (
+        "" if report.options.sample >= 1 else f" (a sample of {report.options.sample * 100:.4g}%)"
+    )
+    log = [format_count(looked.num_commits, "commit")]
+    log += [format_count(looked.num_checkpoints, "checkpoint")] if looked.num_checkpoints else []
+    log += [format_count(looked.num_checksums, "checksum")] if looked.num_checksums else []
+    log += [format_count(looked.num_compacted, "compacted file")] if looked.num_compacted else []
+    pairs = [
+        ("log", ", ".join(log)),
+        ("table", f"{format_count(looked.num_files, 'file')}, {format_size(looked.size_bytes)}"),
+        (
+            "looked into",
+            f"{format_count(looked.num_checked, 'file')}{part}: "
+            f"{report.options.depth.name.lower()}",
+        ),
+    ]
+    if looked.num_rows:
+        pairs.append(("rows", f"{looked.num_rows:,}"))
+    if looked.num_vectors:
+        pairs.append(("deletion vectors", f"{looked.num_vectors:,}"))
+    page.fields(pairs)

@@ -1,0 +1,153 @@
+"""``deltactl check``: parse, call the operation, present its report."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltactl.cli.envelope import ErrorInfo
+from deltactl.cli.exits import ExitCode
+from deltactl.cli.options import TableArgument
+from deltactl.cli.session import Session
+from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError, UsageError
+
+if TYPE_CHECKING:
+    from deltactl.operations.check_options import CheckOptions
+    from deltactl.operations.check_report import CheckReport
+
+
+class Files(StrEnum):
+    """How far data files are looked into."""
+
+    EXISTS = "exists"
+    SIZES = "sizes"
+    FOOTERS = "footers"
+    DATA = "data"
+
+
+def command(
+    ctx: typer.Context,
+    table: TableArgument,
+    version: Annotated[
+        int | None, typer.Option(min=0, help="Version whose files to check  [default: the latest]")
+    ] = None,
+    all_versions: Annotated[
+        bool,
+        typer.Option("--all-versions", help="Check the files of every version in the log"),
+    ] = False,
+    files: Annotated[
+        Files,
+        typer.Option(
+            help="exists: they are there; sizes: as large as the log says; footers: rows, nulls "
+            "and bounds agree with the statistics; data: decode every row"
+        ),
+    ] = Files.SIZES,
+    sample: Annotated[
+        str | None,
+        typer.Option(metavar="PERCENT", help="Look into a part of the files only, e.g. 5%"),
+    ] = None,
+    checkpoints: Annotated[
+        bool,
+        typer.Option(
+            "--checkpoints",
+            help="Compare every checkpoint with a replay without it; findings, not notes, about "
+            "the hint and version checksums",
+        ),
+    ] = False,
+    dvs: Annotated[
+        bool, typer.Option("--dvs", help="Decode deletion vectors (--files data always does)")
+    ] = False,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Keep what is done in a local file; go on from it when it is there"
+        ),
+    ] = None,
+) -> None:
+    """Check that what the log says of a table is true. Nothing is written to the table.
+
+    The log is always checked whole. Exits 3 when something is wrong.
+
+    \b
+    Examples:
+      deltactl check /data/events
+      deltactl check /data/events --files footers --checkpoints --dvs
+      deltactl check /data/events --files data --sample 5%
+      deltactl check /data/events --files data --resume /tmp/events.check
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    session = Session.of(ctx)
+    from deltactl.operations.check_options import CheckOptions, Depth
+
+    options = CheckOptions(
+        version=version,
+        all_versions=all_versions,
+        depth=Depth[files.name],
+        sample=1.0 if sample is None else _parse_percent(sample),
+        checkpoints=checkpoints,
+        vectors=dvs,
+        resume=resume,
+    )
+    report = _run(session, table, options)
+    error = None
+    if report.unsupported is not None:
+        error = UnsupportedFeatureError(
+            report.unsupported, hint="What could be checked without it is in the result."
+        )
+    _emit(session, report, error)
+    if not report.is_sound:
+        raise typer.Exit(ExitCode.WORK_NEEDED)
+    if error is not None:
+        raise error
+
+
+def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
+    from deltactl.operations.check import check_table
+
+    store = session.open_store(table, read_only=True)
+    with (
+        session.engines() as engines,
+        session.cancellation() as cancellation,
+        session.progress("check") as on_progress,
+    ):
+        try:
+            return check_table(
+                store,
+                options,
+                engine=engines,
+                storage_options=session.storage_options,
+                cancel=cancellation.token,
+                on_progress=on_progress,
+            )
+        except InterruptedRunError as error:
+            cancellation.raise_if_cancelled(error.message, hint=error.hint)
+            raise
+
+
+def _emit(session: Session, report: CheckReport, error: DeltactlError | None) -> None:
+    from deltactl.cli.check_page import render_check
+
+    envelope = session.envelope(
+        version_before=report.version,
+        version_after=report.version,
+        engine=report.engine,
+        engine_reason=report.engine_reason,
+        result=report.to_dict(),
+    )
+    if error is not None:
+        envelope.error = ErrorInfo.of(error)
+    session.output.emit(
+        envelope, render_table=lambda page: render_check(page, report), rows=report.findings
+    )
+
+
+def _parse_percent(text: str) -> float:
+    number, percent, rest = text.strip().partition("%")
+    try:
+        value = float(number)
+    except ValueError:
+        value = -1.0
+    if not percent or rest or not value > 0:
+        raise UsageError(f"--sample {text!r} is not a part of the files", hint='write "5%"')
+    return value / 100

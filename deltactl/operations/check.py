@@ -1,0 +1,283 @@
+"""``check``: is everything that the log says of a table true? Nothing is ever written to it.
+
+The log is checked whole; files are those of one version, or of all. What is found is data, not an
+error: a check that comes to its end says so in its report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+from deltactl.engine.base import (
+    CancelToken,
+    Engine,
+    EngineSource,
+    LazyEngine,
+    OnProgress,
+    source_of,
+)
+from deltactl.engine.local import LocalEngine
+from deltactl.errors import (
+    CorruptLogError,
+    LogGapError,
+    MissingActionError,
+    UnsupportedFeatureError,
+)
+from deltactl.log.absence import no_table_error
+from deltactl.log.listing import Checkpoint, LogListing, list_log
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.sweep import first_rebuildable
+from deltactl.operations.check_files import FileCheck
+from deltactl.operations.check_findings import Findings, to_table
+from deltactl.operations.check_log import (
+    CommitChecker,
+    check_checkpoint_heads,
+    check_gaps,
+    check_newest,
+)
+from deltactl.operations.check_options import CheckOptions
+from deltactl.operations.check_protocol import check_protocol
+from deltactl.operations.check_redundant import (
+    check_all_checkpoints,
+    check_checksum,
+    check_compacted,
+    check_last_checkpoint,
+)
+from deltactl.operations.check_report import CheckReport, Looked
+from deltactl.operations.check_resume import ResumeFile, read_version
+from deltactl.operations.check_state import StateChecker
+from deltactl.operations.check_tasks import CheckSpec
+from deltactl.operations.check_versions import AllFiles, LiveFiles
+from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.storage.store import Store
+from deltactl.storage.wrappers import ReadOnlyStore
+
+
+def check_table(
+    store: Store,
+    options: CheckOptions,
+    *,
+    engine: Engine | EngineSource | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    cancel: CancelToken | None = None,
+    on_progress: OnProgress | None = None,
+) -> CheckReport:
+    """Check a table's log, and its files as deep as asked.
+
+    Raises:
+        NotATableError: there is no table.
+        VersionNotFoundError: the log does not reach the version asked for.
+        InterruptedRunError: ``cancel`` was set.
+        StorageError: the store failed.
+    """
+    run = _Run(
+        ReadOnlyStore(store),
+        options,
+        source_of(engine or LocalEngine()),
+        storage_options or {},
+        cancel,
+        on_progress,
+    )
+    return run.check()
+
+
+@dataclass(slots=True)
+class _Run:
+    """One check, from the log to the files."""
+
+    store: Store
+    options: CheckOptions
+    source: EngineSource
+    storage_options: Mapping[str, str]
+    cancel: CancelToken | None
+    on_progress: OnProgress | None
+    findings: Findings = field(default_factory=Findings)
+    looked: Looked = field(default_factory=Looked)
+
+    def check(self) -> CheckReport:
+        listing = list_log(self.store)
+        if listing.latest_version is None:
+            raise no_table_error(self.store)
+        commits = CommitChecker(self.store, listing, self.findings)
+        commits.run()
+        self.looked.num_commits = len(listing.commits)
+        check_gaps(listing, self.findings)
+        broken = self._check_redundant(listing)
+        snapshot = self._load(listing, broken)
+        if snapshot is None:
+            return self._report(None)
+        check_protocol(snapshot.protocol, snapshot.metadata, snapshot.version, self.findings)
+        if self.findings.has("SCHEMA_INVALID"):
+            self.findings.note("files were not checked: the schema is invalid")
+            return self._report(snapshot)
+        commits.check_times(snapshot.metadata)
+        unsupported = self._find_unsupported(snapshot)
+        if unsupported is None:  # else the newest commits may lie elsewhere
+            check_newest(listing, self.findings)
+        snapshot = self._check_state(listing, snapshot, broken)
+        if snapshot is None:
+            return self._report(None, unsupported=unsupported)
+        if self.options.all_versions and self.options.checkpoints:
+            self._check_older_checksums(listing, snapshot, broken)
+        engine = self._check_files(listing, snapshot, commits)
+        return self._report(snapshot, engine, unsupported)
+
+    def _check_redundant(self, listing: LogListing) -> frozenset[Checkpoint]:
+        """Check what the log keeps twice; give checkpoints that cannot be used."""
+        before = len(self.findings.rows)
+        wrong: frozenset[Checkpoint] = frozenset()
+        broken = check_checkpoint_heads(self.store, listing, self.findings)
+        self.looked.num_checkpoints = len(listing.checkpoints)
+        if self.options.checkpoints:
+            del self.findings.rows[before:]  # found again, with more to say
+            wrong = check_all_checkpoints(self.store, listing, self.findings)
+        check_last_checkpoint(
+            self.store, listing, broken, self.findings, strict=self.options.checkpoints
+        )
+        self.looked.num_compacted = check_compacted(self.store, listing, self.findings)
+        return broken | wrong
+
+    def _load(self, listing: LogListing, broken: frozenset[Checkpoint]) -> Snapshot | None:
+        """The version to check; ``None``, and a finding, where it cannot be rebuilt."""
+        version = self.options.version
+        if version is None and self.options.resume is not None:
+            version = read_version(self.options.resume)
+        try:
+            return load_snapshot(self.store, version, warn=_ignore, listing=listing, skip=broken)
+        except LogGapError as error:
+            if not self.findings.has("LOG_GAP"):
+                self.findings.add("LOG_GAP", error.message, version=version)
+        except MissingActionError as error:
+            self.findings.add("LOG_ACTION_MISSING", error.message, version=version)
+        except CorruptLogError as error:
+            if not self.findings.has("COMMIT_UNREADABLE"):
+                self.findings.add("LOG_UNREADABLE", error.message, version=version)
+        return None
+
+    def _find_unsupported(self, snapshot: Snapshot) -> str | None:
+        try:
+            ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
+        except UnsupportedFeatureError as error:
+            self.findings.note(f"the table may hold more than was checked: {error.message}")
+            return error.message
+        return None
+
+    def _check_state(
+        self, listing: LogListing, snapshot: Snapshot, broken: frozenset[Checkpoint]
+    ) -> Snapshot | None:
+        """Check the live files as the log has them; give the snapshot that could be read.
+
+        A checkpoint may open and still be broken further in: then older files have to do.
+        """
+        before = len(self.findings.rows)
+        state = StateChecker(snapshot, self.findings)
+        try:
+            state.run()
+        except CorruptLogError as error:
+            del self.findings.rows[before:]
+            checkpoint = snapshot.segment.checkpoint
+            if checkpoint is None:
+                self.findings.add("LOG_UNREADABLE", error.message, version=snapshot.version)
+                return None
+            version, name = checkpoint.version, checkpoint.names[0]
+            self.findings.add("CHECKPOINT_UNREADABLE", error.message, version=version, file=name)
+            broken |= {checkpoint}
+            again = self._load(listing, broken)
+            return None if again is None else self._check_state(listing, again, broken)
+        self.looked.num_files, self.looked.size_bytes = state.num_files, state.size_bytes
+        self.looked.num_checksums += check_checksum(
+            snapshot,
+            state.num_files,
+            state.size_bytes,
+            self.findings,
+            strict=self.options.checkpoints,
+        )
+        return snapshot
+
+    def _check_older_checksums(
+        self, listing: LogListing, latest: Snapshot, broken: frozenset[Checkpoint]
+    ) -> None:
+        """Rebuild each version that has a checksum."""
+        first = first_rebuildable(self.store, listing)
+        for version in sorted(listing.checksums):
+            if not first <= version < latest.version:
+                continue
+            try:
+                older = load_snapshot(
+                    self.store, version, warn=_ignore, listing=listing, skip=broken
+                )
+                num_files, size_bytes = older.num_files, older.size_bytes
+            except CorruptLogError as error:
+                self.findings.note(f"version {version} cannot be rebuilt: {error.message}")
+                continue
+            self.looked.num_checksums += check_checksum(
+                older, num_files, size_bytes, self.findings, strict=True
+            )
+
+    def _check_files(
+        self, listing: LogListing, snapshot: Snapshot, commits: CommitChecker
+    ) -> LazyEngine:
+        files: LiveFiles | AllFiles = LiveFiles(snapshot)
+        if self.options.all_versions:
+            try:
+                files = AllFiles.of(snapshot, listing, commits.metadata, commits.broken)
+            except CorruptLogError as error:
+                self.findings.note(f"files of older versions were not checked: {error.message}")
+        check = FileCheck(files.batches, self.options, snapshot.version)
+        engine = LazyEngine(self.source, check.input_bytes)
+        spec = CheckSpec(
+            self.store.uri,
+            self.storage_options,
+            files.metadata,
+            self.options.depth,
+            self.options.decodes_vectors,
+        )
+        path = self.options.resume
+        opened = nullcontext() if path is None else ResumeFile(path, self._subject(snapshot))
+        with opened as resume:
+            for result in check.run(spec, engine, resume, self.cancel, self.on_progress):
+                self.looked.take(result)
+                self.findings.take(to_table(result.findings))
+                for note in result.notes:
+                    self.findings.note(note)
+        if self.looked.num_gone:
+            self.findings.note(
+                f"{self.looked.num_gone} files of older versions are gone, as after a vacuum: "
+                "`deltactl describe-history --restorable` says which versions need them"
+            )
+        return engine
+
+    def _subject(self, snapshot: Snapshot) -> dict[str, object]:
+        """What tells this check from others, for the file to resume from."""
+        return {
+            "table": snapshot.metadata.id,
+            "version": snapshot.version,
+            "depth": self.options.depth.name,
+            "sample": self.options.sample,
+            "vectors": self.options.decodes_vectors,
+            "all_versions": self.options.all_versions,
+        }
+
+    def _report(
+        self,
+        snapshot: Snapshot | None,
+        engine: LazyEngine | None = None,
+        unsupported: str | None = None,
+    ) -> CheckReport:
+        engine = engine or LazyEngine(self.source)
+        return CheckReport(
+            version=None if snapshot is None else snapshot.version,
+            options=self.options,
+            engine=engine.name,
+            engine_reason=engine.reason,
+            looked=self.looked,
+            findings=self.findings.finish(self.store.uri),
+            notes=tuple(self.findings.notes),
+            unsupported=unsupported,
+        )
+
+
+def _ignore(message: str) -> None:
+    """What is left aside is a finding already."""

@@ -1,0 +1,238 @@
+"""What one data file holds against what the log says of it: its footer, its vector, its rows.
+
+A footer is quick but may be wrong in its own ways: bounds cut short, NaN left out, columns found by
+id. So what it seems to disprove is looked up in the rows before it counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltactl.errors import DataFileError, UnsupportedFeatureError
+from deltactl.operations.check_findings import Findings
+from deltactl.operations.check_options import Depth
+from deltactl.operations.check_stats import (
+    Contradiction,
+    FileFacts,
+    Statistics,
+    find_contradictions,
+    widen_dates,
+)
+from deltactl.operations.check_vectors import BROKEN_VECTOR, Vector, check_vector
+from deltactl.parquet.footer import RowFacts, index_leaves, read_file_stats
+from deltactl.parquet.footer_bytes import read_footer
+from deltactl.parquet.measure import measure_file
+from deltactl.parquet.projection import FileFields, Matcher
+from deltactl.parquet.reader import DataFile, RowReader
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.schema import Field, StructType, arrow_type, is_void
+from deltactl.protocol.stats import LeafStats, Path
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, list_leaves
+from deltactl.storage.store import FileInfo, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A file as the log has it. ``knows_vector`` is false where its vector is of an unknown kind.
+
+    Files that are not live belong to older versions only.
+    """
+
+    data: DataFile
+    stats: str | None
+    is_live: bool = True
+    knows_vector: bool = True
+
+
+class ContentChecker:
+    """Checks files of one table and schema. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        metadata: Metadata,
+        depth: Depth,
+        decodes_vectors: bool,
+        findings: Findings,
+    ) -> None:
+        self._store, self._depth, self._findings = store, depth, findings
+        self._decodes_vectors = decodes_vectors
+        self._match = Matcher(metadata.column_mapping_mode)
+        self._fields = _choose_fields(metadata, findings) if depth >= Depth.FOOTERS else ()
+        leaves = list_leaves(StructType(self._fields))
+        self._leaves = tuple(leaf for leaf in leaves if leaf.kind != "void")
+
+    def check(self, file: Logged, info: FileInfo, has_vector: bool) -> int:
+        """Check a file that is there; give its rows, 0 where they were not looked at.
+
+        Args:
+            file: what the log says.
+            info: what the store says.
+            has_vector: whether its deletion vector, if it has one, is there.
+        """
+        wants_vector = self._decodes_vectors and file.data.deletion_vector is not None
+        if self._depth < Depth.FOOTERS and not wants_vector:
+            return 0
+        path = file.data.path
+        try:
+            footer = read_footer(self._store, path, info.size_bytes)
+        except DataFileError as error:
+            self._findings.add("FILE_UNREADABLE", f"it {error.message}", file=path)
+            return 0
+        vector = Vector() if has_vector and file.knows_vector else BROKEN_VECTOR
+        if wants_vector and vector.is_sound:
+            vector = check_vector(self._store, file.data, footer.num_rows, self._findings)
+        if self._depth >= Depth.FOOTERS:
+            schema = footer.schema.to_arrow_schema()
+            self._check_rows(_Opened(file, footer, vector, schema))
+        return int(footer.num_rows)
+
+    def _check_rows(self, file: _Opened) -> None:
+        said = self._parse(file.logged)
+        leaves = () if said is None else self._choose_leaves(said, file.schema)
+        if self._depth is Depth.DATA:
+            self._report(file, self._read(file, self._fields, leaves, said))
+            return
+        if said is None:
+            return
+        suspects = list(find_contradictions(said, _facts_of_footer(file.footer, leaves), leaves))
+        certain = [found for found in suspects if not found[1]]
+        paths = {path for _, path, _ in suspects if path}
+        if paths:
+            names = {path[0] for path in paths}
+            fields = tuple(f for f in self._fields if f.physical_name in names)
+            chosen = tuple(leaf for leaf in leaves if leaf.path in paths)
+            found = self._read(file, fields, chosen, said)
+            certain += [contradiction for contradiction in found if contradiction[1]]
+        self._report(file, certain)
+
+    def _choose_leaves(self, said: Statistics, schema: pa.Schema) -> tuple[StatsLeaf, ...]:
+        """Leaves that the statistics speak of and the file holds: only those can be compared."""
+        spoken = [leaf for leaf in self._leaves if said.speaks_of(leaf)]
+        try:
+            stored = FileFields(schema)
+            held = [
+                leaf for leaf in spoken if _is_stored(leaf.path, self._fields, stored, self._match)
+            ]
+        except DataFileError:
+            return tuple(spoken)  # reading will say it
+        if len(held) < len(spoken):
+            name = next(".".join(leaf.path) for leaf in spoken if leaf not in held)
+            self._findings.note(
+                "statistics of columns that their file does not hold were not compared, "
+                f"such as {name!r}"
+            )
+        return tuple(held)
+
+    def _parse(self, file: Logged) -> Statistics | None:
+        if file.stats is None:
+            return None
+        try:
+            return Statistics(file.stats)
+        except ValueError as error:
+            problem = f"its statistics are not JSON: {error}"[:300]
+            self._findings.add("STATS_UNREADABLE", problem, file=file.data.path)
+            return None
+
+    def _read(
+        self,
+        file: _Opened,
+        fields: Sequence[Field],
+        leaves: Sequence[StatsLeaf],
+        said: Statistics | None,
+    ) -> list[Contradiction]:
+        """What the rows of some columns disprove; which rows are live is up to a sound vector."""
+        reader = RowReader(
+            StructType(tuple(fields)), (), self._match.mode, naming="physical", verify_pages=True
+        )
+        data, vector = file.logged.data, file.vector
+        if vector.bitmap is None and vector.is_sound:
+            vector = check_vector(self._store, data, file.footer.num_rows, Findings())
+        try:
+            found = measure_file(self._store, reader, data, leaves, vector.bitmap)
+        except DataFileError as error:
+            self._findings.add("FILE_UNREADABLE", error.message, file=data.path)
+            return []
+        except UnsupportedFeatureError as error:
+            self._findings.note(f"not read: {error.message}")
+            return []
+        if said is None:
+            return []
+        facts = FileFacts(
+            found.num_rows,
+            found.num_live,
+            found.leaves if vector.is_sound else {},
+            found.stored_nulls,
+            has_deletes=data.deletion_vector is not None,
+            narrow=_narrow_leaves(file.schema),
+        )
+        return list(find_contradictions(said, facts, leaves))
+
+    def _report(self, file: _Opened, found: Sequence[Contradiction]) -> None:
+        for code, _, problem in found:
+            self._findings.add(code, problem, file=file.logged.data.path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A file with its footer, and its deletion vector as far as that was checked."""
+
+    logged: Logged
+    footer: pq.FileMetaData
+    vector: Vector
+    schema: pa.Schema
+
+
+def _choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:
+    """The stored columns whose types this program knows."""
+    chosen = []
+    for field in metadata.data_schema.fields:
+        try:
+            arrow_type(field.type, "physical")
+        except UnsupportedFeatureError as error:
+            findings.note(f"column {field.name!r} was not checked: {error.message}")
+            continue
+        if not is_void(field.type):
+            chosen.append(field)
+    return tuple(chosen)
+
+
+def _is_stored(path: Path, fields: Sequence[Field], stored: FileFields, matcher: Matcher) -> bool:
+    """Whether a file holds a leaf, found as its reader finds it."""
+    field = next(f for f in fields if f.physical_name == path[0])
+    index = matcher.find(field, stored)
+    if index is None or len(path) == 1:
+        return index is not None
+    assert isinstance(field.type, StructType)
+    return _is_stored(path[1:], field.type.fields, stored.members(index), matcher)
+
+
+def _facts_of_footer(footer: pq.FileMetaData, leaves: Sequence[StatsLeaf]) -> FileFacts:
+    """What a footer tells of all rows."""
+    stored = index_leaves(footer.schema.to_arrow_schema())
+    floats = frozenset(path for path, leaf in stored.items() if pa.types.is_floating(leaf.type))
+    told = read_file_stats(footer, StatsColumns(tuple(leaves)), RowFacts(nan_free=floats)).leaves
+    found: dict[Path, LeafStats] = {}
+    for leaf in leaves:
+        column = stored.get(leaf.path)
+        if leaf.path in told:
+            stats = told[leaf.path]
+            is_date = column is not None and pa.types.is_date(column.type)
+            widened = is_date and leaf.kind.startswith("timestamp")
+            found[leaf.path] = widen_dates(stats) if widened else stats
+    return FileFacts(
+        footer.num_rows,
+        footer.num_rows,
+        found,
+        {path: stats.null_count for path, stats in found.items()},
+        narrow=_narrow_leaves(footer.schema.to_arrow_schema()),
+    )
+
+
+def _narrow_leaves(schema: pa.Schema) -> frozenset[Path]:
+    stored = index_leaves(schema)
+    return frozenset(path for path, leaf in stored.items() if pa.types.is_float32(leaf.type))

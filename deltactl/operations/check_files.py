@@ -1,0 +1,159 @@
+"""The data files of a check, cut into batches and run on an engine.
+
+Batches are built when the engine comes to them; all that is kept of each is a digest and a weight.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.engine.base import (
+    CancelToken,
+    Failed,
+    LazyEngine,
+    OnProgress,
+)
+from deltactl.engine.tasks import LazyTasks
+from deltactl.errors import InterruptedRunError
+from deltactl.operations.check_options import CheckOptions, Depth
+from deltactl.operations.check_resume import ResumeFile
+from deltactl.operations.check_state import as_stream
+from deltactl.operations.check_tasks import BATCH, BatchResult, CheckSpec, CheckTask, check_files
+from deltactl.protocol.spark_hash import hash_texts
+
+_FILES_A_TASK: Final = 512
+_BYTES_A_TASK: Final = 256 << 20
+_BYTES_A_FOOTER: Final = 64 << 10
+_HASHES: Final = 1 << 32
+
+Batches = Callable[[], Iterable[tuple[int, pa.Table]]]
+"""Gives the files to check, columns of ``BATCH``, and which of the spec's metadata is theirs.
+
+It is called twice, and has to give the same both times.
+"""
+
+Cut: TypeAlias = tuple[int, pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    digest: str
+    num_files: int
+    weight_bytes: int
+
+
+class FileCheck:
+    """Runs the file part of a check."""
+
+    def __init__(self, batches: Batches, options: CheckOptions, seed: int) -> None:
+        """``seed``: other versions take other samples, and one version always the same."""
+        self._batches, self._options, self._seed = batches, options, seed
+        self._plan = [
+            _Planned(_digest(cut), cut[1].num_rows, self._weigh(cut[1])) for cut in self._tasks()
+        ]
+
+    @property
+    def num_files(self) -> int:
+        """Files to look into."""
+        return sum(planned.num_files for planned in self._plan)
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes to read, about."""
+        return sum(planned.weight_bytes for planned in self._plan)
+
+    def run(
+        self,
+        spec: CheckSpec,
+        engine: LazyEngine,
+        resume: ResumeFile | None,
+        cancel: CancelToken | None,
+        on_progress: OnProgress | None,
+    ) -> Iterator[BatchResult]:
+        """Check every file that is not done yet; results as they come.
+
+        Raises:
+            InterruptedRunError: ``cancel`` was set.
+            StorageError: the store failed.
+        """
+        done: Mapping[str, BatchResult] = {} if resume is None else resume.done
+        yield from (done[p.digest] for p in self._plan if p.digest in done)
+        left = [planned for planned in self._plan if planned.digest not in done]
+        if not left:
+            return
+        waiting = (cut for cut in self._tasks() if not done or _digest(cut) not in done)
+        tasks = LazyTasks([p.weight_bytes for p in left], lambda _: _to_task(next(waiting)))
+        outcomes = engine.run(
+            partial(check_files, spec), tasks, cancel=cancel, on_progress=on_progress
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, Failed):
+                raise outcome.error
+            if resume is not None:
+                resume.note(left[outcome.task_id].digest, outcome.result)
+            yield outcome.result
+        if cancel is not None and cancel.is_set():
+            hint = "Run again with the same --resume FILE to do the rest."
+            raise InterruptedRunError("interrupted", hint=None if resume is None else hint)
+
+    def _tasks(self) -> Iterator[Cut]:
+        """The files, within each batch in the order of their names: neighbours go together."""
+        for metadata, batch in self._batches():
+            ordered = self._choose(batch).sort_by("path")
+            for part in _cut(ordered, self._options.depth):
+                yield metadata, part
+
+    def _choose(self, batch: pa.Table) -> pa.Table:
+        if self._options.sample >= 1 or not batch.num_rows:
+            return batch
+        seed = self._seed % _HASHES
+        hashes = [hash_texts(chunk, seed).view(np.uint32) for chunk in batch["path"].chunks]
+        limit = int(self._options.sample * _HASHES)
+        return batch.filter(pa.array(np.concatenate(hashes).astype(np.int64) < limit))
+
+    def _weigh(self, task: pa.Table) -> int:
+        footers: int = _BYTES_A_FOOTER * task.num_rows
+        if self._options.depth is Depth.DATA:
+            return footers + int(pc.sum(task["size_bytes"]).as_py() or 0)
+        return footers if self._options.depth is Depth.FOOTERS else 0
+
+
+def _cut(batch: pa.Table, depth: Depth) -> Iterator[pa.Table]:
+    """Tasks of a bounded number of files, and of bytes where those are read."""
+    if depth is not Depth.DATA:
+        for start in range(0, batch.num_rows, _FILES_A_TASK):
+            yield batch.slice(start, _FILES_A_TASK)
+        return
+    sizes = np.maximum(pc.fill_null(batch["size_bytes"], 0).to_numpy(), 0)
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < batch.num_rows:
+        before = ends[start - 1] if start else 0
+        fitting = int(np.searchsorted(ends, before + _BYTES_A_TASK, side="right"))
+        stop = min(max(fitting, start + 1), start + _FILES_A_TASK)
+        yield batch.slice(start, stop - start)
+        start = stop
+
+
+def _to_task(cut: Cut) -> CheckTask:
+    return CheckTask(cut[0], as_stream(cut[1].combine_chunks()))
+
+
+def _digest(cut: Cut) -> str:
+    """Tells batches apart by what is in them, whatever number they have."""
+    return hashlib.sha256(_to_task(cut).files).hexdigest()[:32]
+
+
+def as_batch(files: pa.Table, *, is_live: bool = True) -> pa.Table:
+    """Files with the columns of ``ADD_SCHEMA`` as columns of ``BATCH``."""
+    columns: list[Any] = [files[name] for name in BATCH.names[:-1]]
+    columns.append(pa.array(np.full(files.num_rows, is_live), pa.bool_()))
+    return pa.table(columns, schema=BATCH)

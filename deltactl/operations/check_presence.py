@@ -1,0 +1,90 @@
+"""Which of many files are there, and how large: with few requests.
+
+On stores that are asked over a network, files that lie close together in a folder are listed in
+pages instead of being asked for one by one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from deltactl.errors import SafetyError, StorageError
+from deltactl.protocol.paths import is_absolute
+from deltactl.storage.names import is_plain_name, resolve_name
+from deltactl.storage.open import is_local_uri
+from deltactl.storage.store import FileInfo, Store
+
+# A page of a listing has a thousand names or more, and costs as much as asking for one.
+_LEAST_WANTED: Final = 8
+_NAMES_A_FILE: Final = 100
+
+
+def find_files(
+    store: Store, names: Sequence[str]
+) -> tuple[dict[str, FileInfo | None], frozenset[str]]:
+    """Facts of each name, ``None`` where nothing is stored; and names that lie on other storage.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    found: dict[str, FileInfo | None] = {}
+    if not is_local_uri(store.uri):
+        for folder, wanted in _group_by_folder(names).items():
+            if len(wanted) >= _LEAST_WANTED:
+                found |= _list_range(store, folder, wanted)
+    asked = [name for name in names if name not in found and not is_absolute(name)]
+    found |= zip(asked, store.stat_many(asked), strict=True)
+    placed, elsewhere = _stat_absolute(store, [name for name in names if is_absolute(name)])
+    return found | placed, elsewhere
+
+
+def _stat_absolute(
+    store: Store, names: Sequence[str]
+) -> tuple[dict[str, FileInfo | None], frozenset[str]]:
+    """Facts of absolute names, all at once where all of them lie on the store's own storage."""
+    try:
+        return dict(zip(names, store.stat_many(names), strict=True)), frozenset()
+    except StorageError as error:
+        if error.retryable:
+            raise
+        if len(names) == 1:
+            return {}, frozenset(names)
+    parts = [_stat_absolute(store, [name]) for name in names]
+    placed = {name: info for found, _ in parts for name, info in found.items()}
+    return placed, frozenset().union(*(elsewhere for _, elsewhere in parts))
+
+
+def find_path_problem(name: str) -> str | None:
+    """Why a relative name cannot be that of a file below the root."""
+    try:
+        resolve_name(name)
+    except (SafetyError, StorageError) as error:
+        return error.message
+    return None
+
+
+def _group_by_folder(names: Sequence[str]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        folder, slash, _ = name.rpartition("/")
+        if is_plain_name(name) and not is_absolute(name):
+            groups[folder if slash else ""].append(name)
+    return groups
+
+
+def _list_range(store: Store, folder: str, wanted: list[str]) -> dict[str, FileInfo | None]:
+    """Facts of all wanted names from one listing; nothing where too much else lies between them."""
+    first, last = (choose(wanted, key=str.encode) for choose in (min, max))
+    most = _NAMES_A_FILE * len(wanted)
+    listed: dict[str, FileInfo] = {}
+    for info in islice(store.list_from(folder, first.rpartition("/")[2]), most):
+        listed[info.name] = info
+        if info.name.encode() >= last.encode():
+            break
+    else:
+        if len(listed) == most:
+            return {}
+    return {name: listed.get(name) for name in wanted}

@@ -1,0 +1,96 @@
+"""Checks of what the log keeps twice: checkpoints, the hint, version checksums, compacted files.
+
+Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Version Checksum File", "Log Compaction
+Files".
+"""
+
+from __future__ import annotations
+
+from deltactl.errors import CorruptLogError
+from deltactl.log.checkpoint_check import Verdict, check_checkpoints, check_hint
+from deltactl.log.compaction import find_contradiction
+from deltactl.log.last_checkpoint import HINT_NAME
+from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.snapshot import Snapshot
+from deltactl.log.version_checksum import find_disagreements
+from deltactl.operations.check_findings import Findings, Row
+from deltactl.protocol.names import LOG_DIR, checksum_name
+from deltactl.storage.store import Store
+
+
+def check_all_checkpoints(
+    store: Store, listing: LogListing, findings: Findings
+) -> frozenset[Checkpoint]:
+    """Compare every checkpoint with its version rebuilt without it; give those proven wrong."""
+    verdicts = check_checkpoints(store, listing)
+    for verdict in verdicts:
+        _add_verdict(verdict, findings)
+    return frozenset(v.checkpoint for v in verdicts if v.trust == "bad")
+
+
+def _add_verdict(verdict: Verdict, findings: Findings) -> None:
+    name, version = verdict.checkpoint.names[0], verdict.checkpoint.version
+    problem = verdict.problem or ""
+    if verdict.trust == "unproven":
+        findings.note(f"{name} was not compared: {problem}")
+    elif verdict.trust != "good":
+        wrong = "CHECKPOINT_WRONG" if verdict.is_whole else "CHECKPOINT_UNREADABLE"
+        code = "CHECKPOINT_DOUBTFUL" if verdict.trust == "ambiguous" else wrong
+        findings.add(code, problem, version=version, file=name)
+
+
+def check_last_checkpoint(
+    store: Store,
+    listing: LogListing,
+    broken: frozenset[Checkpoint],
+    findings: Findings,
+    *,
+    strict: bool,
+) -> None:
+    """Check that the hint, where there is one, names a checkpoint that can be used."""
+    verdict = check_hint(store, listing, broken)
+    if verdict.problem is not None:
+        _add_optional(
+            findings,
+            ("HINT_WRONG", verdict.version, HINT_NAME, verdict.problem),
+            strict=strict and not verdict.is_missing,
+        )
+
+
+def check_checksum(
+    snapshot: Snapshot, num_files: int, size_bytes: int, findings: Findings, *, strict: bool
+) -> bool:
+    """Compare the version's checksum file with the snapshot; tell whether there is one."""
+    found = find_disagreements(snapshot.store, snapshot, num_files, size_bytes)
+    name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
+    for problem in found or ():
+        row = ("CHECKSUM_WRONG", snapshot.version, name, problem)
+        _add_optional(findings, row, strict=strict)
+    return found is not None
+
+
+def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
+    """What is wrong with a file that readers may do without: a finding only where it is strict."""
+    if strict:
+        findings.rows.append(row)
+    else:
+        findings.note(f"{row[3]}; readers do without this file")
+
+
+def check_compacted(store: Store, listing: LogListing, findings: Findings) -> int:
+    """Compare every compacted file with its commits; give how many were compared."""
+    compared = 0
+    for (first, last), info in sorted(listing.compacted.items()):
+        commits = [listing.commits.get(version) for version in range(first, last + 1)]
+        present = [commit for commit in commits if commit is not None]
+        if len(present) < len(commits):
+            findings.note(f"{info.name} was not compared: not all of its commits are there")
+            continue
+        compared += 1
+        try:
+            problem = find_contradiction(store, info, present)
+        except CorruptLogError as error:
+            problem = error.message
+        if problem is not None:
+            findings.add("COMPACTED_WRONG", problem, version=last, file=info.name)
+    return compared

@@ -1,0 +1,93 @@
+"""What a check looked at and found, for people and programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from deltactl.operations.check_findings import count_by_severity
+from deltactl.operations.check_options import CheckOptions
+from deltactl.operations.check_tasks import BatchResult
+
+
+@dataclass(slots=True)
+class Looked:
+    """How much was looked at. ``num_gone``: files of older versions that are not there any more.
+
+    ``num_files`` and ``size_bytes`` are those of the version, of which ``num_checked`` files (and
+    those of older versions, where asked for) were looked into.
+    """
+
+    num_commits: int = 0
+    num_checkpoints: int = 0
+    num_compacted: int = 0
+    num_checksums: int = 0
+    num_files: int = 0
+    size_bytes: int = 0
+    num_checked: int = 0
+    num_rows: int = 0
+    num_vectors: int = 0
+    num_gone: int = 0
+
+    def take(self, batch: BatchResult) -> None:
+        """Add what a batch saw."""
+        self.num_checked += batch.num_files
+        self.num_rows += batch.num_rows
+        self.num_vectors += batch.num_vectors
+        self.num_gone += batch.num_gone
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """The outcome of a check.
+
+    ``version`` is ``None`` where none can be rebuilt. ``findings`` has the columns of
+    ``check_findings.FINDINGS``; ``notes`` say what was not checked, and why. ``unsupported`` are
+    the words of a refusal: the table needs a feature of readers that this program does not know.
+    """
+
+    version: int | None
+    options: CheckOptions
+    engine: str
+    engine_reason: str
+    looked: Looked
+    findings: pa.Table = field(repr=False)
+    notes: tuple[str, ...] = ()
+    unsupported: str | None = None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing was found."""
+        return bool(self.findings.num_rows == 0)
+
+    def count_codes(self) -> dict[str, int]:
+        """How many findings there are of each code."""
+        return dict(sorted(Counter(self.findings["code"].to_pylist()).items()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``result`` of the JSON envelope; sizes in bytes."""
+        looked = self.looked
+        return {
+            "version": self.version,
+            "sound": self.is_sound,
+            "depth": self.options.depth.name.lower(),
+            "sample": self.options.sample,
+            "all_versions": self.options.all_versions,
+            "commits": looked.num_commits,
+            "checkpoints": looked.num_checkpoints,
+            "compacted": looked.num_compacted,
+            "checksums": looked.num_checksums,
+            "files": looked.num_files,
+            "bytes": looked.size_bytes,
+            "files_checked": looked.num_checked,
+            "rows_checked": looked.num_rows,
+            "deletion_vectors": looked.num_vectors,
+            "files_gone": looked.num_gone,
+            **count_by_severity(self.findings),
+            "codes": self.count_codes(),
+            "findings": self.findings.to_pylist(),
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,192 @@
+"""The worker of a check: a batch of data files, looked into as deep as was asked.
+
+Runs on any engine: a task is a small picklable value, the store is opened by URI in the worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from deltactl.errors import UnsupportedFeatureError
+from deltactl.operations.check_content import ContentChecker, Logged
+from deltactl.operations.check_findings import Findings, Row
+from deltactl.operations.check_options import Depth
+from deltactl.operations.check_presence import find_files, find_path_problem
+from deltactl.operations.check_vectors import check_vector_file, name_vector_file
+from deltactl.operations.requests import map_requests
+from deltactl.parquet.reader import DataFile
+from deltactl.protocol.actions import DELETION_VECTOR_TYPE, Metadata
+from deltactl.protocol.deletion_vectors import INLINE, DeletionVector
+from deltactl.protocol.paths import is_absolute
+from deltactl.storage.open import open_store
+from deltactl.storage.store import FileInfo, Store
+from deltactl.storage.wrappers import ReadOnlyStore
+
+# Rows of several files at once are what takes memory.
+_FILES_READ_AT_ONCE: Final = 4
+_FOOTERS_AT_ONCE: Final = 16
+
+BATCH: Final = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("stats", pa.string()),
+        ("deletion_vector", DELETION_VECTOR_TYPE),
+        ("is_live", pa.bool_()),
+    ]
+)
+"""A task's files; those that are not live belong to older versions only."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSpec:
+    """What all batches share: the table and how deep to look.
+
+    ``metadata`` are the metaData actions that files were written under, the version's own first.
+    """
+
+    uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    metadata: tuple[Metadata, ...]
+    depth: Depth
+    decodes_vectors: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTask:
+    """A batch: ``files`` as an Arrow stream, written under one of the spec's metadata."""
+
+    metadata: int
+    files: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """What was seen of a batch.
+
+    ``num_rows`` counts rows that were read, or that a footer told of; ``num_gone`` are files of
+    older versions that are not there any more, as after a vacuum.
+    """
+
+    num_files: int = 0
+    num_rows: int = 0
+    num_vectors: int = 0
+    num_gone: int = 0
+    findings: tuple[Row, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def check_files(spec: CheckSpec, task: CheckTask, attempt: int) -> BatchResult:
+    """Check the files of a batch, columns of :data:`BATCH`.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    store = ReadOnlyStore(open_store(spec.uri, spec.storage_options))
+    with pa.ipc.open_stream(task.files) as stream:
+        rows = stream.read_all().to_pylist()
+    return _BatchChecker(store, spec, spec.metadata[task.metadata]).run(rows)
+
+
+class _BatchChecker:
+    """Looks at the files of one batch."""
+
+    def __init__(self, store: Store, spec: CheckSpec, metadata: Metadata) -> None:
+        self._store, self._spec = store, spec
+        self._findings = Findings()
+        self._content = ContentChecker(
+            store, metadata, spec.depth, spec.decodes_vectors, self._findings
+        )
+        self._infos: dict[str, FileInfo | None] = {}
+        self._elsewhere: frozenset[str] = frozenset()
+
+    def run(self, rows: Sequence[Mapping[str, Any]]) -> BatchResult:
+        """Check them all."""
+        logged = [self._read(row) for row in rows]
+        vectors = [self._vector_name(file) for file in logged]
+        names = [file.data.path for file in logged] + [name for name in vectors if name]
+        self._infos, self._elsewhere = find_files(
+            self._store, [name for name in dict.fromkeys(names) if _is_placed(name)]
+        )
+        if self._elsewhere:
+            shown = min(self._elsewhere)
+            self._findings.note(f"files on other storage were not checked, such as {shown!r}")
+        present: list[tuple[Logged, FileInfo, bool]] = []
+        gone = 0
+        for file, vector in zip(logged, vectors, strict=True):
+            info = self._locate(file)
+            gone += info is None and not file.is_live
+            has_vector = self._check_vector_place(file, vector)
+            if info is not None:
+                present.append((file, info, has_vector))
+        return BatchResult(
+            num_files=len(present),
+            num_rows=self._look_into(present),
+            num_vectors=sum(file.data.deletion_vector is not None for file in logged),
+            num_gone=gone,
+            findings=tuple(self._findings.rows),
+            notes=tuple(self._findings.notes),
+        )
+
+    def _look_into(self, present: Sequence[tuple[Logged, FileInfo, bool]]) -> int:
+        """Check contents as deep as was asked; give the rows seen."""
+        at_once = _FILES_READ_AT_ONCE if self._spec.depth is Depth.DATA else _FOOTERS_AT_ONCE
+        seen = map_requests(
+            self._store, lambda item: self._content.check(*item), present, at_once=at_once
+        )
+        return sum(seen)
+
+    def _read(self, row: Mapping[str, Any]) -> Logged:
+        node, path = row["deletion_vector"], row["path"]
+        vector, is_known = None, True
+        if node is not None:
+            try:
+                vector = DeletionVector(**node)
+            except UnsupportedFeatureError as error:
+                is_known = False
+                self._findings.note(f"not checked: {error.message}")
+        file = DataFile(path, row["size_bytes"] or 0, deletion_vector=vector)
+        return Logged(file, row["stats"], row["is_live"], is_known)
+
+    def _vector_name(self, file: Logged) -> str | None:
+        vector = file.data.deletion_vector
+        return None if vector is None else name_vector_file(vector, file.data.path, self._findings)
+
+    def _locate(self, file: Logged) -> FileInfo | None:
+        """The file's facts, compared with the log; ``None`` where it cannot be looked into."""
+        path = file.data.path
+        if path in self._elsewhere or not _is_placed(path):
+            return None
+        info = self._infos.get(path)
+        if info is None:
+            if file.is_live:
+                self._findings.add("FILE_MISSING", "it is not in the store", file=path)
+            return None
+        if self._spec.depth >= Depth.SIZES and info.size_bytes != file.data.size_bytes:
+            self._findings.add(
+                "FILE_SIZE",
+                f"it has {info.size_bytes} bytes, the log says {file.data.size_bytes}",
+                file=path,
+            )
+        return info
+
+    def _check_vector_place(self, file: Logged, name: str | None) -> bool:
+        """Whether the vector can be read, as far as its place tells."""
+        vector = file.data.deletion_vector
+        if vector is None or vector.storage_type == INLINE:
+            return True
+        if name is None or name in self._elsewhere or not _is_placed(name):
+            return False
+        info = self._infos.get(name)
+        if info is None and not file.is_live:
+            return False
+        return check_vector_file(vector, file.data.path, name, info, self._findings)
+
+
+def _is_placed(name: str) -> bool:
+    """Whether a name may be looked up: an absolute one, or one of a file below the root."""
+    return is_absolute(name) or find_path_problem(name) is None

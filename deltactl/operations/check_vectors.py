@@ -1,0 +1,90 @@
+"""Checks of deletion vectors: there, whole, of the size that the log says, inside their file.
+
+Source: PROTOCOL.md, "Deletion Vectors".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyroaring import BitMap64
+
+from deltactl.errors import DeltactlError, UnsupportedFeatureError
+from deltactl.operations.check_findings import Findings
+from deltactl.parquet.reader import DataFile, load_deletion_vector
+from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, DeletionVector
+from deltactl.storage.store import FileInfo, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A deletion vector as far as it was looked at; ``bitmap`` only where it is sound."""
+
+    bitmap: BitMap64 | None = None
+    is_sound: bool = True
+
+
+NO_VECTOR = Vector()
+BROKEN_VECTOR = Vector(is_sound=False)
+
+
+def name_vector_file(vector: DeletionVector, path: str, findings: Findings) -> str | None:
+    """The decoded name of a vector's file; ``None`` for an inline one, and where it names none."""
+    try:
+        return vector.file_name
+    except DeltactlError as error:
+        findings.add("VECTOR_UNREADABLE", f"of {path}: {error.message}", file=path)
+        return None
+
+
+def check_vector_file(
+    vector: DeletionVector, path: str, name: str, info: FileInfo | None, findings: Findings
+) -> bool:
+    """Check that a vector's file is there and long enough; tell whether it is."""
+    if info is None:
+        findings.add(
+            "VECTOR_MISSING", f"the deletion vector of {path} is not in the store", file=name
+        )
+        return False
+    end = (vector.offset or 0) + vector.size_bytes + FRAME_OVERHEAD
+    if info.size_bytes < end:
+        findings.add(
+            "VECTOR_UNREADABLE",
+            f"it has {info.size_bytes} bytes; the deletion vector of {path} ends at {end}",
+            file=name,
+        )
+        return False
+    return True
+
+
+def check_vector(store: Store, file: DataFile, num_rows: int | None, findings: Findings) -> Vector:
+    """Decode a file's vector, and compare it with the log and the file's rows."""
+    vector = file.deletion_vector
+    if vector is None:
+        return NO_VECTOR
+    try:
+        bitmap = load_deletion_vector(store, vector, count=False)
+    except UnsupportedFeatureError as error:
+        findings.note(f"deletion vectors were not checked: {error.message}")
+        return BROKEN_VECTOR
+    except DeltactlError as error:
+        if error.retryable:
+            raise
+        findings.add("VECTOR_UNREADABLE", f"of {file.path}: {error.message}", file=file.path)
+        return BROKEN_VECTOR
+    problems = 0
+    if len(bitmap) != vector.cardinality:
+        findings.add(
+            "VECTOR_CARDINALITY",
+            f"the vector deletes {len(bitmap)} rows, the log says {vector.cardinality}",
+            file=file.path,
+        )
+        problems += 1
+    if num_rows is not None and bitmap and bitmap.max() >= num_rows:
+        findings.add(
+            "VECTOR_ROWS",
+            f"the vector deletes row {bitmap.max()}, the file has {num_rows} rows",
+            file=file.path,
+        )
+        problems += 1
+    return BROKEN_VECTOR if problems else Vector(bitmap)

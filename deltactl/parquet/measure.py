@@ -1,0 +1,104 @@
+"""What a data file really holds: rows, nulls and bounds, out of its rows.
+
+For comparing with what the log says of it. Memory holds a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from deltactl.parquet.facts import select_leaf
+from deltactl.parquet.reader import DataFile, RowReader
+from deltactl.protocol.deletion_vectors import live_mask
+from deltactl.protocol.stats import LeafStats, Path, Value
+from deltactl.protocol.stats_columns import StatsLeaf
+from deltactl.storage.store import Store
+
+
+@dataclass(slots=True)
+class Measured:
+    """Rows of a file, deleted ones included in ``num_rows`` and ``stored_nulls`` alone.
+
+    ``leaves`` are the nulls and bounds of live rows, as ``LeafStats`` has values; NaN has no place
+    in bounds.
+    """
+
+    num_rows: int = 0
+    num_live: int = 0
+    leaves: dict[Path, LeafStats] = field(default_factory=dict)
+    stored_nulls: dict[Path, int] = field(default_factory=dict)
+
+
+def measure_file(
+    store: Store,
+    reader: RowReader,
+    file: DataFile,
+    leaves: Sequence[StatsLeaf],
+    deleted: BitMap64 | None = None,
+) -> Measured:
+    """Read a file to its end.
+
+    Args:
+        store: the table's.
+        reader: with physical names, of at least the columns that hold ``leaves``.
+        file: which one; its deletion vector is not looked at.
+        leaves: those to count and bound.
+        deleted: places of rows that are not live.
+
+    Raises:
+        DataFileError: it cannot be read, or not as the table's columns.
+    """
+    found = Measured(
+        leaves={leaf.path: LeafStats(0) for leaf in leaves},
+        stored_nulls={leaf.path: 0 for leaf in leaves},
+    )
+    for batch in reader.read_physical(store, file):
+        mask = (
+            None
+            if deleted is None
+            else live_mask(deleted, batch.first_row, batch.num_physical_rows)
+        )
+        live = batch.columns if mask is None else batch.columns.filter(mask)
+        found.num_rows += batch.num_physical_rows
+        found.num_live += batch.num_physical_rows if mask is None else pc.sum(mask).as_py() or 0
+        for leaf in leaves:
+            found.stored_nulls[leaf.path] += select_leaf(batch.columns, leaf.path).null_count
+            values = select_leaf(live, leaf.path)
+            found.leaves[leaf.path] = _merge(found.leaves[leaf.path], values, leaf)
+    return found
+
+
+def _merge(before: LeafStats, values: pa.Array, leaf: StatsLeaf) -> LeafStats:
+    nulls = (before.null_count or 0) + values.null_count
+    if not leaf.has_bounds or values.null_count == len(values):
+        return LeafStats(nulls, before.minimum, before.maximum)
+    bounds = pc.min_max(_comparable(values)).as_py()
+    return LeafStats(
+        nulls,
+        _choose(min, before.minimum, bounds["min"]),
+        _choose(max, before.maximum, bounds["max"]),
+    )
+
+
+def _comparable(values: pa.Array) -> pa.Array:
+    """Moments as microseconds, dates as days; NaN as null."""
+    kind = values.type
+    if pa.types.is_timestamp(kind):
+        return values.view(pa.int64())
+    if pa.types.is_date32(kind):
+        return values.view(pa.int32())
+    if pa.types.is_floating(kind):
+        return pc.if_else(pc.is_nan(values), pa.scalar(None, kind), values)
+    return values
+
+
+def _choose(choose: Any, before: Value | None, value: Value | None) -> Value | None:
+    known = [v for v in (before, value) if v is not None]
+    chosen: Value | None = choose(known) if known else None
+    return chosen

@@ -1,0 +1,136 @@
+"""`deltactl check` from the shell: whole outputs, exit statuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deltactl.operations.check_codes import CODES
+from deltactl.storage.local_store import LocalStore
+from deltactl.units import format_size
+from tests.cli.conftest import RunCli
+from tests.conftest import REPOSITORY
+from tests.support.damage import edit_stats, true_stats
+from tests.support.table_builder import Column, TableBuilder
+
+MISSING = "f\x1b[31m00002.parquet"
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
+    """Two files, one with a name that would act on a terminal; the shell stands beside them."""
+    monkeypatch.chdir(tmp_path)
+    builder = TableBuilder(LocalStore(str(tmp_path / "events")), [Column("id")])
+    rows = [{"id": 1}, {"id": 2}]
+    builder.commit(builder.write_file(rows, stats=true_stats(rows, ["id"])))
+    builder.commit(builder.write_file(rows, name=MISSING))
+    return builder
+
+
+def test_a_sound_table(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("check", "events", "--files", "data")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (
+        "Nothing is wrong with version 2, as far as was looked\n"
+        "\n"
+        "log          3 commits\n"
+        f"table        2 files, {_size(table)}\n"
+        "looked into  2 files: data\n"
+        "rows         4\n"
+    )
+
+
+def _size(table: TableBuilder) -> str:
+    return format_size(sum(add["size"] for add in table.state.files.values()))
+
+
+def test_findings_say_what_they_mean_and_what_to_do(cli: RunCli, table: TableBuilder) -> None:
+    table.store.delete_many([MISSING])
+    edit_stats(table, 1, maxValues={"id": 1})
+    ran = cli("check", "events", "--files", "footers")
+    assert (ran.code, ran.err) == (3, "")
+    assert ran.out == (
+        "2 findings in version 2\n"
+        "\n"
+        "FILE_MISSING (1): queries that need the file fail\n"
+        "  f\\x1b[31m00002.parquet\n"
+        "    it is not in the store\n"
+        "    cannot be repaired: restore f\\x1b[31m00002.parquet from a backup\n"
+        "\n"
+        f"STATS_BOUNDS (1): {CODES['STATS_BOUNDS'].meaning}\n"
+        "  f00001.parquet\n"
+        "    column 'id': the maximum is 1, but a live row lies beyond it\n"
+        f"    {CODES['STATS_BOUNDS'].repair.replace('{file}', 'f00001.parquet')}\n"
+        "\n"
+        "log          3 commits\n"
+        f"table        2 files, {_size(table)}\n"
+        "looked into  1 file: footers\n"
+        "rows         2\n"
+    )
+
+
+def test_a_repair_is_a_command_where_there_is_one(cli: RunCli, table: TableBuilder) -> None:
+    table.hint(1)
+    ran = cli("check", "events", "--checkpoints")
+    assert f"    repair: deltactl checkpoint {table.store.uri} --repair\n" in ran.out
+
+
+def test_the_envelope_and_rows(cli: RunCli, table: TableBuilder) -> None:
+    table.store.delete_many([MISSING])
+    ran = cli("check", "events", "-o", "json")
+    envelope = json.loads(ran.out)
+    assert ran.code == 3
+    assert (envelope["version_before"], envelope["version_after"]) == (2, 2)
+    assert envelope["engine"] == "local"
+    result = envelope["result"]
+    assert (result["sound"], result["error"], result["warning"]) == (False, 1, 0)
+    assert result["codes"] == {"FILE_MISSING": 1}
+    (finding,) = result["findings"]
+    assert finding["file"] == MISSING
+    ran = cli("check", "events", "-o", "ndjson")
+    assert json.loads(ran.out) == finding
+    ran = cli("check", "events", "-o", "csv")
+    assert ran.out.startswith("code,severity,version,file,problem,meaning,repair\nFILE_MISSING,")
+
+
+def test_a_version_and_a_sample(cli: RunCli, table: TableBuilder) -> None:
+    table.store.delete_many([MISSING])
+    assert cli("check", "events", "--version", "1").code == 0
+    assert cli("check", "events", "--all-versions").code == 3
+    assert "(a sample of 0.1%)" in cli("check", "events", "--sample", "0.1%").out
+    for text in ("5", "0%", "-1%", "five%", "101%", "5%%"):
+        assert cli("check", "events", "--sample", text).code == 2
+    assert cli("check", "events", "--version", "9").code == 1
+    assert cli("check", "events", "--version", "1", "--all-versions").code == 2
+
+
+def test_the_end_of_a_torn_log_is_a_finding(cli: RunCli, table: TableBuilder) -> None:
+    Path("events/_delta_log/00000000000000000001.json").unlink()
+    ran = cli("check", "events", "-o", "json")
+    envelope = json.loads(ran.out)
+    assert (ran.code, envelope["version_before"]) == (3, None)
+    assert envelope["result"]["codes"] == {"LOG_GAP": 1}
+
+
+def test_an_unknown_reader_feature_exits_7(cli: RunCli, tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "new"))
+    TableBuilder(store, [Column("id")], features=["notYetInvented"]).append([{"id": 1}])
+    ran = cli("check", str(tmp_path / "new"), "-o", "json")
+    envelope = json.loads(ran.out)
+    assert ran.code == 7
+    assert envelope["error"]["code"] == "UNSUPPORTED_FEATURE"
+    assert envelope["result"]["sound"] is True
+
+
+def test_resuming(cli: RunCli, table: TableBuilder) -> None:
+    assert cli("check", "events", "--resume", "state").code == 0
+    Path("events", "f00001.parquet").unlink()
+    assert cli("check", "events", "--resume", "state").code == 0  # nothing was left to look into
+    assert cli("check", "events").code == 3
+
+
+def test_every_code_is_documented() -> None:
+    page = (REPOSITORY / "docs" / "check.md").read_text("utf-8")
+    assert [code for code in CODES if f"| `{code}` |" not in page] == []

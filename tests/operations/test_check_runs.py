@@ -1,0 +1,162 @@
+"""How a check goes about it: few requests, nothing written, and going on where it was stopped."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.engine.base import CancelToken
+from deltactl.engine.local import LocalEngine
+from deltactl.errors import InterruptedRunError, StorageError, UsageError
+from deltactl.operations import check_files
+from deltactl.operations.check import check_table
+from deltactl.operations.check_options import CheckOptions, Depth
+from deltactl.operations.check_presence import find_files
+from deltactl.operations.check_report import CheckReport
+from deltactl.storage.store import Store
+from tests.support.checkpoints import memory_of, new_table
+from tests.support.damage import check, codes, edit_action, table
+from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore, opened_as
+from tests.support.table_builder import Column, TableBuilder
+
+
+def many_files(count: int, **options: Any) -> TableBuilder:
+    builder = new_table(Column("id"), **options)
+    builder.append(*([{"id": n}] for n in range(count)))
+    return builder
+
+
+def run(store: Store, cancel: CancelToken | None = None, **options: Any) -> CheckReport:
+    with opened_as(store):
+        return check_table(store, CheckOptions(**options), engine=LocalEngine(1), cancel=cancel)
+
+
+def test_neighbours_are_listed_and_not_asked_for_one_by_one() -> None:
+    store = CountingStore(memory_of(many_files(1200)))
+    assert run(store).looked.num_checked == 1200
+    asked = [name for name in store.names.get("stat_many", []) if name.endswith(".parquet")]
+    assert asked == []
+    assert store.calls["list_from"] <= 1 + 2 * 3  # the log; then a range for each of three batches
+    assert store.calls["read_ranges"] == 0
+
+
+def test_a_footer_is_one_request() -> None:
+    store = CountingStore(memory_of(many_files(40)))
+    assert run(store, depth=Depth.FOOTERS).looked.num_rows == 40
+    assert store.calls["read_ranges"] == 40
+    assert store.calls["open_input"] == 0
+
+
+def test_a_commit_is_read_once() -> None:
+    store = CountingStore(memory_of(table()))
+    run(store)
+    assert store.names["read_many"].count("_delta_log/00000000000000000002.json") <= 2
+
+
+def test_few_files_among_many_are_asked_for() -> None:
+    """Where a folder holds much else, listing it would cost more than it saves."""
+    memory = MemoryStore("memory://check/crowded")
+    for number in range(3000):
+        memory.put(f"d/{number:05d}", b"x")
+    store = CountingStore(memory)
+    wanted = [f"d/{number:05d}" for number in range(0, 3000, 300)]
+    found, elsewhere = find_files(store, [*wanted, "d/nothing"])
+    assert [found[name] is not None for name in wanted] == [True] * 10
+    assert found["d/nothing"] is None
+    assert elsewhere == frozenset()
+    assert store.names["stat_many"] == [*wanted, "d/nothing"]
+
+
+def test_files_on_other_storage_are_a_note() -> None:
+    builder = table()
+    edit_action(builder, 2, "add", path="s3://elsewhere/f.parquet")
+    report = check(builder.store)
+    assert report.is_sound
+    assert "s3://elsewhere/f.parquet" in report.notes[0]
+    assert report.looked.num_checked == 2
+
+
+def test_a_store_that_fails_is_an_error_and_no_finding() -> None:
+    memory = memory_of(many_files(3))
+    with pytest.raises(StorageError):
+        run(FaultyStore(memory, *(Fault(n, "error", method="stat_many") for n in (1, 2))))
+
+
+def test_an_interrupted_check_goes_on_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_files, "_FILES_A_TASK", 10)
+    builder = many_files(95)
+    builder.store.delete_many(["f00003.parquet", "f00077.parquet"])
+    whole = run(builder.store, depth=Depth.FOOTERS)
+    options: dict[str, Any] = {"depth": Depth.FOOTERS, "resume": str(tmp_path / "state")}
+    cancel = threading.Event()
+    store = CountingStore(memory_of(builder))
+
+    class _CancelLater(CountingStore):
+        def read_ranges(self, name: str, ranges: Any) -> list[bytes]:
+            if self.calls["read_ranges"] == 30:
+                cancel.set()
+            return super().read_ranges(name, ranges)
+
+    with pytest.raises(InterruptedRunError):
+        run(_CancelLater(memory_of(builder)), cancel, **options)
+    builder.append([{"id": 1000}])  # the version that was begun is the one that is finished
+    report = run(store, **options)
+    assert report.version == 1
+    assert report.findings == whole.findings
+    assert replace(report.looked, num_commits=2) == whole.looked
+    assert 0 < store.calls["read_ranges"] < 70
+    again = CountingStore(memory_of(builder))
+    assert run(again, **options).findings == whole.findings
+    assert again.calls["read_ranges"] == 0
+
+
+def test_a_torn_line_is_a_batch_to_check_again(tmp_path: Path) -> None:
+    builder = many_files(3)
+    state = tmp_path / "state"
+    run(builder.store, resume=str(state))
+    head, batch = state.read_bytes().splitlines()
+    state.write_bytes(head + b"\n" + batch[:-5])
+    assert run(builder.store, resume=str(state)).looked.num_checked == 3
+    assert state.read_bytes().splitlines() == [head, batch]
+
+
+def test_a_file_about_another_check_is_refused(tmp_path: Path) -> None:
+    state = str(tmp_path / "state")
+    run(many_files(3).store, resume=state)
+    with pytest.raises(UsageError, match="another check"):
+        run(many_files(3).store, resume=state, depth=Depth.DATA)
+    for content in ("no JSON\n", "[]\n", json.dumps({"format": 1}) + "\nx\n"):
+        Path(state).write_text(content)
+        with pytest.raises(UsageError):
+            run(many_files(3).store, resume=state)
+    with pytest.raises(UsageError, match="cannot be used"):
+        run(many_files(3).store, resume=str(tmp_path))
+
+
+def test_tasks_are_cut_by_bytes_where_rows_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = many_files(6)
+    size = builder.find("f00001.parquet")["size"]
+    monkeypatch.setattr(check_files, "_BYTES_A_TASK", 2 * size + 1)
+    seen: list[int] = []
+    with opened_as(builder.store):
+        check_table(
+            builder.store,
+            CheckOptions(depth=Depth.DATA),
+            engine=LocalEngine(1),
+            on_progress=lambda progress: seen.append(progress.tasks_total),
+        )
+    assert seen == [3, 3, 3]
+
+
+def test_a_table_without_files_is_sound() -> None:
+    builder = new_table(Column("id"))
+    report = check(builder.store, depth=Depth.DATA)
+    assert codes(report) == []
+    assert report.looked.num_checked == 0

@@ -1,0 +1,188 @@
+"""What counts as a contradiction between statistics and rows, and what does not."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from deltactl.operations.check_options import Depth
+from tests.support.checkpoints import new_table
+from tests.support.damage import check, codes
+from tests.support.table_builder import Column, TableBuilder, array_of, struct_of
+
+UTC = dt.UTC
+MOMENT = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
+
+
+def one_file(kind: Any, values: list[Any], said: dict[str, Any], **options: Any) -> TableBuilder:
+    builder = new_table(Column("c", kind), **options)
+    stats: dict[str, Any] = {"numRecords": len(values)}
+    for member, value in said.items():
+        stats[member] = value if member in ("numRecords", "tightBounds") else {"c": value}
+    builder.append([{"c": value} for value in values], stats=json.dumps(stats))
+    return builder
+
+
+def found(builder: TableBuilder) -> list[str]:
+    """The codes, which have to be the same by footers and by rows."""
+    by_footers = codes(check(builder.store, depth=Depth.FOOTERS))
+    assert by_footers == codes(check(builder.store, depth=Depth.DATA))
+    return by_footers
+
+
+SOUND: list[tuple[Any, list[Any], dict[str, Any]]] = [
+    ("long", [1, None, 5], {"minValues": 1, "maxValues": 5, "nullCount": 1}),
+    ("long", [1, 5], {"minValues": -7, "maxValues": 9}),
+    ("long", [1, 5], {"minValues": None, "maxValues": None}),
+    ("long", [1, 5], {"minValues": "no number", "maxValues": {"a": 1}, "nullCount": "x"}),
+    ("long", [1, 5], {}),
+    ("long", [2**62 + 1], {"minValues": 2**62 + 1, "maxValues": 2**62 + 1}),
+    ("string", ["x" * 40], {"minValues": "x" * 32, "maxValues": "x" * 32 + "\x7f"}),
+    ("string", ["aü" * 40], {"minValues": "aü" * 16, "maxValues": "aü" * 16 + "\U0010ffff"}),
+    ("string", ["a", "z"], {"minValues": "a", "maxValues": "z\ufffd"}),
+    ("double", [1.5, math.nan], {"minValues": 1.5, "maxValues": 1.5}),
+    ("double", [1.5, math.nan], {"minValues": 1.5, "maxValues": "NaN"}),
+    ("double", [math.nan], {"minValues": "NaN", "maxValues": "NaN"}),
+    ("double", [-math.inf, math.inf], {"minValues": "-Infinity", "maxValues": "Infinity"}),
+    ("double", [-0.0, 0.0], {"minValues": 0.0, "maxValues": -0.0}),
+    ("float", [1.1, 3.3], {"minValues": 1.1, "maxValues": 3.3}),
+    ("decimal(5,2)", [Decimal("1.20")], {"minValues": 1.2, "maxValues": 1.20}),
+    (
+        "decimal(38,18)",
+        [Decimal("12345678901234567890.123456789012345678")],
+        {"minValues": 12345678901234567000.0, "maxValues": 12345678901234567000.0},
+    ),
+    ("date", [dt.date(2024, 1, 31)], {"minValues": "2024-01-31", "maxValues": "2024-01-31"}),
+    ("date", [dt.date(1200, 1, 1)], {"minValues": "1200-01-08", "maxValues": "1199-12-25"}),
+    (
+        "timestamp",
+        [MOMENT],
+        {"minValues": "2024-05-06T07:08:09.123Z", "maxValues": "2024-05-06T07:08:09.123Z"},
+    ),
+    (
+        "timestamp",
+        [MOMENT],
+        {
+            "minValues": "2024-05-06T00:08:09.123-07:00",
+            "maxValues": "2024-05-06T09:08:09.123+02:00",
+        },
+    ),
+    (
+        "timestamp",
+        [MOMENT],
+        {"minValues": "2024-05-06 10:00:00", "maxValues": "2024-05-06 00:00:00"},
+    ),
+    (
+        "timestamp_ntz",
+        [MOMENT.replace(tzinfo=None)],
+        {"minValues": "2024-05-06T07:08:09.123", "maxValues": "2024-05-06 07:08:09.123456"},
+    ),
+    ("boolean", [True, None], {"nullCount": 1}),
+    ("binary", [b"\xff", None], {"nullCount": 1, "minValues": "?"}),
+    (array_of("long"), [[None, None], None, []], {"nullCount": 7}),
+    (
+        struct_of(Column("a"), Column("b")),
+        [{"a": 1, "b": None}, None],
+        {"nullCount": {"a": 1, "b": 2}, "minValues": {"a": 1}, "maxValues": {"a": 1}},
+    ),
+    ("long", [1, 5], {"tightBounds": True, "minValues": 1, "maxValues": 5}),
+    ("long", [1, 5], {"tightBounds": False, "minValues": 0, "maxValues": 5, "nullCount": 1}),
+]
+
+
+@pytest.mark.parametrize(("kind", "values", "said"), SOUND)
+def test_what_writers_write_is_no_contradiction(
+    kind: Any, values: list[Any], said: dict[str, Any]
+) -> None:
+    features = ["timestampNtz"] if kind == "timestamp_ntz" else []
+    assert found(one_file(kind, values, said, features=features)) == []
+
+
+NULLS, BOUNDS = ["STATS_NULLS"], ["STATS_BOUNDS"]
+FALSE: list[tuple[list[str], Any, list[Any], dict[str, Any]]] = [
+    (["STATS_ROWS"], "long", [1, 5], {"numRecords": 3}),
+    (NULLS, "long", [1, None], {"nullCount": 0}),
+    (NULLS, "long", [1, None], {"nullCount": 2}),
+    (NULLS, "boolean", [True, None], {"nullCount": 0}),
+    (NULLS, "long", [1, None], {"tightBounds": False, "nullCount": 0}),
+    (NULLS, "long", [1, None], {"tightBounds": False, "nullCount": 2}),
+    (BOUNDS, "long", [1, 5], {"minValues": 2}),
+    (BOUNDS, "long", [1, 5], {"maxValues": 4}),
+    (BOUNDS, "long", [1, 5], {"tightBounds": False, "maxValues": 4}),
+    (BOUNDS, "string", ["x" * 40], {"maxValues": "x" * 32}),
+    (BOUNDS, "string", ["ü"], {"maxValues": "z"}),
+    (BOUNDS, "double", [1.5, math.nan], {"minValues": 1.6}),
+    (BOUNDS, "double", [1.5, math.inf], {"maxValues": 1.5}),
+    (BOUNDS, "double", [1.00000001], {"maxValues": 1.0}),
+    (BOUNDS, "float", [1.5], {"maxValues": 1.25}),
+    (BOUNDS, "decimal(5,2)", [Decimal("1.20")], {"maxValues": 1.19}),
+    (BOUNDS, "date", [dt.date(2024, 1, 31)], {"maxValues": "2024-01-30"}),
+    (BOUNDS, "timestamp", [MOMENT], {"maxValues": "2024-05-06T07:08:08.000Z"}),
+    (BOUNDS, "timestamp", [MOMENT], {"minValues": "2024-05-06T07:08:10.200Z"}),
+    (BOUNDS, "timestamp", [MOMENT], {"maxValues": "2024-05-05"}),
+    (NULLS, array_of("long"), [[1], None], {"nullCount": 0}),
+    (NULLS, struct_of(Column("a")), [{"a": 1}, None], {"nullCount": {"a": 0}}),
+    (BOUNDS, struct_of(Column("a")), [{"a": 1}, None], {"minValues": {"a": 2}}),
+    (["STATS_LOOSE"], "long", [1, 5], {"tightBounds": True, "minValues": 0}),
+    (
+        ["STATS_LOOSE"],
+        "date",
+        [dt.date(2024, 1, 1)],
+        {"tightBounds": True, "maxValues": "2024-01-02"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("expected", "kind", "values", "said"), FALSE)
+def test_contradictions_are_found(
+    expected: list[str], kind: Any, values: list[Any], said: dict[str, Any]
+) -> None:
+    features = ["deletionVectors"] if "tightBounds" in said else []
+    nested = isinstance(kind, dict) and kind["type"] == "array"
+    builder = one_file(kind, values, said, features=features)
+    if nested:  # whose nulls a footer does not tell
+        assert codes(check(builder.store, depth=Depth.DATA)) == expected
+    else:
+        assert found(builder) == expected
+
+
+def test_only_live_rows_count() -> None:
+    """Statistics may be of all rows, of the live ones, or wide: each is right."""
+    for said in (
+        {"minValues": 1, "maxValues": 9, "nullCount": 1},
+        {"minValues": 3, "maxValues": 5, "nullCount": 0},
+        {"minValues": 1, "maxValues": 9, "nullCount": 1, "tightBounds": False},
+    ):
+        builder = one_file("long", [1, 3, 5, 9, None], said, features=["deletionVectors"])
+        builder.delete_rows("f00001.parquet", [0, 3, 4])
+        assert found(builder) == []
+    builder = one_file("long", [1, 3, 5, 9, None], {"minValues": 4}, features=["deletionVectors"])
+    builder.delete_rows("f00001.parquet", [0, 3, 4])
+    assert found(builder) == ["STATS_BOUNDS"]
+
+
+def test_columns_that_a_file_lacks_are_a_note() -> None:
+    builder = new_table(Column("id"), Column("late"))
+    builder.append([{"id": 1, "late": 2}])
+    builder.change_metadata(columns=[*builder.columns, Column("later")])
+    add = next(a["add"] for a in builder.commits[1] if "add" in a)
+    stats = json.dumps({"numRecords": 1, "nullCount": {"later": 0}, "minValues": {"later": 5}})
+    builder.commit({"add": {**add, "stats": stats}})
+    report = check(builder.store, depth=Depth.DATA)
+    assert report.is_sound
+    assert "later" in report.notes[0]
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_statistics_go_by_physical_names(mode: str) -> None:
+    builder = new_table(Column("c"), mapping=mode)
+    rows = [{"c": 1}, {"c": 7}]
+    for least, expected in ((1, []), (2, ["STATS_BOUNDS"])):
+        stats = {"numRecords": 2, "minValues": {"col-0001": least}}
+        builder.append(rows, stats=json.dumps(stats))
+        assert found(builder) == expected
