@@ -15,6 +15,8 @@ class CommandSpec:
     package: str = __name__
     has_engine: bool = False
     """Whether it takes the options of ``cli/engine_options.py``."""
+    is_hidden: bool = False
+    """Whether it is for programs, and left out of what people read."""
 
     @property
     def module(self) -> str:
@@ -30,4 +32,5 @@ COMMANDS: Final = (
     CommandSpec("checkpoint", "Write a checkpoint; clean up or repair the log", has_engine=True),
     CommandSpec("generate-manifest", "Write manifests for Athena, Trino, Hive, Redshift"),
     CommandSpec("convert", "Make a directory of Parquet files a table, in place", has_engine=True),
+    CommandSpec("explain", "Explain an error code: causes, and what to do"),
 )

@@ -40,7 +40,12 @@ def command(
 
     Only the log is read, so tables with features and types unknown to this program are shown too.
     Times are UTC.
-    """
+
+    \b
+    Examples:
+      deltactl describe-detail /data/events
+      deltactl describe-detail s3://lake/events --at 2d -o json
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
     if version is not None and at is not None:
         raise UsageError("--version and --at do not go together", hint="ask for one of them")
     session = Session.of(ctx)

@@ -84,7 +84,13 @@ def command(
 
     Made for incidents: a broken checkpoint, a torn commit or a gap does not stop it. What is left
     is shown, and the hole is marked. Times are UTC.
-    """
+
+    \b
+    Examples:
+      deltactl describe-history /data/events --limit 10
+      deltactl describe-history /data/events --at "2024-01-31 12:00"
+      deltactl describe-history /data/events --since 2d --operation MERGE -o json
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
     now_ms = SystemClock().now_ms()
     if all_commits and limit is not None:

@@ -1,0 +1,39 @@
+"""Groups that options are shown in. An option has one meaning in all commands, so one group."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class Group(StrEnum):
+    """Headings of options, in the order of help and manual pages."""
+
+    SELECTION = "Selection"
+    EXECUTION = "Execution"
+    SAFETY = "Safety"
+    OUTPUT = "Output"
+
+
+_NAMES: Final = {
+    Group.SELECTION: (
+        "all also-keep-for at include-clustered include-unknown inventory keep-last keep-version "
+        "limit max-bytes max-deleted-rows-ratio max-files min-file-size min-input-files mode name "
+        "operation partition-by property purge retain since skip-hot sync undo until version "
+        "version-range where margin"
+    ),
+    Group.SAFETY: (
+        "check dry-run force-retention ignore-manifests max-orphan-fraction no-journal "
+        "purge-quarantine quarantine quarantine-for repair verify yes"
+    ),
+    Group.OUTPUT: (
+        "ddl debug dump-listing files help install-completion no-color output quiet restorable "
+        "verbose"
+    ),
+}
+_GROUPS: Final = {name: group for group, names in _NAMES.items() for name in names.split()}
+
+
+def group_of(option: str) -> Group:
+    """Give the group of an option, named without its dashes; what is new is about execution."""
+    return _GROUPS.get(option, Group.EXECUTION)
