@@ -138,6 +138,12 @@ def root(
             rich_help_panel=Group.OUTPUT,
         ),
     ] = False,
+    install_completion: Annotated[
+        bool,
+        typer.Option(
+            "--install-completion", help="Install completion for this shell: bash, zsh or fish"
+        ),
+    ] = False,
 ) -> None:
     """Maintain Delta Lake tables.
 
@@ -151,6 +157,9 @@ def root(
     if version:
         _print_version(session, options)
         raise typer.Exit
+    if install_completion:
+        _install_completion(session)
+        raise typer.Exit
     if ctx.invoked_subcommand is None:
         ctx.fail("Missing command.")
 
@@ -162,6 +171,13 @@ def _print_version(session: Session, options: GlobalOptions) -> None:
 
         for line in describe_versions(session.environ):
             typer.echo(line)
+
+
+def _install_completion(session: Session) -> None:
+    from deltactl.cli.install_completion import install_completion
+
+    for line in install_completion(session.environ):
+        typer.echo(line)
 
 
 def build_group(specs: Sequence[CommandSpec] = COMMANDS) -> LazyGroup:

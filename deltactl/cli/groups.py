@@ -37,3 +37,15 @@ _GROUPS: Final = {name: group for group, names in _NAMES.items() for name in nam
 def group_of(option: str) -> Group:
     """Give the group of an option, named without its dashes; what is new is about execution."""
     return _GROUPS.get(option, Group.EXECUTION)
+
+
+# What decides how a run is done may be said once for all; what decides what it is done to, or
+# that it may do harm, is said on each call.
+_SETTABLE: Final = frozenset(
+    ("debug", "engine", "master", "output", "quiet", "spark-remote", "spark-threshold")
+)
+
+
+def is_settable(option: str) -> bool:
+    """Tell whether an option may also be set by a variable."""
+    return option in _SETTABLE
