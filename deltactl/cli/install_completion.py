@@ -14,7 +14,7 @@ from deltactl.errors import DeltactlError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a shell finds the script; ``rc_line`` must stand in ``rc_file`` for it to look there."""
+    """Where a shell finds the script, which it does if ``rc_line`` stands in ``rc_file``."""
 
     script: Path
     rc_file: Path | None = None

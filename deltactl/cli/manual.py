@@ -15,6 +15,10 @@ from deltactl.cli.settings import variable_name
 # Fixed, so that the same sources give the same bytes; moved with each release.
 _DATE: Final = "2026-11-21"
 
+_ABOUT: Final = (
+    "Results go to standard output, everything else to standard error. Options below may stand "
+    "before or after the command."
+)
 _FILES: Final = (
     ("TABLE/_delta_log/", "The transaction log of a table: commits and checkpoints."),
     (
@@ -48,13 +52,7 @@ def _render_root(program: ProgramDoc) -> str:
     lines = _head("deltactl", "maintain Delta Lake tables")
     lines += _synopsis(["deltactl", "[OPTIONS] COMMAND [ARGS]..."], ["deltactl", "--version [-v]"])
     lines += [".SH DESCRIPTION"]
-    lines += _paragraphs(program.root.text)
-    lines += _paragraphs(
-        (
-            "Results go to standard output, everything else to standard error. Options below may "
-            "stand before or after the command.",
-        )
-    )
+    lines += _paragraphs((*program.root.text, _ABOUT))
     lines += [".SH COMMANDS"]
     lines += _terms((f"deltactl-{doc.name}(1)", f"{line}.") for line, doc in program.commands)
     lines += _tail(program.root)
@@ -103,7 +101,8 @@ def _synopsis(*forms: Sequence[str]) -> list[str]:
 
 
 def _paragraphs(texts: Iterable[str]) -> list[str]:
-    return [line for text in texts for line in (".PP", _line(text))]
+    lines = [line for text in texts for line in (".PP", _line(text))]
+    return lines[1:]  # a heading begins a paragraph itself
 
 
 def _terms(pairs: Iterable[tuple[str, str]]) -> list[str]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -160,7 +164,7 @@ def test_bash_offers(place: Path, typed: str, offered: str) -> None:
     program = (
         f'cd "{place}"; . "{script}"; COMP_LINE=$1; COMP_POINT=${{#1}}; '
         "COMP_WORDS=($1); COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 )); "
-        '$(complete -p deltactl | sed "s/.*-F \\([^ ]*\\).*/\\1/"); printf "%s\\n" "${COMPREPLY[@]}"'
+        'complete -p deltactl >/dev/null && _deltactl; printf "%s\\n" "${COMPREPLY[@]}"'
     )
     done = _run(["bash", "--norc", "-c", program, "bash", typed], _environ(place))
     assert offered in done.stdout.split()
@@ -178,27 +182,39 @@ def test_fish_offers(place: Path, typed: str, offered: str) -> None:
     assert done.stderr == ""
 
 
-@TYPED
-def test_zsh_offers(place: Path, typed: str, offered: str) -> None:
+@pytest.fixture(scope="module")
+def zsh(place: Path) -> Iterator[int]:
+    """A zsh at a terminal, where alone it completes, with nothing but our completion loaded."""
     _require(Shell.ZSH)
-    done = _run(["zsh", "-f", "-c", ZSH_ASK, "zsh", typed, str(place)], _environ(place))
-    assert offered in re.findall(r"[\w./-]+", done.stdout), done.stderr
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(place)
+        os.execvpe("zsh", ["zsh", "-f", "-i"], {**_environ(place), "TERM": "dumb"})
+    folder = REPOSITORY / "completions"
+    os.write(terminal, f"fpath=({folder} $fpath); autoload -Uz compinit; LISTMAX=0\n".encode())
+    os.write(terminal, b"compinit -u -D; PS1=; echo READ''Y\n")
+    _read_until(terminal, "READY")
+    yield terminal
+    os.close(terminal)
+    os.waitpid(child, 0)
 
 
-# zsh completes in its line editor only, which wants a terminal: zpty is one.
-ZSH_ASK = f"""
-zmodload zsh/zpty
-zpty -b shell zsh -f -i
-zpty -w shell 'PS1= ; cd "'$2'"; fpath+=("{REPOSITORY / "completions"}"); autoload -Uz compinit'
-zpty -w shell 'compinit -u -D; zstyle ":completion:*" list-prompt ""; LISTMAX=0; print READY'
-zpty -m -r shell text '*READY*READY*' 2>/dev/null || zpty -r shell text '*READY*'
-zpty -w -n shell "$1"$'\\t'
-sleep 2
-zpty -n -w shell $'\\t'
-sleep 1
-while zpty -rt shell text; do print -r -- "$text"; done
-zpty -d shell
-"""
+@TYPED
+def test_zsh_offers(zsh: int, typed: str, offered: str) -> None:
+    os.write(zsh, f"{typed}\t".encode())
+    try:
+        _read_until(zsh, offered)
+    finally:
+        os.write(zsh, b"\x15")  # clear the line; an interrupt would swallow what is typed next
+
+
+def _read_until(terminal: int, wanted: str) -> None:
+    """Read what a terminal shows until it shows ``wanted``; fail if it does not in time."""
+    shown, end = "", time.monotonic() + 20
+    while wanted not in shown:
+        ready, _, _ = select.select([terminal], [], [], max(0, end - time.monotonic()))
+        assert ready, f"{wanted!r} did not appear in {shown!r}"
+        shown += os.read(terminal, 65536).decode("utf-8", "replace")
 
 
 def test_complete_is_silent_where_there_is_no_table(cli: RunCli, tmp_path: Path) -> None:
