@@ -27,7 +27,7 @@ _deltactl() {
     (( ${#words[@]} > 1 )) && previous=${words[${#words[@]}-2]}
     for word in "${words[@]:1:${#words[@]}-2}"; do
         case $word in
-            describe-history | describe-detail | optimize | vacuum | checkpoint | generate-manifest | convert | explain) command=$word; break ;;
+            describe-history | describe-detail | optimize | vacuum | checkpoint | generate-manifest | convert | explain | config) command=$word; break ;;
         esac
     done
     local typed=$current
@@ -127,6 +127,9 @@ _deltactl() {
         convert:-o | convert:--output) kind=choices values='table json ndjson csv' ;;
         explain:--storage-option) kind=nothing ;;
         explain:-o | explain:--output) kind=choices values='table json ndjson csv' ;;
+        config:--command) kind=nothing ;;
+        config:--storage-option) kind=nothing ;;
+        config:-o | config:--output) kind=choices values='table json ndjson csv' ;;
     esac
     if [[ $kind == options ]]; then
         case $command in
@@ -139,13 +142,14 @@ _deltactl() {
             generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
         esac
         [[ $current == -* ]] || kind=positional
     fi
     if [[ $kind == positional ]]; then
         values=''
         case $command in
-            '') values='describe-history describe-detail optimize vacuum checkpoint generate-manifest convert explain' ;;
+            '') values='describe-history describe-detail optimize vacuum checkpoint generate-manifest convert explain config' ;;
             describe-history) kind=directories ;;
             describe-detail) kind=directories ;;
             optimize) kind=directories ;;
@@ -154,6 +158,7 @@ _deltactl() {
             generate-manifest) kind=directories ;;
             convert) kind=directories ;;
             explain) values='FAILED INTERNAL USAGE PREDICATE TABLE NOT_A_TABLE VERSION_NOT_FOUND LOG_CORRUPT LOG_GAP LOG_ACTION_MISSING DATA_FILE VERIFICATION CONFLICT COMMIT_UNKNOWN PARTIAL SAFETY CONVERSION UNSUPPORTED_FEATURE STORAGE OBJECT_NOT_FOUND OBJECT_EXISTS ACCESS_DENIED ENGINE_UNAVAILABLE INTERRUPTED' ;;
+            config) kind=directories ;;
         esac
     fi
 
@@ -163,7 +168,8 @@ _deltactl() {
         directories)
             mapfile -t COMPREPLY < <(compgen -d -- "$typed"); compopt -o filenames 2>/dev/null ;;
         columns | properties)
-            mapfile -t COMPREPLY < <(compgen -W "$(_deltactl_ask "$kind" "${words[@]:1}")" -- "$typed")
+            values=$(_deltactl_ask "$kind" "${words[@]:1}")
+            mapfile -t COMPREPLY < <(compgen -W "$values" -- "$typed")
             compopt -o nospace 2>/dev/null ;;
         nothing) ;;
         *) mapfile -t COMPREPLY < <(compgen -W "$values" -- "$typed") ;;

@@ -35,6 +35,7 @@ from deltactl.cli.options import (
     declare_global_options,
 )
 from deltactl.cli.output import ReaderGone, stdout_errors
+from deltactl.cli.param_settings import fill_in_settings, settings_of
 from deltactl.cli.session import Session
 from deltactl.cli.signals import Terminated, raise_on_sigterm
 from deltactl.cli.usage_errors import restate_usage_error
@@ -62,6 +63,8 @@ class Command(TyperCommand):
         options = session.options_before.merge(GlobalOptions.take(ctx.params))
         engine = EngineOptions.take(ctx.params)
         session.begin(self.name, ctx.params.get("table"), options, engine)
+        session.check_settings(self.name or "", settings_of(self))
+        fill_in_settings(ctx, session.sources)
         if session.table is not None:  # else nobody needs Arrow
             keep_pandas_out()
         return super().invoke(ctx)

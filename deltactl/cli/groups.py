@@ -40,12 +40,41 @@ def group_of(option: str) -> Group:
 
 
 # What decides how a run is done may be said once for all; what decides what it is done to, or
-# that it may do harm, is said on each call.
-_SETTABLE: Final = frozenset(
-    ("debug", "engine", "master", "output", "quiet", "spark-remote", "spark-threshold")
+# lets it do harm, is said on each call.
+SETTABLE: Final = frozenset(
+    (
+        "codec",
+        "commit-every",
+        "compat",
+        "debug",
+        "engine",
+        "keep-last",
+        "kind",
+        "limit",
+        "margin",
+        "master",
+        "max-bytes",
+        "max-concurrent",
+        "max-deleted-rows-ratio",
+        "max-files",
+        "memory",
+        "min-file-size",
+        "min-input-files",
+        "mode",
+        "output",
+        "part-size",
+        "quarantine",
+        "quarantine-for",
+        "quiet",
+        "retain",
+        "schema-mode",
+        "sidecar-size",
+        "skip-hot",
+        "spark-remote",
+        "spark-threshold",
+        "target-size",
+        "top-file",
+        "verify",
+    )
 )
-
-
-def is_settable(option: str) -> bool:
-    """Tell whether an option may also be set by a variable."""
-    return option in _SETTABLE
+"""Options that may also be set by a variable or a line of ``deltactl.toml``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -115,7 +115,7 @@ def _fails(is_wrong: bool, message: str) -> Iterator[str]:
         yield message
 
 
-_CHECKS = {
+_CHECKS: dict[str, Callable[[Any, Any, Schema, str, str], Iterator[str]]] = {
     "type": _type,
     "properties": _properties,
     "additionalProperties": _additional,
@@ -149,7 +149,7 @@ def validate_output(form: str | None, command: str | None, out: str) -> None:
         found = problems(envelope, f"{envelope['command'] if known else 'envelope'}.json")
     elif command is not None and command in command_schemas() and (row := row_schema(command)):
         if form == "csv":
-            header = next(csv.reader([out.split("\n")[0]]))
+            header = next(csv.reader([out.split("\n", maxsplit=1)[0]]))
             found = [f"column {name}" for name in header if name not in row["properties"]]
         else:
             for line in map(json.loads, out.splitlines()):

@@ -33,6 +33,7 @@ COMMANDS: Final = (
     CommandSpec("generate-manifest", "Write manifests for Athena, Trino, Hive, Redshift"),
     CommandSpec("convert", "Make a directory of Parquet files a table, in place", has_engine=True),
     CommandSpec("explain", "Explain an error code: causes, and what to do"),
+    CommandSpec("config", "Show every setting, and where it comes from"),
     CommandSpec("complete", "Print what fits on a command line", is_hidden=True),
     CommandSpec("generate-files", "Write completions and manual pages", is_hidden=True),
 )
