@@ -17,10 +17,10 @@ class Group(StrEnum):
 
 _NAMES: Final = {
     Group.SELECTION: (
-        "all also-keep-for at include-clustered include-unknown inventory keep-last keep-version "
-        "limit max-bytes max-deleted-rows-ratio max-files min-file-size min-input-files mode name "
-        "operation partition-by property purge retain since skip-hot sync undo until version "
-        "version-range where margin"
+        "all also-keep-for at blame diff follow include-clustered include-unknown inventory "
+        "keep-last keep-version limit max-bytes max-deleted-rows-ratio max-files min-file-size "
+        "min-input-files mode name operation partition-by property purge retain since "
+        "since-version skip-hot sync undo until version version-range where margin"
     ),
     Group.SAFETY: (
         "check dry-run force-retention ignore-manifests max-orphan-fraction no-journal "

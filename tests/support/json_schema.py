@@ -138,6 +138,14 @@ _CHECKS: dict[str, Callable[[Any, Any, Schema, str, str], Iterator[str]]] = {
 }
 
 
+def _columns(row: Schema, file: str) -> set[str]:
+    """Every column that a row may have, in one of its forms or another."""
+    if "$ref" in row:
+        row = load_schema(file)["$defs"][row["$ref"].rpartition("/")[2]]
+    forms = row.get("anyOf", [])
+    return set(row.get("properties", {})).union(*(_columns(form, file) for form in forms))
+
+
 def validate_output(form: str | None, command: str | None, out: str) -> None:
     """Check whatever a command printed against its schema: envelope, lines or header."""
     if form not in ("json", "ndjson", "csv") or not out:
@@ -150,7 +158,8 @@ def validate_output(form: str | None, command: str | None, out: str) -> None:
     elif command is not None and command in command_schemas() and (row := row_schema(command)):
         if form == "csv":
             header = next(csv.reader([out.split("\n", maxsplit=1)[0]]))
-            found = [f"column {name}" for name in header if name not in row["properties"]]
+            columns = _columns(row, f"{command}.json")
+            found = [f"column {name}" for name in header if name not in columns]
         else:
             for line in map(json.loads, out.splitlines()):
                 is_envelope = "schema_version" in line
