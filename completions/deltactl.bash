@@ -138,7 +138,7 @@ _deltactl() {
     if [[ $kind == options ]]; then
         case $command in
             '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --version --install-completion -h --help' ;;
-            describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --graph --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             describe-detail) values='--version --at --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             optimize) values='--where --purge --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;

@@ -45,6 +45,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l blame 
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l follow -d 'Print new commits as they come, as ndjson'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l since-version -r -d 'With --follow: begin with version N'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l poll -r -d 'With --follow: time between looks'
+complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l graph -d 'Draw files, bytes and operations over the versions'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l restorable -d 'Also what is left of each version; lists all files of the table'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l storage-option -r -d 'An option for the table\'s storage'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -s o -l output -r -a 'table json ndjson csv' -d 'Form of the result, by default table'

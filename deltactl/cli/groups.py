@@ -27,8 +27,8 @@ _NAMES: Final = {
         "purge-quarantine quarantine quarantine-for repair verify yes"
     ),
     Group.OUTPUT: (
-        "ddl debug dump-listing files help install-completion no-color output quiet restorable "
-        "verbose"
+        "ddl debug dump-listing files graph help install-completion no-color output quiet "
+        "restorable verbose"
     ),
 }
 _GROUPS: Final = {name: group for group, names in _NAMES.items() for name in names.split()}

@@ -77,6 +77,31 @@ def _blame_row(row: dict[str, Any], report: BlameReport) -> dict[str, Any]:
     return {**json_row(row), **change_row(None, change.added, change.removed)}
 
 
+def show_graph(session: Session, store: Store, options: HistoryOptions) -> None:
+    """Present how files and bytes went over the versions of a selection."""
+    from deltactl.cli.graph_page import render_graph
+    from deltactl.operations.history_graph import load_graph
+
+    graph = load_graph(store, options, session.output.warn)
+    rows = [
+        {
+            "version": point.version,
+            "timestamp": None
+            if point.timestamp_ms is None
+            else format_timestamp(point.timestamp_ms),
+            "operation": point.operation,
+            "num_files": point.num_files,
+            "size_bytes": point.size_bytes,
+        }
+        for point in graph.points
+    ]
+    session.output.emit(
+        history_envelope(session, graph.latest_version, rows),
+        render_table=lambda page: render_graph(page, graph),
+        rows=rows,
+    )
+
+
 def show_follow(
     session: Session, store: Store, first_version: int | None, poll: str | None
 ) -> None:

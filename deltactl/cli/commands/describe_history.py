@@ -9,7 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from deltactl.cli.history_page import render_commit_files, render_history, render_version_at
-from deltactl.cli.history_questions import history_envelope, show_blame, show_diff, show_follow
+from deltactl.cli.history_questions import (
+    history_envelope,
+    show_blame,
+    show_diff,
+    show_follow,
+    show_graph,
+)
 from deltactl.cli.history_rows import change_row, json_row
 from deltactl.cli.options import TableArgument
 from deltactl.cli.output import OutputFormat
@@ -102,6 +108,10 @@ def command(
         str | None,
         typer.Option(metavar="TIME", help="With --follow: time between looks  [default: 5s]"),
     ] = None,
+    graph: Annotated[
+        bool,
+        typer.Option("--graph", help="Draw files, bytes and operations over the versions"),
+    ] = False,
     restorable: Annotated[
         bool,
         typer.Option(
@@ -122,6 +132,7 @@ def command(
       deltactl describe-history /data/events --since 2d --operation MERGE -o json
       deltactl describe-history /data/events --diff 41..57
       deltactl describe-history /data/events --blame day=2024-01-31
+      deltactl describe-history /data/events --graph --since 30d
       deltactl describe-history /data/events --follow --since-version 58
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
@@ -142,8 +153,10 @@ def command(
     _ensure_belongs("--since-version", since_version is not None, "--follow", follow)
     _ensure_belongs("--poll", poll is not None, "--follow", follow)
     is_list = at is None and diff is None and not (files or follow)
-    _ensure_belongs("--restorable", restorable, "a list of commits", is_list and blame is None)
-    _ensure_belongs("--blame", blame is not None, "a list of commits", is_list)
+    is_plain = is_list and blame is None and not graph
+    _ensure_belongs("--restorable", restorable, "a list of commits", is_plain)
+    _ensure_belongs("--blame", blame is not None, "a list of commits", is_list and not graph)
+    _ensure_belongs("--graph", graph, "a list of commits", is_list and version is None)
     store = session.open_store(table)
     if diff is not None:
         show_diff(session, store, *_parse_diff(diff))
@@ -158,7 +171,7 @@ def command(
         if version is not None:
             first = last = version
         options = HistoryOptions(
-            limit=None if all_commits else limit or _default_limit(session),
+            limit=None if all_commits else limit or (None if graph else _default_limit(session)),
             since_ms=None if since is None else parse_time(since, now_ms),
             until_ms=None if until is None else parse_time(until, now_ms),
             first_version=first,
@@ -167,10 +180,12 @@ def command(
             changes=session.output.form is OutputFormat.TABLE,
             restorable=restorable,
         )
-        if blame is None:
-            _show_history(session, store, options, now_ms)
-        else:
+        if graph:
+            show_graph(session, store, options)
+        elif blame is not None:
             show_blame(session, store, parse_partition(blame), options, now_ms)
+        else:
+            _show_history(session, store, options, now_ms)
 
 
 def _default_limit(session: Session) -> int | None:
