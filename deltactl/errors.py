@@ -22,7 +22,8 @@
     │   ├── ObjectExistsError                  put-if-absent found the name taken
     │   └── AccessDeniedError                  credentials or permissions
     ├── EngineUnavailableError        exit 9   the engine asked for cannot run here
-    └── InterruptedRunError           exit 130 a signal ended the run (143 for SIGTERM)
+    ├── InterruptedRunError           exit 130 a signal ended the run (143 for SIGTERM)
+    └── InternalError                 exit 1   a bug in deltactl, dressed for the user
 
 A message says what failed, on which file or version, and why; ``hint`` says what to do next.
 """
@@ -205,3 +206,9 @@ class InterruptedRunError(DeltactlError):
     def __init__(self, message: str, *, signal_number: int = 2, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.exit_code = 128 + signal_number
+
+
+class InternalError(DeltactlError):
+    """A mistake of ours: only the program raises it, in place of what nobody foresaw."""
+
+    code = "INTERNAL"

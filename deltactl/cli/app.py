@@ -19,8 +19,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from deltactl import __version__
 from deltactl.cli.commands import COMMANDS, CommandSpec
+from deltactl.cli.definitions import describe_command, write_help
 from deltactl.cli.engine_options import EngineOptions, declare_engine_options
 from deltactl.cli.exits import ExitCode, render_exit_status
+from deltactl.cli.groups import Group
 from deltactl.cli.imports import keep_pandas_out
 from deltactl.cli.log_store_options import LogStoreOptions, declare_log_store_options
 from deltactl.cli.options import (
@@ -34,18 +36,14 @@ from deltactl.cli.options import (
     declare_global_options,
 )
 from deltactl.cli.output import ReaderGone, stdout_errors
+from deltactl.cli.param_settings import fill_in_settings, settings_of
 from deltactl.cli.session import Session
 from deltactl.cli.signals import Terminated, raise_on_sigterm
-from deltactl.errors import DeltactlError, InterruptedRunError, UsageError
+from deltactl.cli.usage_errors import restate_usage_error
+from deltactl.errors import DeltactlError, InternalError, InterruptedRunError, UsageError
 
 PROGRAM = "deltactl"
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-
-
-class InternalError(DeltactlError):
-    """A mistake of ours, dressed for the user."""
-
-    code = "INTERNAL"
 
 
 class Command(TyperCommand):
@@ -56,6 +54,10 @@ class Command(TyperCommand):
         with stdout_errors():
             return super().parse_args(ctx, args)
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help text of the house: examples first, options by group."""
+        write_help(describe_command(ctx), formatter, ctx.command_path, self.epilog or "")
+
     def invoke(self, ctx: Any) -> Any:  # Any: Typer keeps the type of this context to itself
         """Move the global options into the session, then run the command with the rest."""
         session = Session.of(ctx)
@@ -63,7 +65,10 @@ class Command(TyperCommand):
         engine = EngineOptions.take(ctx.params)
         log_store = LogStoreOptions.take(ctx.params)
         session.begin(self.name, ctx.params.get("table"), options, engine, log_store)
-        keep_pandas_out()
+        session.check_settings(self.name or "", settings_of(self))
+        fill_in_settings(ctx, session.sources)
+        if session.table is not None:  # else nobody needs Arrow
+            keep_pandas_out()
         return super().invoke(ctx)
 
 
@@ -76,12 +81,20 @@ class LazyGroup(TyperGroup):
         """Fill in the command table."""
         self.specs = {spec.name: spec for spec in specs}
         for spec in specs:
-            self.add_command(TyperCommand(spec.name, help=spec.help, rich_markup_mode=None))
+            row = TyperCommand(spec.name, help=spec.help, rich_markup_mode=None)
+            row.hidden = spec.is_hidden
+            self.add_command(row)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse; ``--help`` and ``--version`` print here."""
+        """Parse; ``--help`` prints here."""
         with stdout_errors():
             return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help text of the house, the commands before the options."""
+        doc = describe_command(ctx)
+        commands = [(spec.name, spec.help) for spec in self.specs.values() if not spec.is_hidden]
+        write_help(doc, formatter, PROGRAM, self.epilog or "", commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command, and load it: from here on its own options count."""
@@ -116,12 +129,6 @@ def _build(function: Any, name: str) -> Command:
     return command
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"{PROGRAM} {__version__}")
-        raise typer.Exit
-
-
 def root(
     ctx: typer.Context,
     storage_option: StorageOption = None,
@@ -133,12 +140,51 @@ def root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", help="Show the version and exit", is_eager=True, callback=_print_version
+            "--version",
+            help="Show the version; with -v also those of engines and libraries",
+            rich_help_panel=Group.OUTPUT,
+        ),
+    ] = False,
+    install_completion: Annotated[
+        bool,
+        typer.Option(
+            "--install-completion", help="Install completion for this shell: bash, zsh or fish"
         ),
     ] = False,
 ) -> None:
-    """Maintain Delta Lake tables."""
-    Session.of(ctx).options_before = GlobalOptions.take(dict(ctx.params))
+    """Maintain Delta Lake tables.
+
+    \b
+    Examples:
+      deltactl describe-history /data/events --limit 10
+      deltactl optimize /data/events --dry-run
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    session = Session.of(ctx)
+    session.options_before = options = GlobalOptions.take(dict(ctx.params))
+    if version:
+        _print_version(session, options)
+        raise typer.Exit
+    if install_completion:
+        _install_completion(session)
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        ctx.fail("Missing command.")
+
+
+def _print_version(session: Session, options: GlobalOptions) -> None:
+    typer.echo(f"{PROGRAM} {__version__}")
+    if options.verbose:
+        from deltactl.cli.versions import describe_versions
+
+        for line in describe_versions(session.environ):
+            typer.echo(line)
+
+
+def _install_completion(session: Session) -> None:
+    from deltactl.cli.install_completion import install_completion
+
+    for line in install_completion(session.environ):
+        typer.echo(line)
 
 
 def build_group(specs: Sequence[CommandSpec] = COMMANDS) -> LazyGroup:
@@ -149,6 +195,7 @@ def build_group(specs: Sequence[CommandSpec] = COMMANDS) -> LazyGroup:
         rich_markup_mode=None,
         epilog=render_exit_status(),
         context_settings=_CONTEXT_SETTINGS,
+        invoke_without_command=True,
     )
     app.callback()(root)
     group = typer.main.get_command(app)
@@ -197,7 +244,7 @@ def _explain(raised: BaseException) -> DeltactlError:
         case DeltactlError():
             return raised
         case typer.TyperException():
-            return _usage_error(raised)
+            return restate_usage_error(raised, PROGRAM)
         case KeyboardInterrupt() | typer.Abort():
             return InterruptedRunError("interrupted")
         case Terminated():
@@ -207,12 +254,6 @@ def _explain(raised: BaseException) -> DeltactlError:
                 f"this is a bug in deltactl: {type(raised).__name__}: {raised}",
                 hint="run again with --debug, and report what it shows",
             )
-
-
-def _usage_error(error: typer.TyperException) -> UsageError:
-    ctx = getattr(error, "ctx", None)
-    path = ctx.command_path if ctx is not None else PROGRAM
-    return UsageError(error.format_message().rstrip("."), hint=f"see `{path} --help`")
 
 
 def _fail(session: Session, error: DeltactlError, raised: BaseException) -> int:

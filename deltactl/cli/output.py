@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from deltactl.cli.envelope import Envelope, ErrorInfo, dump_json, to_jsonable
 from deltactl.cli.page import Page, Tone
 from deltactl.cli.text import safe_text
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,6 +117,8 @@ class Output:
         self._say("error", error.message, Tone.BAD)
         if error.hint:
             self._say("hint", error.hint, Tone.STRONG)
+        if error.code != UsageError.code and self.stderr.isatty():
+            self.note(f"`deltactl explain {error.code}` tells more")
 
     def warn(self, message: str) -> None:
         """Say something that the user should look at, and keep it for the envelope."""

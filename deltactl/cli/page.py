@@ -6,6 +6,7 @@ laid over it only on the way out, so the words are the same with and without.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -58,6 +59,11 @@ class Page:
     def line(self, *pieces: Cell) -> None:
         """Add one line; without pieces, an empty one."""
         self.lines.append(tuple(_safe(piece) for piece in pieces))
+
+    def wrapped(self, text: str, *, indent: str = "") -> None:
+        """Add a text, broken between words where the page ends."""
+        for line in textwrap.wrap(safe_text(text), max(self.width - len(indent), 20)):
+            self.lines.append((Styled(indent + line),))
 
     def fields(self, pairs: Iterable[tuple[str, Cell]]) -> None:
         """Add labels and values, a line each, the values aligned."""

@@ -18,6 +18,39 @@ DEFAULT_STRING_PREFIX = 32
 DEFAULT_CHECKPOINT_INTERVAL = 10
 DEFAULT_RETENTION_MS = 7 * _DAY_MS
 
+KNOWN_PROPERTIES = (
+    "delta.appendOnly",
+    "delta.autoOptimize.autoCompact",
+    "delta.autoOptimize.optimizeWrite",
+    "delta.checkpoint.writeStatsAsJson",
+    "delta.checkpoint.writeStatsAsStruct",
+    "delta.checkpointInterval",
+    "delta.checkpointPolicy",
+    "delta.columnMapping.mode",
+    "delta.compatibility.symlinkFormatManifest.enabled",
+    "delta.dataSkippingNumIndexedCols",
+    "delta.dataSkippingStatsColumns",
+    "delta.dataSkippingStringPrefixLength",
+    "delta.deletedFileRetentionDuration",
+    "delta.enableChangeDataFeed",
+    "delta.enableDeletionVectors",
+    "delta.enableExpiredLogCleanup",
+    "delta.enableInCommitTimestamps",
+    "delta.enableRowTracking",
+    "delta.enableTypeWidening",
+    "delta.isolationLevel",
+    "delta.logRetentionDuration",
+    "delta.minReaderVersion",
+    "delta.minWriterVersion",
+    "delta.parquet.compression.codec",
+    "delta.parquet.format.version",
+    "delta.randomPrefixLength",
+    "delta.randomizeFilePrefixes",
+    "delta.setTransactionRetentionDuration",
+    "delta.targetFileSize",
+)
+"""Properties that people set; those that writers keep for themselves are left out."""
+
 
 @dataclass(frozen=True)
 class TableProperties:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -11,6 +12,8 @@ import pytest
 
 from deltactl.cli.app import run
 from deltactl.cli.commands import COMMANDS, CommandSpec
+from deltactl.cli.session import guess_format
+from tests.support.json_schema import validate_output
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,14 @@ FAKES = tuple(
     for name in ("show-facts", "go-wrong", "wait-here", "not-written-yet")
 )
 
+NAMES = frozenset(spec.name for spec in COMMANDS)
 RunCli = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the settings of whoever runs the tests out of them."""
+    monkeypatch.setenv("DELTACTL_CONFIG", os.devnull)
 
 
 @pytest.fixture
@@ -35,6 +45,9 @@ def cli(capsys: pytest.CaptureFixture[str]) -> RunCli:
     def call(*args: str, specs: Sequence[CommandSpec] = COMMANDS) -> Ran:
         code = run(args, specs=specs)
         captured = capsys.readouterr()
+        if specs is COMMANDS:  # so every test of a command is one of its contract too
+            command = next((word for word in args if word in NAMES), None)
+            validate_output(guess_format(args), command, captured.out)
         return Ran(code, captured.out, captured.err)
 
     return call

@@ -17,6 +17,8 @@ class CommandSpec:
     """Whether it takes the options of ``cli/engine_options.py``."""
     commits: bool = False
     """Whether it takes the options of ``cli/log_store_options.py``."""
+    is_hidden: bool = False
+    """Whether it is for programs, and left out of what people read."""
 
     @property
     def module(self) -> str:
@@ -55,4 +57,8 @@ COMMANDS: Final = (
         has_engine=True,
         commits=True,
     ),
+    CommandSpec("explain", "Explain an error code: causes, and what to do"),
+    CommandSpec("config", "Show every setting, and where it comes from"),
+    CommandSpec("complete", "Print what fits on a command line", is_hidden=True),
+    CommandSpec("generate-files", "Write completions and manual pages", is_hidden=True),
 )

@@ -51,7 +51,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     table_property: Annotated[
         list[str] | None,
         typer.Option(
-            "--property", metavar="KEY=VALUE", help="A property of the table; may be repeated"
+            "--property", metavar="PROPERTY=VALUE", help="A property of the table; may be repeated"
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Name of the table", show_default=False)] = None,

@@ -1,0 +1,63 @@
+"""``deltactl complete``: what completion scripts ask while a line is typed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltactl.cli.session import Session
+from deltactl.errors import DeltactlError
+
+if TYPE_CHECKING:
+    from deltactl.protocol.actions import Metadata
+
+
+class Kind(StrEnum):
+    """What can be asked for."""
+
+    COLUMNS = "columns"
+    PROPERTIES = "properties"
+
+
+def command(
+    ctx: typer.Context,
+    kind: Annotated[Kind, typer.Argument(metavar="KIND", help="columns or properties")],
+    table: Annotated[
+        str | None,
+        typer.Argument(metavar="TABLE", help="The table on the line", show_default=False),
+    ] = None,
+) -> None:
+    """Print what fits, a line each; nothing where the table cannot be read.
+
+    \b
+    Examples:
+      deltactl complete columns /data/events
+      deltactl complete properties
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    session = Session.of(ctx)
+    found = _find(kind, None if table is None else _load_metadata(session, table))
+    # A name that would break or act on the shell's line is of no use there.
+    for name in found:
+        if name.isprintable() and not any(char.isspace() for char in name):
+            typer.echo(name)
+
+
+def _load_metadata(session: Session, table: str) -> Metadata | None:
+    from deltactl.log.snapshot import load_snapshot
+
+    try:
+        return load_snapshot(session.open_store(table), warn=lambda _message: None).metadata
+    except DeltactlError:
+        return None
+
+
+def _find(kind: Kind, metadata: Metadata | None) -> Iterable[str]:
+    if kind is Kind.COLUMNS:
+        return () if metadata is None else metadata.partition_columns
+    from deltactl.protocol.properties import KNOWN_PROPERTIES
+
+    own = () if metadata is None else metadata.configuration
+    return sorted({*KNOWN_PROPERTIES, *own})

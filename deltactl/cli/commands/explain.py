@@ -1,0 +1,86 @@
+"""``deltactl explain``: what an error code means, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from deltactl.cli.explanations import EXPLANATIONS, load_error_classes
+from deltactl.cli.page import Column, Page, Styled, Tone
+from deltactl.cli.session import Session
+from deltactl.cli.suggest import suggest
+from deltactl.errors import DeltactlError, UsageError
+
+
+def command(
+    ctx: typer.Context,
+    code: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CODE",
+            help="Code as `-o json` has it in error.code; without one, all are listed",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Explain an error code: what it means, how the table was left, and what to do.
+
+    \b
+    Examples:
+      deltactl explain LOG_GAP
+      deltactl explain
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    session = Session.of(ctx)
+    errors = load_error_classes()
+    if code is None:
+        rows = [_row(name, error) for name, error in errors.items()]
+        session.output.emit(
+            session.envelope(result=rows),
+            render_table=lambda page: _render_all(page, rows),
+            rows=rows,
+        )
+        return
+    name = code.strip().upper().replace("-", "_")
+    if name not in errors:
+        raise UsageError(
+            f"there is no error code {code!r}.{suggest(name, errors)}",
+            hint="`deltactl explain` lists them",
+        )
+    row = _row(name, errors[name])
+    session.output.emit(
+        session.envelope(result=row), render_table=lambda page: _render_one(page, row), rows=[row]
+    )
+
+
+def _row(code: str, error: type[DeltactlError]) -> dict[str, Any]:
+    return {
+        "code": code,
+        "exit_code": error.exit_code,
+        "retryable": error.retryable,
+        **asdict(EXPLANATIONS[code]),
+    }
+
+
+def _render_all(page: Page, rows: list[dict[str, Any]]) -> None:
+    page.table(
+        [Column("code"), Column("exit", right=True), Column("meaning", elastic=True)],
+        [(Styled(row["code"], Tone.STRONG), str(row["exit_code"]), row["meaning"]) for row in rows],
+    )
+
+
+def _render_one(page: Page, row: dict[str, Any]) -> None:
+    again = ", may be tried again" if row["retryable"] else ""
+    page.line(Styled(row["code"], Tone.STRONG), f"  exit status {row['exit_code']}{again}")
+    page.line()
+    page.wrapped(row["meaning"])
+    page.line()
+    for heading, texts in (
+        ("Why it comes up", row["causes"]),
+        ("The table", [row["table"]]),
+        ("What to do", row["remedies"]),
+    ):
+        page.line(Styled(heading, Tone.STRONG))
+        for text in texts:
+            page.wrapped(text, indent="  ")

@@ -1,0 +1,166 @@
+"""Commands as they are declared, taken apart once: for ``--help``, manual pages, completions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from typer.core import TyperArgument, TyperOption
+
+from deltactl.cli.groups import Group, group_of
+
+_EXAMPLES: Final = "\b\nExamples:\n"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionDoc:
+    """An option: its names, short ones first, and what ``--help`` says about it.
+
+    ``value`` is the placeholder of its value, empty for a flag.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    value: str
+    help: str
+    group: Group
+    choices: tuple[str, ...] = ()
+    is_repeatable: bool = False
+
+    @property
+    def heading(self) -> str:
+        """Names and value as help shows them: ``-n, --limit N``."""
+        return " ".join(filter(None, (", ".join(self.names), self.value)))
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentDoc:
+    """An argument: its placeholder, and what ``--help`` says about it."""
+
+    value: str
+    help: str
+    is_required: bool
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommandDoc:
+    """A command; ``text`` is its description, a string a paragraph, the first the summary."""
+
+    name: str
+    text: tuple[str, ...]
+    examples: tuple[str, ...]
+    arguments: tuple[ArgumentDoc, ...]
+    options: tuple[OptionDoc, ...]
+
+    @property
+    def usage(self) -> str:
+        """The arguments behind the name, as a usage line shows them."""
+        shown = (a.value if a.is_required else f"[{a.value}]" for a in self.arguments)
+        return " ".join(("[OPTIONS]", *shown))
+
+    def groups(self) -> list[tuple[Group, list[OptionDoc]]]:
+        """The options by group, groups without options left out."""
+        by_group = [(g, [o for o in self.options if o.group is g]) for g in Group]
+        return [(group, options) for group, options in by_group if options]
+
+
+def describe_command(ctx: Any) -> CommandDoc:
+    """Take the command of a context apart."""
+    command = ctx.command
+    text, examples = split_examples(command.help or "")
+    params = [p for p in command.get_params(ctx) if not p.hidden]
+    return CommandDoc(
+        name=command.name or "",
+        text=text,
+        examples=examples,
+        arguments=tuple(_describe_argument(p) for p in params if isinstance(p, TyperArgument)),
+        options=tuple(_describe_option(p, ctx) for p in params if isinstance(p, TyperOption)),
+    )
+
+
+def split_examples(help_text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Part a docstring into its paragraphs and the command lines under ``Examples:``."""
+    text, _, examples = inspect.cleandoc(help_text).partition(_EXAMPLES)
+    paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
+    lines = (line.strip() for line in examples.splitlines())
+    return tuple(filter(None, paragraphs)), tuple(filter(None, lines))
+
+
+def _describe_argument(param: TyperArgument) -> ArgumentDoc:
+    return ArgumentDoc(
+        param.metavar or param.name.upper(), param.help or "", param.required, _choices(param)
+    )
+
+
+def _describe_option(param: TyperOption, ctx: Any) -> OptionDoc:
+    record = param.get_help_record(ctx)
+    assert record is not None
+    names = tuple(sorted((*param.opts, *param.secondary_opts), key=len))
+    long_name = next((name for name in param.opts if name.startswith("--")), names[0])
+    takes_value = not (param.is_flag or param.count)
+    return OptionDoc(
+        name=long_name.lstrip("-"),
+        names=names,
+        value=_placeholder(param, ctx) if takes_value else "",
+        help=record[1],
+        group=Group(param.rich_help_panel or group_of(long_name.lstrip("-"))),
+        choices=_choices(param),
+        is_repeatable=param.multiple or param.count,
+    )
+
+
+def _placeholder(param: TyperOption, ctx: Any) -> str:
+    """What stands for the value: its declared name, its choices, or ``N`` for a number."""
+    if param.metavar is not None:
+        return param.metavar
+    choices = _choices(param)
+    if choices:
+        return "|".join(choices)
+    plain = param.display_type(ctx).strip("<>").partition(" ")[0]
+    return {"int": "N", "float": "X"}.get(plain, plain.upper())
+
+
+def _choices(param: TyperOption | TyperArgument) -> tuple[str, ...]:
+    descriptor = param.type_descriptor
+    if not descriptor.is_choice:
+        return ()
+    return tuple(str(getattr(choice, "value", choice)) for choice in descriptor.choices or ())
+
+
+def write_help(
+    doc: CommandDoc,
+    formatter: Any,
+    path: str,
+    epilog: str,
+    commands: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Write a help text: usage, examples, description, arguments, options by group, statuses."""
+    formatter.write_usage(path, f"{doc.usage} COMMAND [ARGS]..." if commands else doc.usage)
+    _write_lines(formatter, "Examples", doc.examples)
+    for paragraph in doc.text:
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(paragraph)
+    if doc.arguments:
+        _write_list(formatter, "Arguments", [(a.value, a.help) for a in doc.arguments])
+    if commands:
+        _write_list(formatter, "Commands", commands)
+    for group, options in doc.groups():
+        _write_list(formatter, group.value, [(o.heading, o.help) for o in options])
+    formatter.write_paragraph()
+    formatter.write_text(epilog)
+
+
+def _write_lines(formatter: Any, heading: str, lines: Sequence[str]) -> None:
+    if lines:
+        with formatter.section(heading):
+            for line in lines:  # as they are: a wrapped command cannot be copied
+                formatter.write(f"  {line}\n")
+
+
+def _write_list(formatter: Any, heading: str, rows: Sequence[tuple[str, str]]) -> None:
+    with formatter.section(heading):
+        formatter.write_dl(rows)

@@ -1,0 +1,80 @@
+"""Groups that options are shown in. An option has one meaning in all commands, so one group."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class Group(StrEnum):
+    """Headings of options, in the order of help and manual pages."""
+
+    SELECTION = "Selection"
+    EXECUTION = "Execution"
+    SAFETY = "Safety"
+    OUTPUT = "Output"
+
+
+_NAMES: Final = {
+    Group.SELECTION: (
+        "all also-keep-for at blame diff follow include-clustered include-unknown inventory "
+        "keep-last keep-version limit max-bytes max-deleted-rows-ratio max-files min-file-size "
+        "min-input-files mode name operation partition-by property purge retain since "
+        "since-version skip-hot sync undo until version version-range where margin"
+    ),
+    Group.SAFETY: (
+        "check dry-run force-retention ignore-manifests max-orphan-fraction no-journal "
+        "purge-quarantine quarantine quarantine-for repair verify yes"
+    ),
+    Group.OUTPUT: (
+        "ddl debug dump-listing files graph help install-completion no-color output quiet "
+        "restorable verbose"
+    ),
+}
+_GROUPS: Final = {name: group for group, names in _NAMES.items() for name in names.split()}
+
+
+def group_of(option: str) -> Group:
+    """Give the group of an option, named without its dashes; what is new is about execution."""
+    return _GROUPS.get(option, Group.EXECUTION)
+
+
+# What decides how a run is done may be said once for all; what decides what it is done to, or
+# lets it do harm, is said on each call.
+SETTABLE: Final = frozenset(
+    (
+        "codec",
+        "commit-every",
+        "compat",
+        "debug",
+        "engine",
+        "keep-last",
+        "kind",
+        "limit",
+        "margin",
+        "master",
+        "max-bytes",
+        "max-concurrent",
+        "max-deleted-rows-ratio",
+        "max-files",
+        "memory",
+        "min-file-size",
+        "min-input-files",
+        "mode",
+        "output",
+        "part-size",
+        "quarantine",
+        "quarantine-for",
+        "quiet",
+        "retain",
+        "schema-mode",
+        "sidecar-size",
+        "skip-hot",
+        "spark-remote",
+        "spark-threshold",
+        "target-size",
+        "top-file",
+        "verify",
+    )
+)
+"""Options that may also be set by a variable or a line of ``deltactl.toml``."""

@@ -1,0 +1,85 @@
+"""``deltactl --install-completion``: put the script of the user's shell where it is loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deltactl.cli.completions import Shell, render_completion
+from deltactl.cli.program import load_program
+from deltactl.errors import DeltactlError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a shell finds the script, which it does if ``rc_line`` stands in ``rc_file``."""
+
+    script: Path
+    rc_file: Path | None = None
+    rc_line: str = ""
+
+
+def install_completion(environ: Mapping[str, str]) -> list[str]:
+    """Write the script for the user's shell, and give lines that say what was done.
+
+    Running it again replaces the script, and changes nothing else.
+
+    Raises:
+        UsageError: the shell is none of those that scripts are written for.
+        DeltactlError: a file cannot be written.
+    """
+    shell = detect_shell(environ)
+    place = find_place(shell, environ)
+    try:
+        place.script.parent.mkdir(parents=True, exist_ok=True)
+        place.script.write_text(render_completion(shell, load_program()), "utf-8")
+        added = place.rc_file is not None and _ensure_line(place.rc_file, place.rc_line)
+    except OSError as error:
+        raise DeltactlError(f"cannot write {error.filename!r}: {error.strerror}") from error
+    said = [f"wrote {place.script}"]
+    if added:
+        said.append(f"added to {place.rc_file}: {place.rc_line}")
+    return [*said, f"start a new {shell} to use it"]
+
+
+def detect_shell(environ: Mapping[str, str]) -> Shell:
+    """Tell the user's shell by ``SHELL``.
+
+    Raises:
+        UsageError: it is none of those that scripts are written for.
+    """
+    name = Path(environ.get("SHELL", "")).name
+    try:
+        return Shell(name)
+    except ValueError:
+        raise UsageError(
+            f"no completion for the shell {name!r}" if name else "cannot tell which shell this is",
+            hint="name one: `SHELL=bash deltactl --install-completion`, or zsh, or fish",
+        ) from None
+
+
+def find_place(shell: Shell, environ: Mapping[str, str]) -> Place:
+    """Tell where a user's own scripts of a shell go."""
+    home = Path(environ.get("HOME") or Path.home())
+    if shell is Shell.FISH:
+        config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+        return Place(config / "fish" / "completions" / "deltactl.fish")
+    data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "deltactl"
+    if shell is Shell.ZSH:
+        rc_file = Path(environ.get("ZDOTDIR") or home) / ".zshrc"
+        line = f'fpath+=("{data}"); autoload -Uz compinit; compinit'
+        return Place(data / "_deltactl", rc_file, line)
+    script = data / "deltactl.bash"
+    return Place(script, home / ".bashrc", f'[ -r "{script}" ] && . "{script}"')
+
+
+def _ensure_line(path: Path, line: str) -> bool:
+    """Append a line unless it is there; tell whether it was appended."""
+    text = path.read_text("utf-8", "surrogateescape") if path.exists() else ""
+    if line in text.splitlines():
+        return False
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{os.linesep if text and not text.endswith(os.linesep) else ''}{line}\n")
+    return True

@@ -1,0 +1,153 @@
+"""Manual pages, section 1, from the definitions that ``--help`` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from deltactl import __version__
+from deltactl.cli.completions import ProgramDoc
+from deltactl.cli.definitions import CommandDoc
+from deltactl.cli.exits import MEANINGS
+from deltactl.cli.groups import SETTABLE
+from deltactl.cli.settings import variable_name
+
+# Fixed, so that the same sources give the same bytes; moved with each release.
+_DATE: Final = "2026-11-21"
+
+_ABOUT: Final = (
+    "Results go to standard output, everything else to standard error. Options below may stand "
+    "before or after the command."
+)
+_FILES: Final = (
+    ("TABLE/_delta_log/", "The transaction log of a table: commits and checkpoints."),
+    (
+        "TABLE/_deltactl/",
+        "Journals and quarantine of vacuum. Readers and writers of Delta leave it alone.",
+    ),
+    ("deltactl.toml", "Settings: in the working directory, else in the nearest one above it."),
+    (
+        "$XDG_CONFIG_HOME/deltactl/deltactl.toml",
+        "Settings of the user, by default in ~/.config; what the nearest file sets beats them.",
+    ),
+)
+_ENVIRONMENT: Final = (
+    ("DELTACTL_CONFIG", "The one file of settings to read, instead of looking for them."),
+    ("NO_COLOR", "No colours, if set to anything."),
+    ("FORCE_COLOR", "Colours also where the output is no terminal, unless it is 0."),
+    ("TERM", "No colours and no moving progress, if it is dumb."),
+    ("COLUMNS", "Width to lay tables out for, instead of that of the terminal."),
+    ("JAVA_HOME", "Where Spark finds Java."),
+    ("SPARK_REMOTE", "The Spark Connect server, unless --spark-remote or --master is given."),
+    (
+        "AWS_*, GOOGLE_APPLICATION_CREDENTIALS, AZURE_*",
+        "Credentials of stores, as their own libraries read them.",
+    ),
+)
+
+
+def render_manual(program: ProgramDoc) -> dict[str, str]:
+    """Write all pages, by the name of their file."""
+    pages = {"deltactl.1": _render_root(program)}
+    for line, doc in program.commands:
+        pages[f"deltactl-{doc.name}.1"] = _render_command(line, doc)
+    return pages
+
+
+def _render_root(program: ProgramDoc) -> str:
+    lines = _head("deltactl", "maintain Delta Lake tables")
+    lines += _synopsis(["deltactl", "[OPTIONS] COMMAND [ARGS]..."], ["deltactl", "--version [-v]"])
+    lines += [".SH DESCRIPTION"]
+    lines += _paragraphs((*program.root.text, _ABOUT))
+    lines += [".SH COMMANDS"]
+    lines += _terms((f"deltactl-{doc.name}(1)", f"{line}.") for line, doc in program.commands)
+    lines += _tail(program.root)
+    pages = (f".BR deltactl-{doc.name} (1)" for _, doc in program.commands)
+    return _join([*lines, ".SH SEE ALSO", *_commas(pages)])
+
+
+def _render_command(line: str, doc: CommandDoc) -> str:
+    lines = _head(f"deltactl-{doc.name}", _lower(line))
+    lines += _synopsis([f"deltactl {doc.name}", doc.usage])
+    lines += [".SH DESCRIPTION", *_paragraphs(doc.text)]
+    lines += _tail(doc)
+    return _join([*lines, ".SH SEE ALSO", ".BR deltactl (1)"])
+
+
+def _tail(doc: CommandDoc) -> list[str]:
+    """Options, statuses, examples, files and environment."""
+    lines = [".SH OPTIONS"]
+    if doc.arguments:
+        lines += [".SS Arguments", *_terms((a.value, f"{a.help}.") for a in doc.arguments)]
+    for group, options in doc.groups():
+        lines += [f".SS {group}", *_terms((o.heading, _sentence(o.help)) for o in options)]
+    lines += [".SH EXIT STATUS"]
+    lines += _terms((str(code.value), _sentence(meaning)) for code, meaning in MEANINGS.items())
+    lines += [".SH EXAMPLES", ".nf"]
+    lines += [_line(example) for example in doc.examples]
+    lines += [".fi", ".SH FILES", *_terms(_FILES), ".SH ENVIRONMENT"]
+    variables = (
+        (variable_name(o.name), f"As --{o.name}.") for o in doc.options if o.name in SETTABLE
+    )
+    return [*lines, *_terms((*variables, *_ENVIRONMENT))]
+
+
+def _head(name: str, line: str) -> list[str]:
+    title = f'.TH {_escape(name.upper())} 1 {_DATE} "deltactl {__version__}" "deltactl manual"'
+    return [title, ".SH NAME", f"{_escape(name)} \\- {_escape(line)}"]
+
+
+def _synopsis(*forms: Sequence[str]) -> list[str]:
+    lines = [".SH SYNOPSIS"]
+    for position, (command, rest) in enumerate(forms):
+        if position:
+            lines.append(".br")
+        lines += [f'.B "{_escape(command)}"', _line(rest)]
+    return lines
+
+
+def _paragraphs(texts: Iterable[str]) -> list[str]:
+    lines = [line for text in texts for line in (".PP", _line(text))]
+    return lines[1:]  # a heading begins a paragraph itself
+
+
+def _terms(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    return [line for term, text in pairs for line in (".TP", f'.B "{_escape(term)}"', _line(text))]
+
+
+def _commas(references: Iterable[str]) -> list[str]:
+    *most, last = references
+    return [*(f"{reference} ," for reference in most), last]
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "]")) else f"{text}."
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+def _line(text: str) -> str:
+    """A line of text, which must not begin as a request does."""
+    escaped = _escape(text)
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
+def _escape(text: str) -> str:
+    """Letters that roff would read or print as something else."""
+    text = text.replace("\\", "\\e")
+    for char, escaped in (
+        ("-", "\\-"),
+        ("'", "\\(aq"),
+        ("`", "\\(ga"),
+        ('"', "\\(dq"),
+        ("~", "\\(ti"),
+        ("^", "\\(ha"),
+    ):
+        text = text.replace(char, escaped)
+    return " ".join(text.split())
+
+
+def _join(lines: Iterable[str]) -> str:
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,38 @@
+"""The whole program taken apart, and the files that are written from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deltactl.cli.app import PROGRAM, build_group, load_command
+from deltactl.cli.commands import COMMANDS
+from deltactl.cli.completions import ProgramDoc, Shell, render_completion
+from deltactl.cli.definitions import CommandDoc, describe_command
+from deltactl.cli.manual import render_manual
+
+COMPLETION_FILES = {
+    Shell.BASH: "completions/deltactl.bash",
+    Shell.ZSH: "completions/_deltactl",
+    Shell.FISH: "completions/deltactl.fish",
+}
+
+
+def load_program() -> ProgramDoc:
+    """Load every command that people see, and take it apart."""
+    shown = (spec for spec in COMMANDS if not spec.is_hidden)
+    commands = [(spec.help, _describe(load_command(spec), spec.name)) for spec in shown]
+    return ProgramDoc(_describe(build_group(), PROGRAM, name=""), commands)
+
+
+def _describe(command: Any, info_name: str, name: str | None = None) -> CommandDoc:
+    ctx = command.make_context(info_name, [], resilient_parsing=True)
+    if name is not None:
+        command.name = name
+    return describe_command(ctx)
+
+
+def render_files(program: ProgramDoc) -> dict[str, str]:
+    """Write completions and manual pages, by their paths in the sources."""
+    files = {path: render_completion(shell, program) for shell, path in COMPLETION_FILES.items()}
+    files |= {f"man/{name}": text for name, text in render_manual(program).items()}
+    return files

@@ -1,0 +1,49 @@
+"""What the value of an option or argument is, told by its placeholder, for completions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from deltactl.cli.definitions import ArgumentDoc, OptionDoc
+from deltactl.cli.explanations import EXPLANATIONS
+
+
+class ValueKind(StrEnum):
+    """Kinds of values that a shell can offer."""
+
+    NOTHING = "nothing"
+    CHOICES = "choices"
+    FILES = "files"
+    DIRECTORIES = "directories"
+    COLUMNS = "columns"
+    """Partition columns of the table on the line."""
+    PROPERTIES = "properties"
+    """Known table properties, and those of the table on the line."""
+
+
+DYNAMIC: Final = (ValueKind.COLUMNS, ValueKind.PROPERTIES)
+"""Kinds that are asked of ``deltactl complete``."""
+
+_KINDS: Final = {
+    "COLUMNS": ValueKind.COLUMNS,
+    "DIR": ValueKind.DIRECTORIES,
+    "FILE": ValueKind.FILES,
+    "PARTITION": ValueKind.COLUMNS,
+    "PROPERTY=VALUE": ValueKind.PROPERTIES,
+    "SQL": ValueKind.COLUMNS,
+    "TABLE": ValueKind.DIRECTORIES,
+    "URI": ValueKind.DIRECTORIES,
+}
+
+
+def kind_of(doc: OptionDoc | ArgumentDoc) -> ValueKind:
+    """Tell what can be offered in place of a placeholder."""
+    if choices_of(doc):
+        return ValueKind.CHOICES
+    return _KINDS.get(doc.value, ValueKind.NOTHING)
+
+
+def choices_of(doc: OptionDoc | ArgumentDoc) -> tuple[str, ...]:
+    """Give all values there are, where they can be listed."""
+    return tuple(EXPLANATIONS) if doc.value == "CODE" else doc.choices

@@ -1,0 +1,258 @@
+"""Completions and manual pages: fresh, rendered by man, and loaded by real shells."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deltactl.cli.commands import COMMANDS
+from deltactl.cli.completions import Shell
+from deltactl.cli.install_completion import detect_shell, find_place, install_completion
+from deltactl.cli.program import COMPLETION_FILES, load_program, render_files
+from deltactl.errors import UsageError
+from deltactl.protocol import properties
+from tests.cli.conftest import RunCli
+from tests.conftest import REPOSITORY
+
+SHOWN = [spec.name for spec in COMMANDS if not spec.is_hidden]
+PAGES = sorted(path.name for path in (REPOSITORY / "man").glob("*.1"))
+
+
+@pytest.fixture(scope="module")
+def fresh() -> dict[str, str]:
+    return render_files(load_program())
+
+
+def test_what_is_checked_in_is_fresh(fresh: dict[str, str]) -> None:
+    stale = [n for n, text in fresh.items() if _read(REPOSITORY / n) != text]
+    assert stale == [], "run `deltactl generate-files .` in the sources"
+    folders = (REPOSITORY / "man", REPOSITORY / "completions")
+    there = {str(p.relative_to(REPOSITORY)) for folder in folders for p in folder.iterdir()}
+    assert there == set(fresh)
+
+
+def _read(path: Path) -> str | None:
+    return path.read_text("utf-8") if path.exists() else None
+
+
+def test_the_command_writes_them(cli: RunCli, tmp_path: Path, fresh: dict[str, str]) -> None:
+    assert cli("generate-files", str(tmp_path)).code == 0
+    for name, text in fresh.items():
+        assert (tmp_path / name).read_text("utf-8") == text
+
+
+def test_hidden_commands_are_shown_nowhere(cli: RunCli, fresh: dict[str, str]) -> None:
+    assert "generate-files" not in cli("--help").out
+    assert f"man/deltactl-{'complete'}.1" not in fresh
+    assert {f"deltactl-{name}.1" for name in SHOWN} | {"deltactl.1"} == set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_manual_page_has_its_sections(fresh: dict[str, str], name: str) -> None:
+    sections = re.findall(r"^\.SH (.*)$", fresh[f"man/{name}"], re.MULTILINE)
+    wanted = ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "FILES"]
+    assert [s for s in sections if s != "COMMANDS"] == [*wanted, "ENVIRONMENT", "SEE ALSO"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_manual_page_renders(name: str) -> None:
+    page = str(REPOSITORY / "man" / name)
+    if shutil.which("mandoc"):
+        done = _run(["mandoc", "-Tlint", "-Wwarning", page])
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    elif shutil.which("man"):
+        done = _run(["man", "--warnings", "-l", page], {"MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "EXIT STATUS" in done.stdout
+    else:
+        pytest.skip("neither mandoc nor man is installed")
+
+
+def _run(
+    args: list[str], environ: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    # By path: otherwise a program is looked up on the caller's PATH.
+    path = (environ or {}).get("PATH")
+    return subprocess.run(
+        [shutil.which(args[0], path=path) or args[0], *args[1:]],
+        env={**os.environ, **(environ or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+COMMIT = [
+    {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+    {
+        "metaData": {
+            "id": "0",
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps(
+                {
+                    "type": "struct",
+                    "fields": [
+                        {"name": name, "type": "string", "nullable": True, "metadata": {}}
+                        for name in ("day", "region", "text")
+                    ],
+                }
+            ),
+            "partitionColumns": ["day", "region"],
+            "configuration": {"custom.owner": "ann"},
+        }
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table partitioned by day and region, and ``deltactl`` on a PATH."""
+    folder = tmp_path_factory.mktemp("place")
+    program = folder / "bin" / "deltactl"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m deltactl "$@"\n')
+    program.chmod(0o755)
+    (folder / "inventory.parquet").touch()
+    log = folder / "events" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, COMMIT)))
+    return folder
+
+
+# What is typed, and a word that must be offered for it.
+CASES = [
+    ("deltactl opt", "optimize"),
+    ("deltactl optimize --dry", "--dry-run"),
+    ("deltactl optimize --engine l", "local"),
+    ("deltactl --output nd", "ndjson"),
+    ("deltactl explain LOG_G", "LOG_GAP"),
+    ("deltactl vacuum ev", "events"),
+    ("deltactl vacuum events --inventory inv", "inventory.parquet"),
+    ("deltactl optimize events --where re", "region"),
+    ("deltactl convert events --property delta.targetF", "delta.targetFileSize"),
+    ("deltactl convert events --property custom.", "custom.owner"),
+]
+TYPED = pytest.mark.parametrize(("typed", "offered"), CASES, ids=[typed for typed, _ in CASES])
+
+
+def _require(shell: Shell) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} to load its completion")
+
+
+def _environ(place: Path) -> dict[str, str]:
+    path = f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return {"PATH": path, "PYTHONPATH": str(REPOSITORY), "HOME": str(place)}
+
+
+@TYPED
+def test_bash_offers(place: Path, typed: str, offered: str) -> None:
+    _require(Shell.BASH)
+    script = REPOSITORY / COMPLETION_FILES[Shell.BASH]
+    program = (
+        f'cd "{place}"; . "{script}"; COMP_LINE=$1; COMP_POINT=${{#1}}; '
+        "COMP_WORDS=($1); COMP_CWORD=$(( ${#COMP_WORDS[@]} - 1 )); "
+        'complete -p deltactl >/dev/null && _deltactl; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = _run(["bash", "--norc", "-c", program, "bash", typed], _environ(place))
+    assert offered in done.stdout.split()
+    assert done.stderr == ""
+
+
+@TYPED
+def test_fish_offers(place: Path, typed: str, offered: str) -> None:
+    _require(Shell.FISH)
+    script = REPOSITORY / COMPLETION_FILES[Shell.FISH]
+    program = f'cd "{place}"; source "{script}"; complete --do-complete "{typed}"'
+    done = _run(["fish", "--no-config", "-c", program], _environ(place))
+    words = [line.split("\t")[0].rstrip("/") for line in done.stdout.splitlines()]
+    assert offered in words
+    assert done.stderr == ""
+
+
+@pytest.fixture(scope="module")
+def zsh(place: Path) -> Iterator[int]:
+    """A zsh at a terminal, where alone it completes, with nothing but our completion loaded."""
+    _require(Shell.ZSH)
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(place)
+        os.execvpe("zsh", ["zsh", "-f", "-i"], {**_environ(place), "TERM": "dumb"})
+    folder = REPOSITORY / "completions"
+    os.write(terminal, f"fpath=({folder} $fpath); autoload -Uz compinit; LISTMAX=0\n".encode())
+    os.write(terminal, b"compinit -u -D; PS1=; echo READ''Y\n")
+    _read_until(terminal, "READY")
+    yield terminal
+    os.close(terminal)
+    os.waitpid(child, 0)
+
+
+@TYPED
+def test_zsh_offers(zsh: int, typed: str, offered: str) -> None:
+    os.write(zsh, f"{typed}\t".encode())
+    try:
+        _read_until(zsh, offered)
+    finally:
+        os.write(zsh, b"\x15")  # clear the line; an interrupt would swallow what is typed next
+
+
+def _read_until(terminal: int, wanted: str) -> None:
+    """Read what a terminal shows until it shows ``wanted``; fail if it does not in time."""
+    shown, end = "", time.monotonic() + 20
+    while wanted not in shown:
+        ready, _, _ = select.select([terminal], [], [], max(0, end - time.monotonic()))
+        assert ready, f"{wanted!r} did not appear in {shown!r}"
+        shown += os.read(terminal, 65536).decode("utf-8", "replace")
+
+
+def test_complete_is_silent_where_there_is_no_table(cli: RunCli, tmp_path: Path) -> None:
+    ran = cli("complete", "columns", str(tmp_path / "nowhere"))
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+
+
+def test_known_properties_hold_all_that_are_read_and_that_people_set() -> None:
+    read = set(re.findall(r'"(delta\.[\w.]+)"', Path(properties.__file__ or "").read_text("utf-8")))
+    own = {"delta.requireCheckpointProtectionBeforeVersion", "delta.rowTrackingSuspended"}
+    assert read - own == set(properties.KNOWN_PROPERTIES)
+    assert list(properties.KNOWN_PROPERTIES) == sorted(properties.KNOWN_PROPERTIES)
+
+
+@pytest.mark.parametrize("shell", list(Shell))
+def test_installing_twice_changes_nothing_more(tmp_path: Path, shell: Shell) -> None:
+    environ = {"HOME": str(tmp_path), "SHELL": f"/usr/bin/{shell}"}
+    found = find_place(shell, environ)
+    if found.rc_file is not None:
+        found.rc_file.write_text("# mine")
+    states = []
+    for _ in range(2):
+        assert install_completion(environ)[-1] == f"start a new {shell} to use it"
+        states.append({str(p): p.read_text() for p in tmp_path.rglob("*") if p.is_file()})
+    assert states[0] == states[1]
+    assert found.script.read_text() == (REPOSITORY / COMPLETION_FILES[shell]).read_text()
+    if found.rc_file is not None:
+        assert found.rc_file.read_text() == f"# mine\n{found.rc_line}\n"
+
+
+def test_an_unknown_shell_is_refused() -> None:
+    with pytest.raises(UsageError, match="no completion for the shell 'tcsh'"):
+        detect_shell({"SHELL": "/bin/tcsh"})
+
+
+def test_install_completion_in_a_new_bash(place: Path, tmp_path: Path) -> None:
+    environ = {**_environ(place), "HOME": str(tmp_path), "XDG_DATA_HOME": "", "SHELL": "bash"}
+    done = _run(["deltactl", "--install-completion"], environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    loaded = _run(["bash", "-i", "-c", "complete -p deltactl"], environ)
+    assert loaded.stdout == "complete -F _deltactl deltactl\n"

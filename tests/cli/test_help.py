@@ -1,0 +1,175 @@
+"""Help, versions, explanations and suggestions: what a person meets first."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+
+from deltactl.cli.app import build_group, load_command
+from deltactl.cli.commands import COMMANDS, CommandSpec
+from deltactl.cli.definitions import CommandDoc, describe_command, split_examples
+from deltactl.cli.explanations import EXPLANATIONS, load_error_classes
+from deltactl.cli.groups import Group
+from deltactl.cli.suggest import find_nearest
+from tests.cli.conftest import RunCli
+from tests.conftest import REPOSITORY
+
+
+def doc_of(spec: CommandSpec) -> CommandDoc:
+    command: Any = load_command(spec)
+    return describe_command(command.make_context(spec.name, [], resilient_parsing=True))
+
+
+SHOWN = [spec for spec in COMMANDS if not spec.is_hidden]
+BY_NAME = pytest.mark.parametrize("spec", SHOWN, ids=lambda spec: spec.name)
+
+
+@BY_NAME
+def test_help_opens_with_examples_and_ends_with_the_exit_statuses(
+    cli: RunCli, spec: CommandSpec
+) -> None:
+    ran = cli(spec.name, "--help")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith(f"Usage: deltactl {spec.name} [OPTIONS]")
+    assert lines[1:3] == ["", "Examples:"]
+    assert lines[3].startswith(f"  deltactl {spec.name}")
+    assert lines[4].startswith(f"  deltactl {spec.name}")
+    assert lines[-1] == "  143  terminated"
+    headings = [line[:-1] for line in lines if re.fullmatch(r"[A-Z][a-z]+:", line)]
+    groups = [heading for heading in headings if heading in set(Group)]
+    assert groups == [group for group in Group if group in groups]
+    assert "Options" not in headings
+
+
+@BY_NAME
+def test_examples_of_help_are_command_lines_that_parse(spec: CommandSpec) -> None:
+    command: Any = load_command(spec)
+    for example in doc_of(spec).examples:
+        program, name, *args = shlex.split(example)
+        assert (program, name) == ("deltactl", spec.name)
+        command.make_context(name, args)
+
+
+@BY_NAME
+def test_every_option_is_in_the_help(cli: RunCli, spec: CommandSpec) -> None:
+    text = cli(spec.name, "--help").out
+    for option in doc_of(spec).options:
+        assert re.search(rf"(^|[ ,])--{option.name}\b", text), option.name
+        assert option.help, f"{option.name} says nothing"
+
+
+@BY_NAME
+def test_every_command_has_a_page(spec: CommandSpec) -> None:
+    page = (REPOSITORY / "docs" / f"{spec.name}.md").read_text("utf-8")
+    assert re.match(rf"# `?(deltactl )?{spec.name}`?\n", page)
+
+
+def test_an_example_stays_on_one_line_in_a_narrow_terminal(
+    cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "52")
+    assert (
+        "  deltactl generate-manifest s3a://lake/events --scheme-map s3a=s3 --ddl athena\n"
+        in cli("generate-manifest", "--help").out
+    )
+
+
+def test_examples_are_parted_from_the_text() -> None:
+    text, examples = split_examples(
+        "One\n    line.\n\n    Two.\n\n    \b\n    Examples:\n      x y\n"
+    )
+    assert (text, examples) == (("One line.", "Two."), ("x y",))
+
+
+def test_version_with_verbose_names_engines_and_libraries(cli: RunCli) -> None:
+    for args in (["--version", "-v"], ["-v", "--version"]):
+        out = cli(*args).out
+        assert re.search(rf"^pyarrow +{re.escape(version('pyarrow'))}$", out, re.MULTILINE)
+        assert re.search(r"^engine +spark: \S", out, re.MULTILINE)
+        assert re.search(r"^python +3\.", out, re.MULTILINE)
+
+
+def test_versions_do_not_import_what_they_name(process: RunCli) -> None:
+    program = (
+        "import sys; from deltactl.cli.app import run; code = run(['--version', '-v']); "
+        "sys.stderr.write(','.join(m for m in ('pyarrow', 'pyspark') if m in sys.modules))"
+    )
+    assert process("-c", program).err == ""
+
+
+def test_options_without_a_command_are_an_error(cli: RunCli) -> None:
+    ran = cli("-q")
+    assert (ran.code, ran.err) == (2, "error: Missing command\nhint: see `deltactl --help`\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["optimise", "t"], "No such command 'optimise'. Did you mean 'optimize'?"),
+        (["optimize", "t", "--dry-rn"], "No such option: --dry-rn. Did you mean '--dry-run'?"),
+        (["vacuum", "t", "--retian", "1h"], "No such option: --retian. Did you mean '--retain'?"),
+        (["optimize", "t", "--zzz"], "No such option: --zzz"),
+        (
+            ["optimize", "t", "--verify", "ful"],
+            "Invalid value for '--verify': 'ful' is not one of 'counts', 'full'. "
+            "Did you mean 'full'?",
+        ),
+        (
+            ["optimize", "t", "--engine", "loc"],
+            "Invalid value for '--engine': 'loc' is not one of 'auto', 'spark', 'local'. "
+            "Did you mean 'local'?",
+        ),
+        (["explain", "LOG_GPA"], "there is no error code 'LOG_GPA'. Did you mean 'LOG_GAP'?"),
+    ],
+)
+def test_a_wrong_word_is_told_with_the_nearest(cli: RunCli, args: list[str], message: str) -> None:
+    ran = cli(*args)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {message}\nhint: ")
+
+
+def test_nothing_near_is_suggested_for_what_is_far() -> None:
+    assert find_nearest("quantum", ["json", "csv"]) is None
+    assert find_nearest("JSN", ["json", "csv"]) == "json"
+    assert find_nearest("", ["json"]) is None
+
+
+def test_every_code_is_explained_and_no_other() -> None:
+    assert set(EXPLANATIONS) == set(load_error_classes())
+    for explanation in EXPLANATIONS.values():
+        for text in (explanation.meaning, explanation.table, *explanation.causes):
+            assert text.endswith("."), text
+        assert explanation.causes
+        assert explanation.remedies
+
+
+def test_commands_and_options_in_explanations_exist() -> None:
+    group = build_group()
+    documented = {spec.name: doc_of(spec) for spec in SHOWN}
+    every = {o.name for doc in documented.values() for o in doc.options} | {"version"}
+    for explanation in EXPLANATIONS.values():
+        text = " ".join((explanation.meaning, *explanation.causes, *explanation.remedies))
+        for name in re.findall(r"`deltactl ([a-z][a-z-]+)", text):
+            assert name in group.commands
+        assert set(re.findall(r"--([a-z][a-z-]+)", text)) <= every
+
+
+@pytest.mark.parametrize("code", ["LOG_GAP", "log-gap", " log_gap "])
+def test_explain_one(cli: RunCli, code: str) -> None:
+    ran = cli("explain", code)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("LOG_GAP  exit status 1\n")
+    result = json.loads(cli("explain", code, "-o", "json").out)["result"]
+    assert result["causes"] == list(EXPLANATIONS["LOG_GAP"].causes)
+    assert (result["exit_code"], result["retryable"]) == (1, False)
+
+
+def test_explain_lists_all(cli: RunCli) -> None:
+    assert len(cli("explain").out.splitlines()) == len(EXPLANATIONS) + 1
+    assert len(cli("explain", "-o", "ndjson").out.splitlines()) == len(EXPLANATIONS)
+    assert "may be tried again" in cli("explain", "CONFLICT").out

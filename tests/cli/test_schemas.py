@@ -1,0 +1,90 @@
+"""The schemas of the output. Every run of the ``cli`` fixture is held against them as well."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.cli.commands import COMMANDS
+from deltactl.cli.envelope import Envelope
+from tests.cli.conftest import RunCli
+from tests.support.json_schema import (
+    command_schemas,
+    load_schema,
+    problems,
+    row_schema,
+    validate_output,
+)
+
+
+def test_every_command_has_a_schema_and_no_other() -> None:
+    assert set(command_schemas()) == {spec.name for spec in COMMANDS if not spec.is_hidden}
+    for name in command_schemas():
+        schema = load_schema(f"{name}.json")
+        assert schema["properties"]["command"] == {"const": name}
+        assert schema["$id"] == f"{name}.json"
+
+
+def test_the_envelope_of_the_schema_is_that_of_the_program() -> None:
+    envelope = Envelope(command=None, table=None).to_json()
+    assert list(load_schema("envelope.json")["properties"]) == list(envelope)
+    assert problems(envelope, "envelope.json") == []
+
+
+ROW: dict[str, Any] = {
+    "code": "X",
+    "exit_code": 1,
+    "retryable": False,
+    "meaning": "",
+    "causes": [],
+    "table": "",
+    "remedies": ["a"],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"exit_code": "1"}, "$.exit_code: '1' is not integer"),
+        ({"exit_code": True}, "$.exit_code: True is not integer"),
+        ({"exit_code": -1}, "$.exit_code: -1 is less than 0"),
+        ({"causes": [1]}, "$.causes[0]: 1 is not string"),
+        ({"more": 1}, "$: more is not in the schema"),
+        ({"meaning": None}, "$.meaning: None is not string"),
+    ],
+)
+def test_what_differs_from_the_schema_is_found(change: dict[str, Any], problem: str) -> None:
+    row = copy.deepcopy(ROW)
+    assert problems(row, "explain.json", row_schema("explain")) == []
+    assert problems({**row, **change}, "explain.json", row_schema("explain")) == [problem]
+
+
+def test_what_is_missing_is_found() -> None:
+    row = {key: value for key, value in ROW.items() if key != "table"}
+    assert problems(row, "explain.json", row_schema("explain")) == ["$: table is missing"]
+
+
+@pytest.mark.parametrize(
+    ("form", "out"),
+    [
+        ("json", '{"command": "explain"}'),
+        ("ndjson", '{"code": "X"}\n'),
+        ("csv", "code,exit_code,colour\nX,1,red\n"),
+    ],
+)
+def test_a_wrong_output_fails(form: str, out: str) -> None:
+    with pytest.raises(AssertionError, match=f"explain, {form}"):
+        validate_output(form, "explain", out)
+
+
+@pytest.mark.parametrize("name", command_schemas())
+def test_a_failure_has_the_envelope_of_the_schema(cli: RunCli, tmp_path: Path, name: str) -> None:
+    place = "NO_SUCH_CODE" if name == "explain" else str(tmp_path / "nowhere")
+    out = cli(name, place, "-o", "json").out
+    envelope = json.loads(out)
+    assert envelope["error"]["code"]
+    assert problems(envelope, "envelope.json") == []
