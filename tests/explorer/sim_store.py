@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import pyarrow as pa
 
 from deltactl.errors import DeltactlError, ObjectExistsError, ObjectNotFoundError, StorageError
-from deltactl.storage.errors import TransientStorageError
+from deltactl.storage.errors import TransientStorageError, no_versions_error
 from deltactl.storage.names import is_absolute_name, resolve_name, resolve_prefix
 from deltactl.storage.open import register_scheme
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
@@ -87,6 +87,15 @@ class SimStore:
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         self._write("create", name, data)
+
+    def ensure_put_if_absent(self) -> None:
+        pass
+
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        infos = zip(names, self.stat_many(names), strict=True)
+        return {name: no_versions_error(name) for name, info in infos if info is None}
 
     def sync_folders(self, names: Iterable[str]) -> None:
         self._do(Call("sync", posixpath.commonprefix([self._writable(name) for name in names])))
