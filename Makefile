@@ -10,7 +10,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 CODE := deltactl tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test servers lint format coverage explore-slow explore-matrix demo clean
+.PHONY: help setup test test-lowest servers lint format coverage explore-slow explore-matrix audit demo clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,8 +48,16 @@ explore-slow: $(STAMP) ## run the tests marked slow
 explore-matrix: $(STAMP) ## optimize every table of the matrix that Delta on Spark writes
 	DELTACTL_FULL_MATRIX=1 $(PYTEST) -m spark --timeout=3600 tests/interop
 
+test-lowest: $(STAMP) ## run the tests with the oldest versions of dependencies that are allowed
+	@bash .ci/lowest
+
+audit: $(STAMP) ## look for known holes in what is installed
+	$(BIN)/python -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	.venv-audit/bin/pip-audit --skip-editable --path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+
 demo: $(STAMP) ## make many small files of a sample table into a few
 	$(BIN)/python -m benchmarks.demo
 
 clean: ## remove what was built, .venv included
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf $(VENV) .venv-lowest .venv-audit build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

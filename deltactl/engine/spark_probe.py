@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REQUIRED: Final[Mapping[str, str]] = {
-    "pyarrow": "18",
+    "pyarrow": "22",
     "numpy": "1.26",
     "pandas": "2.2",
     "fsspec": "2025.3",
-    "pyroaring": "1.0",
+    "pyroaring": "1.1",
     "s3fs": "2025.3",
     "gcsfs": "2025.3",
     "adlfs": "2024.12",

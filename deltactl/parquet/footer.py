@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,10 @@ from deltactl.protocol.stats import FileStats, LeafStats, Path, Value
 from deltactl.protocol.stats_columns import StatsColumns
 
 TIME_UNITS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
+
+
+# Before, a null list of structs was no null in a footer that Arrow wrote.
+COUNTS_NULL_LISTS: Final = int(pa.__version__.partition(".")[0]) >= 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +150,20 @@ def _decode(raw: Any, type_: pa.DataType, *, upper: bool = False) -> Value | Non
 def read_null_counts(metadata: pq.FileMetaData) -> dict[str, int]:
     """Null slots of each top-level column, as :func:`count_nulls` counts them in rows.
 
+    Columns that hold lists or maps are left out where Arrow is too old to count theirs.
+
     Raises:
         DataFileError: the footer does not tell.
     """
     counts: dict[str, int] = {}
     index = 0
     for member in metadata.schema.to_arrow_schema():
-        counts[member.name] = 0
-        for _ in _walk_type(member.type, None):
-            counts[member.name] += _null_slots(metadata, index, member.name)
-            index += 1
+        first, index = index, index + sum(1 for _ in _walk_type(member.type, None))
+        repeated = any(metadata.schema.column(i).max_repetition_level for i in range(first, index))
+        if COUNTS_NULL_LISTS or not repeated:
+            counts[member.name] = sum(
+                _null_slots(metadata, i, member.name) for i in range(first, index)
+            )
     return counts
 
 
