@@ -203,6 +203,9 @@ def test_we_finish_what_delta_rs_began(
     looking = open_table_store(uri, s3_options(proxy.endpoint), log_store, read_only=True)
     assert Table(uri, store=looking).snapshot().version == 0
     table = Table(uri, s3_options(proxy.endpoint), log_store=log_store)
+    proxy.clear()
+    assert table.optimize(dry_run=True).version_before == 0
+    assert proxy.find("PUT|DELETE|POST", "") == []
     assert ids_of(table) == [7, 7]
     assert items_of(log_store, proxy)[commit_name(1)]["complete"] == {"S": "true"}
     assert delta_rs(uri, append(8)) == [7, 7, 8]
