@@ -16,6 +16,7 @@ from deltactl.log.timestamps import resolve_timestamp
 from deltactl.operations.scan import scan_snapshot
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
+from deltactl.storage.wrappers import ReadOnlyStore
 from deltactl.units import parse_timestamp
 
 if TYPE_CHECKING:
@@ -79,11 +80,15 @@ class Table:
             log_store: where all writers of a table on S3 agree on commits; S3 itself if ``None``.
             warn: takes what is worth knowing but stops nothing.
         """
-        if store is None:
-            store = open_table_store(os.fspath(uri), storage_options, log_store)
-        self._store = store
+        address = os.fspath(uri)
+        self._store = store or open_table_store(address, storage_options, log_store)
+        self._looking = ReadOnlyStore(store or open_store(address, storage_options))
         self._warn = warn
         self._storage_options = dict(storage_options or {})
+
+    def _store_for(self, dry_run: bool) -> Store:
+        """The store of a run; that of a dry one changes nothing, whoever left what half done."""
+        return self._looking if dry_run else self._store
 
     @property
     def uri(self) -> str:
@@ -177,7 +182,7 @@ class Table:
         from deltactl.operations.optimize import OptimizeOptions, optimize_table
 
         return optimize_table(
-            self._store,
+            self._store_for(dry_run),
             options or OptimizeOptions(),
             warn=self._warn,
             engine=engine,
@@ -206,7 +211,7 @@ class Table:
         from deltactl.operations.vacuum import VacuumOptions, vacuum_table
 
         return vacuum_table(
-            self._store,
+            self._store_for(dry_run),
             options or VacuumOptions(),
             warn=self._warn,
             engine=engine,
@@ -233,7 +238,7 @@ class Table:
         from deltactl.operations.checkpoint import CheckpointOptions, checkpoint_table
 
         return checkpoint_table(
-            self._store,
+            self._store_for(dry_run),
             options or CheckpointOptions(),
             warn=self._warn,
             engine=engine,
@@ -254,7 +259,7 @@ class Table:
         from deltactl.operations.checkpoint_repair import repair_checkpoints
 
         return repair_checkpoints(
-            self._store,
+            self._store_for(dry_run),
             warn=self._warn,
             engine=engine,
             storage_options=self._storage_options,
@@ -309,7 +314,7 @@ class Table:
 
         elsewhere = None if output_root is None else open_store(output_root, self._storage_options)
         return generate_manifests(
-            self._store,
+            self._store_for(dry_run),
             options or ManifestOptions(),
             warn=self._warn,
             output=elsewhere,

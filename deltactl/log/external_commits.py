@@ -17,12 +17,13 @@ Source: delta-io/delta, storage-s3-dynamodb, ``BaseExternalLogStore``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Final
 from urllib.parse import quote
 
 from deltactl.clock import Clock
 from deltactl.errors import (
+    AccessDeniedError,
     CorruptLogError,
     ObjectExistsError,
     ObjectNotFoundError,
@@ -105,13 +106,14 @@ class ExternalCommitStore(ForwardingStore):
         self._finish_version(parsed.version - 1)
         entry = CommitEntry(file_name, f".tmp/{file_name}.{self._clock.new_id()}")
         self._inner.put(f"{LOG_DIR}/{entry.temp_path}", data)
-        self._win(entry)
-        self._end(entry, data)
+        won = self._entries.create(self.uri, entry)
+        with _decided(name):
+            if not won:
+                self._give_way(entry)
+            self._end(entry, data)
 
-    def _win(self, entry: CommitEntry) -> None:
-        """Create the entry, or finish the commit of who did, and raise."""
-        if self._entries.create(self.uri, entry):
-            return
+    def _give_way(self, entry: CommitEntry) -> None:
+        """Finish the commit of who created the entry, and raise; return if that was ours."""
         found = self._entries.get(self.uri, entry.file_name)
         if found is not None and found.temp_path == entry.temp_path:
             return  # the library's first try landed, and its second was told so
@@ -199,6 +201,17 @@ class ExternalCommitStore(ForwardingStore):
 
     def _is_there(self, name: str) -> bool:
         return self._inner.stat_many([name]) != [None]
+
+
+@contextmanager
+def _decided(name: str) -> Iterator[None]:
+    """Keep a refused request from reading as a refused commit, once somebody has won it."""
+    try:
+        yield
+    except AccessDeniedError as error:
+        raise TransientStorageError(
+            f"{name!r} is decided in the external store, but: {error.message}", hint=error.hint
+        ) from error
 
 
 def _list_spellings(uri: str) -> list[str]:

@@ -59,7 +59,7 @@ def convert(
         dry_run: only plan.
     """
     return convert_directory(
-        open_table_store(directory, storage_options, log_store),
+        open_table_store(directory, storage_options, log_store, read_only=dry_run),
         options or ConvertOptions(),
         warn=warn or (lambda message: None),
         engine=engine,

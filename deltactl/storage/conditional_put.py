@@ -149,7 +149,6 @@ class PutIfAbsentGuard:
         bucket: str,
         *,
         whole_below_bytes: int | None = None,
-        memory: ProbeMemory | None = None,
     ) -> None:
         """Guard a bucket behind ``package``.
 
@@ -158,7 +157,6 @@ class PutIfAbsentGuard:
         """
         self._package, self._find_endpoint, self._bucket = package, find_endpoint, bucket
         self._whole_below_bytes = whole_below_bytes
-        self._memory = memory
         self._settled: set[str] = set()
 
     def settle(self, puts: RawPuts, where: str, size_bytes: int = 0) -> None:
@@ -175,9 +173,9 @@ class PutIfAbsentGuard:
             return
         endpoint = self._find_endpoint()
         if not is_known(self._package, endpoint):
-            memory = self._memory or ProbeMemory.of_user()
+            memory = ProbeMemory.of_user()
             place = _place(endpoint, self._bucket, kind)
-            if not memory.knows(place):
+            if not (endpoint and memory.knows(place)):
                 _probe(puts, kind, where)
                 memory.remember(place)
         self._settled.add(kind.name)

@@ -255,7 +255,8 @@ class FsspecStore:
                 " for deltactl",
             )
         if self._guard is not None:
-            self._guard.settle(self._raw_puts, self._uri, size_bytes)
+            with self._mapped("create", name):
+                self._guard.settle(self._raw_puts, self._uri, size_bytes)
 
     @property
     def _raw_puts(self) -> RawPuts:

@@ -155,7 +155,8 @@ class Store(Protocol):
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Create whole and durable, or raise ``ObjectExistsError``.
 
-        Any other error leaves the outcome unknown: settle it by reading back.
+        Any other error leaves the outcome unknown: settle it by reading back. With an
+        ``AccessDeniedError`` nothing is under way any more: what is not there now never will be.
         """
         ...
 

@@ -9,7 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from deltactl.clock import FixedClock, SystemClock
-from deltactl.errors import CorruptLogError, ObjectExistsError, SafetyError
+from deltactl.errors import (
+    AccessDeniedError,
+    CommitOutcomeUnknownError,
+    CorruptLogError,
+    ObjectExistsError,
+    SafetyError,
+)
 from deltactl.log.external_commits import ExternalCommitStore
 from deltactl.log.put_commit import put_commit
 from deltactl.protocol.names import LOG_DIR, commit_name
@@ -249,6 +255,34 @@ def test_a_writer_that_replaces_entries_is_found_out(entries: MemoryEntries) -> 
     store = ExternalCommitStore(inner, Replaced(), SystemClock())
     assert not put(store, 0, "ours")
     assert store.read(name_of(0)) == commit("theirs")
+
+
+def test_a_commit_that_is_decided_is_never_called_refused(entries: MemoryEntries) -> None:
+    """The entry is ours, but the commit file may not be put: others will finish it."""
+    inner = empty_store()
+
+    class Denying(ForwardingStore):
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            raise AccessDeniedError("not this name")
+
+    store = ExternalCommitStore(Denying(inner), entries, SystemClock())
+    with pytest.raises(CommitOutcomeUnknownError):
+        put(store, 0, "ours")
+    after = ExternalCommitStore(inner, entries, SystemClock())
+    assert log_of(after) == [name_of(0)]
+    assert after.read(name_of(0)) == commit("ours")
+
+
+def test_a_commit_that_may_not_be_decided_is_refused(entries: MemoryEntries) -> None:
+    inner = empty_store()
+
+    class Denying(MemoryEntries):
+        def create(self, table_path: str, entry: CommitEntry) -> bool:
+            raise AccessDeniedError("no PutItem")
+
+    with pytest.raises(AccessDeniedError):
+        put(ExternalCommitStore(inner, Denying(), SystemClock()), 0, "ours")
+    assert log_of(inner) == []
 
 
 def test_other_files_of_the_log_need_no_entry(inner: Store, entries: MemoryEntries) -> None:

@@ -6,12 +6,20 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from deltactl import DynamoDbLogStore
 from deltactl.storage.fsspec_store import FsspecStore
 from deltactl.storage.open import open_store
-from tests.support.object_servers import S3_ENVIRON, ensure_moto, s3_options, s3_server
+from tests.support.object_servers import (
+    S3_ENVIRON,
+    delta_rs_options,
+    ensure_moto,
+    s3_options,
+    s3_server,
+)
 
 S3_BUCKET = "commits"
 
@@ -38,6 +46,13 @@ def create_log_table(place: DynamoDbLogStore, endpoint: str) -> None:
         AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in keys],
         BillingMode="PAY_PER_REQUEST",
     )
+
+
+def write_rows(uri: str, endpoint: str, commits: int) -> None:
+    """Append a row a commit with delta-rs."""
+    for number in range(commits):
+        rows = pa.table({"id": [number]})
+        write_deltalake(uri, rows, mode="append", storage_options=delta_rs_options(endpoint))
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ pytestmark = [
 ]
 
 ALL_ROLES = ["append"] * 3 + ["delete", "optimize", "optimize", "vacuum", "checkpoint"]
-FEW_ROLES = ["append", "delete", "optimize", "checkpoint"]
+FEW_ROLES = ["append", "delete", "optimize"]
 
 
 @contextmanager
@@ -90,9 +90,9 @@ def check(writers: Writers, notes: list[dict[str, Any]], moto: str) -> Counter[s
 @pytest.mark.parametrize(
     ("kind", "roles", "seconds"),
     [
-        ("conditional puts", FEW_ROLES, 4),
+        ("conditional puts", FEW_ROLES, 3),
         pytest.param("conditional puts", ALL_ROLES, 60, marks=pytest.mark.slow),
-        ("dynamodb", FEW_ROLES, 4),
+        ("dynamodb", FEW_ROLES, 3),
         pytest.param("dynamodb", ALL_ROLES, 60, marks=pytest.mark.slow),
     ],
 )
@@ -107,6 +107,6 @@ def test_no_row_is_lost_or_doubled(
         done = check(writers, notes, moto)
     record_property("done", str(dict(done)))
     print(dict(done))
-    for role in ("append", "delete", "optimize", "checkpoint"):
+    for role in {"append", "delete", "optimize"} & set(roles):
         assert done[role] > 0, done
     assert done["commits_of_ours"] > 0

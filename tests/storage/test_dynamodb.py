@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from deltactl import DynamoDbLogStore, SafetyError, StorageError, Table, UsageError
@@ -23,7 +22,7 @@ from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.dynamodb import CommitEntry, DynamoDbEntries
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
-from tests.storage.conftest import S3_BUCKET, create_log_table, dynamodb
+from tests.storage.conftest import S3_BUCKET, create_log_table, dynamodb, write_rows
 from tests.support.fault_proxy import Answer, Cut, FaultProxy, Rule, fault_proxy
 from tests.support.object_servers import (
     S3_ENVIRON,
@@ -140,15 +139,28 @@ def never_sleep(_: float) -> None:
     pass
 
 
-def test_optimize_between_writes_of_delta_rs(
-    uri: str, proxy: FaultProxy, log_store: DynamoDbLogStore, delta_rs: DeltaRs
+def test_side_by_side_with_delta_rs(
+    uri: str,
+    proxy: FaultProxy,
+    entries: DynamoDbEntries,
+    log_store: DynamoDbLogStore,
+    delta_rs: DeltaRs,
 ) -> None:
-    delta_rs(uri, append(0, 1, 2))
+    """Each commits on top of the other, and finishes what the other left half done."""
+    assert delta_rs(uri, append(0, 1, 2)) == [0, 1, 2]
     table = Table(uri, s3_options(proxy.endpoint), log_store=log_store)
     assert table.optimize().versions == (3,)
-    assert delta_rs(uri, append(3, 4)) == [0, 1, 2, 3, 4]
-    assert table.optimize().versions == (6,)
-    assert ids_of(table) == [0, 1, 2, 3, 4]
+    plain = open_store(uri, s3_options(proxy.endpoint))
+    begin(plain, entries, 4, f".tmp/{commit_name(4)}.id")
+    assert delta_rs(uri, append(3)) == [0, 0, 1, 1, 2, 2, 3]
+    begin(plain, entries, 6, "_commit_id.json.tmp")
+    # A look finishes nothing, nor does a dry run: they show what is in the log.
+    looking = open_table_store(uri, s3_options(proxy.endpoint), log_store, read_only=True)
+    assert Table(uri, store=looking).snapshot().version == 5
+    proxy.clear()
+    assert table.optimize(dry_run=True).version_before == 5
+    assert proxy.find("PUT|DELETE|POST", "") == []
+    assert ids_of(table) == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]
     items = items_of(log_store, proxy)
     assert sorted(items) == [commit_name(version) for version in range(7)]
     # Field by field of the same types, whoever wrote it.
@@ -164,48 +176,20 @@ def test_optimize_between_writes_of_delta_rs(
     assert {it["tablePath"]["S"] for it in items.values()} == {uri}
 
 
-def begin(store: Store, entries: DynamoDbEntries, temp_path: str) -> None:
-    """What a writer leaves that dies right after its commit was decided: one more row."""
-    name = next(iter(store.walk()))
-    data = next(path for path in name if path.endswith(".parquet"))
-    store.put("copy.parquet", store.read(data))
+def begin(store: Store, entries: DynamoDbEntries, version: int, temp_path: str) -> None:
+    """What a writer leaves that dies right after its commit was decided: rows 0, 1 and 2 again."""
+    data = Table(store.uri, store=store).snapshot(3).files["path"][0].as_py()
+    copy = f"copy-{version}.parquet"
+    store.put(copy, store.read(data))
     add = {
-        "path": "copy.parquet",
+        "path": copy,
         "partitionValues": {},
-        "size": len(store.read(data)),
+        "size": len(store.read(copy)),
         "modificationTime": 0,
         "dataChange": True,
     }
     store.put(f"{LOG_DIR}/{temp_path}", json.dumps({"add": add}).encode() + b"\n")
-    assert entries.create(store.uri, CommitEntry(commit_name(1), temp_path))
-
-
-def test_delta_rs_finishes_what_we_began(
-    uri: str, proxy: FaultProxy, entries: DynamoDbEntries, delta_rs: DeltaRs
-) -> None:
-    assert delta_rs(uri, append(7)) == [7]
-    store = open_store(uri, s3_options(proxy.endpoint))
-    begin(store, entries, f".tmp/{commit_name(1)}.id")
-    assert delta_rs(uri, "pass") == [7, 7]
-    assert store.stat_many([f"{LOG_DIR}/{commit_name(1)}"]) != [None]
-
-
-def test_we_finish_what_delta_rs_began(
-    uri: str,
-    proxy: FaultProxy,
-    entries: DynamoDbEntries,
-    log_store: DynamoDbLogStore,
-    delta_rs: DeltaRs,
-) -> None:
-    assert delta_rs(uri, append(7)) == [7]
-    begin(open_store(uri, s3_options(proxy.endpoint)), entries, "_commit_id.json.tmp")
-    # A look does not; it shows what is in the log.
-    looking = open_table_store(uri, s3_options(proxy.endpoint), log_store, read_only=True)
-    assert Table(uri, store=looking).snapshot().version == 0
-    table = Table(uri, s3_options(proxy.endpoint), log_store=log_store)
-    assert ids_of(table) == [7, 7]
-    assert items_of(log_store, proxy)[commit_name(1)]["complete"] == {"S": "true"}
-    assert delta_rs(uri, append(8)) == [7, 7, 8]
+    assert entries.create(store.uri, CommitEntry(commit_name(version), temp_path))
 
 
 FAULTS = [
@@ -248,8 +232,7 @@ def test_a_store_that_ignores_conditions_is_good_enough(
 def test_signs_of_such_a_writer_are_heeded(sign: str, uri: str, proxy: FaultProxy) -> None:
     options = s3_options(proxy.endpoint)
     plain = open_store(uri, options)
-    for version in range(3):
-        write_rows(uri, proxy, version)
+    write_rows(uri, proxy.endpoint, 3)
     plain.put(f"{LOG_DIR}/{sign}", b"")
     before = sorted(name for names in plain.walk() for name in names)
     proxy.clear()
@@ -264,13 +247,6 @@ def test_signs_of_such_a_writer_are_heeded(sign: str, uri: str, proxy: FaultProx
     store = open_table_store(uri, options)
     with pytest.raises(SafetyError):
         store.put_if_absent(f"{LOG_DIR}/{commit_name(3)}", b"")
-
-
-def write_rows(uri: str, proxy: FaultProxy, number: int) -> None:
-    from deltalake import write_deltalake
-
-    options = delta_rs_options(proxy.endpoint)
-    write_deltalake(uri, pa.table({"id": [number]}), mode="append", storage_options=options)
 
 
 def test_ours_are_signs_too(uri: str, proxy: FaultProxy, store: Store) -> None:
@@ -314,8 +290,7 @@ def test_from_the_command_line(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for version in range(2):
-        write_rows(uri, proxy, version)
+    write_rows(uri, proxy.endpoint, 2)
     pairs = [f"{key}={value}" for key, value in s3_options(proxy.endpoint).items()]
     options = [word for pair in pairs for word in ("--storage-option", pair)]
     place = ["--ddb-table-name", log_store.table_name, "--ddb-region", log_store.region]
@@ -328,8 +303,7 @@ def test_from_the_command_line(
     monkeypatch.setenv("DELTACTL_LOG_STORE", "dynamodb")
     monkeypatch.setenv("DELTACTL_DDB_TABLE_NAME", log_store.table_name)
     monkeypatch.setenv("DELTACTL_DDB_REGION", log_store.region)
-    for version in range(3, 5):
-        write_rows(uri, proxy, version)
+    write_rows(uri, proxy.endpoint, 2)
     assert run(["optimize", uri, *options]) == 0
     assert sorted(items_of(log_store, proxy)) == [commit_name(2), commit_name(5)]
     monkeypatch.setenv("DELTACTL_LOG_STORE", "zookeeper")

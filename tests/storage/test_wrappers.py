@@ -35,7 +35,6 @@ WRITES: list[Callable[[Store], object]] = [
     lambda store: store.open_output("new"),
     lambda store: store.put("new", b""),
     lambda store: store.put_if_absent("new", b""),
-    lambda store: store.ensure_put_if_absent(),
     lambda store: store.sync_folders(["a"]),
     lambda store: store.delete_many(["a"]),
 ]
@@ -54,6 +53,12 @@ def test_dry_runs_refuse_to_write(number: int, memory: MemoryStore) -> None:
     with pytest.raises(SafetyError, match="a dry run tried to"):
         WRITES[number](ReadOnlyStore(memory))
     assert memory.contents() == before
+
+
+def test_dry_runs_prepare_no_commit(memory: MemoryStore) -> None:
+    """Making sure may write, so a dry run that would is a mistake."""
+    with pytest.raises(SafetyError, match="a dry run tried to"):
+        ReadOnlyStore(memory).ensure_put_if_absent()
 
 
 @pytest.mark.parametrize("number", range(len(READS)))

@@ -1,0 +1,109 @@
+"""A place where commits would not be safe is refused before any work, not after it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+
+from deltactl.errors import SafetyError
+from deltactl.operations.convert import ConvertOptions, convert_directory
+from deltactl.operations.optimize import OptimizeOptions, optimize_table
+from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.local_store import LocalStore
+from deltactl.storage.store import Store
+
+MONTH_SECONDS = 30 * 24 * 3600
+
+
+class UnsafeStore(ForwardingStore):
+    """A store that does not keep put-if-absent, and counts how often it was asked."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.asked = 0
+
+    def ensure_put_if_absent(self) -> None:
+        self.asked += 1
+        raise SafetyError("no commit is safe here")
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def optimize(store: Store, dry_run: bool) -> None:
+    optimize_table(store, OptimizeOptions(), warn=quiet, dry_run=dry_run)
+
+
+def vacuum(store: Store, dry_run: bool) -> None:
+    vacuum_table(store, VacuumOptions(mode="full"), warn=quiet, dry_run=dry_run)
+
+
+def convert(store: Store, dry_run: bool) -> None:
+    convert_directory(store, ConvertOptions(), warn=quiet, dry_run=dry_run)
+
+
+def sync(store: Store, dry_run: bool) -> None:
+    options = ConvertOptions(sync=True, margin_ms=0)
+    convert_directory(store, options, warn=quiet, dry_run=dry_run)
+
+
+def build_table(folder: Path) -> None:
+    """Three small files, and one that no commit names."""
+    for number in range(3):
+        write_deltalake(str(folder), pa.table({"id": [number]}), mode="append")
+    orphan = folder / "part-00000-7a3c1f0e-5d5c-4a57-9d5e-0123456789ab-c000.snappy.parquet"
+    pq.write_table(pa.table({"id": [9]}), orphan)
+    then = orphan.stat().st_mtime - MONTH_SECONDS
+    os.utime(orphan, (then, then))
+
+
+def build_directory(folder: Path) -> None:
+    folder.mkdir()
+    pq.write_table(pa.table({"id": [1]}), folder / "1.parquet")
+
+
+def build_converted(folder: Path) -> None:
+    build_directory(folder)
+    convert(LocalStore(str(folder)), dry_run=False)
+    pq.write_table(pa.table({"id": [2]}), folder / "2.parquet")
+    later = (folder / "2.parquet").stat().st_mtime + 3600
+    os.utime(folder / "2.parquet", (later, later))
+
+
+CASES: dict[str, tuple[Callable[[Path], None], Callable[[Store, bool], None]]] = {
+    "optimize": (build_table, optimize),
+    "vacuum": (build_table, vacuum),
+    "convert": (build_directory, convert),
+    "sync": (build_converted, sync),
+}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refused_before_anything_is_written(case: str, tmp_path: Path) -> None:
+    build, run = CASES[case]
+    folder = tmp_path / "t"
+    build(folder)
+    before = contents(folder)
+    store = UnsafeStore(LocalStore(str(folder)))
+    run(store, True)
+    assert store.asked == 0
+    with pytest.raises(SafetyError, match="no commit is safe here"):
+        run(store, False)
+    assert store.asked == 1
+    assert contents(folder) == before
+    # The case would have done something.
+    run(LocalStore(str(folder)), False)
+    assert contents(folder) != before
