@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltactl.errors import DataFileError, UnsupportedFeatureError
+from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
 from deltactl.operations.check_findings import Findings
 from deltactl.operations.check_options import Depth
 from deltactl.operations.check_stats import (
@@ -190,7 +190,12 @@ class _Opened:
 def _choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:
     """The stored columns whose types this program knows."""
     chosen = []
-    for field in metadata.data_schema.fields:
+    try:
+        fields = metadata.data_schema.fields
+    except CorruptLogError as error:  # of an older version: the latest was looked at before
+        findings.note(f"files of an older schema were not checked: {error.message}")
+        return ()
+    for field in fields:
         try:
             arrow_type(field.type, "physical")
         except UnsupportedFeatureError as error:
