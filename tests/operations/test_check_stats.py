@@ -57,6 +57,11 @@ SOUND: list[tuple[Any, list[Any], dict[str, Any]]] = [
         [Decimal("12345678901234567890.123456789012345678")],
         {"minValues": 12345678901234567000.0, "maxValues": 12345678901234567000.0},
     ),
+    (
+        "decimal(38,18)",
+        [Decimal("-9899785002830169088.123456789012345678")],
+        {"minValues": -9.899785002830168e18},
+    ),
     ("date", [dt.date(2024, 1, 31)], {"minValues": "2024-01-31", "maxValues": "2024-01-31"}),
     ("date", [dt.date(1200, 1, 1)], {"minValues": "1200-01-08", "maxValues": "1199-12-25"}),
     (
@@ -121,6 +126,7 @@ FALSE: list[tuple[list[str], Any, list[Any], dict[str, Any]]] = [
     (BOUNDS, "double", [1.00000001], {"maxValues": 1.0}),
     (BOUNDS, "float", [1.5], {"maxValues": 1.25}),
     (BOUNDS, "decimal(5,2)", [Decimal("1.20")], {"maxValues": 1.19}),
+    (BOUNDS, "decimal(15,2)", [Decimal("9999999999999.99")], {"maxValues": 9999999999999.98}),
     (BOUNDS, "date", [dt.date(2024, 1, 31)], {"maxValues": "2024-01-30"}),
     (BOUNDS, "timestamp", [MOMENT], {"maxValues": "2024-05-06T07:08:08.000Z"}),
     (BOUNDS, "timestamp", [MOMENT], {"minValues": "2024-05-06T07:08:10.200Z"}),
