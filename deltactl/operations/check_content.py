@@ -80,14 +80,15 @@ class ContentChecker:
         path = file.data.path
         try:
             footer = read_footer(self._store, path, info.size_bytes)
-        except DataFileError as error:
-            self._findings.add("FILE_UNREADABLE", f"it {error.message}", file=path)
+            schema = footer.schema.to_arrow_schema()
+        except (DataFileError, pa.ArrowException) as error:
+            problem = f"it {getattr(error, 'message', f'is broken: {error}')}"
+            self._findings.add("FILE_UNREADABLE", problem, file=path)
             return 0
         vector = Vector() if has_vector and file.knows_vector else BROKEN_VECTOR
         if wants_vector and vector.is_sound:
             vector = check_vector(self._store, file.data, footer.num_rows, self._findings)
         if self._depth >= Depth.FOOTERS:
-            schema = footer.schema.to_arrow_schema()
             self._check_rows(_Opened(file, footer, vector, schema))
         return int(footer.num_rows)
 
