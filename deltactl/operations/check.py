@@ -6,7 +6,7 @@ error: a check that comes to its end says so in its report.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -104,7 +104,7 @@ class _Run:
         commits.run()
         self.looked.num_commits = len(listing.commits)
         check_gaps(listing, self.findings)
-        broken = self._check_redundant(listing)
+        broken = self._check_redundant(listing, commits.broken)
         snapshot = self._load(listing, broken)
         if snapshot is None:
             return self._report(None)
@@ -124,8 +124,16 @@ class _Run:
         engine = self._check_files(listing, snapshot, commits)
         return self._report(snapshot, engine, unsupported)
 
-    def _check_redundant(self, listing: LogListing) -> frozenset[Checkpoint]:
-        """Check what the log keeps twice; give checkpoints that cannot be used."""
+    def _check_redundant(
+        self, listing: LogListing, broken_commits: Collection[int]
+    ) -> frozenset[Checkpoint]:
+        """Check what the log keeps twice; give checkpoints that cannot be used.
+
+        Compacted files that are wrong leave the listing: nothing is to be rebuilt from them.
+        """
+        self.looked.num_compacted = len(listing.compacted)
+        for span in check_compacted(self.store, listing, broken_commits, self.findings):
+            del listing.compacted[span]
         before = len(self.findings.rows)
         wrong: frozenset[Checkpoint] = frozenset()
         broken = check_checkpoint_heads(self.store, listing, self.findings)
@@ -136,7 +144,6 @@ class _Run:
         check_last_checkpoint(
             self.store, listing, broken, self.findings, strict=self.options.checkpoints
         )
-        self.looked.num_compacted = check_compacted(self.store, listing, self.findings)
         return broken | wrong
 
     def _load(self, listing: LogListing, broken: frozenset[Checkpoint]) -> Snapshot | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltactl.errors import DataFileError, UnsupportedFeatureError
+from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
 from deltactl.operations.check_findings import Findings
 from deltactl.operations.check_options import Depth
 from deltactl.operations.check_stats import (
@@ -80,14 +80,15 @@ class ContentChecker:
         path = file.data.path
         try:
             footer = read_footer(self._store, path, info.size_bytes)
-        except DataFileError as error:
-            self._findings.add("FILE_UNREADABLE", f"it {error.message}", file=path)
+            schema = footer.schema.to_arrow_schema()
+        except (DataFileError, pa.ArrowException) as error:
+            problem = f"it {getattr(error, 'message', f'is broken: {error}')}"
+            self._findings.add("FILE_UNREADABLE", problem, file=path)
             return 0
         vector = Vector() if has_vector and file.knows_vector else BROKEN_VECTOR
         if wants_vector and vector.is_sound:
             vector = check_vector(self._store, file.data, footer.num_rows, self._findings)
         if self._depth >= Depth.FOOTERS:
-            schema = footer.schema.to_arrow_schema()
             self._check_rows(_Opened(file, footer, vector, schema))
         return int(footer.num_rows)
 
@@ -190,7 +191,12 @@ class _Opened:
 def _choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:
     """The stored columns whose types this program knows."""
     chosen = []
-    for field in metadata.data_schema.fields:
+    try:
+        fields = metadata.data_schema.fields
+    except CorruptLogError as error:  # of an older version: the latest was looked at before
+        findings.note(f"files of an older schema were not checked: {error.message}")
+        return ()
+    for field in fields:
         try:
             arrow_type(field.type, "physical")
         except UnsupportedFeatureError as error:

@@ -46,7 +46,6 @@ Cut: TypeAlias = tuple[int, pa.Table]
 @dataclass(frozen=True, slots=True)
 class _Planned:
     digest: str
-    num_files: int
     weight_bytes: int
 
 
@@ -56,14 +55,7 @@ class FileCheck:
     def __init__(self, batches: Batches, options: CheckOptions, seed: int) -> None:
         """``seed``: other versions take other samples, and one version always the same."""
         self._batches, self._options, self._seed = batches, options, seed
-        self._plan = [
-            _Planned(_digest(cut), cut[1].num_rows, self._weigh(cut[1])) for cut in self._tasks()
-        ]
-
-    @property
-    def num_files(self) -> int:
-        """Files to look into."""
-        return sum(planned.num_files for planned in self._plan)
+        self._plan = [_Planned(_digest(cut), self._weigh(cut[1])) for cut in self._tasks()]
 
     @property
     def input_bytes(self) -> int:

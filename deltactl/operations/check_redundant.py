@@ -6,6 +6,8 @@ Files".
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from deltactl.errors import CorruptLogError
 from deltactl.log.checkpoint_check import Verdict, check_checkpoints, check_hint
 from deltactl.log.compaction import find_contradiction
@@ -77,20 +79,29 @@ def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
         findings.note(f"{row[3]}; readers do without this file")
 
 
-def check_compacted(store: Store, listing: LogListing, findings: Findings) -> int:
-    """Compare every compacted file with its commits; give how many were compared."""
-    compared = 0
+def check_compacted(
+    store: Store, listing: LogListing, broken: Collection[int], findings: Findings
+) -> frozenset[tuple[int, int]]:
+    """Compare every compacted file with its commits; give the ranges of those that are wrong.
+
+    Args:
+        store: the table's.
+        listing: the whole log.
+        broken: versions whose commit cannot be parsed.
+        findings: take what is wrong.
+    """
+    wrong = set()
     for (first, last), info in sorted(listing.compacted.items()):
-        commits = [listing.commits.get(version) for version in range(first, last + 1)]
-        present = [commit for commit in commits if commit is not None]
-        if len(present) < len(commits):
-            findings.note(f"{info.name} was not compared: not all of its commits are there")
+        versions = range(first, last + 1)
+        commits = [listing.commits[v] for v in versions if v in listing.commits and v not in broken]
+        if len(commits) < len(versions):
+            findings.note(f"{info.name} was not compared: not all of its commits can be read")
             continue
-        compared += 1
         try:
-            problem = find_contradiction(store, info, present)
+            problem = find_contradiction(store, info, commits)
         except CorruptLogError as error:
             problem = error.message
         if problem is not None:
+            wrong.add((first, last))
             findings.add("COMPACTED_WRONG", problem, version=last, file=info.name)
-    return compared
+    return frozenset(wrong)

@@ -179,7 +179,10 @@ class _BatchChecker:
         vector = file.data.deletion_vector
         if vector is None or vector.storage_type == INLINE:
             return True
-        if name is None or name in self._elsewhere or not _is_placed(name):
+        if name is None or name in self._elsewhere:
+            return False
+        if not is_absolute(name) and (problem := find_path_problem(name)) is not None:
+            self._findings.add("PATH_INVALID", problem, file=name)
             return False
         info = self._infos.get(name)
         if info is None and not file.is_live:

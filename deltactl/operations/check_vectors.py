@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from deltactl.errors import DeltactlError, UnsupportedFeatureError
+from deltactl.errors import CorruptLogError, DataFileError
 from deltactl.operations.check_findings import Findings
 from deltactl.parquet.reader import DataFile, load_deletion_vector
 from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, DeletionVector
@@ -32,7 +32,7 @@ def name_vector_file(vector: DeletionVector, path: str, findings: Findings) -> s
     """The decoded name of a vector's file; ``None`` for an inline one, and where it names none."""
     try:
         return vector.file_name
-    except DeltactlError as error:
+    except CorruptLogError as error:
         findings.add("VECTOR_UNREADABLE", f"of {path}: {error.message}", file=path)
         return None
 
@@ -64,12 +64,7 @@ def check_vector(store: Store, file: DataFile, num_rows: int | None, findings: F
         return NO_VECTOR
     try:
         bitmap = load_deletion_vector(store, vector, count=False)
-    except UnsupportedFeatureError as error:
-        findings.note(f"deletion vectors were not checked: {error.message}")
-        return BROKEN_VECTOR
-    except DeltactlError as error:
-        if error.retryable:
-            raise
+    except (DataFileError, CorruptLogError) as error:
         findings.add("VECTOR_UNREADABLE", f"of {file.path}: {error.message}", file=file.path)
         return BROKEN_VECTOR
     problems = 0

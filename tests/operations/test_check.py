@@ -429,6 +429,144 @@ def test_schemas(edit: Callable[[list[dict[str, Any]]], Any], problem: str) -> N
     assert any(problem in text for text in report.findings["problem"].to_pylist())
 
 
+def _protocol(reader: int, writer: int, **lists: Any) -> dict[str, Any]:
+    return {
+        "minReaderVersion": reader, "minWriterVersion": writer,
+        "readerFeatures": None, "writerFeatures": None, **lists,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("protocol", "problem"),
+    [
+        (_protocol(0, 2), "reader version is 0"),
+        (_protocol(3, 7, writerFeatures=[]), "no list of reader features"),
+        (_protocol(1, 7), "no list of writer features"),
+        (_protocol(1, 2, writerFeatures=["appendOnly"]), "belong to 7"),
+        (_protocol(3, 2, readerFeatures=[]), "without writer features"),
+        (_protocol(3, 7, readerFeatures=["typeWidening"], writerFeatures=[]), "not have to know"),
+        (_protocol(3, 7, readerFeatures=[], writerFeatures=["typeWidening"]), "for writers only"),
+    ],
+)
+def test_protocols(protocol: dict[str, Any], problem: str) -> None:
+    builder = new_table(Column("id"))
+    edit_action(builder, 0, "protocol", **protocol)
+    report = check(builder.store)
+    assert set(codes(report)) == {"PROTOCOL_INVALID"}
+    assert any(problem in text for text in report.findings["problem"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        _protocol(1, 2),
+        _protocol(2, 5),
+        _protocol(1, 7, writerFeatures=[]),
+        _protocol(2, 7, writerFeatures=["columnMapping"]),
+        _protocol(3, 7, readerFeatures=[], writerFeatures=[]),
+        _protocol(3, 7, readerFeatures=["v2Checkpoint"], writerFeatures=["v2Checkpoint", "x"]),
+    ],
+)
+def test_protocols_that_are_in_order(protocol: dict[str, Any]) -> None:
+    builder = new_table(Column("id"))
+    edit_action(builder, 0, "protocol", **protocol)
+    assert codes(check(builder.store)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "properties", "features"),
+    [
+        ("timestamp_ntz", {}, []),
+        ("long", {"delta.enableInCommitTimestamps": "true"}, []),
+        ("long", {"delta.enableRowTracking": "true"}, []),
+        ("long", {"delta.checkpointPolicy": "v2"}, []),
+        ("long", {"delta.columnMapping.mode": "name"}, []),
+        ("long", {}, ["clustering"]),
+    ],
+)
+def test_features_that_are_used_and_not_listed(
+    kind: str, properties: dict[str, str], features: list[str]
+) -> None:
+    builder = new_table(Column("id", kind), properties=properties, features=features)
+    if features:
+        edit_action(builder, 0, "protocol", writerFeatures=features)
+    assert "FEATURE_MISSING" in codes(check(builder.store))
+
+
+def edit_vector(builder: TableBuilder, **changes: Any) -> None:
+    add = next(a["add"] for a in builder.commits[4] if "add" in a)
+    edit_action(builder, 4, "add", deletionVector={**add["deletionVector"], **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"cardinality": 99}, ["VECTOR_CARDINALITY"]),
+        ({"pathOrInlineDv": "no uuid"}, ["VECTOR_UNREADABLE"]),
+        ({"sizeInBytes": 4000}, ["VECTOR_UNREADABLE"]),
+        ({"storageType": "p", "pathOrInlineDv": "memory://checkpoints/x.bin"}, ["VECTOR_MISSING"]),
+        ({"storageType": "p", "pathOrInlineDv": "../x.bin"}, ["PATH_INVALID"]),
+    ],
+)
+def test_vectors_that_need_not_be_decoded(changes: dict[str, Any], found: list[str]) -> None:
+    builder = table()
+    edit_vector(builder, **changes)
+    assert codes(check(builder.store)) == found
+
+
+def test_a_kind_of_vector_that_nobody_knows_is_a_note() -> None:
+    builder = table()
+    edit_vector(builder, storageType="i", pathOrInlineDv="$", sizeInBytes=1)
+    assert codes(check(builder.store, **DEEP)) == ["VECTOR_UNREADABLE"]
+    edit_action(builder, 2, "add", deletionVector={
+        "storageType": "q", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1,
+    })  # fmt: skip
+    report = check(builder.store, **DEEP)
+    assert codes(report) == ["VECTOR_UNREADABLE"]
+    assert any("storage type 'q'" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("path", ["", "a/", "a/../../b", "..", "a%00b"])
+def test_paths_that_name_no_file(path: str) -> None:
+    builder = table()
+    edit_action(builder, 3, "add", path=path)
+    assert codes(check(builder.store, **DEEP)) == ["PATH_INVALID"]
+
+
+@pytest.mark.parametrize("size", [None, -1])
+def test_sizes_that_are_none(size: int | None) -> None:
+    builder = table()
+    edit_action(builder, 3, "add", size=size)
+    assert codes(check(builder.store)) == ["FILE_SIZE"]
+
+
+def test_checksums_of_all_versions() -> None:
+    builder = table()
+    for version, error in ((2, 1), (3, 0)):
+        snapshot = load_snapshot(builder.store, version, warn=fail)
+        write_checksum(builder.store, snapshot, snapshot.num_files + error, snapshot.size_bytes)
+    assert check(builder.store, **DEEP).is_sound
+    report = check(builder.store, all_versions=True, **DEEP)
+    assert report.findings["version"].to_pylist() == [2]
+    assert codes(report) == ["CHECKSUM_WRONG"]
+    assert report.looked.num_checksums == 2
+
+
+@pytest.mark.parametrize("member", ["domainMetadata", "setTransactions"])
+def test_members_of_a_checksum(member: str) -> None:
+    builder = new_table(Column("id"), features=["domainMetadata"], domains={"d": "{}"})
+    builder.commit({"txn": {"appId": "a", "version": 3}})
+    snapshot = load_snapshot(builder.store, warn=fail)
+    name = write_checksum(builder.store, snapshot, 0, 0)
+    assert name is not None
+    assert codes(check(builder.store, checkpoints=True)) == []
+    node = json.loads(builder.store.read(name))
+    for left, found in (([], ["CHECKSUM_WRONG"]), (None, [])):
+        changed = {**node, member: left}
+        builder.store.put(name, json.dumps(changed).encode())
+        assert codes(check(builder.store, checkpoints=True)) == found
+
+
 def test_every_code_is_provoked() -> None:
     """The tests above name each code of the registry."""
     elsewhere = {"ROW_IDS_MISSING", "ROW_IDS_OVERLAP", "ROW_IDS_MARK", "IDENTITY_MARK"}
@@ -551,6 +689,18 @@ def test_bad_options_are_refused() -> None:
 def test_no_table_is_an_error() -> None:
     with pytest.raises(NotATableError):
         check(MemoryStore("memory://check/nothing"))
+
+
+def test_a_compacted_file_that_cannot_be_read_is_not_used() -> None:
+    builder = table()
+    builder.compact(1, 4)
+    name = only_file(builder, ".compacted.json")
+    builder.store.put(name, builder.store.read(name)[:-20])
+    report = check(builder.store, **DEEP)
+    assert codes(report) == ["COMPACTED_WRONG"]
+    assert report.looked.num_checked == 3
+    edit_commit(builder, 2, lambda action: None)
+    assert codes(check(builder.store)) == ["COMMIT_UNREADABLE"]
 
 
 def test_a_compacted_file_may_leave_out_what_cancels_nothing() -> None:

@@ -13,16 +13,20 @@ import pytest
 from deltactl.engine.base import CancelToken
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import InterruptedRunError, StorageError, UsageError
+from deltactl.log.compaction import write_compaction
+from deltactl.log.snapshot import load_snapshot
+from deltactl.log.version_checksum import write_checksum
 from deltactl.operations import check_files
 from deltactl.operations.check import check_table
 from deltactl.operations.check_options import CheckOptions, Depth
 from deltactl.operations.check_presence import find_files
 from deltactl.operations.check_report import CheckReport
+from deltactl.operations.optimize import OptimizeOptions, optimize_table
 from deltactl.storage.store import Store
-from tests.support.checkpoints import memory_of, new_table
-from tests.support.damage import check, codes, edit_action, table
+from tests.support.checkpoints import checkpoint, fail, memory_of, new_table
+from tests.support.damage import DEEP, check, codes, edit_action, table
 from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore, opened_as
-from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_builder import Column, TableBuilder, build_sample
 
 
 def many_files(count: int, **options: Any) -> TableBuilder:
@@ -160,3 +164,23 @@ def test_a_table_without_files_is_sound() -> None:
     report = check(builder.store, depth=Depth.DATA)
     assert codes(report) == []
     assert report.looked.num_checked == 0
+
+
+@pytest.mark.parametrize(
+    "features", ["deletion-vectors", "mapped-by-id", "row-tracking", "type-widening"]
+)
+def test_what_other_commands_write_is_sound(features: str) -> None:
+    """Statistics, row ids, checkpoints, checksums and compacted files of ours."""
+    store = MemoryStore(f"memory://check/written-{features}")
+    build_sample(store, features=features, layout="partitioned")
+    snapshot = load_snapshot(store, warn=fail)
+    assert write_compaction(snapshot) is not None
+    assert write_checksum(store, snapshot, snapshot.num_files, snapshot.size_bytes) is not None
+    with opened_as(store):
+        optimized = optimize_table(store, OptimizeOptions(), warn=fail, engine=LocalEngine(2))
+    assert optimized.files_added > 0
+    checkpoint(store)
+    report = run(store, all_versions=True, **DEEP)
+    assert report.findings.to_pylist() == []
+    looked = report.looked
+    assert min(looked.num_checkpoints, looked.num_compacted, looked.num_checksums) > 0

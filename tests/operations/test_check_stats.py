@@ -13,7 +13,7 @@ import pytest
 from deltactl.operations.check_options import Depth
 from tests.support.checkpoints import new_table
 from tests.support.damage import check, codes
-from tests.support.table_builder import Column, TableBuilder, array_of, struct_of
+from tests.support.table_builder import Column, Row, TableBuilder, array_of, struct_of
 
 UTC = dt.UTC
 MOMENT = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
@@ -56,6 +56,11 @@ SOUND: list[tuple[Any, list[Any], dict[str, Any]]] = [
         "decimal(38,18)",
         [Decimal("12345678901234567890.123456789012345678")],
         {"minValues": 12345678901234567000.0, "maxValues": 12345678901234567000.0},
+    ),
+    (
+        "decimal(38,18)",
+        [Decimal("-9899785002830169088.123456789012345678")],
+        {"minValues": -9.899785002830168e18},
     ),
     ("date", [dt.date(2024, 1, 31)], {"minValues": "2024-01-31", "maxValues": "2024-01-31"}),
     ("date", [dt.date(1200, 1, 1)], {"minValues": "1200-01-08", "maxValues": "1199-12-25"}),
@@ -121,6 +126,7 @@ FALSE: list[tuple[list[str], Any, list[Any], dict[str, Any]]] = [
     (BOUNDS, "double", [1.00000001], {"maxValues": 1.0}),
     (BOUNDS, "float", [1.5], {"maxValues": 1.25}),
     (BOUNDS, "decimal(5,2)", [Decimal("1.20")], {"maxValues": 1.19}),
+    (BOUNDS, "decimal(15,2)", [Decimal("9999999999999.99")], {"maxValues": 9999999999999.98}),
     (BOUNDS, "date", [dt.date(2024, 1, 31)], {"maxValues": "2024-01-30"}),
     (BOUNDS, "timestamp", [MOMENT], {"maxValues": "2024-05-06T07:08:08.000Z"}),
     (BOUNDS, "timestamp", [MOMENT], {"minValues": "2024-05-06T07:08:10.200Z"}),
@@ -185,4 +191,26 @@ def test_statistics_go_by_physical_names(mode: str) -> None:
     for least, expected in ((1, []), (2, ["STATS_BOUNDS"])):
         stats = {"numRecords": 2, "minValues": {"col-0001": least}}
         builder.append(rows, stats=json.dumps(stats))
+        assert found(builder) == expected
+
+
+def test_statistics_of_a_narrower_type_are_read_as_the_wider() -> None:
+    """Files and statistics keep the form they had before their column was widened."""
+    columns = [Column("d", "date"), Column("f", "float"), Column("i", "integer")]
+    for least, expected in (("2024-01-31", []), ("2024-02-01", ["STATS_BOUNDS"])):
+        builder = new_table(*columns, features=["typeWidening", "timestampNtz"])
+        low, high = {"d": least, "f": 1.1, "i": 7}, {"d": "2024-02-03", "f": 1.1, "i": 7}
+        stats = json.dumps({"numRecords": 2, "minValues": low, "maxValues": high})
+        rows: list[Row] = [
+            {"d": dt.date(2024, 1, 31), "f": 1.1, "i": 7},
+            {"d": dt.date(2024, 2, 3)},
+        ]
+        builder.append(rows, stats=stats)
+        wider = ("timestamp_ntz", "double", "decimal(10,0)")
+        builder.change_metadata(
+            columns=[
+                Column(c.name, kind, metadata={"delta.typeChanges": [{"toType": kind}]})
+                for c, kind in zip(columns, wider, strict=True)
+            ]
+        )
         assert found(builder) == expected
