@@ -101,10 +101,14 @@ def _count_range(
 ) -> dict[int, tuple[int, int]]:
     snapshot = load_snapshot(store, first, warn=warn, listing=listing)
     sweep = sweep_commits(store, listing, snapshot.metadata, first + 1, last)
-    stretches = Stretches.of(_with_start(sweep, snapshot), first)
-    every = np.ones(stretches.files.num_rows, np.bool_)
-    files = stretches.count(every)
-    sizes = stretches.count(every, stretches.sizes())
+    start = _named_files(sweep, snapshot)
+    events = pa.concat_tables([sweep.events, start])
+    stretches = Stretches.of(replace(sweep, first=first, events=events), first)
+    # A remove of what was not there says nothing, though a sweep takes it for the end of a file.
+    was_there = pc.is_in(stretches.files["key"], value_set=start["key"]).to_numpy()
+    real = (stretches.born > first) | was_there
+    files = stretches.count(real)
+    sizes = stretches.count(real, stretches.sizes())
     # What no commit of the range speaks of was live in all of it.
     other_files = snapshot.num_files - int(files[0])
     other_bytes = snapshot.size_bytes - int(sizes[0])
@@ -114,14 +118,14 @@ def _count_range(
     }
 
 
-def _with_start(sweep: LogSweep, snapshot: Snapshot) -> LogSweep:
-    """The sweep with an add, at the snapshot's version, of each of its files that commits name.
+def _named_files(sweep: LogSweep, snapshot: Snapshot) -> pa.Table:
+    """An add, at the snapshot's version, of each of its files that commits of the sweep name.
 
     So a file that a later commit adds once more, as writers do to give it statistics or row ids,
     is not taken for a new one.
     """
     named = pc.unique(sweep.events["key"])
-    parts = [sweep.events]
+    parts = [EVENTS.empty_table()]
     for batch in snapshot.file_batches(_NAMED):
         keys = file_keys(batch)
         hit = pc.is_in(keys, value_set=named)
@@ -140,4 +144,4 @@ def _with_start(sweep: LogSweep, snapshot: Snapshot) -> LogSweep:
                 schema=EVENTS,
             )
         )
-    return replace(sweep, first=snapshot.version, events=pa.concat_tables(parts))
+    return pa.concat_tables(parts)

@@ -72,6 +72,12 @@ def test_a_file_that_is_added_once_more_is_no_new_one(cli: RunCli, table: Path) 
         assert points(cli, table, *args)[-2:] == [(6, 2, 500), (7, 2, 500)]
 
 
+def test_a_remove_of_what_is_not_there_says_nothing(cli: RunCli, table: Path) -> None:
+    write_commit(table, 7, info("DELETE"), remove("file:/elsewhere/o.parquet", 400))
+    for args in ([], ["--limit", "2"]):
+        assert points(cli, table, *args)[-2:] == [(6, 2, 500), (7, 2, 500)]
+
+
 def test_metrics_that_say_something_else_do_not_count(cli: RunCli, table: Path) -> None:
     metrics = {"numFiles": "9", "numOutputBytes": "9", "numRemovedFiles": "0"}
     write_commit(table, 7, info("WRITE", operationMetrics=metrics), add("n.parquet"))
