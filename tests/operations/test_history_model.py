@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deltactl.errors import DeltactlError
 from deltactl.log.history import Selection
+from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.history_diff import diff_versions
 from deltactl.operations.history_graph import load_graph
+from deltactl.storage.open import open_store
 from tests.support.random_logs import KINDS, logs
 from tests.support.table_builder import TableBuilder
 
@@ -64,3 +69,25 @@ def test_a_graph_has_the_files_of_each_version(builder: TableBuilder, data: st.D
         files = builder.state_at(version).files.values()
         wanted.append((version, len(files), sum(add["size"] for add in files)))
     assert [(p.version, p.num_files, p.size_bytes) for p in graph.points] == wanted
+
+
+@pytest.mark.corpus
+def test_graphs_and_diffs_of_other_writers_tables_agree_with_snapshots(corpus: Path) -> None:
+    compared = 0
+    for place in sorted((corpus / "tables").iterdir())[::4]:
+        store = open_store(str(place))
+        try:
+            latest = load_snapshot(store, warn=lambda _message: None)
+        except DeltactlError:
+            continue
+        graph = load_graph(store, Selection(), lambda _message: None)
+        known = [point for point in graph.points if point.num_files is not None]
+        if not known:
+            continue
+        first, last = known[0], known[-1]
+        assert (last.num_files, last.size_bytes) == (latest.num_files, latest.size_bytes), place
+        diff = diff_versions(store, first.version, last.version, lambda _message: None)
+        net = diff.added.num_files - diff.removed.num_files
+        assert net == (last.num_files or 0) - (first.num_files or 0), place
+        compared += 1
+    assert compared > 35
