@@ -68,15 +68,23 @@ def test_a_manual_page_has_its_sections(fresh: dict[str, str], name: str) -> Non
 @pytest.mark.parametrize("name", PAGES)
 def test_a_manual_page_renders(name: str) -> None:
     page = str(REPOSITORY / "man" / name)
+    if not (shutil.which("mandoc") or _has_man()):
+        pytest.skip("neither mandoc nor man is installed")
     if shutil.which("mandoc"):
         done = _run(["mandoc", "-Tlint", "-Wwarning", page])
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    elif shutil.which("man"):
+    else:
         done = _run(["man", "--warnings", "-l", page], {"MANWIDTH": "80", "LC_ALL": "C.UTF-8"})
         assert (done.returncode, done.stderr) == (0, "")
         assert "EXIT STATUS" in done.stdout
-    else:
-        pytest.skip("neither mandoc nor man is installed")
+
+
+def _has_man() -> bool:
+    """Whether there is a man that shows pages: images of containers have one that declines to."""
+    if shutil.which("man") is None:
+        return False
+    page = str(REPOSITORY / "man" / "deltactl.1")
+    return "deltactl" in _run(["man", "-l", page], {"MANWIDTH": "80"}).stdout
 
 
 def _run(
