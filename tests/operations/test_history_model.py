@@ -29,7 +29,7 @@ def partitions(builder: TableBuilder, keys: Any, version: int) -> Counter[Any]:
     return Counter(files[key]["partitionValues"].get("p") or None for key in keys)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(logs(), st.data())
 def test_a_diff_is_the_difference_of_two_sets(builder: TableBuilder, data: st.DataObject) -> None:
     first = data.draw(st.integers(0, builder.version))
@@ -53,7 +53,7 @@ def test_a_diff_is_the_difference_of_two_sets(builder: TableBuilder, data: st.Da
         assert +counted == partitions(builder, keys, version)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(logs(), st.data())
 def test_a_graph_has_the_files_of_each_version(builder: TableBuilder, data: st.DataObject) -> None:
     checkpoint = data.draw(st.none() | st.integers(0, builder.version))
