@@ -50,7 +50,6 @@ SETTABLE: Final = frozenset(
         "engine",
         "keep-last",
         "kind",
-        "limit",
         "margin",
         "master",
         "max-bytes",

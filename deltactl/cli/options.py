@@ -14,6 +14,7 @@ import typer
 
 from deltactl.cli.output import OutputFormat
 from deltactl.cli.settings import Source, parse_flag, resolve_setting
+from deltactl.cli.suggest import with_suggestion
 from deltactl.errors import UsageError
 from deltactl.storage.rate import parse_rate
 from deltactl.storage.secrets import is_secret
@@ -144,8 +145,10 @@ def parse_output_format(text: str) -> OutputFormat:
     try:
         return OutputFormat(text.strip().lower())
     except ValueError:
-        forms = ", ".join(OutputFormat)
-        raise UsageError(f"{text!r} is not a form of output", hint=f"one of {forms}") from None
+        raise UsageError(
+            with_suggestion(f"{text!r} is not a form of output", text, OutputFormat),
+            hint=f"one of {', '.join(OutputFormat)}",
+        ) from None
 
 
 def parse_storage_options(pairs: Sequence[str]) -> Mapping[str, str]:

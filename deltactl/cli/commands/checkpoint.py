@@ -11,6 +11,7 @@ import typer
 
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.options import DryRunOption, TableArgument
+from deltactl.cli.param_settings import is_typed
 from deltactl.cli.session import Session
 from deltactl.cli.signals import Cancellation
 from deltactl.errors import InterruptedRunError, PartialSuccessError, UsageError
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint_repair import RepairReport
 
 _WORK_NEEDED = 3
+# Parameters that say what is written and deleted: of no use to who only looks or repairs.
+_SHAPING = (
+    "version",
+    "kind",
+    "sidecar_size",
+    "part_size",
+    "top_file",
+    "compat",
+    "cleanup",
+    "cleanup_only",
+    "compact_log",
+)
 
 
 class Kind(StrEnum):
@@ -122,7 +135,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         cleanup_only=cleanup_only,
         compact_log=compact_log,
     )
-    if (check or repair) and options != CheckpointOptions():
+    if (check or repair) and any(is_typed(ctx, name) for name in _SHAPING):
         flag = "--repair" if repair else "--check"
         raise UsageError(f"{flag} goes with no other option but --dry-run and --check")
     if repair:
