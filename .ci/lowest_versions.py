@@ -12,6 +12,7 @@ LEFT_OUT = ("pyspark", "ruff", "mypy", "import-linter", "pytest-cov")
 
 
 def main(path: str) -> None:
+    """Print one requirement a line."""
     project = tomllib.loads(Path(path).read_text())["project"]
     for text in project["dependencies"]:
         name, lowest = re.match(r"([a-zA-Z0-9_-]+).*?>=([0-9.]+)", text).groups()

@@ -27,7 +27,7 @@ _deltactl() {
     (( ${#words[@]} > 1 )) && previous=${words[${#words[@]}-2]}
     for word in "${words[@]:1:${#words[@]}-2}"; do
         case $word in
-            describe-history | describe-detail | optimize | vacuum | checkpoint | generate-manifest | convert | explain | config) command=$word; break ;;
+            describe-history | describe-detail | optimize | vacuum | checkpoint | check | generate-manifest | convert | explain | config) command=$word; break ;;
         esac
     done
     local typed=$current
@@ -54,10 +54,12 @@ _deltactl() {
         describe-history:--poll) kind=nothing ;;
         describe-history:--storage-option) kind=nothing ;;
         describe-history:-o | describe-history:--output) kind=choices values='table json ndjson csv' ;;
+        describe-history:--max-requests-per-second) kind=nothing ;;
         describe-detail:--version) kind=nothing ;;
         describe-detail:--at) kind=nothing ;;
         describe-detail:--storage-option) kind=nothing ;;
         describe-detail:-o | describe-detail:--output) kind=choices values='table json ndjson csv' ;;
+        describe-detail:--max-requests-per-second) kind=nothing ;;
         optimize:--where) kind=columns ;;
         optimize:--skip-hot) kind=nothing ;;
         optimize:--target-size) kind=nothing ;;
@@ -75,8 +77,12 @@ _deltactl() {
         optimize:--master) kind=nothing ;;
         optimize:--spark-remote) kind=nothing ;;
         optimize:--spark-conf) kind=nothing ;;
+        optimize:--log-store) kind=choices values='dynamodb' ;;
+        optimize:--ddb-table-name) kind=nothing ;;
+        optimize:--ddb-region) kind=nothing ;;
         optimize:--storage-option) kind=nothing ;;
         optimize:-o | optimize:--output) kind=choices values='table json ndjson csv' ;;
+        optimize:--max-requests-per-second) kind=nothing ;;
         vacuum:--retain) kind=nothing ;;
         vacuum:--mode) kind=choices values='auto full lite' ;;
         vacuum:--inventory) kind=files ;;
@@ -93,8 +99,12 @@ _deltactl() {
         vacuum:--master) kind=nothing ;;
         vacuum:--spark-remote) kind=nothing ;;
         vacuum:--spark-conf) kind=nothing ;;
+        vacuum:--log-store) kind=choices values='dynamodb' ;;
+        vacuum:--ddb-table-name) kind=nothing ;;
+        vacuum:--ddb-region) kind=nothing ;;
         vacuum:--storage-option) kind=nothing ;;
         vacuum:-o | vacuum:--output) kind=choices values='table json ndjson csv' ;;
+        vacuum:--max-requests-per-second) kind=nothing ;;
         checkpoint:--version) kind=nothing ;;
         checkpoint:--kind) kind=choices values='auto classic v2 multipart' ;;
         checkpoint:--sidecar-size) kind=nothing ;;
@@ -106,8 +116,24 @@ _deltactl() {
         checkpoint:--master) kind=nothing ;;
         checkpoint:--spark-remote) kind=nothing ;;
         checkpoint:--spark-conf) kind=nothing ;;
+        checkpoint:--log-store) kind=choices values='dynamodb' ;;
+        checkpoint:--ddb-table-name) kind=nothing ;;
+        checkpoint:--ddb-region) kind=nothing ;;
         checkpoint:--storage-option) kind=nothing ;;
         checkpoint:-o | checkpoint:--output) kind=choices values='table json ndjson csv' ;;
+        checkpoint:--max-requests-per-second) kind=nothing ;;
+        check:--version) kind=nothing ;;
+        check:--files) kind=choices values='exists sizes footers data' ;;
+        check:--sample) kind=nothing ;;
+        check:--resume) kind=files ;;
+        check:--engine) kind=choices values='auto spark local' ;;
+        check:--spark-threshold) kind=nothing ;;
+        check:--master) kind=nothing ;;
+        check:--spark-remote) kind=nothing ;;
+        check:--spark-conf) kind=nothing ;;
+        check:--storage-option) kind=nothing ;;
+        check:-o | check:--output) kind=choices values='table json ndjson csv' ;;
+        check:--max-requests-per-second) kind=nothing ;;
         generate-manifest:--mode) kind=nothing ;;
         generate-manifest:--version) kind=nothing ;;
         generate-manifest:--where) kind=columns ;;
@@ -115,8 +141,12 @@ _deltactl() {
         generate-manifest:--scheme-map) kind=nothing ;;
         generate-manifest:--output-root) kind=directories ;;
         generate-manifest:--ddl) kind=choices values='athena trino hive redshift' ;;
+        generate-manifest:--log-store) kind=choices values='dynamodb' ;;
+        generate-manifest:--ddb-table-name) kind=nothing ;;
+        generate-manifest:--ddb-region) kind=nothing ;;
         generate-manifest:--storage-option) kind=nothing ;;
         generate-manifest:-o | generate-manifest:--output) kind=choices values='table json ndjson csv' ;;
+        generate-manifest:--max-requests-per-second) kind=nothing ;;
         convert:--partition-by) kind=columns ;;
         convert:--schema-mode) kind=choices values='strict widen' ;;
         convert:--property) kind=properties ;;
@@ -127,38 +157,46 @@ _deltactl() {
         convert:--master) kind=nothing ;;
         convert:--spark-remote) kind=nothing ;;
         convert:--spark-conf) kind=nothing ;;
+        convert:--log-store) kind=choices values='dynamodb' ;;
+        convert:--ddb-table-name) kind=nothing ;;
+        convert:--ddb-region) kind=nothing ;;
         convert:--storage-option) kind=nothing ;;
         convert:-o | convert:--output) kind=choices values='table json ndjson csv' ;;
+        convert:--max-requests-per-second) kind=nothing ;;
         explain:--storage-option) kind=nothing ;;
         explain:-o | explain:--output) kind=choices values='table json ndjson csv' ;;
+        explain:--max-requests-per-second) kind=nothing ;;
         config:--command) kind=nothing ;;
         config:--storage-option) kind=nothing ;;
         config:-o | config:--output) kind=choices values='table json ndjson csv' ;;
+        config:--max-requests-per-second) kind=nothing ;;
     esac
     if [[ $kind == options ]]; then
         case $command in
             '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --version --install-completion -h --help' ;;
-            describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --graph --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            describe-detail) values='--version --at --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            optimize) values='--where --purge --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            checkpoint) values='--version --kind --sidecar-size --part-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --graph --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
+            describe-detail) values='--version --at --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
+            optimize) values='--where --purge --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
+            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
+            checkpoint) values='--version --kind --sidecar-size --part-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
+            check) values='--version --all-versions --files --sample --checkpoints --dvs --resume --engine --spark-threshold --master --spark-remote --spark-conf --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
+            generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --log-store --ddb-table-name --ddb-region --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
+            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
+            explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
+            config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
         esac
         [[ $current == -* ]] || kind=positional
     fi
     if [[ $kind == positional ]]; then
         values=''
         case $command in
-            '') values='describe-history describe-detail optimize vacuum checkpoint generate-manifest convert explain config' ;;
+            '') values='describe-history describe-detail optimize vacuum checkpoint check generate-manifest convert explain config' ;;
             describe-history) kind=directories ;;
             describe-detail) kind=directories ;;
             optimize) kind=directories ;;
             vacuum) kind=directories ;;
             checkpoint) kind=directories ;;
+            check) kind=directories ;;
             generate-manifest) kind=directories ;;
             convert) kind=directories ;;
             explain) values='FAILED INTERNAL USAGE PREDICATE TABLE NOT_A_TABLE VERSION_NOT_FOUND LOG_CORRUPT LOG_GAP LOG_ACTION_MISSING DATA_FILE VERIFICATION CONFLICT COMMIT_UNKNOWN PARTIAL SAFETY CONVERSION UNSUPPORTED_FEATURE STORAGE OBJECT_NOT_FOUND OBJECT_EXISTS ACCESS_DENIED ENGINE_UNAVAILABLE INTERRUPTED' ;;

@@ -17,17 +17,18 @@ class Group(StrEnum):
 
 _NAMES: Final = {
     Group.SELECTION: (
-        "all also-keep-for at blame diff follow include-clustered include-unknown inventory "
-        "keep-last keep-version limit max-bytes max-deleted-rows-ratio max-files min-file-size "
-        "min-input-files mode name operation partition-by property purge retain since "
-        "since-version skip-hot sync undo until version version-range where margin"
+        "all all-versions also-keep-for at blame checkpoints diff dvs files follow include- "
+        "clustered include-unknown inventory keep-last keep-version limit margin max-bytes "
+        "max-deleted-rows-ratio max-files min-file-size min-input-files mode name operation "
+        "partition-by property purge retain sample since since-version skip-hot sync undo "
+        "until version version-range where"
     ),
     Group.SAFETY: (
         "check dry-run force-retention ignore-manifests max-orphan-fraction no-journal "
         "purge-quarantine quarantine quarantine-for repair verify yes"
     ),
     Group.OUTPUT: (
-        "ddl debug dump-listing files graph help install-completion no-color output quiet "
+        "ddl debug dump-listing graph help install-completion no-color output quiet "
         "restorable verbose"
     ),
 }
