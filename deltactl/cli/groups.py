@@ -17,11 +17,11 @@ class Group(StrEnum):
 
 _NAMES: Final = {
     Group.SELECTION: (
-        "all all-versions also-keep-for at blame checkpoints diff dvs files follow include- "
-        "clustered include-unknown inventory keep-last keep-version limit margin max-bytes "
-        "max-deleted-rows-ratio max-files min-file-size min-input-files mode name operation "
-        "partition-by property purge retain sample since since-version skip-hot sync undo "
-        "until version version-range where"
+        "all all-versions also-keep-for at blame checkpoints diff dvs files follow "
+        "include-clustered include-unknown inventory keep-last keep-version limit margin "
+        "max-bytes max-deleted-rows-ratio max-files min-file-size min-input-files mode name "
+        "operation partition-by property purge retain sample since since-version skip-hot "
+        "sync undo until version version-range where"
     ),
     Group.SAFETY: (
         "check dry-run force-retention ignore-manifests max-orphan-fraction no-journal "
