@@ -7,11 +7,13 @@ whole and a table's tree never held; many objects are deleted in one request whe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, Protocol
 
 from fsspec.asyn import sync
 
+from deltactl.storage.part_writer import PartWriter
 from deltactl.storage.patience import Patience
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -235,9 +237,7 @@ class S3Service(CommonService):
         """Facts of an object, in one request; s3fs would go on and look for a folder."""
         bucket, _, name = key.partition("/")
         try:
-            found = self._patience.ask(
-                lambda: self._fs.call_s3("head_object", Bucket=bucket, Key=name)
-            )
+            found = self.call("head_object", Bucket=bucket, Key=name)
         except FileNotFoundError:
             return None
         return {
@@ -246,6 +246,19 @@ class S3Service(CommonService):
             "size": found["ContentLength"],
             "LastModified": found["LastModified"],
         }
+
+    def open_output(self, key: str) -> Any:
+        """A writer whose parts are each sent again where that is needed."""
+        return PartWriter(lambda data: self.put(key, data), lambda: _Parts(self, key))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write or replace a whole object, in one request up to 5 GB."""
+        bucket, _, name = key.partition("/")
+        self.call("put_object", Bucket=bucket, Key=name, Body=data)
+
+    def call(self, operation: str, **request: Any) -> Any:
+        """One request that may be sent twice."""
+        return self._patience.ask(partial(self._fs.call_s3, operation, **request))
 
     def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Pages of up to 1,000 keys."""
@@ -257,7 +270,7 @@ class S3Service(CommonService):
         if not deep:
             request["Delimiter"] = "/"
         while True:
-            answer = self._patience.ask(partial(self._fs.call_s3, "list_objects_v2", **request))
+            answer = self.call("list_objects_v2", **request)
             yield [
                 *(
                     {"name": f"{bucket}/{found['Prefix']}".rstrip("/"), "type": "directory"}
@@ -285,7 +298,7 @@ class S3Service(CommonService):
         for failures in range(_DELETE_ATTEMPTS):
             if failures:
                 self._patience.pause(failures - 1)
-            refused = self._patience.ask(partial(self._delete, left))
+            refused = self._delete(left)
             left = [key for key, (code, _) in refused.items() if code in _BUSY_CODES]
             failed |= {key: _refused(*why) for key, why in refused.items() if key not in left}
             if not left:
@@ -296,13 +309,47 @@ class S3Service(CommonService):
         """Code and message of each key that was refused; one passed over in silence is gone."""
         bucket = keys[0].partition("/")[0]
         names = [{"Key": key.partition("/")[2]} for key in keys]
-        answer = self._fs.call_s3(
+        answer = self.call(
             "delete_objects", Bucket=bucket, Delete={"Objects": names, "Quiet": True}
         )
         return {
             f"{bucket}/{found['Key']}": (found.get("Code"), found.get("Message"))
             for found in answer.get("Errors") or ()
         }
+
+
+class _Parts:
+    """A multipart upload."""
+
+    def __init__(self, service: S3Service, key: str) -> None:
+        self._service, self._key = service, key
+        bucket, _, name = key.partition("/")
+        self._place = {"Bucket": bucket, "Key": name}
+        self._place["UploadId"] = service.call("create_multipart_upload", **self._place)["UploadId"]
+        self._parts: list[dict[str, Any]] = []
+        self._size_bytes = 0
+
+    def add(self, data: bytes) -> None:
+        number = len(self._parts) + 1
+        answer = self._service.call("upload_part", **self._place, PartNumber=number, Body=data)
+        checksums = {name: value for name, value in answer.items() if name.startswith("Checksum")}
+        checksums.pop("ChecksumType", None)
+        self._parts.append({"PartNumber": number, "ETag": answer["ETag"], **checksums})
+        self._size_bytes += len(data)
+
+    def finish(self) -> None:
+        try:
+            parts = {"Parts": self._parts}
+            self._service.call("complete_multipart_upload", **self._place, MultipartUpload=parts)
+        except FileNotFoundError:
+            # The upload is over: a first try may have completed it, and its answer got lost.
+            found = self._service.stat(self._key)
+            if found is None or found["size"] != self._size_bytes:
+                raise
+
+    def abandon(self) -> None:
+        with suppress(Exception):
+            self._service.call("abort_multipart_upload", **self._place)
 
 
 def split_folder(key: str) -> tuple[str, str]:

@@ -52,7 +52,9 @@ def test_a_plan_of_optimize_reads_each_part_of_the_checkpoint_once(
     ).optimize(dry_run=True)
     assert plan
     asked = Counter(request.method for request in proxy.requests)
-    assert asked.total() <= 4 + parts, "\n".join(f"{r.method} {r.target[-60:]} {r.headers.get('range')}" for r in proxy.requests)
+    assert asked.total() <= 4 + parts, "\n".join(
+        f"{r.method} {r.target[-60:]} {r.headers.get('range')}" for r in proxy.requests
+    )
     sent = requests_sent() - before
     assert (sent.total, sent.lists) == (asked.total(), 1)
 
