@@ -18,7 +18,7 @@ from typing import Any, Final
 from fsspec.asyn import sync
 
 from deltactl.errors import StorageError, UsageError
-from deltactl.storage.object_services import CommonService, Entry, split_folder
+from deltactl.storage.object_services import CommonService, Entry, no_bucket, split_folder
 from deltactl.storage.part_writer import PartWriter
 
 _ADDRESS: Final = re.compile(
@@ -125,7 +125,12 @@ class AzureService(CommonService):
         )
         token: str | None = None
         while True:
-            page, token = self._ask(self._page, found, token)
+            try:
+                page, token = self._ask(self._page, found, token)
+            except Exception as error:
+                if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
+                    raise no_bucket(container) from None
+                raise
             yield [entry for blob in page if (entry := _entry(container, blob)) is not None]
             if not token:
                 return

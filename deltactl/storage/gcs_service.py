@@ -12,7 +12,7 @@ from typing import Any
 
 from fsspec.asyn import sync
 
-from deltactl.storage.object_services import CommonService, Entry, split_folder
+from deltactl.storage.object_services import CommonService, Entry, no_bucket, split_folder
 from deltactl.storage.part_writer import PART_BYTES, PartWriter
 
 _PAGE_NAMES = 1000
@@ -68,9 +68,12 @@ class GcsService(CommonService):
         if not deep:
             request["delimiter"] = "/"
         while True:
-            answer = self._patience.ask(
-                partial(self._fs.call, "GET", "b/{}/o", bucket, **request, json_out=True)
-            )
+            try:
+                answer = self._patience.ask(
+                    partial(self._fs.call, "GET", "b/{}/o", bucket, **request, json_out=True)
+                )
+            except FileNotFoundError:
+                raise no_bucket(bucket) from None
             yield [
                 *(
                     {"name": f"{bucket}/{found}".rstrip("/"), "type": "directory"}

@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol
 
 from fsspec.asyn import sync
 
+from deltactl.errors import StorageError
+from deltactl.storage.errors import NO_BUCKET
 from deltactl.storage.part_writer import PartWriter
 from deltactl.storage.patience import Patience
 
@@ -350,6 +352,12 @@ class _Parts:
     def abandon(self) -> None:
         with suppress(Exception):
             self._service.call("abort_multipart_upload", **self._place)
+
+
+def no_bucket(bucket: str) -> StorageError:
+    """The error of a listing for which there is no bucket."""
+    kind, hint = NO_BUCKET
+    return kind(f"{bucket!r} is not there", hint=hint)
 
 
 def split_folder(key: str) -> tuple[str, str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
 
 from deltactl import Table
 from deltactl.errors import AccessDeniedError, StorageError
+from deltactl.storage import patience
 from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import Answer, FaultProxy, Rule, fault_proxy
@@ -53,10 +53,8 @@ def test_a_bucket_that_is_not_there(server: ObjectServer) -> None:
 
 @pytest.mark.parametrize("server", choose_servers("minio", "azurite"), indirect=True)
 def test_wrong_credentials(server: ObjectServer, root: str) -> None:
-    options = dict(server.options)
     wrong = "d3Jvbmctc2VjcmV0LTAxMjM0NTY3ODk="
-    for name in options:
-        options[name] = options[name].replace(AZURE_KEY, wrong)
+    options = {name: value.replace(AZURE_KEY, wrong) for name, value in server.options.items()}
     if "secret" in options:
         options["secret"] = wrong
     error = fail(root, options)
@@ -79,7 +77,7 @@ def test_wrong_credentials(server: ObjectServer, root: str) -> None:
 def test_errors_that_s3_has_names_for(
     server: ObjectServer, root: str, proxy: FaultProxy, status: int, code: str, words: str
 ) -> None:
-    proxy.add(Rule(Answer(status, after=False, body=xml(code)), times=None))
+    proxy.add(Rule(Answer(status, after=False, body=xml(code)), "GET", times=None))
     error = fail(root, dict(server.at(proxy.endpoint).options))
     assert words in (error.hint or "")
 
@@ -150,9 +148,11 @@ def test_keys_refused_among_others_are_deleted_again(
 
 
 @ON_S3
-def test_an_endpoint_that_nobody_answers(server: ObjectServer, root: str) -> None:
+def test_an_endpoint_that_nobody_answers(
+    server: ObjectServer, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "_FIRST_DELAY_SECONDS", 0.01)
     options = {**server.options, "endpoint_url": "http://127.0.0.1:1"}
-    options["config_kwargs"] = json.dumps({"retries": {"max_attempts": 0}})
     error = fail(root, options)
     assert isinstance(error, TransientStorageError)
 
