@@ -70,7 +70,7 @@ def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonS
     from aiobotocore.session import AioSession
     from s3fs import S3FileSystem
 
-    from deltactl.storage.object_services import S3Service
+    from deltactl.storage.s3_service import S3Service
     from deltactl.storage.traffic import watch_s3
 
     # Other programs for Delta tables read AWS_REGION, botocore only AWS_DEFAULT_REGION.

@@ -217,8 +217,8 @@ def azurite(folder: Path) -> Iterator[ObjectServer]:
     program = _ensure_azurite()
 
     def command(port: int) -> list[str | Path]:
-        flags = ["--silent", "--skipApiVersionCheck", "--disableTelemetry", "--location", folder]
-        return [program, *_listen("--blobHost", "--blobPort", port), *flags]
+        flags = ["--silent", "--skipApiVersionCheck", "--disableTelemetry"]
+        return [program, *_listen("--blobHost", "--blobPort", port), *flags, "--location", folder]
 
     with _serve(command, folder / "log") as endpoint:
         parts = {
