@@ -10,6 +10,7 @@ from deltactl.cli.options import exposed_secrets, resolve_references
 from deltactl.errors import UsageError
 from deltactl.storage import connect
 from deltactl.storage.open import open_store
+from deltactl.storage.pacing import Pacer
 from deltactl.storage.secrets import secret_values
 from tests.cli.conftest import RunCli
 
@@ -57,8 +58,13 @@ def test_the_rate_reaches_the_pacer(
     cli: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     limits: list[float | None] = []
-    pacer = connect.Pacer
-    monkeypatch.setattr(connect, "Pacer", lambda limit: limits.append(limit) or pacer(limit))
+
+    class NotedPacer(Pacer):
+        def __init__(self, limit: float | None) -> None:
+            super().__init__(limit)
+            limits.append(limit)
+
+    monkeypatch.setattr(connect, "Pacer", NotedPacer)
     open_store("s3://rate-of-library/t", {"anon": "true", "max_requests_per_second": "7.5"})
     with pytest.raises(UsageError, match="requests a second"):
         open_store("s3://rate-of-library/t", {"max_requests_per_second": "fast"})
