@@ -88,7 +88,11 @@ class GlobalOptions:
             verbose=self.verbose + later.verbose,
             debug=self.debug or later.debug,
             no_color=self.no_color or later.no_color,
-            max_requests_per_second=later.max_requests_per_second or self.max_requests_per_second,
+            max_requests_per_second=(
+                self.max_requests_per_second
+                if later.max_requests_per_second is None
+                else later.max_requests_per_second
+            ),
         )
 
     def resolve(self, sources: Sequence[Source]) -> GlobalOptions:

@@ -9,26 +9,22 @@ Source: Blob service REST API, Put Blob, Put Block List, List Blobs, Copy Blob, 
 from __future__ import annotations
 
 import asyncio
-import io
 import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from fsspec.asyn import sync
 
 from deltactl.errors import StorageError, UsageError
-from deltactl.storage.object_services import CommonService, Entry, split_folder
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+from deltactl.storage.object_services import CommonService, Entry, no_bucket, split_folder
+from deltactl.storage.part_writer import PartWriter
 
 _ADDRESS: Final = re.compile(
     r"[a-z]+://(?:(?P<container>[^/@]+)@(?P<account>[^./]+)[^/]*|(?P<bare>[^/@]+))(?:/(?P<name>.*))?",
     re.IGNORECASE | re.DOTALL,
 )
-_BLOCK_BYTES: Final = 8 << 20
 _COPY_POLL_SECONDS: Final = 0.2
 _PAGE_NAMES: Final = 5000
 
@@ -110,7 +106,9 @@ class AzureService(CommonService):
 
     def open_output(self, key: str) -> Any:
         """A writer whose blocks nobody sees before they are committed together."""
-        return _BlobWriter(lambda work: sync(self._fs.loop, work), self._blob(key))
+        return PartWriter(
+            lambda data: self.put(key, data), lambda: _Blocks(self._ask, self._blob(key))
+        )
 
     def copy(self, key: str, target: str) -> None:
         """Copy on the server, and wait until the copy is complete."""
@@ -127,7 +125,12 @@ class AzureService(CommonService):
         )
         token: str | None = None
         while True:
-            page, token = self._ask(self._page, found, token)
+            try:
+                page, token = self._ask(self._page, found, token)
+            except Exception as error:
+                if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
+                    raise no_bucket(container) from None
+                raise
             yield [entry for blob in page if (entry := _entry(container, blob)) is not None]
             if not token:
                 return
@@ -157,7 +160,9 @@ class AzureService(CommonService):
         self, key: str, offset: int | None = None, length: int | None = None
     ) -> tuple[bytes, int]:
         stream = await self._blob(key).download_blob(offset=offset, length=length)
-        return await stream.readall(), stream.properties.size
+        total = (stream.properties.content_range or "").rpartition("/")[2]
+        data = await stream.readall()
+        return data, int(total) if total.isdigit() else len(data)
 
     async def _download(self, key: str, path: str) -> None:
         stream = await self._blob(key).download_blob()
@@ -219,60 +224,23 @@ def _entry(container: str, blob: Any) -> Entry | None:
     }
 
 
-class _BlobWriter(io.BufferedIOBase):
-    """Stages blocks, and commits them at the end; what is small is put at once."""
+class _Blocks:
+    """Blocks of a blob, committed together; the store forgets those that never are."""
 
-    def __init__(self, run: Callable[[Callable[[], Any]], Any], blob: Any) -> None:
-        super().__init__()
-        self._run, self._blob = run, blob
-        self._buffer = bytearray()
-        self._blocks: list[str] = []
-        self._position = 0
+    def __init__(self, ask: Callable[[Callable[[], Any]], Any], blob: Any) -> None:
+        self._ask, self._blob = ask, blob
+        self._names: list[str] = []
 
-    def writable(self) -> bool:
-        return True
+    def add(self, data: bytes) -> None:
+        name = uuid.uuid4().hex
+        self._ask(lambda: self._blob.stage_block(name, data, length=len(data)))
+        self._names.append(name)
 
-    def tell(self) -> int:
-        return self._position
-
-    def write(self, buffer: ReadableBuffer, /) -> int:
-        data = memoryview(buffer).cast("B")
-        self._buffer += data
-        self._position += len(data)
-        while len(self._buffer) >= _BLOCK_BYTES:
-            self._stage(bytes(self._buffer[:_BLOCK_BYTES]))
-            del self._buffer[:_BLOCK_BYTES]
-        return len(data)
-
-    def discard(self) -> None:
-        """Leave the blob as it was; the store forgets blocks that nobody commits."""
-        super().close()
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        try:
-            rest = bytes(self._buffer)
-            if not self._blocks:
-                self._run(lambda: self._blob.upload_blob(rest, overwrite=True))
-                return
-            if rest:
-                self._stage(rest)
-            self._run(self._commit)
-        finally:
-            super().close()
-
-    def __del__(self) -> None:
-        """Give up what nobody closed: the base class would commit it half written."""
-        if not self.closed:
-            self.discard()
-
-    def _stage(self, data: bytes) -> None:
-        block = uuid.uuid4().hex
-        self._run(lambda: self._blob.stage_block(block, data, length=len(data)))
-        self._blocks.append(block)
-
-    async def _commit(self) -> None:
+    def finish(self) -> None:
         from azure.storage.blob import BlobBlock
 
-        await self._blob.commit_block_list([BlobBlock(block) for block in self._blocks])
+        # Sent twice, the same list puts the same blob in place again.
+        self._ask(lambda: self._blob.commit_block_list([BlobBlock(name) for name in self._names]))
+
+    def abandon(self) -> None:
+        self._names.clear()

@@ -14,6 +14,7 @@ from typing import Any, Final
 from deltactl.errors import DeltactlError, StorageError
 from deltactl.storage.object_services import CommonService
 from deltactl.storage.pacing import Pacer
+from deltactl.storage.patience import Patience
 from deltactl.storage.rate import RATE_OPTION, parse_rate
 from deltactl.storage.secrets import load_nested
 from deltactl.storage.traffic import Traffic
@@ -69,7 +70,7 @@ def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonS
     from aiobotocore.session import AioSession
     from s3fs import S3FileSystem
 
-    from deltactl.storage.object_services import S3Service
+    from deltactl.storage.s3_service import S3Service
     from deltactl.storage.traffic import watch_s3
 
     # Other programs for Delta tables read AWS_REGION, botocore only AWS_DEFAULT_REGION.
@@ -77,11 +78,14 @@ def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonS
     if region:
         nested = settings.get("client_kwargs") or {}
         settings["client_kwargs"] = {"region_name": region, **nested}
-    pool = {"max_pool_connections": _CONNECTIONS}
-    settings["config_kwargs"] = {**pool, **(settings.get("config_kwargs") or {})}
+    ours = {"max_pool_connections": _CONNECTIONS, "retries": {"max_attempts": 0}}
+    settings["config_kwargs"] = {**ours, **(settings.get("config_kwargs") or {})}
     session = AioSession(profile=settings.pop("profile", None))
     watch_s3(session, traffic)
-    return S3Service(S3FileSystem(**settings, **_NO_CACHES, session=session))
+    file_system = S3FileSystem(**settings, **_NO_CACHES, session=session)
+    # What may be sent again is for `Patience` to say, and how often for it alone.
+    file_system.retries = 1
+    return S3Service(file_system)
 
 
 def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonService:
@@ -99,7 +103,9 @@ def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> Common
         ClientTimeout(sock_connect=_GCS_CONNECT_SECONDS, sock_read=_GCS_SILENCE_SECONDS),
     )
     nested = {**settings.pop("session_kwargs", {}), **gcs_session_settings(traffic)}
-    return GcsService(GCSFileSystem(**settings, **_NO_CACHES, session_kwargs=nested))
+    file_system = GCSFileSystem(**settings, **_NO_CACHES, session_kwargs=nested)
+    # It tries six times by itself, and cannot be told otherwise.
+    return GcsService(file_system, Patience(attempts=2))
 
 
 def _connect_azure(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonService:
@@ -120,6 +126,7 @@ def _connect_azure(uri: str, settings: dict[str, Any], traffic: Traffic) -> Comm
         transport=azure_transport(traffic),
         max_single_get_size=_AZURE_PIECE_BYTES,
         max_chunk_get_size=_AZURE_PIECE_BYTES,
+        retry_total=0,
     )
     return AzureService(file_system)
 

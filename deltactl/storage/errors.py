@@ -102,10 +102,39 @@ _CREDENTIALS_HINT: Final = (
     "the store does not take these credentials: check the key, its secret, and whether a token"
     " has expired"
 )
+NO_BUCKET: Final[_Kind] = (
+    StorageError,
+    "there is no such bucket or container: check its name, and the endpoint or account",
+)
+_S3_DENIED_HINT: Final = (
+    "check the permissions of who runs deltactl; for a bucket whose requester pays, add"
+    " --storage-option requester_pays=true"
+)
+_LIST_HINT: Final = (
+    "who runs deltactl must be allowed to list the table's folder, not only to read what is in it:"
+    " s3:ListBucket, storage.objects.list, or the right to list blobs"
+)
+# gcsfs has no classes for these.
+_PHRASES: Final[Mapping[str, _Kind]] = {
+    "Forbidden:": _DENIED_KIND,
+    "Bucket is requester pays": (
+        AccessDeniedError,
+        "name the project that pays: --storage-option requester_pays=PROJECT",
+    ),
+}
+_LONGEST_REASON: Final = 500
 _REGION_HINT: Final = "the bucket is in another region: set AWS_REGION, or --storage-option"
 # What services call their errors, where that says more than the status does.
 _CODES: Final[Mapping[str, _Kind]] = {
-    "NoSuchBucket": (StorageError, "there is no such bucket: check its name and the endpoint"),
+    "NoSuchBucket": NO_BUCKET,
+    "ContainerNotFound": NO_BUCKET,
+    "AccessDenied": (AccessDeniedError, _S3_DENIED_HINT),
+    "AuthorizationFailure": (
+        AccessDeniedError,
+        "the account does not take these credentials, or not from this network",
+    ),
+    "AuthenticationFailed": (AccessDeniedError, _CREDENTIALS_HINT),
+    "RequestTimeTooSkewed": (AccessDeniedError, "this machine's clock is wrong: set it"),
     "InvalidBucketName": (StorageError, "no bucket can have this name"),
     "PermanentRedirect": (StorageError, _REGION_HINT),
     "AuthorizationHeaderMalformed": (StorageError, _REGION_HINT),
@@ -148,6 +177,10 @@ def map_error(
     for secret in secrets:
         reason = reason.replace(secret, "***")
     reason = _SIGNATURE.sub(r"\1=***", reason)
+    # Azure's go on for many lines.
+    reason = reason.partition("\nRequestId:")[0][:_LONGEST_REASON]
+    if verb == "list" and hint in (_DENIED_KIND[1], _S3_DENIED_HINT):
+        hint = _LIST_HINT
     return kind(f"cannot {verb} {name!r} in {where}: {reason}", hint=hint)
 
 
@@ -176,6 +209,9 @@ def _classify(error: Exception) -> _Kind:
     code = next((code for code in map(_service_code, _chain(error)) if code in _CODES), None)
     if code is not None:
         return _CODES[code]
+    for phrase, kind in _PHRASES.items():
+        if str(error).startswith(phrase):
+            return kind
     for classes, kind in _KINDS:
         if isinstance(error, classes):
             return kind
@@ -240,7 +276,8 @@ def _response(error: BaseException) -> Mapping[str, Any]:
 def _service_code(error: BaseException) -> str:
     details = _response(error).get("Error")
     found = details.get("Code") if isinstance(details, Mapping) else None
-    return str(found or getattr(error, "error_code", None) or "")
+    code = found or getattr(error, "error_code", None) or ""
+    return str(getattr(code, "value", code))
 
 
 def _response_status(error: BaseException) -> int | None:

@@ -6,12 +6,14 @@ Source: Cloud Storage JSON API, Objects: get, list; batch requests.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from fsspec.asyn import sync
 
-from deltactl.storage.object_services import CommonService, Entry, split_folder
+from deltactl.storage.object_services import CommonService, Entry, no_bucket, split_folder
+from deltactl.storage.part_writer import PART_BYTES, PartWriter
 
 _PAGE_NAMES = 1000
 
@@ -53,6 +55,10 @@ class GcsService(CommonService):
             return None
         return _entry(bucket, found)
 
+    def open_output(self, key: str) -> Any:
+        """A writer that leaves what is large to gcsfs's resumable uploads."""
+        return PartWriter(lambda data: self.put(key, data), lambda: _Resumable(self._fs, key))
+
     def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Pages of up to 1,000 objects."""
         bucket, prefix = split_folder(folder)
@@ -62,9 +68,12 @@ class GcsService(CommonService):
         if not deep:
             request["delimiter"] = "/"
         while True:
-            answer = self._patience.ask(
-                partial(self._fs.call, "GET", "b/{}/o", bucket, **request, json_out=True)
-            )
+            try:
+                answer = self._patience.ask(
+                    partial(self._fs.call, "GET", "b/{}/o", bucket, **request, json_out=True)
+                )
+            except FileNotFoundError:
+                raise no_bucket(bucket) from None
             yield [
                 *(
                     {"name": f"{bucket}/{found}".rstrip("/"), "type": "directory"}
@@ -93,3 +102,21 @@ def _entry(bucket: str, found: Entry) -> Entry:
         "size": int(found.get("size", 0)),
         "updated": found.get("updated"),
     }
+
+
+class _Resumable:
+    """A resumable upload as gcsfs does it, retries included."""
+
+    def __init__(self, file_system: Any, key: str) -> None:
+        self._file = file_system.open(key, "wb", block_size=PART_BYTES)
+
+    def add(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def finish(self) -> None:
+        self._file.close()
+
+    def abandon(self) -> None:
+        with suppress(Exception):
+            self._file.discard()
+        self._file.closed = True  # what fsspec's own close asks before it uploads

@@ -17,7 +17,8 @@ _WINDOW_SECONDS: Final = 1.0
 _CUT: Final = 0.5
 # Requests sent before the rate fell are refused a moment longer: one cut answers all of them.
 _DEAF_SECONDS: Final = 0.5
-_LOWEST_RATE: Final = 1.0
+# Any store serves so many: a few refusals of a command that asks little must not stall it.
+_LOWEST_RATE: Final = 5.0
 # Per second, as a part of the rate that was last refused.
 _GROWTH: Final = 0.1
 # So much faster than what was refused last, nothing needs to be held back any more.

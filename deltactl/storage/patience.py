@@ -24,7 +24,7 @@ class Patience:
     def __init__(
         self,
         *,
-        attempts: int = 5,
+        attempts: int = 7,
         sleep: Callable[[float], None] = time.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:

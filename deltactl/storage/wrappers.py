@@ -1,13 +1,12 @@
-"""Stores around a store: a dry run that cannot write, a meter, and patience."""
+"""Stores around a store: a dry run that cannot write, and a meter."""
 
 from __future__ import annotations
 
 import io
-import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, cast
 
 from deltactl.errors import SafetyError, StorageError
 from deltactl.storage.forwarding import ForwardingStore
@@ -16,8 +15,6 @@ from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 if TYPE_CHECKING:
     import pyarrow as pa
     from _typeshed import ReadableBuffer
-
-R = TypeVar("R")
 
 
 class ReadOnlyStore(ForwardingStore):
@@ -262,110 +259,3 @@ class _MeteredReplacement:
 
     def discard(self) -> None:
         self._inner.discard()
-
-
-_FIRST_DELAY_SECONDS: Final = 0.2
-_LONGEST_DELAY_SECONDS: Final = 10.0
-
-
-class RetryingStore(ForwardingStore):
-    """Tries reads again after errors that say they are retryable; writes get one try.
-
-    A write that failed may have landed: only who can read it back may try again.
-    """
-
-    def __init__(
-        self,
-        inner: Store,
-        *,
-        sleep: Callable[[float], None],
-        attempts: int = 5,
-        jitter: Callable[[], float] = random.random,
-    ) -> None:
-        """Try up to ``attempts`` times; ``sleep`` takes seconds, ``jitter`` gives [0, 1)."""
-        super().__init__(inner)
-        self._sleep = sleep
-        self._attempts = attempts
-        self._jitter = jitter
-
-    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
-        """Go on behind the last file given, so that none comes twice."""
-        last: FileInfo | None = None
-        for failures in range(self._attempts):
-            resume = last.name.rsplit("/", 1)[-1] if last else start
-            try:
-                for info in self._inner.list_from(prefix, resume):
-                    if last is None or info.name != last.name:
-                        last = info
-                        yield info
-                return
-            except StorageError as error:
-                self._pause(error, failures)
-
-    def walk(self, prefix: str = "") -> Iterator[list[str]]:
-        """Start again only while nothing was given: an unordered walk cannot be resumed."""
-        return self._restart(lambda: self._inner.walk(prefix))
-
-    def walk_tree(self, enter: Enter) -> Iterator[Tree]:
-        """As ``walk``."""
-        return self._restart(lambda: self._inner.walk_tree(enter))
-
-    def _restart(self, walk: Callable[[], Iterator[R]]) -> Iterator[R]:
-        for failures in range(self._attempts):
-            given = False
-            try:
-                for batch in walk():
-                    given = True
-                    yield batch
-                return
-            except StorageError as error:
-                if given:
-                    raise
-                self._pause(error, failures)
-
-    def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
-        """Try again as a whole."""
-        return self._try(lambda: self._inner.stat_many(names))
-
-    def read(self, name: str) -> bytes:
-        """Try again as a whole."""
-        return self._try(lambda: self._inner.read(name))
-
-    def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
-        """Go on with the file that failed; each file has its own number of tries."""
-        done = failures = 0
-        while done < len(names):
-            try:
-                for data in self._inner.read_many(names[done:]):
-                    done += 1
-                    failures = 0
-                    yield data
-                return
-            except StorageError as error:
-                self._pause(error, failures)
-                failures += 1
-
-    def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Try again as a whole."""
-        return self._try(lambda: self._inner.read_ranges(name, ranges))
-
-    def open_input(self, name: str) -> pa.NativeFile:
-        """Try to open again; what is read through the file later is not watched."""
-        return self._try(lambda: self._inner.open_input(name))
-
-    def _try(self, call: Callable[[], R]) -> R:
-        failures = 0
-        while True:
-            try:
-                return call()
-            except StorageError as error:
-                self._pause(error, failures)
-                failures += 1
-
-    def _pause(self, error: StorageError, failures: int) -> None:
-        """Wait before the next try, or raise ``error`` when there is none."""
-        if not error.retryable or failures + 1 >= self._attempts:
-            raise error
-        longest = min(_FIRST_DELAY_SECONDS * 2**failures, _LONGEST_DELAY_SECONDS)
-        # Half fixed, half by lot: clients that failed together do not come back together.
-        self._sleep(longest * (0.5 + self._jitter() / 2))

@@ -13,7 +13,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from deltactl.storage.fsspec_store import FsspecStore
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.store import Store
-from deltactl.storage.wrappers import MeteredStore, RetryingStore
+from deltactl.storage.wrappers import MeteredStore
 from tests.storage import conformance
 from tests.support.stores import CountingStore, FaultyStore, MemoryStore
 
@@ -46,7 +46,6 @@ STORES: dict[str, Callable[[Path], Store]] = {
     "memory": _memory,
     "fsspec": _fsspec,
     "metered": lambda folder: MeteredStore(LocalStore(str(folder))),
-    "retrying": lambda folder: RetryingStore(LocalStore(str(folder)), sleep=lambda _: None),
     "faulty": lambda folder: FaultyStore(_memory(folder)),
     "counting": lambda folder: CountingStore(_memory(folder)),
 }

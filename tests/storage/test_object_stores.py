@@ -34,3 +34,25 @@ def test_promise(promise: Callable[[Store], None], server: ObjectServer, root: s
     if promise in NOT_OF_THE_SERVER[server.kind]:
         pytest.skip("the server of the tests does not promise this itself")
     promise(open_store(root, server.options))
+
+
+def test_what_is_large_goes_up_in_parts(server: ObjectServer, root: str) -> None:
+    store = open_store(root, server.options)
+    piece = bytes(range(256)) * 4096
+    with store.open_output("large.parquet") as file:
+        for _ in range(35):
+            file.write(piece)
+    assert store.read("large.parquet") == piece * 35
+    assert store.read_ranges("large.parquet", [(34 << 20, 10)]) == [piece[:10]]
+    with store.open_input("large.parquet") as source:
+        assert source.size() == 35 << 20
+        assert source.read_at(300, (1 << 20) - 100) == (piece * 2)[(1 << 20) - 100 :][:300]
+    given_up = store.open_replacement("large.parquet")
+    given_up.write(piece * 20)
+    given_up.discard()
+    del given_up
+    lost = store.open_replacement("large.parquet")
+    lost.write(piece * 20)
+    del lost
+    assert store.stat_many(["large.parquet"])[0] == next(store.list_from("", "large"))
+    assert [name for names in store.walk() for name in names] == ["large.parquet"]

@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.errors import ObjectExistsError, ObjectNotFoundError, SafetyError, StorageError
-from deltactl.storage.errors import TransientStorageError
+from deltactl.errors import ObjectExistsError, ObjectNotFoundError, SafetyError
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.store import FileInfo, Store
-from deltactl.storage.wrappers import MeteredStore, ReadOnlyStore, RetryingStore, StorageUsage
+from deltactl.storage.wrappers import MeteredStore, ReadOnlyStore, StorageUsage
 from tests.support.stores import (
-    CountingStore,
     Crash,
     Fault,
     FaultyStore,
@@ -97,73 +95,6 @@ def test_meter_is_thread_safe(memory: MemoryStore) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: store.read("a"), range(2000)))
     assert store.usage == StorageUsage(reads=2000, bytes_read=4000)
-
-
-@pytest.mark.parametrize("number", range(len(READS)))
-def test_reads_are_tried_again(number: int, memory: MemoryStore) -> None:
-    delays: list[float] = []
-    faulty = FaultyStore(memory, Fault(1, "error"), Fault(2, "error", "after"))
-    store = RetryingStore(faulty, sleep=delays.append, jitter=lambda: 0.5)
-    assert READS[number](store) == READS[number](memory)
-    assert delays == pytest.approx([0.15, 0.3])
-
-
-@pytest.mark.parametrize("number", range(len(READS)))
-def test_patience_ends(number: int, memory: MemoryStore) -> None:
-    faulty = FaultyStore(memory, *(Fault(at, "error") for at in range(1, 10)))
-    with pytest.raises(StorageError, match="on purpose"):
-        READS[number](RetryingStore(faulty, sleep=lambda _: None, attempts=3))
-    assert len(faulty.calls) == 3
-
-
-@pytest.mark.parametrize("number", range(len(WRITES)))
-def test_writes_are_never_tried_again(number: int, memory: MemoryStore) -> None:
-    faulty = FaultyStore(memory, Fault(1, "error"))
-    with pytest.raises(StorageError, match="on purpose"):
-        WRITES[number](RetryingStore(faulty, sleep=lambda _: None))
-    assert len(faulty.calls) == 1
-
-
-def test_lasting_errors_are_not_tried_again(memory: MemoryStore) -> None:
-    counting = CountingStore(memory)
-    with pytest.raises(ObjectNotFoundError):
-        RetryingStore(counting, sleep=lambda _: None).read("absent")
-    assert counting.calls == {"read": 1}
-
-
-class _BreakingOff(CountingStore):
-    """Listings and long reads fail in the middle, the first time."""
-
-    def list_from(self, prefix: str, start: str = "") -> object:  # type: ignore[override]
-        first = self.calls["list_from"] == 0
-        for info in super().list_from(prefix, start):
-            if first and info.name == "b":
-                raise TransientStorageError("broke off")
-            yield info
-
-    def read_many(self, names: object) -> object:  # type: ignore[override]
-        first = self.calls["read_many"] == 0
-        for number, data in enumerate(super().read_many(names)):  # type: ignore[arg-type]
-            if first and number == 1:
-                raise TransientStorageError("broke off")
-            yield data
-
-    def walk(self, prefix: str = "") -> object:  # type: ignore[override]
-        yield ["a"]
-        raise TransientStorageError("broke off")
-
-
-def test_what_broke_off_goes_on_without_repeating(memory: MemoryStore) -> None:
-    memory.put("c", b"6")
-    inner: Store = _BreakingOff(memory)  # type: ignore[assignment]
-    store = RetryingStore(inner, sleep=lambda _: None)
-    assert [info.name for info in store.list_from("")] == ["a", "b", "c"]
-    assert list(store.read_many(["a", "b", "c"])) == [b"12", b"345", b"6"]
-    # An unordered walk cannot go on: names would come twice, or not at all.
-    walk = store.walk()
-    assert next(walk) == ["a"]
-    with pytest.raises(TransientStorageError):
-        next(walk)
 
 
 def test_crashes_happen_before_or_after_the_effect(memory: MemoryStore) -> None:

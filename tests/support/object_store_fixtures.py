@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from deltactl.storage import connect
 from tests.support.object_servers import SERVERS, ObjectServer, ServerMissingError
 
 _numbers = itertools.count()
@@ -41,7 +43,9 @@ class Servers:
         return self._started[kind]
 
     def stop(self) -> None:
-        """Stop them all."""
+        """Let go of the connections to them, and stop them all."""
+        connect._services.clear()
+        gc.collect()
         self._stack.close()
 
 

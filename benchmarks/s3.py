@@ -1,0 +1,137 @@
+"""`python -m benchmarks.s3`: deltactl beside delta-rs on a table in an S3 server on this machine.
+
+Both load a table and get its files; ours also plans an optimize. Requests are counted in runs of
+their own, through a proxy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.cases import Case
+from benchmarks.measure import Command, Prepare, run_in_turn, run_process
+from benchmarks.report import Result, render
+from benchmarks.sides import python
+from benchmarks.tables import default_cache, ensure_table
+from deltactl.storage.open import open_store
+from tests.support.fault_proxy import fault_proxy
+from tests.support.object_servers import SERVERS, delta_rs_options
+
+OURS = """
+import sys
+from deltactl import Table
+
+table = Table(sys.argv[1])
+snapshot = table.snapshot()
+files = snapshot.files
+print(snapshot.version, files.num_rows, files["size_bytes"].to_numpy().sum())
+"""
+
+OURS_PLAN = """
+import sys
+from deltactl import Table
+
+report = Table(sys.argv[1]).optimize(dry_run=True)
+print(report.plan.version)
+"""
+
+THEIRS = """
+import sys
+from deltalake import DeltaTable
+
+table = DeltaTable(sys.argv[1])
+files = table.get_add_actions()
+print(table.version(), files.num_rows, files["size_bytes"].to_numpy().sum())
+"""
+
+# The same in a process that did it before: without imports and the first connection.
+WARM = """
+import statistics, sys, time
+
+def work():
+    {work}
+
+work()
+seconds = []
+for _ in range(5):
+    before = time.perf_counter()
+    work()
+    seconds.append(time.perf_counter() - before)
+print(statistics.median(seconds))
+"""
+OURS_WORK = "from deltactl import Table; Table(sys.argv[1]).optimize(dry_run=True)"
+OURS_LOAD_WORK = "from deltactl import Table; Table(sys.argv[1]).snapshot().num_files"
+THEIRS_WORK = "from deltalake import DeltaTable; DeltaTable(sys.argv[1]).get_add_actions()"
+
+_ADDRESS = "s3://lake/benchmark"
+
+
+def main(arguments: list[str]) -> int:
+    """Run both cases and print their table, then the requests of each side."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.s3", description=__doc__)
+    parser.add_argument("--runs", type=int, default=5, help="counted runs of a side [5]")
+    parser.add_argument("--server", default="minio", choices=["minio", "moto"])
+    parser.add_argument("--cache", type=Path, default=default_cache())
+    parser.add_argument("--files", type=int, default=100_000, help="of the table [100000]")
+    options = parser.parse_args(arguments)
+    table = ensure_table("checkpoint", options.files / 1_000_000, options.cache)
+    with tempfile.TemporaryDirectory() as folder, SERVERS[options.server](Path(folder)) as server:
+        _upload(table, server.options)
+        os.environ |= delta_rs_options(server.endpoint)
+        results = [_measure("load", OURS, options.runs), _measure("plan", OURS_PLAN, options.runs)]
+        print(render(results, markdown=True))
+        for side, work in (
+            ("ours, plan", OURS_WORK),
+            ("ours, snapshot", OURS_LOAD_WORK),
+            ("theirs", THEIRS_WORK),
+        ):
+            ran = run_process(python(WARM.format(work=work), _ADDRESS))
+            print(f"warm, {side}: {float(ran.output):.2f} s")
+        for side, program in (("ours", OURS_PLAN), ("theirs", THEIRS)):
+            with fault_proxy(server.endpoint) as proxy:
+                os.environ["AWS_ENDPOINT_URL"] = proxy.endpoint
+                run_process(python(program, _ADDRESS))
+                print(side, dict(Counter(request.method for request in proxy.requests)))
+    return 0
+
+
+def _upload(table: Path, options: Mapping[str, str]) -> None:
+    store = open_store(_ADDRESS, options)
+    for file in sorted((table / "_delta_log").iterdir()):
+        store.put(f"_delta_log/{file.name}", file.read_bytes())
+
+
+def _measure(name: str, program: str, runs: int) -> Result:
+    ours, theirs = _command(program), _command(THEIRS)
+    case = Case(
+        name=f"s3-{name}",
+        table="checkpoint",
+        ours=ours,
+        theirs=theirs,
+        what=f"{name} of a table on an S3 server",
+        time_goal=0.6,
+    )
+    return Result(case, run_in_turn(_prepare(ours), _prepare(theirs), runs))
+
+
+def _command(program: str) -> Callable[[str], Command]:
+    return lambda address: python(program, address)
+
+
+def _prepare(command: Callable[[str], Command]) -> Prepare:
+    @contextmanager
+    def prepared() -> Iterator[Command]:
+        yield command(_ADDRESS)
+
+    return prepared
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

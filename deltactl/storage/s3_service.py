@@ -1,0 +1,219 @@
+"""Amazon S3 and what speaks its protocol, beyond fsspec's common calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from fsspec.asyn import sync
+
+from deltactl.storage.object_services import CommonService, Entry, split_folder
+from deltactl.storage.part_writer import PartWriter
+
+_PAGE_KEYS: Final = 1000
+_CHUNK_BYTES: Final = 1 << 20
+_DELETE_ATTEMPTS: Final = 5
+_VERSIONS_LISTED: Final = 100
+# One key of many may be refused while the others go.
+_BUSY_CODES: Final = frozenset({
+    "InternalError", "OperationAborted", "RequestTimeout", "ServiceUnavailable", "SlowDown",
+})  # fmt: skip
+
+
+class S3Service(CommonService):
+    """Amazon S3 and what speaks its protocol.
+
+    Source: Amazon S3 API reference, GetObject, ListObjectsV2 and DeleteObjects.
+    """
+
+    delete_batch: int = 1000
+
+    def read(self, key: str) -> bytes:
+        """A whole object; s3fs would first ask for its size, to read pieces side by side."""
+        return self._ask(key)[0]
+
+    def read_range(self, key: str, offset: int, length: int) -> bytes:
+        """Some bytes of an object."""
+        return self._ask(key, f"bytes={offset}-{offset + length - 1}")[0]
+
+    def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
+        """The last bytes; the answer names the size of the whole."""
+        try:
+            return self._ask(key, f"bytes=-{length}")
+        except Exception:
+            # No range can be had of an empty object.
+            found = self.stat(key)
+            if found is not None and found["size"] == 0:
+                return b"", 0
+            raise
+
+    def _ask(self, key: str, wanted: str | None = None) -> tuple[bytes, int]:
+        answer: tuple[bytes, int] = self._patience.ask(
+            lambda: sync(self._fs.loop, self._get, key, wanted)
+        )
+        return answer
+
+    async def _get(self, key: str, wanted: str | None = None) -> tuple[bytes, int]:
+        bucket, _, name = key.partition("/")
+        range_ = {} if wanted is None else {"Range": wanted}
+        answer = await self._fs._call_s3("get_object", Bucket=bucket, Key=name, **range_)
+        async with answer["Body"] as body:
+            data = bytes(await body.read())
+        total = answer.get("ContentRange", "").rpartition("/")[2]
+        return data, int(total) if total.isdigit() else len(data)
+
+    def download(self, key: str, path: str) -> None:
+        """A whole object; a broken answer begins again, so that no two versions mix."""
+        self._patience.ask(lambda: sync(self._fs.loop, self._download, key, path))
+
+    async def _download(self, key: str, path: str) -> None:
+        bucket, _, name = key.partition("/")
+        answer = await self._fs._call_s3("get_object", Bucket=bucket, Key=name)
+        with open(path, "wb") as file:
+            async with answer["Body"] as body:
+                while chunk := await body.read(_CHUNK_BYTES):
+                    file.write(chunk)
+
+    def stat(self, key: str) -> Entry | None:
+        """Facts of an object, in one request; s3fs would go on and look for a folder."""
+        bucket, _, name = key.partition("/")
+        try:
+            found = self.call("head_object", Bucket=bucket, Key=name)
+        except FileNotFoundError:
+            return None
+        return {
+            "name": key,
+            "type": "file",
+            "size": found["ContentLength"],
+            "LastModified": found["LastModified"],
+        }
+
+    def open_output(self, key: str) -> Any:
+        """A writer whose parts are each sent again where that is needed."""
+        return PartWriter(lambda data: self.put(key, data), lambda: _Parts(self, key))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write or replace a whole object, in one request up to 5 GB."""
+        bucket, _, name = key.partition("/")
+        self.call("put_object", Bucket=bucket, Key=name, Body=data)
+
+    def call(self, operation: str, **request: Any) -> Any:
+        """One request that may be sent twice."""
+        return self._patience.ask(partial(self._fs.call_s3, operation, **request))
+
+    def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
+        """Pages of up to 1,000 keys."""
+        bucket, prefix = split_folder(folder)
+        request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": _PAGE_KEYS}
+        if start:
+            # StartAfter leaves its own key out: a shorter one lets at most a few more in.
+            request["StartAfter"] = prefix + start[:-1]
+        if not deep:
+            request["Delimiter"] = "/"
+        while True:
+            answer = self.call("list_objects_v2", **request)
+            yield [
+                *(
+                    {"name": f"{bucket}/{found['Prefix']}".rstrip("/"), "type": "directory"}
+                    for found in answer.get("CommonPrefixes") or ()
+                ),
+                *(
+                    {
+                        "name": f"{bucket}/{found['Key']}",
+                        "type": "file",
+                        "size": found["Size"],
+                        # Some tell milliseconds here, which no look at the object itself gives.
+                        "LastModified": found["LastModified"].replace(microsecond=0),
+                    }
+                    for found in answer.get("Contents") or ()
+                ),
+            ]
+            if not answer.get("IsTruncated"):
+                return
+            request["ContinuationToken"] = answer["NextContinuationToken"]
+
+    def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
+        """One request, and again for the keys that the store had no time for."""
+        failed: dict[str, Exception] = {}
+        left = list(keys)
+        for failures in range(_DELETE_ATTEMPTS):
+            if failures:
+                self._patience.pause(failures - 1)
+            refused = self._delete(left)
+            left = [key for key, (code, _) in refused.items() if code in _BUSY_CODES]
+            failed |= {key: _refused(*why) for key, why in refused.items() if key not in left}
+            if not left:
+                return failed
+        return failed | {key: _refused(*refused[key]) for key in left}
+
+    def _delete(self, keys: Sequence[str]) -> dict[str, tuple[str | None, str | None]]:
+        """Code and message of each key that was refused; one passed over in silence is gone."""
+        bucket = keys[0].partition("/")[0]
+        names = [{"Key": key.partition("/")[2]} for key in keys]
+        answer = self.call(
+            "delete_objects", Bucket=bucket, Delete={"Objects": names, "Quiet": True}
+        )
+        return {
+            f"{bucket}/{found['Key']}": (found.get("Code"), found.get("Message"))
+            for found in answer.get("Errors") or ()
+        }
+
+    def undelete(self, key: str, *, dry_run: bool) -> bool:
+        """Remove the delete markers that hide the newest version.
+
+        Source: Amazon S3 user guide, "Working with delete markers".
+        """
+        bucket, _, name = key.partition("/")
+        while True:
+            # A key comes before all longer ones that begin with it, its newest version first.
+            answer = self.call(
+                "list_object_versions", Bucket=bucket, Prefix=name, MaxKeys=_VERSIONS_LISTED
+            )
+            kept = [v for v in answer.get("Versions") or () if v["Key"] == name]
+            markers = [m for m in answer.get("DeleteMarkers") or () if m["Key"] == name]
+            hiding = [marker for marker in markers if marker["IsLatest"]]
+            if not kept or not hiding or dry_run:
+                return bool(kept)
+            marker = hiding[0]["VersionId"]
+            self.call("delete_object", Bucket=bucket, Key=name, VersionId=marker)
+
+
+class _Parts:
+    """A multipart upload."""
+
+    def __init__(self, service: S3Service, key: str) -> None:
+        self._service, self._key = service, key
+        bucket, _, name = key.partition("/")
+        self._place = {"Bucket": bucket, "Key": name}
+        self._place["UploadId"] = service.call("create_multipart_upload", **self._place)["UploadId"]
+        self._parts: list[dict[str, Any]] = []
+        self._size_bytes = 0
+
+    def add(self, data: bytes) -> None:
+        number = len(self._parts) + 1
+        answer = self._service.call("upload_part", **self._place, PartNumber=number, Body=data)
+        checksums = {name: value for name, value in answer.items() if name.startswith("Checksum")}
+        checksums.pop("ChecksumType", None)
+        self._parts.append({"PartNumber": number, "ETag": answer["ETag"], **checksums})
+        self._size_bytes += len(data)
+
+    def finish(self) -> None:
+        try:
+            parts = {"Parts": self._parts}
+            self._service.call("complete_multipart_upload", **self._place, MultipartUpload=parts)
+        except FileNotFoundError:
+            # The upload is over: a first try may have completed it, and its answer got lost.
+            found = self._service.stat(self._key)
+            if found is None or found["size"] != self._size_bytes:
+                raise
+
+    def abandon(self) -> None:
+        with suppress(Exception):
+            self._service.call("abort_multipart_upload", **self._place)
+
+
+def _refused(code: str | None, message: str | None) -> Exception:
+    text = f"{code or 'refused'}: {message or 'the store gave no reason'}"
+    return PermissionError(text) if code == "AccessDenied" else OSError(text)

@@ -1,0 +1,136 @@
+"""Commands on object stores through a network that fails: afterwards the table is right.
+
+Each request but the first fails once: what is sent again passes, and the next new one fails.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from deltactl import Table
+from deltactl.operations.vacuum import VacuumOptions
+from deltactl.storage import patience
+from deltactl.storage.open import open_store
+from tests.support.fault_proxy import (
+    Answer,
+    Cut,
+    Fault,
+    FaultProxy,
+    HalfBody,
+    Rule,
+    SendTwice,
+    SlowBody,
+    fault_proxy,
+)
+from tests.support.object_servers import ObjectServer
+from tests.support.object_store_fixtures import ALL_SERVERS, choose_servers
+from tests.support.table_builder import Column, TableBuilder, multiset
+
+_BUSY = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+FAULTS: dict[str, Fault] = {
+    "cut before": Cut(after=False),
+    "cut after": Cut(after=True),
+    "busy": Answer(503, after=False, body=_BUSY),
+    "busy after": Answer(503, after=True, body=_BUSY),
+    "half a body": HalfBody(),
+    "sent twice": SendTwice(),
+    "slow body": SlowBody(0.02),
+}
+# Of stores that are told to slow down, few are told so at every second request.
+PASSING = {"busy": 6, "busy after": 6}
+
+pytestmark = [
+    # aiohttp's sessions are closed by the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+def _optimize(table: Table) -> None:
+    report = table.optimize()
+    assert (report.files_removed, report.files_added) == (6, 2)
+
+
+def _vacuum(table: Table) -> None:
+    options = VacuumOptions(retain_ms=0, force_retention=True, mode="full")
+    report = table.vacuum(options)
+    assert (report.files_removed + report.vanished, report.failures) == (6, ())
+
+
+def _checkpoint(table: Table) -> None:
+    table.checkpoint()
+    assert table.snapshot().segment.checkpoint_version == table.snapshot().version
+
+
+COMMANDS: dict[str, Callable[[Table], None]] = {
+    "optimize": _optimize,
+    "vacuum": _vacuum,
+    "checkpoint": _checkpoint,
+}
+
+
+def _fail_often(proxy: FaultProxy, fault: Fault, passing: int) -> None:
+    # All rules that wait count what passes: the first fails one after so many, the next likewise.
+    proxy.add(*(Rule(fault, skip=number * passing) for number in range(1, 500)))
+
+
+def _build(server: ObjectServer, root: str, command: str) -> TableBuilder:
+    store = open_store(root, server.options)
+    builder = TableBuilder(store, [Column("id"), Column("p", "string")], partition_by=["p"])
+    for number in range(3):
+        builder.append([{"id": number, "p": "x"}], [{"id": number, "p": "y"}])
+    if command == "vacuum":
+        Table(root, storage_options=server.options).optimize()
+        time.sleep(1.1)  # stores tell times in seconds
+    return builder
+
+
+def _check(command: str, fault: str, server: ObjectServer, root: str) -> None:
+    builder = _build(server, root, command)
+    quiet = Table(root, storage_options=server.options)
+    before = quiet.snapshot().version
+    with fault_proxy(server.endpoint) as proxy:
+        _fail_often(proxy, FAULTS[fault], PASSING.get(fault, 1))
+        options = server.at(proxy.endpoint).options
+        COMMANDS[command](Table(root, storage_options=options, warn=lambda _: None))
+        failed = sum(1 for request in proxy.requests if request.fault is not None)
+        assert failed >= (2 if fault in PASSING else 5)
+    after = quiet.snapshot()
+    commits = {"optimize": 1, "vacuum": 2, "checkpoint": 0}[command]
+    assert after.version == before + commits, "each commit landed once"
+    assert multiset(quiet.scan().read_all().to_pylist()) == multiset(builder.rows())
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "_FIRST_DELAY_SECONDS", 0.01)
+
+
+@pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
+@pytest.mark.parametrize(
+    ("command", "fault"),
+    [
+        ("optimize", "cut after"),
+        ("optimize", "half a body"),
+        ("vacuum", "cut after"),
+        ("vacuum", "half a body"),
+        ("checkpoint", "cut after"),
+        ("checkpoint", "half a body"),
+        ("checkpoint", "busy"),
+    ],
+)
+def test_the_table_is_right(command: str, fault: str, server: ObjectServer, root: str) -> None:
+    _check(command, fault, server, root)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ALL_SERVERS, indirect=True)
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_table_is_right_everywhere(
+    command: str, fault: str, server: ObjectServer, root: str
+) -> None:
+    _check(command, fault, server, root)

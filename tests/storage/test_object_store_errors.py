@@ -1,0 +1,168 @@
+"""What goes wrong with object stores is said in words that help, and ends with exit 8."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from deltactl import Table
+from deltactl.errors import AccessDeniedError, StorageError
+from deltactl.storage import patience
+from deltactl.storage.errors import TransientStorageError
+from deltactl.storage.open import open_store
+from tests.support.fault_proxy import Answer, FaultProxy, Rule, fault_proxy
+from tests.support.object_servers import AZURE_KEY, S3_ENVIRON, ObjectServer
+from tests.support.object_store_fixtures import ALL_SERVERS, choose_servers
+
+pytestmark = [
+    # aiohttp's sessions are closed by the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+EVERYWHERE = pytest.mark.parametrize("server", ALL_SERVERS, indirect=True)
+ON_S3 = pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
+
+
+@pytest.fixture
+def proxy(server: ObjectServer) -> Iterator[FaultProxy]:
+    with fault_proxy(server.endpoint) as proxy:
+        yield proxy
+
+
+def fail(address: str, options: dict[str, str]) -> StorageError:
+    """The error of a look at a table, which tells no secret."""
+    with pytest.raises(StorageError) as caught:
+        Table(address, storage_options=options, warn=lambda _: None).snapshot()
+    assert caught.value.exit_code == 8
+    shown = f"{caught.value} {caught.value.hint}"
+    assert not any(secret in shown for secret in (*S3_ENVIRON.values(), AZURE_KEY)[1:2])
+    return caught.value
+
+
+def xml(code: str, more: str = "") -> bytes:
+    return f"<Error><Code>{code}</Code><Message>said {code}</Message>{more}</Error>".encode()
+
+
+@EVERYWHERE
+def test_a_bucket_that_is_not_there(server: ObjectServer) -> None:
+    scheme = server.bucket.partition("://")[0]
+    error = fail(f"{scheme}://no-such-bucket/t", dict(server.options))
+    assert "no such" in (error.hint or "")
+
+
+@pytest.mark.parametrize("server", choose_servers("minio", "azurite"), indirect=True)
+def test_wrong_credentials(server: ObjectServer, root: str) -> None:
+    wrong = "d3Jvbmctc2VjcmV0LTAxMjM0NTY3ODk="
+    options = {name: value.replace(AZURE_KEY, wrong) for name, value in server.options.items()}
+    if "secret" in options:
+        options["secret"] = wrong
+    error = fail(root, options)
+    assert isinstance(error, AccessDeniedError)
+    assert wrong not in f"{error} {error.hint}"
+    assert "credentials" in (error.hint or "")
+
+
+@ON_S3
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (403, "InvalidAccessKeyId", "credentials"),
+        (400, "ExpiredToken", "expired"),
+        (400, "AuthorizationHeaderMalformed", "AWS_REGION"),
+        (400, "IllegalLocationConstraintException", "AWS_REGION"),
+        (403, "RequestTimeTooSkewed", "clock"),
+    ],
+)
+def test_errors_that_s3_has_names_for(
+    server: ObjectServer, root: str, proxy: FaultProxy, status: int, code: str, words: str
+) -> None:
+    proxy.add(Rule(Answer(status, after=False, body=xml(code)), "GET", times=None))
+    error = fail(root, dict(server.at(proxy.endpoint).options))
+    assert words in (error.hint or "")
+
+
+@ON_S3
+def test_a_bucket_that_makes_the_requester_pay(
+    server: ObjectServer, root: str, proxy: FaultProxy
+) -> None:
+    options = dict(server.at(proxy.endpoint).options)
+    open_store(root, options).put("_delta_log/x", b"")
+    proxy.clear()
+    store = open_store(root, {**options, "requester_pays": "true"})
+    list(store.list_from("_delta_log"))
+    store.read("_delta_log/x")
+    store.open_input("_delta_log/x").close()
+    store.put("y", b"")
+    assert store.stat_many(["y"]) != [None]
+    assert store.delete_many(["y"]) == {}
+    assert len(proxy.requests) >= 6
+    for request in proxy.requests:
+        assert request.headers.get("x-amz-request-payer") == "requester", request.target
+
+
+@EVERYWHERE
+def test_who_may_read_but_not_list_is_told_so(
+    server: ObjectServer, root: str, proxy: FaultProxy
+) -> None:
+    listing = r"list-type=2|comp=list|/o\?.*prefix="
+    body = xml("AccessDenied") if server.kind != "fake-gcs" else b'{"error": {"message": "no"}}'
+    if server.kind == "azurite":
+        body = xml("AuthorizationPermissionMismatch")
+    proxy.add(Rule(Answer(403, after=False, body=body), "GET", listing, times=None))
+    error = fail(root, dict(server.at(proxy.endpoint).options))
+    assert isinstance(error, AccessDeniedError)
+    assert "list" in str(error)
+    assert "allowed to list" in (error.hint or "")
+
+
+@EVERYWHERE
+def test_a_store_that_is_busy_for_a_while_is_waited_for(
+    server: ObjectServer, root: str, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = dict(server.at(proxy.endpoint).options)
+    open_store(root, options).put("x", b"content")
+    busy = Answer(503, after=False, body=xml("SlowDown"), headers={"Retry-After": "0"})
+    proxy.add(Rule(busy, times=2))
+    assert open_store(root, options).read("x") == b"content"
+    assert len([request for request in proxy.requests if request.fault is not None]) == 2
+
+
+@ON_S3
+def test_keys_refused_among_others_are_deleted_again(
+    server: ObjectServer, root: str, proxy: FaultProxy
+) -> None:
+    store = open_store(root, server.at(proxy.endpoint).options)
+    key = f"{root.removeprefix('s3://lake/')}/b"
+    answer = (
+        f"<DeleteResult><Error><Key>{key}</Key><Code>SlowDown</Code></Error></DeleteResult>"
+    ).encode()
+    proxy.add(Rule(Answer(200, after=False, body=answer), "POST"))
+    assert store.delete_many(["a", "b"]) == {}
+    bodies = [request.body for request in proxy.requests]
+    assert [body.count(b"<Key>") for body in bodies] == [2, 1]
+    denied = answer.replace(b"SlowDown", b"AccessDenied")
+    proxy.add(Rule(Answer(200, after=False, body=denied), "POST"))
+    failed = store.delete_many(["a", "b"])
+    assert {name: type(error) for name, error in failed.items()} == {"b": AccessDeniedError}
+
+
+@ON_S3
+def test_an_endpoint_that_nobody_answers(
+    server: ObjectServer, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "_FIRST_DELAY_SECONDS", 0.01)
+    options = {**server.options, "endpoint_url": "http://127.0.0.1:1"}
+    error = fail(root, options)
+    assert isinstance(error, TransientStorageError)
+
+
+@pytest.mark.parametrize("server", choose_servers("azurite"), indirect=True)
+def test_an_address_in_another_account_is_refused(server: ObjectServer) -> None:
+    with pytest.raises(StorageError, match="storage account 'other'"):
+        open_store("abfss://lake@other.dfs.core.windows.net/t", server.options)
+    store = open_store("abfss://lake@devstoreaccount1.dfs.core.windows.net/t/%23x", server.options)
+    store.put("a#1?x", b"1")
+    assert open_store("az://lake/t/%23x", server.options).read("a#1?x") == b"1"
+    with pytest.raises(StorageError, match="storage account 'other'"):
+        store.read("abfss://lake@other.dfs.core.windows.net/t/a")

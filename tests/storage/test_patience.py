@@ -1,0 +1,44 @@
+"""What may be sent again is, with growing pauses, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from deltactl.errors import SafetyError
+from deltactl.storage.patience import Patience
+
+
+class _Call:
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.calls = 0
+
+    def __call__(self) -> str:
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return "done"
+
+
+def test_what_passes_is_tried_again_with_growing_pauses() -> None:
+    delays: list[float] = []
+    call = _Call(ConnectionResetError(), TimeoutError(), BrokenPipeError())
+    assert Patience(sleep=delays.append, jitter=lambda: 0.5).ask(call) == "done"
+    assert delays == pytest.approx([0.15, 0.3, 0.6])
+
+
+def test_it_ends() -> None:
+    call = _Call(*(ConnectionResetError(str(number)) for number in range(9)))
+    with pytest.raises(ConnectionResetError, match="2"):
+        Patience(attempts=3, sleep=lambda _: None).ask(call)
+    assert call.calls == 3
+
+
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(), PermissionError(), ValueError(), SafetyError("no")]
+)
+def test_what_lasts_is_not_tried_again(error: Exception) -> None:
+    call = _Call(error)
+    with pytest.raises(type(error)):
+        Patience(sleep=lambda _: None).ask(call)
+    assert call.calls == 1
