@@ -12,7 +12,7 @@ from deltactl.operations.optimize import OptimizeOptions
 from tests.explorer import writers
 from tests.explorer.invariants import TableChecks
 from tests.explorer.programs import Program, run_program
-from tests.explorer.scenes import DAY, NOW, Scene, long_log, small_files, two_bins
+from tests.explorer.scenes import DAY, NOW, Scene, long_log, old_log, one_due, small_files, two_bins
 from tests.explorer.search import Machine, Setting
 from tests.explorer.sim_store import explored_stores
 from tests.explorer.world import Call, Model, Reply, Rules, Worlds
@@ -26,7 +26,8 @@ RECOVERER = 90  # whose ids nobody at work has
 class Scenario:
     """Programs that meet over a scene.
 
-    ``tick_ms`` lets time pass once after the program ``ticks_after`` read its clock.
+    ``tick_ms`` lets time pass once after the program ``ticks_after`` read its clock. ``heavy`` ones
+    have so many states that nothing goes wrong in them where listings take their time.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Scenario:
     shared_data: bool = False
     tick_ms: int = 0
     ticks_after: int = 0
+    heavy: bool = False
 
     def on(self, model: Model, max_faults: int = 0, kinds: frozenset[str] | None = None) -> Machine:
         """The machine that explores this."""
@@ -98,6 +100,7 @@ READER = _fixed(writers.reader)
 FULL = _fixed(lambda: writers.vacuum("full"))
 LITE = _fixed(lambda: writers.vacuum("lite"))
 CHECKPOINT = _fixed(lambda: writers.checkpoint(cleanup=True))
+V2_CHECKPOINT = _fixed(lambda: writers.checkpoint(cleanup=True, kind="v2"))
 APPEND = _fixed(writers.append)
 IN_LOTS = _fixed(lambda: writers.optimize(OptimizeOptions(commit_every_bytes=1), lots=2))
 
@@ -156,13 +159,20 @@ PAIRS: Sequence[Scenario] = (
         shared_data=True,
         tick_ms=8 * DAY,
         ticks_after=1,
+        heavy=True,
     ),
-    Scenario("vacuum against vacuum", small_files, (FULL, FULL), shared_data=True),
+    Scenario("vacuum against vacuum", one_due, (FULL, FULL), shared_data=True, heavy=True),
     Scenario("append against checkpoint and cleanup", long_log, (APPEND, CHECKPOINT)),
     Scenario("optimize against checkpoint and cleanup", long_log, (OPTIMIZE, CHECKPOINT)),
+    Scenario("optimize against the first checkpoint and cleanup", old_log, (OPTIMIZE, CHECKPOINT)),
+    Scenario("append against V2 checkpoint and cleanup", long_log, (APPEND, V2_CHECKPOINT)),
     Scenario("checkpoint against checkpoint", long_log, (CHECKPOINT, CHECKPOINT)),
     Scenario(
-        "vacuum full against checkpoint and cleanup", long_log, (FULL, CHECKPOINT), shared_data=True
+        "vacuum full against checkpoint and cleanup",
+        long_log,
+        (FULL, CHECKPOINT),
+        shared_data=True,
+        heavy=True,
     ),
 )
 

@@ -57,10 +57,10 @@ class Schedule(tuple[Step, ...]):
                 count += 1
                 continue
             if count:
-                words.append(f"{_letter(run)}{count}")
+                words.append(f"{letter_of(run)}{count}")
             run, count = (-2, 0) if step.choice else (step.program, 1)
             if step.choice:
-                words.append(f"{_letter(step.program)}:{step.choice}")
+                words.append(f"{letter_of(step.program)}:{step.choice}")
         return " ".join(words)
 
     @classmethod
@@ -80,7 +80,8 @@ class Schedule(tuple[Step, ...]):
         return sum(1 for a, b in zip(self, self[1:], strict=False) if a.program != b.program)
 
 
-def _letter(program: int) -> str:
+def letter_of(program: int) -> str:
+    """``A``, ``B`` ..., and ``*`` for the environment."""
     return "*" if program == ENVIRONMENT else chr(ord("A") + program)
 
 
