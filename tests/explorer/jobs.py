@@ -17,11 +17,11 @@ from tests.explorer.search import (
     Machine,
     Schedule,
     Step,
+    Walker,
     explore,
     find_shortest,
     letter_of,
     replay,
-    walk,
 )
 from tests.explorer.world import Call, Model, Violation
 
@@ -96,10 +96,10 @@ def search(job: Job) -> Answer:
 
 
 def _search_by_lot(job: Job, machine: Machine, started: float) -> Answer:
-    depth = 0
+    depth, walker = 0, Walker(machine)
     for seed in job.seeds or ():
         try:
-            depth = max(depth, len(walk(machine, seed)))
+            depth = max(depth, len(walker.walk(seed)))
         except Violation as violation:
             command = replay_command(job, Schedule.parse(str(violation.args[-1])))
             text = f"{violation.args[0]} (seed {seed})\n  replay: {command}"

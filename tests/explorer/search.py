@@ -28,6 +28,9 @@ from tests.explorer.world import (
 
 ENVIRONMENT: Final = -1
 
+_MOST_PLACES: Final = 400_000
+_PLAIN_SHARE: Final = 0.97
+
 # A program whose clean-up or writing failed may leave files behind.
 _LEAVING: Final = frozenset({"delete", "open", "output", "move"})
 
@@ -485,33 +488,68 @@ def replay(machine: Machine, schedule: Schedule) -> Iterator[tuple[Step, Call | 
         machine.checks.end(state)
 
 
-def walk(machine: Machine, seed: int) -> Schedule:
-    """One schedule by lot; the same seed gives the same one.
+@dataclass(eq=False, slots=True)
+class _Place:
+    """A state that was visited: what may happen there, and where it leads as far as known."""
 
-    Raises:
-        Violation: with the schedule so far as its second argument.
-    """
-    lot = random.Random(seed)
-    state = machine.start()
-    taken: list[Step] = []
-    while True:
+    state: State
+    steps: Sequence[Step]
+    plain: Sequence[int]
+    after: list[_Place | None]
+
+
+class Walker:
+    """Takes schedules by lot. What was seen is remembered, so that most steps cost a look-up."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._places: dict[State, _Place] = {}
+        self._start: _Place | None = None
+
+    def walk(self, seed: int) -> Schedule:
+        """One schedule; the same seed gives the same one.
+
+        Raises:
+            Violation: with the schedule so far as its second argument.
+        """
+        lot = random.Random(seed)
+        taken: list[Step] = []
         try:
-            machine.look(state)
-            steps = machine.steps(state)
-            if not steps:
-                machine.checks.end(state)
-                return Schedule(taken)
-            step = _draw(lot, steps)
-            taken.append(step)
-            state = machine.follow(state, step)
+            place = self._start = self._start or self._visit(self._machine.start())
+            while place.steps:
+                index = _draw(lot, place)
+                taken.append(place.steps[index])
+                place = place.after[index] or self._go(place, index)
         except Violation as violation:
             violation.args = (*violation.args, str(Schedule(taken)))
             raise
+        return Schedule(taken)
+
+    def _go(self, place: _Place, index: int) -> _Place:
+        state = self._machine.follow(place.state, place.steps[index])
+        found = place.after[index] = self._places.get(state) or self._visit(state)
+        return found
+
+    def _visit(self, state: State) -> _Place:
+        self._machine.look(state)
+        steps = self._machine.steps(state)
+        if not steps:
+            self._machine.checks.end(state)
+        plain = [index for index, step in enumerate(steps) if not step.choice]
+        if len(self._places) >= _MOST_PLACES:
+            self._forget()
+        found = self._places[state] = _Place(state, steps, plain, [None] * len(steps))
+        return found
+
+    def _forget(self) -> None:
+        for place in self._places.values():
+            place.after = [None] * len(place.steps)
+        self._places.clear()
 
 
-def _draw(lot: random.Random, steps: Sequence[Step]) -> Step:
+def _draw(lot: random.Random, place: _Place) -> int:
     """Mostly a plain step: a schedule of faults alone would not get far."""
-    plain = [step for step in steps if not step.choice]
-    if plain and (len(plain) == len(steps) or lot.random() < 0.97):
+    plain, count = place.plain, len(place.steps)
+    if plain and (len(plain) == count or lot.random() < _PLAIN_SHARE):
         return plain[int(lot.random() * len(plain))]
-    return steps[int(lot.random() * len(steps))]
+    return int(lot.random() * count)
