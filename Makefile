@@ -39,7 +39,7 @@ format: $(STAMP) ## rewrite the sources in the house format
 coverage: $(STAMP) ## branch coverage of protocol, log, parquet and operations, without the corpus
 	DELTACTL_CORPUS=/nonexistent $(PYTEST) --cov --cov-report=term
 
-explore: $(STAMP) ## search all interleavings of writers (docs/consistency.md); takes an hour or so
+explore: $(STAMP) ## search all interleavings of writers (docs/consistency.md); long
 	$(BIN)/python -m tests.explorer
 
 explore-slow: $(STAMP) ## run the tests marked slow
