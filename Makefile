@@ -10,7 +10,8 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 CODE := deltactl tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-lowest servers lint format coverage explore-slow explore-matrix audit demo clean
+.PHONY: help setup test test-lowest servers lint format coverage explore explore-slow explore-matrix audit demo \
+	clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,6 +42,9 @@ format: $(STAMP) ## rewrite the sources in the house format
 
 coverage: $(STAMP) ## branch coverage of protocol, log, parquet and operations, without the corpus
 	DELTACTL_CORPUS=/nonexistent $(PYTEST) --cov --cov-report=term
+
+explore: $(STAMP) ## search all interleavings of writers (docs/consistency.md); long
+	$(BIN)/python -m tests.explorer
 
 explore-slow: $(STAMP) ## run the tests marked slow
 	$(PYTEST) -m slow --timeout=3600

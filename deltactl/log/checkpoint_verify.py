@@ -24,6 +24,7 @@ def verify_actions(store: Store, version: int, written: WrittenActions) -> None:
 
     Raises:
         VerificationError: naming the file and what differs.
+        StorageError: the store failed, which says nothing about the file.
     """
     head = CheckpointHead(version, (written.file.name,))
     pieces = (Piece(written.file.name),)
@@ -35,7 +36,7 @@ def verify_actions(store: Store, version: int, written: WrittenActions) -> None:
         try:
             for batch in read(store, head, _KEY_COLUMNS, pieces):
                 digest.add(batch)
-        except (CorruptLogError, StorageError) as error:
+        except CorruptLogError as error:
             raise VerificationError(f"{written.file.name} cannot be read back: {error}") from error
         _compare(f"{written.file.name}: {kind} actions", expected, digest.finish())
 
@@ -59,10 +60,13 @@ def verify_head(
 
     Raises:
         VerificationError: naming what differs.
+        StorageError: the store failed, which says nothing about the checkpoint.
     """
     where = checkpoint.names[0]
     try:
         head = read_head(store, checkpoint)
+    except StorageError:
+        raise
     except DeltactlError as error:
         raise VerificationError(f"{where} cannot be read back: {error}") from error
     for what, found, wanted in (

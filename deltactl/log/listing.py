@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
+from deltactl.errors import ObjectNotFoundError
 from deltactl.protocol.names import (
     LOG_DIR,
     CheckpointFile,
@@ -17,7 +20,12 @@ from deltactl.protocol.names import (
 from deltactl.storage.store import FileInfo, Store
 
 # Of several complete checkpoints at one version any is correct; this order is Delta on Spark's.
-_KIND_ORDER = {"classic": 0, "multipart": 1, "uuid": 2}
+_KIND_ORDER: Final = {"classic": 0, "multipart": 1, "uuid": 2}
+
+
+_LOOKS: Final = 4
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,23 @@ def list_log(store: Store, start_version: int = 0) -> LogListing:
         listing = _list_once(store, start_version)
         missing, before = _first_missing(listing), missing
     return listing
+
+
+def outlast_cleanup(look: Callable[[], T]) -> T:
+    """List and read a log, and do so again where a log cleanup removed what had just been listed.
+
+    Args:
+        look: lists anew each time it is called, and changes nothing.
+
+    Raises:
+        ObjectNotFoundError: what is listed is missing time and again.
+    """
+    for _ in range(_LOOKS - 1):
+        try:
+            return look()
+        except ObjectNotFoundError:
+            continue
+    return look()
 
 
 def _first_missing(listing: LogListing) -> int | None:

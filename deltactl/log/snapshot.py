@@ -14,7 +14,7 @@ from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Wa
 from deltactl.log.absence import no_table_error
 from deltactl.log.checkpoint import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
 from deltactl.log.commit_info import commit_timestamp
-from deltactl.log.listing import Checkpoint, LogListing, list_log
+from deltactl.log.listing import Checkpoint, LogListing, list_log, outlast_cleanup
 from deltactl.log.replay import (
     Tail,
     is_compacted,
@@ -111,15 +111,29 @@ def load_snapshot(
 ) -> Snapshot:
     """Rebuild a version from the log.
 
-    A checkpoint or compacted file that cannot be read is left aside with a warning when other
-    files can still rebuild the version; the checkpoints in ``skip`` are not looked at.
+    Without a ``listing`` the log is listed here, and again where a log cleanup is faster. A
+    checkpoint or compacted file that cannot be read is left aside with a warning when other files
+    can still rebuild the version; the checkpoints in ``skip`` are not looked at.
 
     Raises:
         NotATableError: there is no log.
         VersionNotFoundError: the version is not in the log.
         LogGapError, CorruptLogError, MissingActionError: the log is damaged.
     """
-    listing = listing if listing is not None else list_from_hint(store, warn, version)
+    if listing is not None:
+        return _load(store, version, warn, listing, skip)
+    return outlast_cleanup(
+        lambda: _load(store, version, warn, list_from_hint(store, warn, version), skip)
+    )
+
+
+def _load(
+    store: Store,
+    version: int | None,
+    warn: Warn,
+    listing: LogListing,
+    skip: frozenset[Checkpoint],
+) -> Snapshot:
     if listing.latest_version is None:
         raise no_table_error(store)
     skipped = skip

@@ -15,10 +15,10 @@ from deltactl.engine.local import LocalEngine
 from deltactl.errors import Warn
 from deltactl.log.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.log.compaction import compaction_range, write_compaction
-from deltactl.log.listing import list_log
+from deltactl.log.listing import LogListing, list_log, outlast_cleanup
 from deltactl.log.move_hint import move_hint
 from deltactl.log.segment import list_from_hint
-from deltactl.log.snapshot import load_snapshot
+from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.version_checksum import find_disagreements, write_checksum
 from deltactl.operations.checkpoint_options import CheckpointOptions
 from deltactl.operations.checkpoint_plan import CheckpointPlan, is_due, plan_checkpoint
@@ -110,10 +110,12 @@ class _Job:
     ) -> None:
         self._store, self._options, self._run, self._warn = store, options, run, warn
         self.cleans = options.cleanup or options.cleanup_only
-        self._listing = (
-            list_log(store) if self.cleans else list_from_hint(store, warn, options.version)
-        )
-        self.snapshot = load_snapshot(store, options.version, warn=warn, listing=self._listing)
+        self._listing, self.snapshot = outlast_cleanup(self._look)
+
+    def _look(self) -> tuple[LogListing, Snapshot]:
+        store, version, warn = self._store, self._options.version, self._warn
+        listing = list_log(store) if self.cleans else list_from_hint(store, warn, version)
+        return listing, load_snapshot(store, version, warn=warn, listing=listing)
 
     def plan(self) -> CheckpointPlan:
         """What to write."""

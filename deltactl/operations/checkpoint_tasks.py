@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.errors import VerificationError
 from deltactl.log.checkpoint import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead
 from deltactl.log.checkpoint_nodes import Node
 from deltactl.log.checkpoint_schema import CheckpointLayout, singleton_rows
@@ -95,7 +96,8 @@ def write_whole(spec: WriteSpec, task: WholeTask, attempt: int) -> tuple[Written
 
     Raises:
         VerificationError: what is stored is not what was read; the files are removed.
-        CorruptLogError, StorageError: the log cannot be read, or the store failed.
+        CorruptLogError, StorageError: the log cannot be read, or the store failed; what was put
+            in place stays, for another writer may have cleaned up the log on the strength of it.
     """
     store = open_store(spec.table_uri, spec.storage_options)
     with ExitStack() as stack:
@@ -111,7 +113,8 @@ def write_whole(spec: WriteSpec, task: WholeTask, attempt: int) -> tuple[Written
         for kind, batch in _stream(store, spec, WHOLE):
             for part, rows in _split(batch, task):
                 _write(writers[part], kind, rows)
-        with _removed_on_failure(store) as written:
+        # Other writers' checkpoints have the same names: only a file known to be bad is removed.
+        with _removed_on(VerificationError, store) as written:
             for writer in writers.values():
                 written.append(writer.close())
             for file in written:
@@ -133,7 +136,7 @@ def write_sidecars(spec: WriteSpec, task: SidecarTask, attempt: int) -> tuple[Wr
         name = f"{spec.version:020d}.checkpoint.{number}.{spec.run_id}-{attempt}.parquet"
         return f"{LOG_DIR}/{SIDECAR_DIR}/{name}"
 
-    with _removed_on_failure(store) as written, ExitStack() as stack:
+    with _removed_on(Exception, store) as written, ExitStack() as stack:
         writer: ActionFileWriter | None = None
         for kind, batch in _stream(store, spec, task.share):
             rest = batch
@@ -194,11 +197,11 @@ def _split(batch: pa.Table, task: WholeTask) -> Iterator[tuple[int, pa.Table]]:
 
 
 @contextmanager
-def _removed_on_failure(store: Store) -> Iterator[list[WrittenActions]]:
-    """Remove the files if anything fails here: no reader may find what was not verified."""
+def _removed_on(kind: type[Exception], store: Store) -> Iterator[list[WrittenActions]]:
+    """Remove the files if an error of this kind happens here."""
     written: list[WrittenActions] = []
     try:
         yield written
-    except Exception:
+    except kind:
         remove_unchanged(store, [each.file for each in written])
         raise

@@ -168,7 +168,7 @@ class _Writing:
                 self._ensure_complete(ordered)
             checkpoint = Checkpoint(plan.version, str(plan.kind), "parquet", infos)
             verify_head(self._store, checkpoint, self._singletons, ())
-        except Exception:
+        except VerificationError:
             remove_unchanged(self._store, infos)
             raise
         hint = start_hint(plan.version, ordered, count) | schema_node(self._spec.layout)
@@ -256,7 +256,11 @@ class _Writing:
     def _run_tasks(
         self, worker: Worker[P, tuple[WrittenActions, ...]], payloads: Sequence[P]
     ) -> list[WrittenActions]:
-        """Files of all tasks in the order of the tasks; nothing is left when one fails."""
+        """Files of all tasks in the order of the tasks; no sidecars are left when one fails.
+
+        Parts are: without the others they are no checkpoint, and another writer's, which has the
+        same names, may be complete.
+        """
         run = self._run
         tasks = [Task(n, payload, _TASK_MEMORY_BYTES) for n, payload in enumerate(payloads)]
         done: dict[int, tuple[WrittenActions, ...]] = {}
@@ -277,7 +281,8 @@ class _Writing:
                     "interrupted before the checkpoint was written", hint="Nothing was changed."
                 )
         except Exception:
-            remove_unchanged(self._store, [w.file for files in done.values() for w in files])
+            if self._plan.kind == "v2":
+                remove_unchanged(self._store, [w.file for files in done.values() for w in files])
             raise
         return [written for number in range(len(tasks)) for written in done[number]]
 

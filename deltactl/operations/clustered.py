@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from deltactl.log.commit_info import parse_commit_info
 from deltactl.log.commit_json import CommitParser, LogFile
-from deltactl.log.listing import list_log
+from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.names import CommitFile, parse_log_name
 from deltactl.protocol.partitions import lookup_map
@@ -30,7 +30,8 @@ def clustered_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
     marked = pc.or_(
         files["clustering_provider"].is_valid(), lookup_map(files["tags"], _CUBE_TAG).is_valid()
     )
-    ordered = _z_ordered_paths(snapshot, pc.min(files["modification_time_ms"]).as_py())
+    oldest_ms = pc.min(files["modification_time_ms"]).as_py()
+    ordered = outlast_cleanup(lambda: _z_ordered_paths(snapshot, oldest_ms))
     if len(ordered):
         marked = pc.or_(marked, pc.is_in(files["path"], value_set=ordered))
     return np.asarray(marked)

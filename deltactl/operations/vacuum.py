@@ -14,16 +14,16 @@ from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import SafetyError, Warn
 from deltactl.log.commit_base import CommitBase
-from deltactl.log.listing import list_log
+from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.put_commit import Sleep
-from deltactl.log.snapshot import load_snapshot
+from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.vacuum_info import write_bookmark
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.vacuum_options import VacuumOptions, resolve_retention
 from deltactl.operations.vacuum_plan import VacuumPlan
 from deltactl.operations.vacuum_planning import Planner
 from deltactl.operations.vacuum_report import VacuumReport
-from deltactl.operations.vacuum_run import VacuumRun, ensure_may_vacuum
+from deltactl.operations.vacuum_run import Replan, VacuumRun, ensure_may_vacuum
 from deltactl.storage.store import Store
 
 __all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
@@ -55,16 +55,9 @@ def vacuum_table(
         DeltactlError: nothing could be removed.
     """
     clock, engine = clock or SystemClock(), engine or LocalEngine()
-    listing = list_log(store)
-    snapshot = load_snapshot(store, warn=warn, listing=listing)
-    ensure_may_vacuum(CommitBase.of(snapshot))
-    retention = resolve_retention(snapshot.properties, options, clock.now_ms())
-
-    def plan_by(cutoff_ms: int) -> VacuumPlan:
-        dated = replace(retention, cutoff_ms=cutoff_ms)
-        return Planner(snapshot, listing, options, dated, storage_options or {}, warn).plan()
-
-    plan = plan_by(retention.cutoff_ms)
+    snapshot, plan_by, plan = outlast_cleanup(
+        lambda: _look(store, options, clock.now_ms, storage_options or {}, warn)
+    )
     refusal = _find_refusal(plan)
     if dry_run or plan.is_empty:
         if refusal is not None:
@@ -101,6 +94,26 @@ def vacuum_table(
             keeps_history=bool(options.keep_versions) or options.keep_last is not None,
         )
     return report
+
+
+def _look(
+    store: Store,
+    options: VacuumOptions,
+    now_ms: Callable[[], int],
+    storage_options: Mapping[str, str],
+    warn: Warn,
+) -> tuple[Snapshot, Replan, VacuumPlan]:
+    """Read the log and plan; gives also how to plan by another cutoff."""
+    listing = list_log(store)
+    snapshot = load_snapshot(store, warn=warn, listing=listing)
+    ensure_may_vacuum(CommitBase.of(snapshot))
+    retention = resolve_retention(snapshot.properties, options, now_ms())
+
+    def plan_by(cutoff_ms: int) -> VacuumPlan:
+        dated = replace(retention, cutoff_ms=cutoff_ms)
+        return Planner(snapshot, listing, options, dated, storage_options, warn).plan()
+
+    return snapshot, plan_by, plan_by(retention.cutoff_ms)
 
 
 def _find_refusal(plan: VacuumPlan) -> SafetyError | None:

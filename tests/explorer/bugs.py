@@ -34,7 +34,7 @@ from deltactl.operations.vacuum_listing import Listing
 from deltactl.operations.vacuum_names import locate
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.storage.store import FileInfo, Store
-from tests.explorer import writers
+from tests.explorer import tested
 from tests.explorer.world import Model
 
 Patch = Callable[[], AbstractContextManager[object]]
@@ -121,7 +121,7 @@ def _late_cutoff() -> Iterator[None]:
             self.retention = replace(self.retention, cutoff_ms=now - self.retention.retain_ms)
             return listing
 
-    with patch.object(writers, "vacuum_table", remember), patch.object(vacuum, "Planner", Late):
+    with patch.object(tested, "vacuum_table", remember), patch.object(vacuum, "Planner", Late):
         yield
 
 
@@ -193,6 +193,24 @@ def _stale_times() -> Iterator[None]:
         return dict(found)
 
     with patch.object(CommitBase, "times", first):
+        yield
+
+
+@contextmanager
+def _stale_row_ids() -> Iterator[None]:
+    """Row ids are taken from the mark of the version that was read, whoever won meanwhile."""
+    held = threading.local()
+    encode = commit.Committer._encode
+
+    def stale(self: Any, groups: Any, draft: Any, txn_id: str) -> Any:
+        held.domains = getattr(held, "domains", self._base.domains)
+        now, self._base = self._base, replace(self._base, domains=held.domains)
+        try:
+            return encode(self, groups, draft, txn_id)
+        finally:
+            self._base = now
+
+    with patch.object(commit.Committer, "_encode", stale):
         yield
 
 
@@ -319,6 +337,12 @@ BUGS: Sequence[Bug] = (
         _stale_times,
         "optimize against append, with times",
         "times ascend",
+    ),
+    Bug(
+        "stale row ids on retry",
+        _stale_row_ids,
+        "optimize against append, with row ids",
+        "row ids are fresh",
     ),
     Bug(
         "protocol asked once only",

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.explorer import naive
+from tests.explorer.machine import Checks, State
 from tests.explorer.programs import Outcome, Program, owner_of
-from tests.explorer.search import Checks, State
 from tests.explorer.world import LOG, Entry, Violation, Worlds
 from tests.support.table_builder import Action
 from tests.support.table_builder import State as TableState
@@ -362,8 +362,9 @@ class TableChecks(Checks):
 
 
 def _row(row: Mapping[str, Any], partition: Sequence[tuple[str, Any]]) -> Rows:
-    """A row without its nulls: a column added later is not there, or null."""
-    return (*sorted((k, v) for k, v in row.items() if v is not None), *partition)
+    """A row without nulls (a column added later is null, or not there) and hidden columns."""
+    shown = ((k, v) for k, v in row.items() if v is not None and not k.startswith("_"))
+    return (*sorted(shown), *partition)
 
 
 def _info(version: Version) -> Action:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
 
 from tests.explorer.bugs import Bug
+from tests.explorer.machine import Machine, Schedule, Step, letter_of
 from tests.explorer.scenarios import SCENARIOS, one_thread
-from tests.explorer.search import (
-    Found,
-    Machine,
-    Schedule,
-    Step,
-    explore,
-    find_shortest,
-    replay,
-    walk,
-)
+from tests.explorer.search import Found, Walker, explore, find_shortest, replay
 from tests.explorer.world import Call, Model, Violation
+
+_QUIET: Final = ("read", "stat", "list", "walk", "clock", "sync")
 
 
 @dataclass(frozen=True)
@@ -90,10 +87,10 @@ def search(job: Job) -> Answer:
 
 
 def _search_by_lot(job: Job, machine: Machine, started: float) -> Answer:
-    depth = 0
+    depth, walker = 0, Walker(machine)
     for seed in job.seeds or ():
         try:
-            depth = max(depth, len(walk(machine, seed)))
+            depth = max(depth, len(walker.walk(seed)))
         except Violation as violation:
             command = replay_command(job, Schedule.parse(str(violation.args[-1])))
             text = f"{violation.args[0]} (seed {seed})\n  replay: {command}"
@@ -113,48 +110,44 @@ def replay_command(job: Job, schedule: Schedule) -> str:
 
 def tell(machine: Machine, schedule: Schedule) -> Iterator[str]:
     """A schedule in words: who asked what, and in the end what broke."""
-    names = [program.name for program in machine.setting.programs]
     try:
         for step, call, _ in replay(machine, schedule):
-            yield _describe(names, step, call)
+            yield _describe(step, call)
     except Violation as violation:
         yield f"=> {violation}"
     else:
         yield "=> all invariants hold"
 
 
-def _describe(names: Sequence[str], step: Step, call: Call | None) -> str:
+def _describe(step: Step, call: Call | None) -> str:
+    wrong = f" [{step.choice}]" if step.choice else ""
     if call is None:
-        return f"*  {step.choice}"
-    who = f"{chr(ord('A') + step.program)}  {names[step.program]}"
-    wrong = f"  [{step.choice}]" if step.choice else ""
-    return f"{who:26}  {call.op} {call.name}{wrong}"
+        return f"{letter_of(step.program)}{wrong}"
+    target = f" {call.name}" if call.name else ""
+    to = f" to {call.other}" if call.op == "move" else ""
+    return f"{letter_of(step.program)} {call.op}{target}{to}{wrong}"
 
 
-def summarise(lines: Sequence[str]) -> Iterator[str]:
-    """The same with steps of one program between writes left out."""
-    held: list[str] = []
-    for line in lines:
-        if _is_quiet(line) and held and held[-1][:26] == line[:26]:
-            held.append(line)
-            continue
-        yield from _fold(held)
-        held = [line] if _is_quiet(line) else []
-        if not held:
-            yield line
-    yield from _fold(held)
+def summarise(lines: Sequence[str]) -> list[str]:
+    """The same for people: reads in a row are one line, long names are short."""
+    runs = groupby(lines, lambda line: line[:2] if _is_quiet(line) else line)
+    told: list[str] = []
+    for _, run in runs:
+        first, *rest = run
+        if rest and _is_quiet(first):
+            told.append(f"{first} ... {rest[-1][2:]} ({len(rest) + 1} calls)")
+        else:
+            told += [first, *rest]
+    return [_shorten(line) for line in told]
 
 
 def _is_quiet(line: str) -> bool:
-    quiet = ("read", "stat", "list", "walk", "clock", "sync")
-    return "[" not in line and line[28:].split(" ", maxsplit=1)[0] in quiet
+    return line[2:].split(" ", maxsplit=1)[0] in _QUIET and "[" not in line
 
 
-def _fold(held: Sequence[str]) -> Iterator[str]:
-    if len(held) == 1:
-        yield held[0]
-    elif held:
-        yield f"{held[0][:26]}  {held[0][28:]} ... {held[-1][28:]} ({len(held)} calls)"
+def _shorten(line: str) -> str:
+    line = re.sub(r"0{12,}(?=\d)", "", line)
+    return re.sub(r"0*(\d+)-0000-4000-8000-0*(\d+?)0{6,}\d+", r"#\1.\2", line)
 
 
 def find_bug(bug: Bug) -> Found | None:

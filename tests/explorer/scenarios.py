@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 from deltactl.operations import checkpoint_tasks, vacuum_tasks
 from deltactl.operations.optimize import OptimizeOptions
-from tests.explorer import writers
+from tests.explorer import tested, writers
 from tests.explorer.invariants import TableChecks
+from tests.explorer.machine import Machine, Setting
 from tests.explorer.programs import Program, run_program
-from tests.explorer.scenes import DAY, NOW, Scene, long_log, small_files, two_bins
-from tests.explorer.search import Machine, Setting
+from tests.explorer.scenes import DAY, NOW, Scene, long_log, old_log, one_due, small_files, two_bins
 from tests.explorer.sim_store import explored_stores
 from tests.explorer.world import Call, Model, Reply, Rules, Worlds
 
@@ -26,7 +26,8 @@ RECOVERER = 90  # whose ids nobody at work has
 class Scenario:
     """Programs that meet over a scene.
 
-    ``tick_ms`` lets time pass once after the program ``ticks_after`` read its clock.
+    ``tick_ms`` lets time pass once after the program ``ticks_after`` read its clock. ``heavy`` ones
+    have so many states that nothing goes wrong in them where listings take their time.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Scenario:
     shared_data: bool = False
     tick_ms: int = 0
     ticks_after: int = 0
+    heavy: bool = False
 
     def on(self, model: Model, max_faults: int = 0, kinds: frozenset[str] | None = None) -> Machine:
         """The machine that explores this."""
@@ -70,7 +72,7 @@ def _recover(worlds: Worlds, world: int) -> int | None:
         reply, held[0] = worlds.apply(held[0], call, now)
         return reply
 
-    outcome = run_program(writers.vacuum("full"), RECOVERER, worlds, ask)
+    outcome = run_program(tested.vacuum("full"), RECOVERER, worlds, ask)
     if outcome.kind == "refused" and str(outcome.value).startswith("UNSUPPORTED_FEATURE"):
         return None
     assert outcome.kind == "done", outcome
@@ -80,7 +82,7 @@ def _recover(worlds: Worlds, world: int) -> int | None:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Let the code under test stay on its thread, and wait for nothing."""
-    waits = {"sleep": writers._no_wait}
+    waits = {"sleep": tested.no_wait}
     with (
         explored_stores(),
         patch.object(checkpoint_tasks, "read_ahead", iter),
@@ -93,13 +95,14 @@ def _fixed(make: Callable[[], Program]) -> Make:
     return lambda scene: make()
 
 
-OPTIMIZE = _fixed(writers.optimize)
-READER = _fixed(writers.reader)
-FULL = _fixed(lambda: writers.vacuum("full"))
-LITE = _fixed(lambda: writers.vacuum("lite"))
-CHECKPOINT = _fixed(lambda: writers.checkpoint(cleanup=True))
+OPTIMIZE = _fixed(tested.optimize)
+READER = _fixed(tested.reader)
+FULL = _fixed(lambda: tested.vacuum("full"))
+LITE = _fixed(lambda: tested.vacuum("lite"))
+CHECKPOINT = _fixed(lambda: tested.checkpoint(cleanup=True))
+V2_CHECKPOINT = _fixed(lambda: tested.checkpoint(cleanup=True, kind="v2"))
 APPEND = _fixed(writers.append)
-IN_LOTS = _fixed(lambda: writers.optimize(OptimizeOptions(commit_every_bytes=1), lots=2))
+IN_LOTS = _fixed(lambda: tested.optimize(OptimizeOptions(commit_every_bytes=1), lots=2))
 
 
 def _delete(which: str) -> Make:
@@ -131,6 +134,11 @@ FOREIGN: Mapping[str, Make] = {
     "known feature": _fixed(lambda: writers.upgrade_protocol("vacuumProtocolCheck")),
 }
 
+
+def _tracked() -> Scene:
+    return small_files("rowTracking")
+
+
 PAIRS: Sequence[Scenario] = (
     Scenario("append against append", small_files, (APPEND, _fixed(lambda: writers.append(2)))),
     *(
@@ -138,6 +146,7 @@ PAIRS: Sequence[Scenario] = (
         for name, other in FOREIGN.items()
     ),
     Scenario("optimize against append, with times", _timed, (OPTIMIZE, APPEND)),
+    Scenario("optimize against append, with row ids", _tracked, (OPTIMIZE, APPEND)),
     Scenario("optimize against optimize", small_files, (OPTIMIZE, OPTIMIZE)),
     Scenario("optimize in lots against delete", two_bins, (IN_LOTS, _delete("third"))),
     *(
@@ -156,13 +165,21 @@ PAIRS: Sequence[Scenario] = (
         shared_data=True,
         tick_ms=8 * DAY,
         ticks_after=1,
+        heavy=True,
     ),
-    Scenario("vacuum against vacuum", small_files, (FULL, FULL), shared_data=True),
+    Scenario("vacuum against vacuum", one_due, (FULL, FULL), shared_data=True, heavy=True),
     Scenario("append against checkpoint and cleanup", long_log, (APPEND, CHECKPOINT)),
     Scenario("optimize against checkpoint and cleanup", long_log, (OPTIMIZE, CHECKPOINT)),
+    Scenario("optimize against the first checkpoint and cleanup", old_log, (OPTIMIZE, CHECKPOINT)),
+    Scenario("first checkpoint against first checkpoint", old_log, (CHECKPOINT, CHECKPOINT)),
+    Scenario("append against V2 checkpoint and cleanup", long_log, (APPEND, V2_CHECKPOINT)),
     Scenario("checkpoint against checkpoint", long_log, (CHECKPOINT, CHECKPOINT)),
     Scenario(
-        "vacuum full against checkpoint and cleanup", long_log, (FULL, CHECKPOINT), shared_data=True
+        "vacuum full against checkpoint and cleanup",
+        long_log,
+        (FULL, CHECKPOINT),
+        shared_data=True,
+        heavy=True,
     ),
 )
 

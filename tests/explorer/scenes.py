@@ -92,12 +92,33 @@ def small_files(*features: str) -> Scene:
     return past.scene(promise, first=first, second=second, other=other)
 
 
+def one_due() -> Scene:
+    """One live file with a deletion vector, and one that was removed long ago."""
+    past = _Past("deletionVectors")
+    first, gone = past.append(60, "a", "a")
+    past.ago(50, lambda: past.builder.delete_rows(first, [0]))
+    past.ago(40, lambda: past.builder.remove(gone))
+    promise = Promise(0, past.builder.version, NOW - 7 * DAY)
+    return past.scene(promise, first=first)
+
+
 def two_bins() -> Scene:
     """Two files in each of the partitions a and b: two bins, and so two lots."""
     past = _Past("deletionVectors")
     first, second, third, fourth = past.append(60, "a", "a", "b", "b")
     promise = Promise(0, past.builder.version, NOW - 7 * DAY)
     return past.scene(promise, first=first, second=second, third=third, other=fourth)
+
+
+def old_log() -> Scene:
+    """Versions of long ago without a checkpoint: one of them all makes all commits superfluous."""
+    past = _Past("deletionVectors")
+    first, second, other = past.append(90, "a", "a", "b")
+    past.ago(70, lambda: past.builder.delete_rows(first, [0]))
+    past.append(60, "c")
+    version = past.builder.version
+    promise = Promise(version, version, NOW - 7 * DAY)
+    return past.scene(promise, first=first, second=second, other=other)
 
 
 def long_log() -> Scene:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.explorer.bugs import BUGS, Bug
 from tests.explorer.jobs import Job, find_bug, opened, tell
 
@@ -15,6 +16,12 @@ def test_a_bug_is_found(bug: Bug) -> None:
     assert found.violation.rule == bug.rule
     with opened(Job(bug.scenario, bug.model, bug.faults), bug) as machine:
         assert list(tell(machine, found.schedule))[-1] == f"=> {found.violation}"
+
+
+def test_the_page_shows_every_bug() -> None:
+    page = (REPOSITORY / "docs" / "consistency.md").read_text("utf-8")
+    shown = {line[4:].lower() for line in page.splitlines() if line.startswith("### ")}
+    assert {bug.name.lower() for bug in BUGS} <= shown
 
 
 def test_every_rule_that_can_break_was_seen_to_break() -> None:

@@ -1,7 +1,7 @@
-"""Who is at work: the operations under test, and other writers, which keep to the protocol.
+"""Other writers, which keep to the protocol: scripts of a few lines.
 
-The others are scripts of a few lines: read the log, check, write, put if absent; who loses a race
-starts from the beginning, who gets an error reads back. They share no code with what is tested.
+Read the log, check, write, put if absent; who loses a race starts from the beginning, who gets an
+error reads back. They share no code with what is tested.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import struct
 import uuid
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -20,15 +19,10 @@ import pyarrow.parquet as pq
 
 from deltactl.clock import Clock
 from deltactl.errors import ObjectNotFoundError, StorageError
-from deltactl.log.snapshot import load_snapshot
-from deltactl.operations.checkpoint import CheckpointOptions, checkpoint_table
-from deltactl.operations.optimize import OptimizeOptions, optimize_table
-from deltactl.operations.scan import scan_snapshot
-from deltactl.operations.vacuum import VacuumOptions, vacuum_table
 from deltactl.storage.store import Store
 from tests.explorer import naive
 from tests.explorer.invariants import UNKNOWN_FEATURE
-from tests.explorer.programs import InlineEngine, Outcome, Program
+from tests.explorer.programs import Outcome, Program
 from tests.explorer.scenes import Scene
 from tests.explorer.world import LOG
 from tests.support.table_builder import (
@@ -43,68 +37,6 @@ from tests.support.table_builder import (
 Rows = tuple[Any, ...]
 _TRIES = 3
 
-
-def _quiet(message: str) -> None:
-    """Warnings are not what is explored."""
-
-
-def _no_wait(seconds: float) -> None:
-    """Time is the explorer's."""
-
-
-# -- the operations under test -------------------------------------------------------------------
-
-
-def optimize(options: OptimizeOptions | None = None, lots: int = 1) -> Program:
-    chosen = options or OptimizeOptions()
-
-    def run(store: Store, clock: Clock) -> Outcome:
-        report = optimize_table(
-            store, chosen, warn=_quiet, engine=InlineEngine(), clock=clock, sleep=_no_wait
-        )
-        return Outcome("done", report.versions)
-
-    return Program("optimize", run, real=True, max_commits=lots)
-
-
-def vacuum(mode: str, **options: Any) -> Program:
-    chosen = VacuumOptions(mode=mode, max_orphan_fraction=1.0, **options)  # type: ignore[arg-type]
-
-    def run(store: Store, clock: Clock) -> Outcome:
-        report = vacuum_table(
-            store, chosen, warn=_quiet, engine=InlineEngine(), clock=clock, sleep=_no_wait
-        )
-        return Outcome("done", report.versions)
-
-    return Program(f"vacuum {mode}", run, real=True, counted=False, max_commits=2)
-
-
-def checkpoint(**options: Any) -> Program:
-    chosen = CheckpointOptions(**options)
-
-    def run(store: Store, clock: Clock) -> Outcome:
-        checkpoint_table(store, chosen, warn=_quiet, engine=InlineEngine(), clock=clock)
-        return Outcome("done")
-
-    return Program("checkpoint", run, real=True, max_commits=0)
-
-
-def reader() -> Program:
-    """Reads the latest version, its files one by one."""
-
-    def run(store: Store, clock: Clock) -> Outcome:
-        snapshot = load_snapshot(store, warn=_quiet)
-        rows = scan_snapshot(snapshot).read_all().to_pylist()
-        found = sorted(
-            (*sorted((k, v) for k, v in row.items() if k != "p" and v is not None), ("p", row["p"]))
-            for row in rows
-        )
-        return Outcome("read", (snapshot.version,), tuple(found))
-
-    return Program("reader", run, real=True, counted=False, max_commits=0)
-
-
-# -- other writers -------------------------------------------------------------------------------
 
 Plan = Callable[["_Attempt"], list[Action] | None]
 
@@ -248,12 +180,33 @@ def _commit(attempt: _Attempt, plan: Plan) -> Outcome | None:
     info: Action = {"timestamp": attempt.now_ms, "operation": "WRITE", "txnId": attempt.txn_id}
     if "inCommitTimestamp" in protocol.get("writerFeatures", ()):
         info = {"inCommitTimestamp": _next_time(attempt, state.version), **info}
+    if "rowTracking" in protocol.get("writerFeatures", ()):
+        actions = _with_row_ids(state, actions)
     content = encode_lines([{"commitInfo": info}, *actions])
     try:
         attempt.store.put_if_absent(commit_path(version), content)
     except StorageError:
         return _settle(attempt, version)
     return Outcome("done", (version,))
+
+
+def _with_row_ids(state: State, actions: Sequence[Action]) -> list[Action]:
+    """New files get the next ids, and the table's mark moves behind them."""
+    domain = state.domains["delta.rowTracking"]
+    start = mark = json.loads(domain["configuration"])["rowIdHighWaterMark"]
+    found: list[Action] = []
+    for action in actions:
+        add = action.get("add")
+        if add is not None and "baseRowId" not in add:
+            ids = {"baseRowId": mark + 1, "defaultRowCommitVersion": state.version + 1}
+            mark += json.loads(add["stats"])["numRecords"]
+            found.append({"add": {**add, **ids}})
+        else:
+            found.append(action)
+    if mark > start:
+        text = json.dumps({"rowIdHighWaterMark": mark})
+        found.append({"domainMetadata": {**domain, "configuration": text}})
+    return found
 
 
 def _next_time(attempt: _Attempt, version: int) -> int:
@@ -380,8 +333,3 @@ def upgrade_protocol(feature: str = UNKNOWN_FEATURE) -> Program:
         return [{"protocol": {**body, "writerFeatures": sorted({*features, feature})}}]
 
     return _foreign(f"protocol upgrade to {feature}", plan)
-
-
-def named(program: Program, name: str) -> Program:
-    """The same program under another name, where two of a kind are at work."""
-    return replace(program, name=name)

@@ -122,6 +122,39 @@ def test_a_checkpoint_that_arrives_late_has_its_sidecars() -> None:
     assert_whole(builder, expected)
 
 
+class DeafStore(ForwardingStore):
+    """Takes files, and then cannot give back those of a version."""
+
+    def __init__(self, inner: Store, version: int) -> None:
+        super().__init__(inner)
+        self._start = f"{LOG}/{version:020d}.checkpoint"
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        if name.startswith(self._start):
+            raise TransientStorageError(f"no answer about {name}")
+        return super().open_input(name)
+
+
+@pytest.mark.parametrize("options", [CLASSIC, PARTS], ids=["classic", "parts"])
+def test_who_cannot_read_back_leaves_what_another_may_have_built_on(
+    options: CheckpointOptions,
+) -> None:
+    builder = new_table(partition_by=["p"])
+    builder.append(*([{"id": n, "p": "xyz"[n % 3]}] for n in range(5)))
+    age(builder)
+    store, expected = builder.store, live(builder.store)
+    listing = list_log(store)
+    snapshot = load_snapshot(store, warn=pytest.fail, listing=listing)
+    plan = plan_checkpoint(snapshot, listing, options, pytest.fail)
+    run(store, replace(options, cleanup=True))
+    deaf = DeafStore(store, builder.version)
+    with opened_as(deaf), pytest.raises(DeltactlError):
+        run_of = CheckpointRun(LocalEngine(workers=1), FixedClock(NOW_MS), {})
+        write_checkpoint(snapshot, plan, options, run_of)
+    assert min(list_log(store).commits) == builder.version, "nobody cleaned up: a weak test"
+    assert live(store) == expected
+
+
 def count_calls(builder: TableBuilder, options: CheckpointOptions) -> int:
     before = memory_of(builder).contents()
     faulty = FaultyStore(builder.store)

@@ -1,0 +1,71 @@
+"""The operations under test as programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deltactl.clock import Clock
+from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.checkpoint import CheckpointOptions, checkpoint_table
+from deltactl.operations.optimize import OptimizeOptions, optimize_table
+from deltactl.operations.scan import scan_snapshot
+from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+from deltactl.storage.store import Store
+from tests.explorer.programs import InlineEngine, Outcome, Program
+
+
+def _quiet(message: str) -> None:
+    """Warnings are not what is explored."""
+
+
+def no_wait(seconds: float) -> None:
+    """Time is the explorer's."""
+
+
+def optimize(options: OptimizeOptions | None = None, lots: int = 1) -> Program:
+    chosen = options or OptimizeOptions()
+
+    def run(store: Store, clock: Clock) -> Outcome:
+        report = optimize_table(
+            store, chosen, warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait
+        )
+        return Outcome("done", report.versions)
+
+    return Program("optimize", run, real=True, max_commits=lots)
+
+
+def vacuum(mode: str, **options: Any) -> Program:
+    chosen = VacuumOptions(mode=mode, max_orphan_fraction=1.0, **options)  # type: ignore[arg-type]
+
+    def run(store: Store, clock: Clock) -> Outcome:
+        report = vacuum_table(
+            store, chosen, warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait
+        )
+        return Outcome("done", report.versions)
+
+    return Program(f"vacuum {mode}", run, real=True, counted=False, max_commits=2)
+
+
+def checkpoint(**options: Any) -> Program:
+    chosen = CheckpointOptions(**options)
+
+    def run(store: Store, clock: Clock) -> Outcome:
+        checkpoint_table(store, chosen, warn=_quiet, engine=InlineEngine(), clock=clock)
+        return Outcome("done")
+
+    return Program("checkpoint", run, real=True, max_commits=0)
+
+
+def reader() -> Program:
+    """Reads the latest version, its files one by one."""
+
+    def run(store: Store, clock: Clock) -> Outcome:
+        snapshot = load_snapshot(store, warn=_quiet)
+        rows = scan_snapshot(snapshot).read_all().to_pylist()
+        found = sorted(
+            (*sorted((k, v) for k, v in row.items() if k != "p" and v is not None), ("p", row["p"]))
+            for row in rows
+        )
+        return Outcome("read", (snapshot.version,), tuple(found))
+
+    return Program("reader", run, real=True, counted=False, max_commits=0)

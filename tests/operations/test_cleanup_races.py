@@ -1,0 +1,87 @@
+"""A log cleanup removes commits right after somebody listed them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from deltactl.clock import FixedClock
+from deltactl.engine.local import LocalEngine
+from deltactl.errors import ObjectNotFoundError
+from deltactl.log.listing import outlast_cleanup
+from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.optimize import OptimizeOptions, optimize_table
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.store import FileInfo, Store
+from tests.support.stores import opened_as
+from tests.support.table_builder import LOG
+from tests.support.vacuum_scenes import DAY, NOW, Scene
+
+
+class CleanedUp(ForwardingStore):
+    """Somebody checkpoints and cleans up the log, once, behind the n-th listing of it."""
+
+    def __init__(self, scene: Scene, at: int) -> None:
+        super().__init__(scene.dated())
+        self._scene, self._left = scene, at
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        found = list(super().list_from(prefix, start))
+        if prefix == LOG:
+            self._left -= 1
+            if self._left == 0:
+                self._scene.ago(40, self._scene.builder.checkpoint)
+                self._scene.builder.forget_commits(self._scene.builder.version)
+        return iter(found)
+
+
+def set_scene() -> Scene:
+    scene = Scene()
+    paths = scene.append(60, *"aaaaaa")
+    scene.append(50, "b")
+    scene.remove(45, paths[2])
+    return scene
+
+
+def _load(store: Store, scene: Scene) -> None:
+    assert load_snapshot(store, warn=pytest.fail).version == scene.builder.version
+
+
+def _optimize(store: Store, scene: Scene) -> None:
+    with opened_as(store):
+        report = optimize_table(
+            store,
+            OptimizeOptions(),
+            warn=pytest.fail,
+            engine=LocalEngine(workers=1),
+            clock=FixedClock(NOW),
+            sleep=lambda seconds: None,
+        )
+    assert report.files_removed == 5
+
+
+def _vacuum(store: Store, scene: Scene) -> None:
+    assert scene.vacuum(store, retain_ms=7 * DAY).files_removed == 1
+
+
+@pytest.mark.parametrize(("run", "at"), [(_load, 1), (_optimize, 1), (_optimize, 2), (_vacuum, 1)])
+def test_the_log_is_listed_again(run: Callable[[Store, Scene], None], at: int) -> None:
+    scene = set_scene()
+    rows = scene.live_rows()
+    store = CleanedUp(scene, at)
+    run(store, scene)
+    assert store._left <= 0
+    assert scene.live_rows() == rows
+
+
+def test_what_is_missing_time_and_again_is_an_error() -> None:
+    looks = []
+
+    def look() -> None:
+        looks.append(1)
+        raise ObjectNotFoundError("it is gone")
+
+    with pytest.raises(ObjectNotFoundError):
+        outlast_cleanup(look)
+    assert len(looks) == 4
