@@ -71,6 +71,10 @@ _deltactl() {
         optimize:--master) kind=nothing ;;
         optimize:--spark-remote) kind=nothing ;;
         optimize:--spark-conf) kind=nothing ;;
+        optimize:--timeout) kind=nothing ;;
+        optimize:--timeout-grace) kind=nothing ;;
+        optimize:--tables-from) kind=files ;;
+        optimize:-j | optimize:--jobs) kind=nothing ;;
         optimize:--storage-option) kind=nothing ;;
         optimize:-o | optimize:--output) kind=choices values='table json ndjson csv' ;;
         vacuum:--retain) kind=nothing ;;
@@ -89,6 +93,10 @@ _deltactl() {
         vacuum:--master) kind=nothing ;;
         vacuum:--spark-remote) kind=nothing ;;
         vacuum:--spark-conf) kind=nothing ;;
+        vacuum:--timeout) kind=nothing ;;
+        vacuum:--timeout-grace) kind=nothing ;;
+        vacuum:--tables-from) kind=files ;;
+        vacuum:-j | vacuum:--jobs) kind=nothing ;;
         vacuum:--storage-option) kind=nothing ;;
         vacuum:-o | vacuum:--output) kind=choices values='table json ndjson csv' ;;
         checkpoint:--version) kind=nothing ;;
@@ -102,6 +110,10 @@ _deltactl() {
         checkpoint:--master) kind=nothing ;;
         checkpoint:--spark-remote) kind=nothing ;;
         checkpoint:--spark-conf) kind=nothing ;;
+        checkpoint:--timeout) kind=nothing ;;
+        checkpoint:--timeout-grace) kind=nothing ;;
+        checkpoint:--tables-from) kind=files ;;
+        checkpoint:-j | checkpoint:--jobs) kind=nothing ;;
         checkpoint:--storage-option) kind=nothing ;;
         checkpoint:-o | checkpoint:--output) kind=choices values='table json ndjson csv' ;;
         generate-manifest:--mode) kind=nothing ;;
@@ -111,6 +123,10 @@ _deltactl() {
         generate-manifest:--scheme-map) kind=nothing ;;
         generate-manifest:--output-root) kind=directories ;;
         generate-manifest:--ddl) kind=choices values='athena trino hive redshift' ;;
+        generate-manifest:--timeout) kind=nothing ;;
+        generate-manifest:--timeout-grace) kind=nothing ;;
+        generate-manifest:--tables-from) kind=files ;;
+        generate-manifest:-j | generate-manifest:--jobs) kind=nothing ;;
         generate-manifest:--storage-option) kind=nothing ;;
         generate-manifest:-o | generate-manifest:--output) kind=choices values='table json ndjson csv' ;;
         convert:--partition-by) kind=columns ;;
@@ -123,6 +139,8 @@ _deltactl() {
         convert:--master) kind=nothing ;;
         convert:--spark-remote) kind=nothing ;;
         convert:--spark-conf) kind=nothing ;;
+        convert:--timeout) kind=nothing ;;
+        convert:--timeout-grace) kind=nothing ;;
         convert:--storage-option) kind=nothing ;;
         convert:-o | convert:--output) kind=choices values='table json ndjson csv' ;;
         explain:--storage-option) kind=nothing ;;
@@ -133,11 +151,11 @@ _deltactl() {
             '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --version --install-completion -h --help' ;;
             describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             describe-detail) values='--version --at --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            optimize) values='--where --purge --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            checkpoint) values='--version --kind --sidecar-size --part-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            optimize) values='--where --purge --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            checkpoint) values='--version --kind --sidecar-size --part-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
         esac
         [[ $current == -* ]] || kind=positional
@@ -153,7 +171,7 @@ _deltactl() {
             checkpoint) kind=directories ;;
             generate-manifest) kind=directories ;;
             convert) kind=directories ;;
-            explain) values='FAILED INTERNAL USAGE PREDICATE TABLE NOT_A_TABLE VERSION_NOT_FOUND LOG_CORRUPT LOG_GAP LOG_ACTION_MISSING DATA_FILE VERIFICATION CONFLICT COMMIT_UNKNOWN PARTIAL SAFETY CONVERSION UNSUPPORTED_FEATURE STORAGE OBJECT_NOT_FOUND OBJECT_EXISTS ACCESS_DENIED ENGINE_UNAVAILABLE INTERRUPTED' ;;
+            explain) values='FAILED INTERNAL USAGE PREDICATE TABLE NOT_A_TABLE VERSION_NOT_FOUND LOG_CORRUPT LOG_GAP LOG_ACTION_MISSING DATA_FILE VERIFICATION CONFLICT COMMIT_UNKNOWN PARTIAL SAFETY CONVERSION UNSUPPORTED_FEATURE STORAGE OBJECT_NOT_FOUND OBJECT_EXISTS ACCESS_DENIED ENGINE_UNAVAILABLE INTERRUPTED TIMEOUT NOT_BEGUN LEASE_HELD' ;;
         esac
     fi
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from copy import copy
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +21,12 @@ from deltactl.cli.commands import COMMANDS, CommandSpec
 from deltactl.cli.definitions import describe_command, write_help
 from deltactl.cli.engine_options import EngineOptions, declare_engine_options
 from deltactl.cli.exits import ExitCode, render_exit_status
+from deltactl.cli.failures import PROGRAM, explain_failure, show_traceback
+from deltactl.cli.fleet_options import (
+    FleetOptions,
+    declare_fleet_options,
+    refuse_options_for_one_table,
+)
 from deltactl.cli.groups import Group
 from deltactl.cli.imports import keep_pandas_out
 from deltactl.cli.options import (
@@ -35,17 +40,18 @@ from deltactl.cli.options import (
     declare_global_options,
 )
 from deltactl.cli.output import ReaderGone, stdout_errors
+from deltactl.cli.run_options import TimeLimit, declare_time_limit
 from deltactl.cli.session import Session
-from deltactl.cli.signals import Terminated, raise_on_sigterm
-from deltactl.cli.usage_errors import restate_usage_error
-from deltactl.errors import DeltactlError, InternalError, InterruptedRunError, UsageError
+from deltactl.cli.signals import raise_on_sigterm
+from deltactl.errors import DeltactlError, UsageError
 
-PROGRAM = "deltactl"
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class Command(TyperCommand):
     """A command that also takes the global options, and begins the session before it runs."""
+
+    takes_tables = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; ``--help`` prints here, and its reader may be gone."""
@@ -60,11 +66,37 @@ class Command(TyperCommand):
         """Move the global options into the session, then run the command with the rest."""
         session = Session.of(ctx)
         options = session.options_before.merge(GlobalOptions.take(ctx.params))
-        engine = EngineOptions.take(ctx.params)
-        session.begin(self.name, ctx.params.get("table"), options, engine)
+        engine, limit = EngineOptions.take(ctx.params), TimeLimit.take(ctx.params)
+        fleet = FleetOptions.take(ctx.params) if self.takes_tables else None
+        session.begin(self.name, ctx.params.get("table"), options, engine, limit)
+        if fleet is not None:
+            return self._invoke_tables(ctx, session, fleet)
+        return self._invoke_one(ctx, session)
+
+    def _invoke_one(self, ctx: Any, session: Session) -> Any:
         if session.table is not None:  # else nobody needs Arrow
             keep_pandas_out()
         return super().invoke(ctx)
+
+    def _invoke_tables(self, ctx: Any, session: Session, options: FleetOptions) -> Any:
+        """Run on one table as named, or on each of several in a session of its own."""
+        from deltactl.cli.fleet import Fleet, expand_tables, find_single
+
+        session.table = find_single(options, session)
+        if session.table is not None:
+            ctx.params["table"] = session.table
+            return self._invoke_one(ctx, session)
+        refuse_options_for_one_table(ctx.params)
+
+        def run_table(child: Session) -> None:
+            twin = copy(ctx)
+            twin.obj, twin.params = child, {**ctx.params, "table": child.table}
+            self._invoke_one(twin, child)
+
+        code = Fleet(session, options, run_table).run(expand_tables(options, session))
+        if code:
+            raise typer.Exit(code)
+        return None
 
 
 class LazyGroup(TyperGroup):
@@ -108,6 +140,13 @@ def load_command(spec: CommandSpec) -> Command:
     command = _build(import_module(spec.module).command, spec.name)
     if spec.has_engine:
         command.params.extend(_build(declare_engine_options, "engine").params)
+    if spec.has_time_limit:
+        command.params.extend(_build(declare_time_limit, "limit").params)
+    if spec.takes_tables:
+        tables, *options = _build(declare_fleet_options, "fleet").params
+        command.params = [tables if p.name == tables.name else p for p in command.params]
+        command.params.extend(options)
+        command.takes_tables = True
     command.params.extend(_build(declare_global_options, "global").params)
     return command
 
@@ -208,7 +247,7 @@ def run(argv: Sequence[str], *, specs: Sequence[CommandSpec] = COMMANDS) -> int:
     except SystemExit:
         raise
     except BaseException as raised:
-        return _fail(session, _explain(raised), raised)
+        return _fail(session, explain_failure(raised), raised)
     finally:
         session.end()
 
@@ -231,31 +270,13 @@ def _run_command(session: Session, argv: Sequence[str], specs: Sequence[CommandS
     return code
 
 
-def _explain(raised: BaseException) -> DeltactlError:
-    """Turn whatever ended the run into an error for the user."""
-    match raised:
-        case DeltactlError():
-            return raised
-        case typer.TyperException():
-            return restate_usage_error(raised, PROGRAM)
-        case KeyboardInterrupt() | typer.Abort():
-            return InterruptedRunError("interrupted")
-        case Terminated():
-            return InterruptedRunError("terminated", signal_number=signal.SIGTERM)
-        case _:
-            return InternalError(
-                f"this is a bug in deltactl: {type(raised).__name__}: {raised}",
-                hint="run again with --debug, and report what it shows",
-            )
-
-
 def _fail(session: Session, error: DeltactlError, raised: BaseException) -> int:
     try:
         session.output.emit_error(session.envelope(), error)
     except ReaderGone:
         _leave_pipe()
     if session.options.debug:
-        session.output.debug("".join(traceback.format_exception(raised)))
+        show_traceback(session.output, raised)
     return error.exit_code
 
 

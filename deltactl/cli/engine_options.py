@@ -6,9 +6,10 @@ does not declare them, and asks its session for the engine.
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -163,6 +164,41 @@ def declare_engine_options(
     """Carry the declarations above in the only form that Typer reads: a signature."""
 
 
+class SharedSpark:
+    """The Spark session of a run: started when it is first asked for, and once."""
+
+    def __init__(self, stack: ExitStack, quiet: AbstractContextManager[object]) -> None:
+        """End the session with ``stack``; hold ``quiet`` while it starts.
+
+        Starting redirects stdout and stderr of the whole process for a while.
+        """
+        self._stack, self._quiet = stack, quiet
+        self._lock = threading.Lock()
+        self._session: Any = None  # only the engine's own modules may know Spark's types
+
+    def open(self, settings: SparkSettings, environ: Mapping[str, str]) -> Any:
+        """Give the session.
+
+        Raises:
+            EngineUnavailableError: it cannot be started.
+        """
+        from deltactl.engine.spark_session import spark_session
+
+        with self._lock:
+            if self._session is None:
+                with self._quiet:
+                    starting = spark_session(settings, environ)
+                    self._session = self._stack.enter_context(starting)
+            return self._session
+
+
+@contextmanager
+def shared_spark(quiet: AbstractContextManager[object] | None = None) -> Iterator[SharedSpark]:
+    """Give what starts Spark once; a session that was started ends with the context."""
+    with ExitStack() as stack, warnings.catch_warnings():
+        yield SharedSpark(stack, quiet or nullcontext())
+
+
 @dataclass(slots=True)
 class CliEngines:
     """The source of a command's engine (see ``deltactl.engine.base.EngineSource``)."""
@@ -175,7 +211,8 @@ class CliEngines:
     verbose: int
     max_concurrent: int | None
     memory_bytes: int | None
-    _stack: ExitStack
+    jobs: int
+    spark: SharedSpark
     _facts: SparkFacts | None = None
 
     def choose(self, input_bytes: int) -> EngineChoice:
@@ -219,15 +256,16 @@ class CliEngines:
     def _local(self, reason: str) -> Engine:
         from deltactl.engine.local import LocalEngine, count_cores
 
-        return LocalEngine(self.max_concurrent or count_cores(), self.memory_bytes, reason)
+        workers = max(1, (self.max_concurrent or count_cores()) // self.jobs)
+        memory = None if self.memory_bytes is None else self.memory_bytes // self.jobs
+        return LocalEngine(workers, memory, reason)
 
     def _spark(self, reason: str) -> Engine:
         from deltactl.engine.spark import SparkEngine
-        from deltactl.engine.spark_session import spark_session
         from deltactl.storage.open import package_of
 
         self.note(f"starting Spark ({reason})")
-        session = self._stack.enter_context(spark_session(self._settings(), self.environ))
+        session = self.spark.open(self._settings(), self.environ)
         package = package_of(self.table)
         engine = SparkEngine(
             session,
@@ -261,11 +299,25 @@ def open_engines(
     verbose: int,
     max_concurrent: int | None,
     memory_bytes: int | None,
+    jobs: int = 1,
+    spark: SharedSpark | None = None,
 ) -> Iterator[CliEngines]:
-    """Give the source of engines; what it starts is stopped at the end of the context."""
-    with ExitStack() as stack, warnings.catch_warnings():
+    """Give the source of engines; what it starts is stopped at the end of the context.
+
+    ``jobs`` runs share this process, and ``spark`` where one is given: that is not stopped here.
+    """
+    with nullcontext(spark) if spark is not None else shared_spark() as shared:
         yield CliEngines(
-            options, environ, table, warn, note, verbose, max_concurrent, memory_bytes, stack
+            options,
+            environ,
+            table,
+            warn,
+            note,
+            verbose,
+            max_concurrent,
+            memory_bytes,
+            jobs,
+            shared,
         )
 
 

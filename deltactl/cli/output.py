@@ -6,6 +6,7 @@ import csv
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -71,6 +72,8 @@ class Output:
         self.stderr = stderr or sys.stderr
         self.warnings: list[str] = []
         self.has_emitted = False
+        # A signal's handler may speak while the same thread is speaking.
+        self.lock = threading.RLock()
 
     def emit(
         self,
@@ -114,9 +117,13 @@ class Output:
         if self.form is OutputFormat.JSON and not self.has_emitted:
             envelope.error = ErrorInfo.of(error)
             self.emit(envelope, render_table=lambda page: None)
-        self._say("error", error.message, Tone.BAD)
+        self.say_error(error)
+
+    def say_error(self, error: DeltactlError) -> None:
+        """Say what failed on stderr."""
+        self.say("error", error.message, Tone.BAD)
         if error.hint:
-            self._say("hint", error.hint, Tone.STRONG)
+            self.say("hint", error.hint, Tone.STRONG)
         if error.code != UsageError.code and self.stderr.isatty():
             self.note(f"`deltactl explain {error.code}` tells more")
 
@@ -125,12 +132,12 @@ class Output:
         if message in self.warnings:
             return
         self.warnings.append(message)
-        self._say("warning", message, Tone.CAUTION)
+        self.say("warning", message, Tone.CAUTION)
 
     def note(self, message: str) -> None:
         """Say something in passing on stderr; nothing when quiet."""
         if not self.quiet:
-            self._say("note", message, Tone.FAINT)
+            self.say("note", message, Tone.FAINT)
 
     def debug(self, text: str) -> None:
         """Print text of several lines, such as a traceback."""
@@ -139,7 +146,22 @@ class Output:
             page.line(line)
         self._print_aside(page)
 
-    def _say(self, label: str, message: str, tone: Tone) -> None:
+    def print_lines(self, render: RenderTable) -> None:
+        """Print a part of a result for people."""
+        page = Page(terminal_width(self.stdout, self.environ))
+        render(page)
+        with self.lock, stdout_errors():
+            self._print_page(page, self.stdout)
+            self.stdout.flush()
+
+    def print_text(self, text: str) -> None:
+        """Print a part of a result for programs, and end the line."""
+        with self.lock, stdout_errors():
+            self._write(text)
+            self.stdout.flush()
+
+    def say(self, label: str, message: str, tone: Tone) -> None:
+        """Print a line on stderr, from any thread."""
         page = Page()
         page.line(label, ": ", message)
         label_piece, *rest = page.lines[0]
@@ -148,7 +170,7 @@ class Output:
 
     def _print_aside(self, page: Page) -> None:
         # A log that cannot be written must not end a run that works.
-        with suppress(OSError):
+        with self.lock, suppress(OSError):
             self._print_page(page, self.stderr)
             self.stderr.flush()
 

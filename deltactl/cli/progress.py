@@ -17,15 +17,16 @@ SECONDS_BETWEEN_LINES: Final = 10.0
 
 
 @contextmanager
-def progress(output: Output, label: str) -> Iterator[OnProgress]:
+def progress(output: Output, label: str, *, may_draw: bool = True) -> Iterator[OnProgress]:
     """Show the progress of ``label`` while the context lasts.
 
     The callback may be called from any thread. Nothing is shown when quiet; a bar where stderr
-    is a terminal that can move its cursor; elsewhere one plain line per ten seconds.
+    is a terminal that can move its cursor and nobody else draws there; elsewhere one plain line
+    per ten seconds.
     """
     if output.quiet:
         yield _show_nothing
-    elif output.stderr.isatty() and output.environ.get("TERM") != "dumb":
+    elif may_draw and output.stderr.isatty() and output.environ.get("TERM") != "dumb":
         with _bar(output, label) as callback:
             yield callback
     else:

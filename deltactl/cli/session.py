@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from deltactl.cli.engine_options import CliEngines, EngineOptions, open_engines
+from deltactl.cli.engine_options import (
+    CliEngines,
+    EngineOptions,
+    SharedSpark,
+    open_engines,
+    shared_spark,
+)
 from deltactl.cli.envelope import Envelope
 from deltactl.cli.options import GlobalOptions, parse_storage_options
 from deltactl.cli.output import Output, OutputFormat, log_to
 from deltactl.cli.progress import progress
+from deltactl.cli.run_options import TimeLimit
 from deltactl.cli.settings import EnvironmentSource, Source
-from deltactl.cli.signals import Cancellation, cancel_on_signals
+from deltactl.cli.signals import Cancellation, cancel_on_signals, limit_time
 from deltactl.engine.base import LazyEngine, OnProgress
 
 if TYPE_CHECKING:
@@ -35,7 +43,11 @@ class Session:
         self.output = Output(self.options.output or OutputFormat.TABLE, environ=environ)
         self._engine = EngineOptions()
         self._lazy_engine: LazyEngine | None = None
-        self._logging = ExitStack()
+        self._cancellation = Cancellation()
+        self._spark: SharedSpark | None = None
+        self._is_of_several = False
+        self._jobs = 1  # runs that share this process with this one, itself included
+        self._stack = ExitStack()
 
     @staticmethod
     def of(ctx: typer.Context) -> Session:
@@ -50,8 +62,9 @@ class Session:
         table: Any,
         options: GlobalOptions,
         engine: EngineOptions | None = None,
+        limit: TimeLimit | None = None,
     ) -> None:
-        """Take over what was parsed, right before the command runs.
+        """Take over what was parsed, right before the command runs; the time begins to count.
 
         Raises:
             UsageError: an environment variable cannot be understood.
@@ -64,11 +77,31 @@ class Session:
         self.output = Output(
             options.output or OutputFormat.TABLE, environ=environ, quiet=options.quiet
         )
-        self._logging.enter_context(log_to(self.output, options.verbose))
+        self._stack.enter_context(log_to(self.output, options.verbose))
+        limit = limit or TimeLimit()
+        self._stack.enter_context(
+            limit_time(self._cancellation, limit.limit_ms, limit.grace_ms, self.output.note)
+        )
 
     def end(self) -> None:
         """Let go of what ``begin`` took."""
-        self._logging.close()
+        self._stack.close()
+
+    def for_table(self, table: str, output: Output, jobs: int) -> Session:
+        """Give the session of one table of several, ``jobs`` of which run at a time."""
+        session = copy(self)
+        session.table, session.output, session._jobs = table, output, jobs
+        session._lazy_engine, session._is_of_several = None, True
+        return session
+
+    @property
+    def shares_process(self) -> bool:
+        """Whether other tables are worked on at the same time."""
+        return self._jobs > 1
+
+    def label(self, text: str) -> str:
+        """Say which table a text is about, where there are several."""
+        return f"{self.table}: {text}" if self._is_of_several else text
 
     @property
     def storage_options(self) -> dict[str, str]:
@@ -96,7 +129,7 @@ class Session:
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
         """Show progress while the context lasts; gives the callback for the engine."""
-        return progress(self.output, label)
+        return progress(self.output, self.label(label), may_draw=not self.shares_process)
 
     def engines(
         self, *, max_concurrent: int | None = None, memory_bytes: int | None = None
@@ -117,7 +150,16 @@ class Session:
             verbose=self.options.verbose,
             max_concurrent=max_concurrent,
             memory_bytes=memory_bytes,
+            jobs=self._jobs,
+            spark=self._spark,
         )
+
+    @contextmanager
+    def sharing_spark(self) -> Iterator[None]:
+        """Let the sessions of tables made meanwhile run on one and the same Spark session."""
+        with shared_spark(self.output.lock) as self._spark:
+            yield
+        self._spark = None
 
     @contextmanager
     def engine(self) -> Iterator[LazyEngine]:
@@ -133,8 +175,23 @@ class Session:
     @contextmanager
     def cancellation(self) -> Iterator[Cancellation]:
         """Let signals cancel the work in this context instead of breaking it off."""
-        with cancel_on_signals(self.output.note) as cancellation:
+        with cancel_on_signals(self.output.note, self._cancellation) as cancellation:
             yield cancellation
+
+    def raise_if_cancelled(self) -> None:
+        """Refuse to begin anything once the run is to end.
+
+        Raises:
+            InterruptedRunError: a signal arrived.
+            TimeLimitError: the time is up.
+        """
+        self._cancellation.raise_if_cancelled("interrupted before it was begun", hint="Run again.")
+
+    def cancel(self, signal_number: int) -> None:
+        """Let the whole run end as a signal would."""
+        if self._cancellation.signal_number is None and self._cancellation.expired_ms is None:
+            self._cancellation.signal_number = signal_number
+        self._cancellation.token.set()
 
 
 def guess_format(argv: Sequence[str]) -> OutputFormat | None:

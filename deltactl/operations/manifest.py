@@ -113,7 +113,9 @@ def _execute(
     write_all(output, plan.iter_writes(), sleep=sleep, cancel=cancel)
     if cancel is not None and cancel.is_set():
         raise InterruptedRunError(
-            "interrupted; some manifests are new, others as they were", hint="Run again."
+            "interrupted; some manifests are new, others as they were",
+            is_part_done=True,
+            hint="Run again.",
         )
     # Last: until then readers of a vanished partition find its files, which a vacuum still spares.
     failed = output.delete_many(plan.stale)
@@ -153,6 +155,8 @@ def _purge(
         sleep=sleep,
     )
     if report.interrupted:
-        raise InterruptedRunError("interrupted during the purge", hint="Run again.")
+        raise InterruptedRunError(
+            "interrupted during the purge", is_part_done=bool(report.versions), hint="Run again."
+        )
     snapshot = load_snapshot(store, warn=warn)
     return snapshot, load_live_files(snapshot)

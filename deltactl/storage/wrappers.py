@@ -105,6 +105,11 @@ class MeteredStore(ForwardingStore):
         self._count(StorageUsage(lists=1))
         return super().list_from(prefix, start)
 
+    def list_folders(self, prefix: str = "") -> list[str]:
+        """Count one listing."""
+        self._count(StorageUsage(lists=1))
+        return super().list_folders(prefix)
+
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Count one listing."""
         self._count(StorageUsage(lists=1))
@@ -282,6 +287,10 @@ class RetryingStore(ForwardingStore):
                 return
             except StorageError as error:
                 self._pause(error, failures)
+
+    def list_folders(self, prefix: str = "") -> list[str]:
+        """Try again as a whole."""
+        return self._try(lambda: self._inner.list_folders(prefix))
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Start again only while nothing was given: an unordered walk cannot be resumed."""

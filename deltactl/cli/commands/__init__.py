@@ -17,6 +17,10 @@ class CommandSpec:
     """Whether it takes the options of ``cli/engine_options.py``."""
     is_hidden: bool = False
     """Whether it is for programs, and left out of what people read."""
+    has_time_limit: bool = False
+    """Whether it takes the options of ``cli/run_options.py``."""
+    takes_tables: bool = False
+    """Whether it takes several tables, and the options of ``cli/fleet_options.py``."""
 
     @property
     def module(self) -> str:
@@ -24,14 +28,25 @@ class CommandSpec:
         return f"{self.package}.{self.name.replace('-', '_')}"
 
 
+def _maintenance(name: str, text: str, *, has_engine: bool = True) -> CommandSpec:
+    return CommandSpec(name, text, has_engine=has_engine, has_time_limit=True, takes_tables=True)
+
+
 COMMANDS: Final = (
     CommandSpec("describe-history", "Show the commits of a table, newest first"),
     CommandSpec("describe-detail", "Show what a table is: schema, size, features"),
-    CommandSpec("optimize", "Rewrite many small files into a few of a good size", has_engine=True),
-    CommandSpec("vacuum", "Remove files that no version needs; can be undone", has_engine=True),
-    CommandSpec("checkpoint", "Write a checkpoint; clean up or repair the log", has_engine=True),
-    CommandSpec("generate-manifest", "Write manifests for Athena, Trino, Hive, Redshift"),
-    CommandSpec("convert", "Make a directory of Parquet files a table, in place", has_engine=True),
+    _maintenance("optimize", "Rewrite many small files into a few of a good size"),
+    _maintenance("vacuum", "Remove files that no version needs; can be undone"),
+    _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
+    _maintenance(
+        "generate-manifest", "Write manifests for Athena, Trino, Hive, Redshift", has_engine=False
+    ),
+    CommandSpec(
+        "convert",
+        "Make a directory of Parquet files a table, in place",
+        has_engine=True,
+        has_time_limit=True,
+    ),
     CommandSpec("explain", "Explain an error code: causes, and what to do"),
     CommandSpec("complete", "Print what fits on a command line", is_hidden=True),
     CommandSpec("generate-files", "Write completions and manual pages", is_hidden=True),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +10,7 @@ import typer
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.options import DryRunOption, TableArgument
 from deltactl.cli.session import Session
-from deltactl.cli.signals import Cancellation
-from deltactl.errors import InterruptedRunError, PartialSuccessError, UsageError
+from deltactl.errors import PartialSuccessError, UsageError
 
 if TYPE_CHECKING:
     from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
@@ -155,7 +152,7 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
     store = session.open_store(table, read_only=dry_run)
     with (
         session.engine() as engine,
-        _cancellable(session) as cancellation,
+        session.cancellation() as cancellation,
         session.progress("checkpoint") as on_progress,
     ):
         report = checkpoint_table(
@@ -173,6 +170,7 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
             cancellation.raise_if_cancelled(
                 f"interrupted; {'the checkpoint is written' if report.written else 'nothing done'}",
                 hint="Run again to do the rest.",
+                is_part_done=report.written is not None,
             )
     if not report.failed:
         _emit(session, report)
@@ -210,7 +208,7 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
     store = session.open_store(table, read_only=dry_run)
     with (
         session.engine() as engine,
-        _cancellable(session) as cancellation,
+        session.cancellation() as cancellation,
         session.progress("repair") as on_progress,
     ):
         report = repair_checkpoints(
@@ -251,14 +249,3 @@ def _emit_repair(session: Session, report: RepairReport, error: PartialSuccessEr
     session.output.emit(
         envelope, render_table=lambda page: render_repair(page, report, session.argv)
     )
-
-
-@contextmanager
-def _cancellable(session: Session) -> Iterator[Cancellation]:
-    """Let signals cancel the tasks, and end the run as the signal asks."""
-    with session.cancellation() as cancellation:
-        try:
-            yield cancellation
-        except InterruptedRunError as error:
-            cancellation.raise_if_cancelled(error.message, hint=error.hint)
-            raise

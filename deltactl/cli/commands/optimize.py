@@ -181,7 +181,9 @@ def _run(
         if report.interrupted:
             _emit(session, report)
             cancellation.raise_if_cancelled(
-                f"interrupted; {_committed(report)}", hint="Run again to do the rest."
+                f"interrupted; {_committed(report)}",
+                hint="Run again to do the rest.",
+                is_part_done=bool(report.versions),
             )
     return report
 

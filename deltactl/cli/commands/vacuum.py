@@ -155,35 +155,35 @@ def command(  # noqa: PLR0913 - one parameter an option
         quarantine_ms=parse_duration(quarantine_for),
         journal=not no_journal,
     )
-    confirm = None if dry_run or check else _choose_confirmation(yes, options)
+    confirm = None if dry_run or check else _choose_confirmation(session, yes, options)
     report = _run(session, table, options, confirm, dry_run or check)
     _present(session, report)
     if check and not report.plan.is_empty:
         raise typer.Exit(_WORK_NEEDED)
 
 
-def _choose_confirmation(yes: bool, options: VacuumOptions) -> Confirm | None:
+def _choose_confirmation(session: Session, yes: bool, options: VacuumOptions) -> Confirm | None:
     if yes:
         return None
 
     def ask(plan: VacuumPlan) -> bool:
-        return _ask(_question(plan, options))
+        return _ask(session, _question(plan, options))
 
     return ask
 
 
-def _ask(question: str) -> bool:
+def _ask(session: Session, question: str) -> bool:
     """Ask on the terminal.
 
     Raises:
         SafetyError: there is none.
     """
-    if not sys.stdin.isatty():
+    if session.shares_process or not sys.stdin.isatty():
         raise SafetyError(
             f"nobody can be asked here, and --yes was not given: {question}",
             hint="look at --dry-run first, then add --yes; nothing was removed",
         )
-    return bool(typer.confirm(safe_text(question), default=False, err=True))
+    return bool(typer.confirm(safe_text(session.label(question)), default=False, err=True))
 
 
 def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
@@ -229,6 +229,7 @@ def _run(
             cancellation.raise_if_cancelled(
                 f"interrupted; {format_count(report.files_removed, 'file', 'files')} removed",
                 hint="Run again to do the rest.",
+                is_part_done=report.files_removed > 0,
             )
     return report
 
@@ -310,7 +311,7 @@ def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
     from deltactl.cli.vacuum_page import render_purge
     from deltactl.operations.vacuum_undo import purge_quarantine
 
-    if not (yes or dry_run) and not _ask("Delete quarantined files that are due?"):
+    if not (yes or dry_run) and not _ask(session, "Delete quarantined files that are due?"):
         raise SafetyError("not confirmed: nothing was removed")
     report = purge_quarantine(session.open_store(table, read_only=dry_run), dry_run=dry_run)
     session.output.emit(
