@@ -27,7 +27,7 @@ _deltactl() {
     (( ${#words[@]} > 1 )) && previous=${words[${#words[@]}-2]}
     for word in "${words[@]:1:${#words[@]}-2}"; do
         case $word in
-            describe-history | describe-detail | optimize | vacuum | checkpoint | generate-manifest | convert | explain) command=$word; break ;;
+            describe-history | describe-detail | optimize | vacuum | checkpoint | generate-manifest | convert | explain | config) command=$word; break ;;
         esac
     done
     local typed=$current
@@ -48,6 +48,10 @@ _deltactl() {
         describe-history:--operation) kind=nothing ;;
         describe-history:--at) kind=nothing ;;
         describe-history:--version) kind=nothing ;;
+        describe-history:--diff) kind=nothing ;;
+        describe-history:--blame) kind=columns ;;
+        describe-history:--since-version) kind=nothing ;;
+        describe-history:--poll) kind=nothing ;;
         describe-history:--storage-option) kind=nothing ;;
         describe-history:-o | describe-history:--output) kind=choices values='table json ndjson csv' ;;
         describe-detail:--version) kind=nothing ;;
@@ -145,11 +149,14 @@ _deltactl() {
         convert:-o | convert:--output) kind=choices values='table json ndjson csv' ;;
         explain:--storage-option) kind=nothing ;;
         explain:-o | explain:--output) kind=choices values='table json ndjson csv' ;;
+        config:--command) kind=nothing ;;
+        config:--storage-option) kind=nothing ;;
+        config:-o | config:--output) kind=choices values='table json ndjson csv' ;;
     esac
     if [[ $kind == options ]]; then
         case $command in
             '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --version --install-completion -h --help' ;;
-            describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --graph --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             describe-detail) values='--version --at --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             optimize) values='--where --purge --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
@@ -157,13 +164,14 @@ _deltactl() {
             generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
         esac
         [[ $current == -* ]] || kind=positional
     fi
     if [[ $kind == positional ]]; then
         values=''
         case $command in
-            '') values='describe-history describe-detail optimize vacuum checkpoint generate-manifest convert explain' ;;
+            '') values='describe-history describe-detail optimize vacuum checkpoint generate-manifest convert explain config' ;;
             describe-history) kind=directories ;;
             describe-detail) kind=directories ;;
             optimize) kind=directories ;;
@@ -172,6 +180,7 @@ _deltactl() {
             generate-manifest) kind=directories ;;
             convert) kind=directories ;;
             explain) values='FAILED INTERNAL USAGE PREDICATE TABLE NOT_A_TABLE VERSION_NOT_FOUND LOG_CORRUPT LOG_GAP LOG_ACTION_MISSING DATA_FILE VERIFICATION CONFLICT COMMIT_UNKNOWN PARTIAL SAFETY CONVERSION UNSUPPORTED_FEATURE STORAGE OBJECT_NOT_FOUND OBJECT_EXISTS ACCESS_DENIED ENGINE_UNAVAILABLE INTERRUPTED TIMEOUT NOT_BEGUN LEASE_HELD' ;;
+            config) kind=directories ;;
         esac
     fi
 
@@ -181,7 +190,8 @@ _deltactl() {
         directories)
             mapfile -t COMPREPLY < <(compgen -d -- "$typed"); compopt -o filenames 2>/dev/null ;;
         columns | properties)
-            mapfile -t COMPREPLY < <(compgen -W "$(_deltactl_ask "$kind" "${words[@]:1}")" -- "$typed")
+            values=$(_deltactl_ask "$kind" "${words[@]:1}")
+            mapfile -t COMPREPLY < <(compgen -W "$values" -- "$typed")
             compopt -o nospace 2>/dev/null ;;
         nothing) ;;
         *) mapfile -t COMPREPLY < <(compgen -W "$values" -- "$typed") ;;

@@ -40,6 +40,7 @@ from deltactl.cli.options import (
     declare_global_options,
 )
 from deltactl.cli.output import ReaderGone, stdout_errors
+from deltactl.cli.param_settings import fill_in_settings, settings_of
 from deltactl.cli.run_options import TimeLimit, declare_time_limit
 from deltactl.cli.session import Session
 from deltactl.cli.signals import raise_on_sigterm
@@ -66,11 +67,13 @@ class Command(TyperCommand):
         """Move the global options into the session, then run the command with the rest."""
         session = Session.of(ctx)
         options = session.options_before.merge(GlobalOptions.take(ctx.params))
-        engine, limit = EngineOptions.take(ctx.params), TimeLimit.take(ctx.params)
-        fleet = FleetOptions.take(ctx.params) if self.takes_tables else None
-        session.begin(self.name, ctx.params.get("table"), options, engine, limit)
-        if fleet is not None:
-            return self._invoke_tables(ctx, session, fleet)
+        engine = EngineOptions.take(ctx.params)
+        session.begin(self.name, ctx.params.get("table"), options, engine)
+        session.check_settings(self.name or "", settings_of(self))
+        fill_in_settings(ctx, session.sources)
+        session.limit_time(TimeLimit.take(ctx.params))
+        if self.takes_tables:
+            return self._invoke_tables(ctx, session, FleetOptions.take(ctx.params))
         return self._invoke_one(ctx, session)
 
     def _invoke_one(self, ctx: Any, session: Session) -> Any:
@@ -85,12 +88,14 @@ class Command(TyperCommand):
         session.table = find_single(options, session)
         if session.table is not None:
             ctx.params["table"] = session.table
+            fill_in_settings(ctx, session.sources)
             return self._invoke_one(ctx, session)
         refuse_options_for_one_table(ctx.params)
 
         def run_table(child: Session) -> None:
             twin = copy(ctx)
             twin.obj, twin.params = child, {**ctx.params, "table": child.table}
+            fill_in_settings(twin, child.sources)
             self._invoke_one(twin, child)
 
         code = Fleet(session, options, run_table).run(expand_tables(options, session))

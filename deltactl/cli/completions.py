@@ -97,7 +97,8 @@ _deltactl() {{
         directories)
             mapfile -t COMPREPLY < <(compgen -d -- "$typed"); compopt -o filenames 2>/dev/null ;;
         columns | properties)
-            mapfile -t COMPREPLY < <(compgen -W "$(_deltactl_ask "$kind" "${{words[@]:1}}")" -- "$typed")
+            values=$(_deltactl_ask "$kind" "${{words[@]:1}}")
+            mapfile -t COMPREPLY < <(compgen -W "$values" -- "$typed")
             compopt -o nospace 2>/dev/null ;;
         nothing) ;;
         *) mapfile -t COMPREPLY < <(compgen -W "$values" -- "$typed") ;;

@@ -46,10 +46,13 @@ EXPLANATIONS: Final = {
         "An option or argument is wrong, or options exclude each other.",
         (
             "A misspelt option or value; a size or a time without its unit.",
-            "A DELTACTL_ variable that cannot be understood.",
+            "A DELTACTL_ variable or a line of deltactl.toml that cannot be understood.",
         ),
         _UNTOUCHED,
-        ("See `deltactl COMMAND --help`.",),
+        (
+            "See `deltactl COMMAND --help`.",
+            "See `deltactl config` for what is set, and where.",
+        ),
     ),
     "PREDICATE": Explanation(
         "The predicate of --where cannot be parsed, or asks about more than partition columns.",

@@ -17,18 +17,18 @@ class Group(StrEnum):
 
 _NAMES: Final = {
     Group.SELECTION: (
-        "all also-keep-for at include-clustered include-unknown inventory keep-last keep-version "
-        "limit max-bytes max-deleted-rows-ratio max-files min-file-size min-input-files mode name "
-        "operation partition-by property purge retain since skip-hot sync undo until version "
-        "version-range where margin"
+        "all also-keep-for at blame diff follow include-clustered include-unknown inventory "
+        "keep-last keep-version limit max-bytes max-deleted-rows-ratio max-files min-file-size "
+        "min-input-files mode name operation partition-by property purge retain since "
+        "since-version skip-hot sync undo until version version-range where margin"
     ),
     Group.SAFETY: (
         "check dry-run force-retention ignore-manifests max-orphan-fraction no-journal "
         "purge-quarantine quarantine quarantine-for repair verify yes"
     ),
     Group.OUTPUT: (
-        "ddl debug dump-listing files help install-completion no-color output quiet restorable "
-        "verbose"
+        "ddl debug dump-listing files graph help install-completion no-color output quiet "
+        "restorable verbose"
     ),
 }
 _GROUPS: Final = {name: group for group, names in _NAMES.items() for name in names.split()}
@@ -40,12 +40,44 @@ def group_of(option: str) -> Group:
 
 
 # What decides how a run is done may be said once for all; what decides what it is done to, or
-# that it may do harm, is said on each call.
-_SETTABLE: Final = frozenset(
-    ("debug", "engine", "master", "output", "quiet", "spark-remote", "spark-threshold")
+# lets it do harm, is said on each call.
+SETTABLE: Final = frozenset(
+    (
+        "codec",
+        "commit-every",
+        "compat",
+        "debug",
+        "engine",
+        "jobs",
+        "keep-last",
+        "kind",
+        "limit",
+        "margin",
+        "master",
+        "max-bytes",
+        "max-concurrent",
+        "max-deleted-rows-ratio",
+        "max-files",
+        "memory",
+        "min-file-size",
+        "min-input-files",
+        "mode",
+        "output",
+        "part-size",
+        "quarantine",
+        "quarantine-for",
+        "quiet",
+        "retain",
+        "schema-mode",
+        "sidecar-size",
+        "skip-hot",
+        "spark-remote",
+        "spark-threshold",
+        "target-size",
+        "timeout",
+        "timeout-grace",
+        "top-file",
+        "verify",
+    )
 )
-
-
-def is_settable(option: str) -> bool:
-    """Tell whether an option may also be set by a variable."""
-    return option in _SETTABLE
+"""Options that may also be set by a variable or a line of ``deltactl.toml``."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.page import Cell, Column, Page, Styled, Tone
 from deltactl.operations.history import CommitFiles, HistoryReport, VersionAt
@@ -12,12 +12,19 @@ from deltactl.operations.history_changes import Change
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.units import format_age, format_count, format_size, format_timestamp
 
+if TYPE_CHECKING:
+    from deltactl.log.commit_changes import PartitionChange
+
 Row = dict[str, Any]
 
 # From here on there is room for seconds, full numbers and what the operation was told.
 _WIDE: Final = 110
 _MAX_NOTES: Final = 10
 _LETTERS: Final = "KMGTPE"
+CHANGE_COLUMNS: Final = tuple(
+    Column(header, right=True)
+    for header in ("added", "size", "rows", "removed", "size", "rows", "vectors")
+)
 _CUT: Final = 400
 """Longer texts are cut before they are measured: no line is that long."""
 
@@ -27,18 +34,7 @@ def render_history(page: Page, report: HistoryReport, now_ms: int) -> None:
     if not report.rows:
         page.line("no commits match")
         return
-    wide = page.width >= _WIDE
-    marks = [_mark(row) for row in report.rows]
-    lines = [
-        [
-            mark or "",
-            *_cells(row, report.changes.get(row["version"]), now_ms, wide),
-            _left(row, report),
-        ]
-        for row, mark in zip(report.rows, marks, strict=True)
-    ]
-    page.table(*_without_empty([Column(""), *_columns(wide), Column("restorable")], lines))
-    _render_problems(page, report.rows)
+    render_commits(page, report.rows, report.changes, now_ms, lambda row: _left(row, report))
     if report.num_unread:
         page.line()
         page.line(
@@ -48,6 +44,27 @@ def render_history(page: Page, report: HistoryReport, now_ms: int) -> None:
                 Tone.FAINT,
             )
         )
+
+
+def render_commits(
+    page: Page,
+    rows: Sequence[Row],
+    changes: Mapping[int, Change],
+    now_ms: int,
+    left: Callable[[Row], Cell] = lambda _row: "",
+) -> None:
+    """Add a line per commit, and what is wrong with them; ``left`` tells what is left of one."""
+    wide = page.width >= _WIDE
+    lines = [
+        [
+            _mark(row) or "",
+            *_cells(row, changes.get(row["version"]), now_ms, wide),
+            left(row),
+        ]
+        for row in rows
+    ]
+    page.table(*drop_empty_columns([Column(""), *_columns(wide), Column("restorable")], lines))
+    _render_problems(page, rows)
 
 
 def _left(row: Row, report: HistoryReport) -> Cell:
@@ -76,8 +93,8 @@ def _columns(wide: bool) -> list[Column]:
     ]
 
 
-def _without_empty(
-    columns: list[Column], lines: list[list[Cell]]
+def drop_empty_columns(
+    columns: Sequence[Column], lines: Sequence[Sequence[Cell]]
 ) -> tuple[list[Column], list[list[Cell]]]:
     """Leave out columns that say nothing at all."""
     kept = [i for i in range(len(columns)) if any(_text(line[i]) for line in lines)]
@@ -263,25 +280,21 @@ def render_commit_files(page: Page, found: CommitFiles, now_ms: int) -> None:
     if not found.partitions:
         page.line("no files added or removed")
         return
-    columns = [
-        Column("partition", elastic=True),
-        *(
-            Column(header, right=True)
-            for header in ("added", "size", "rows", "removed", "size", "rows", "vectors")
-        ),
+    columns = [Column("partition", elastic=True), *CHANGE_COLUMNS]
+    lines: list[list[Cell]] = [
+        [format_partition(part.partition_values), *change_cells(part)] for part in found.partitions
     ]
-    lines: list[list[Cell]] = []
-    for part in found.partitions:
-        vectors = (part.added.num_deletion_vectors, part.removed.num_deletion_vectors)
-        lines.append(
-            [
-                format_partition(part.partition_values),
-                *_counts(part.added.num_files, part.added.size_bytes, part.added.num_rows),
-                *_counts(part.removed.num_files, part.removed.size_bytes, part.removed.num_rows),
-                _signed(*vectors, str),
-            ]
-        )
-    page.table(*_without_empty(columns, lines))
+    page.table(*drop_empty_columns(columns, lines))
+
+
+def change_cells(part: PartitionChange) -> list[Cell]:
+    """Cells of ``CHANGE_COLUMNS``: what was added to a partition and removed from it."""
+    vectors = (part.added.num_deletion_vectors, part.removed.num_deletion_vectors)
+    return [
+        *_counts(part.added.num_files, part.added.size_bytes, part.added.num_rows),
+        *_counts(part.removed.num_files, part.removed.size_bytes, part.removed.num_rows),
+        _signed(*vectors, str),
+    ]
 
 
 def format_partition(values: Any) -> str:

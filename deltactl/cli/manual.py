@@ -9,7 +9,7 @@ from deltactl import __version__
 from deltactl.cli.completions import ProgramDoc
 from deltactl.cli.definitions import CommandDoc
 from deltactl.cli.exits import MEANINGS
-from deltactl.cli.groups import is_settable
+from deltactl.cli.groups import SETTABLE
 from deltactl.cli.settings import variable_name
 
 # Fixed, so that the same sources give the same bytes; moved with each release.
@@ -25,8 +25,14 @@ _FILES: Final = (
         "TABLE/_deltactl/",
         "Journals and quarantine of vacuum. Readers and writers of Delta leave it alone.",
     ),
+    ("deltactl.toml", "Settings: in the working directory, else in the nearest one above it."),
+    (
+        "$XDG_CONFIG_HOME/deltactl/deltactl.toml",
+        "Settings of the user, by default in ~/.config; what the nearest file sets beats them.",
+    ),
 )
 _ENVIRONMENT: Final = (
+    ("DELTACTL_CONFIG", "The one file of settings to read, instead of looking for them."),
     ("NO_COLOR", "No colours, if set to anything."),
     ("FORCE_COLOR", "Colours also where the output is no terminal, unless it is 0."),
     ("TERM", "No colours and no moving progress, if it is dumb."),
@@ -81,7 +87,7 @@ def _tail(doc: CommandDoc) -> list[str]:
     lines += [_line(example) for example in doc.examples]
     lines += [".fi", ".SH FILES", *_terms(_FILES), ".SH ENVIRONMENT"]
     variables = (
-        (variable_name(o.name), f"As --{o.name}.") for o in doc.options if is_settable(o.name)
+        (variable_name(o.name), f"As --{o.name}.") for o in doc.options if o.name in SETTABLE
     )
     return [*lines, *_terms((*variables, *_ENVIRONMENT))]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from deltactl.cli.argv import real_command
 from deltactl.cli.page import Column, Page, Styled, Tone
+from deltactl.cli.size_page import render_sizes_change
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def _render_plan(page: Page, plan: OptimizePlan) -> None:
     )
     page.line()
     _render_partitions(page, plan)
+    render_sizes_change(page, plan.sizes_before, plan.sizes_after)
 
 
 def _render_partitions(page: Page, plan: OptimizePlan) -> None:

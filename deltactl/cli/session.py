@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from deltactl.cli.commands import COMMANDS
+from deltactl.cli.config_file import ConfigSource, find_config_files, load_config_file
 from deltactl.cli.engine_options import (
     CliEngines,
     EngineOptions,
@@ -34,7 +38,7 @@ class Session:
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
         self.argv, self.environ = tuple(argv), environ
-        self.sources: tuple[Source, ...] = (EnvironmentSource(environ),)
+        self._files: list[ConfigSource] | None = None
         self.command: str | None = None
         self.table: str | None = None
         self.options_before = GlobalOptions()  # what stood before the command
@@ -56,18 +60,45 @@ class Session:
         assert isinstance(session, Session)
         return session
 
+    def sources_for(self, command: str | None, table: str | None) -> tuple[Source, ...]:
+        """Give what may set options of a command on a table, in the order of their word.
+
+        Raises:
+            UsageError: a file of settings cannot be understood.
+        """
+        if self._files is None:
+            names = [spec.name for spec in COMMANDS]
+            paths = find_config_files(self.environ, Path.cwd())
+            self._files = [load_config_file(path, names) for path in paths]
+        files = (replace(file, command=command, table=table) for file in self._files)
+        return (EnvironmentSource(self.environ), *files)
+
+    def check_settings(self, command: str, settings: Collection[str]) -> None:
+        """Refuse what files say of a command and its options do not know.
+
+        Raises:
+            UsageError: a file has such a key.
+        """
+        self.sources_for(command, None)
+        for file in self._files or ():
+            file.check_command(command, settings)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources of this run's own command and table."""
+        return self.sources_for(self.command, self.table)
+
     def begin(
         self,
         command: str | None,
         table: Any,
         options: GlobalOptions,
         engine: EngineOptions | None = None,
-        limit: TimeLimit | None = None,
     ) -> None:
-        """Take over what was parsed, right before the command runs; the time begins to count.
+        """Take over what was parsed, right before the command runs.
 
         Raises:
-            UsageError: an environment variable cannot be understood.
+            UsageError: a variable or a file of settings cannot be understood.
         """
         self.command = command
         self.table = table if isinstance(table, str) else None
@@ -78,13 +109,15 @@ class Session:
             options.output or OutputFormat.TABLE, environ=environ, quiet=options.quiet
         )
         self._stack.enter_context(log_to(self.output, options.verbose))
-        limit = limit or TimeLimit()
+
+    def limit_time(self, limit: TimeLimit) -> None:
+        """Let the time begin to count."""
         self._stack.enter_context(
             limit_time(self._cancellation, limit.limit_ms, limit.grace_ms, self.output.note)
         )
 
     def end(self) -> None:
-        """Let go of what ``begin`` took."""
+        """Let go of what ``begin`` and ``limit_time`` took."""
         self._stack.close()
 
     def for_table(self, table: str, output: Output, jobs: int) -> Session:

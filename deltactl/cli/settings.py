@@ -1,7 +1,7 @@
-"""Where a setting comes from: flag, then environment, then default.
+"""Where a setting comes from: flag, then environment, then configuration files, then default.
 
-Sources are tried in order, so that configuration files can take their place between the
-environment and the default.
+Sources are tried in order. Which options may be set is said in ``groups``; what a table's own
+properties say comes after all of these, and is asked for by the operations.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ class Origin(StrEnum):
 
     FLAG = "flag"
     ENVIRONMENT = "environment"
+    FILE = "file"
+    PROPERTY = "table property"
     DEFAULT = "default"
 
 

@@ -43,6 +43,9 @@ class CommitChange:
     data_change: bool = False
 
 
+_NOTHING = (FileCounts(), False)
+
+
 def live_rows(files: pa.Table) -> pa.ChunkedArray:
     """Rows of each file action: ``numRecords`` without deleted rows, null where unknown."""
     stats = files["stats"]
@@ -95,11 +98,10 @@ def _count_chunk(commits: Sequence[LogFile]) -> list[CommitChange | CorruptLogEr
     ends = np.cumsum([count_lines(commit.data) for commit in commits])
     added = _count_by_commit([p.adds for p in parsed], ends)
     removed = _count_by_commit([p.removes for p in parsed], ends)
-    nothing = (FileCounts(), False)
     changes: list[CommitChange | CorruptLogError] = []
     for index in range(len(commits)):
-        adds, adds_change = added.get(index, nothing)
-        removes, removes_change = removed.get(index, nothing)
+        adds, adds_change = added.get(index, _NOTHING)
+        removes, removes_change = removed.get(index, _NOTHING)
         changes.append(CommitChange(adds, removes, adds_change or removes_change))
     return changes
 
@@ -173,8 +175,55 @@ def count_partitions(commit: LogFile) -> list[PartitionChange]:
     """
     keys = sorted(_find_partition_keys(commit.data))
     parsed = list(CommitParser(keys).parse([commit]))
-    added = _count_by_partition([p.adds for p in parsed], keys)
-    removed = _count_by_partition([p.removes for p in parsed], keys)
+    return _count_each_partition([p.adds for p in parsed], [p.removes for p in parsed], keys)
+
+
+def count_in_partition(commit: LogFile, partition: Mapping[str, str | None]) -> CommitChange | None:
+    """What a commit changed in one partition, given by physical names; ``None`` if it did not.
+
+    An empty value is a null, as readers take it (PROTOCOL.md, "Partition Value Serialization").
+
+    Raises:
+        CorruptLogError: the commit cannot be parsed.
+    """
+    keys = sorted({*_find_partition_keys(commit.data), *partition})
+    parsed = list(CommitParser(keys).parse([commit]))
+    added = _only_partition(pa.concat_tables(p.adds for p in parsed), partition)
+    removed = _only_partition(pa.concat_tables(p.removes for p in parsed), partition)
+    if not (added.num_rows or removed.num_rows):
+        return None
+    return _count_total(added, removed)
+
+
+def _only_partition(files: pa.Table, partition: Mapping[str, str | None]) -> pa.Table:
+    for key, value in partition.items():
+        values = pc.map_lookup(files["partition_values"], key, "first")
+        is_null = pc.or_kleene(pc.is_null(values), pc.equal(values, ""))
+        wanted = is_null if value is None else pc.equal(values, value)
+        files = files.filter(pc.fill_null(wanted, False))
+    return files
+
+
+def _count_total(added: pa.Table, removed: pa.Table) -> CommitChange:
+    sides = []
+    for files in (added, removed):
+        everything = [pa.array(np.zeros(files.num_rows, np.int8))]
+        sides.append(next(((c, d) for _, c, d in _count_groups(files, everything)), _NOTHING))
+    return CommitChange(sides[0][0], sides[1][0], sides[0][1] or sides[1][1])
+
+
+def count_added_removed(
+    added: pa.Table, removed: pa.Table, keys: Sequence[str]
+) -> tuple[CommitChange, list[PartitionChange]]:
+    """Count files added and removed, in all and per partition (``keys``: physical names)."""
+    return _count_total(added, removed), _count_each_partition([added], [removed], keys)
+
+
+def _count_each_partition(
+    adds: Sequence[pa.Table], removes: Sequence[pa.Table], keys: Sequence[str]
+) -> list[PartitionChange]:
+    added = _count_by_partition(adds, keys)
+    removed = _count_by_partition(removes, keys)
     order = sorted(
         added.keys() | removed.keys(),
         key=lambda values: [(it is not None, it or "") for it in values],

@@ -11,6 +11,7 @@ from deltactl.log.absence import no_table_error
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.clustering import clustering_columns
+from deltactl.operations.file_sizes import FileSizes, count_table_sizes
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.features import Operation, ensure_supported, list_features
 from deltactl.protocol.schema import StructType, render_type
@@ -22,7 +23,8 @@ class DetailReport:
     """A table at a version. ``row`` has Delta's columns in Delta's order, times in ms.
 
     ``columns`` has name, type and whether nulls are allowed, and is ``None`` when the schema
-    cannot be read. ``refusals`` says why this program will not do an operation on the table.
+    cannot be read. ``sizes`` counts live files by size. ``refusals`` says why this program
+    will not do an operation on the table.
     """
 
     version: int
@@ -30,6 +32,7 @@ class DetailReport:
     row: dict[str, Any]
     columns: list[tuple[str, str, bool]] | None
     refusals: dict[Operation, str]
+    sizes: FileSizes
 
 
 def load_detail(store: Store, warn: Warn, version: int | None = None) -> DetailReport:
@@ -51,16 +54,20 @@ def load_detail(store: Store, warn: Warn, version: int | None = None) -> DetailR
     except DeltactlError as error:
         warn(error.message)
         timestamp_ms = _last_modified_ms(snapshot)
+    sizes = count_table_sizes(
+        snapshot.file_batches(["size_bytes"]), snapshot.properties.target_file_size
+    )
     return DetailReport(
         snapshot.version,
         timestamp_ms,
-        _row(store, snapshot),
+        _row(store, snapshot, sizes),
         _columns(_schema(snapshot.metadata)),
         _list_refusals(snapshot),
+        sizes,
     )
 
 
-def _row(store: Store, snapshot: Snapshot) -> dict[str, Any]:
+def _row(store: Store, snapshot: Snapshot, sizes: FileSizes) -> dict[str, Any]:
     metadata, protocol = snapshot.metadata, snapshot.protocol
     return {
         "format": "delta",
@@ -72,8 +79,8 @@ def _row(store: Store, snapshot: Snapshot) -> dict[str, Any]:
         "lastModified": _last_modified_ms(snapshot),
         "partitionColumns": list(metadata.partition_columns),
         "clusteringColumns": _logical_clustering_columns(snapshot),
-        "numFiles": snapshot.num_files,
-        "sizeInBytes": snapshot.size_bytes,
+        "numFiles": sizes.num_files,
+        "sizeInBytes": sizes.size_bytes,
         "properties": dict(metadata.configuration),
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from deltactl.errors import SafetyError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clustered import clustered_mask
+from deltactl.operations.file_sizes import FileSizes, count_sizes
 from deltactl.operations.optimize_options import (
     DEFAULT_MIN_SHARE,
     OptimizeOptions,
@@ -56,6 +57,8 @@ class OptimizePlan:
     ``num_records`` and ``bin``, in the order in which rows will lie. ``partitions`` has one row
     for each partition with a bin: ``partition``, ``files_before``, ``files_after``,
     ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files by reason.
+    ``sizes_before`` and ``sizes_after`` count the files looked at by size; an output is taken to
+    be as large as its inputs, which compression may make less.
     """
 
     version: int
@@ -67,6 +70,8 @@ class OptimizePlan:
     left_alone: Mapping[str, int]
     considered_files: int
     considered_bytes: int
+    sizes_before: FileSizes
+    sizes_after: FileSizes
 
     @property
     def num_bins(self) -> int:
@@ -128,7 +133,18 @@ def plan_optimize(snapshot: Snapshot, options: OptimizeOptions, now_ms: int) -> 
         left_alone={reason: count for reason, count in choice.left_alone.items() if count},
         considered_files=files.num_rows,
         considered_bytes=int(pc.sum(files["size_bytes"]).as_py() or 0),
+        sizes_before=count_sizes(choice.sizes, minimum),
+        sizes_after=count_sizes(_sizes_after(choice.sizes, chosen), minimum),
     )
+
+
+def _sizes_after(sizes: Array, bins: list[Array]) -> Array:
+    """The files that stay, and one as large as its inputs for each bin."""
+    stays = np.ones(len(sizes), dtype=np.bool_)
+    for members in bins:
+        stays[members] = False
+    made = np.array([sizes[members].sum() for members in bins], dtype=np.int64)
+    return np.concatenate([sizes[stays], made])
 
 
 class _Choice:

@@ -71,6 +71,8 @@ class OptimizeReport:
                 "considered_files": self.plan.considered_files,
                 "considered_bytes": self.plan.considered_bytes,
                 "left_alone": dict(self.plan.left_alone),
+                "sizes_before": self.plan.sizes_before.to_dict(),
+                "sizes_after": self.plan.sizes_after.to_dict(),
             },
             "versions": list(self.versions),
             "files_added": self.files_added,

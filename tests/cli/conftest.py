@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -38,6 +39,12 @@ FAKES = tuple(
 
 NAMES = frozenset(spec.name for spec in COMMANDS)
 RunCli = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the settings of whoever runs the tests out of them."""
+    monkeypatch.setenv("DELTACTL_CONFIG", os.devnull)
 
 
 @pytest.fixture

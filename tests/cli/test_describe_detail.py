@@ -42,6 +42,10 @@ def test_page(cli: RunCli, table: str) -> None:
         "partitioned by  p\n"
         "protocol        reader 1, writer 7\n"
         "\n"
+        "file sizes  files   size\n"
+        "  < 64 KiB      1  2 KiB  ####################################\n"
+        "  small: 1 of 1 file (100%), 2 KiB; small is below 192 MiB\n"
+        "\n"
         "columns  type\n"
         "  id     long\n"
         "  p      string  partition\n"
@@ -77,6 +81,13 @@ def test_json(cli: RunCli, table: str) -> None:
         "minReaderVersion": 1,
         "minWriterVersion": 7,
         "tableFeatures": ["appendOnly", "novelFeature"],
+        "fileSizes": {
+            "histogram": [{"from_bytes": 0, "to_bytes": 65536, "files": 1, "bytes": 2048}],
+            "small_below_bytes": 192 << 20,
+            "small_files": 1,
+            "small_bytes": 2048,
+            "small_file_share": 1.0,
+        },
     }
     assert json.loads(cli("describe-detail", table, "-o", "ndjson").out) == envelope["result"]
 

@@ -191,7 +191,7 @@ def test_the_worst_status_has_a_place_for_every_other() -> None:
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_signal_stops_all_in_good_order(jobs: str) -> None:
-    tables = ["x/wait", "x/fine", "y/wait", "z/wait", "y/fine"]
+    tables = ["x/wait", "y/wait", "x/fine", "z/wait", "y/fine"]
     child = start("go-round", *tables, "-j", jobs, "-q", "-o", "ndjson")
     child.send_signal(signal.SIGTERM)
     out, _ = child.communicate(timeout=20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -118,7 +118,7 @@ def _fails(is_wrong: bool, message: str) -> Iterator[str]:
         yield message
 
 
-_CHECKS = {
+_CHECKS: dict[str, Callable[[Any, Any, Schema, str, str], Iterator[str]]] = {
     "type": _type,
     "properties": _properties,
     "additionalProperties": _additional,
@@ -141,6 +141,14 @@ _CHECKS = {
 }
 
 
+def _columns(row: Schema, file: str) -> set[str]:
+    """Every column that a row may have, in one of its forms or another."""
+    if "$ref" in row:
+        row = load_schema(file)["$defs"][row["$ref"].rpartition("/")[2]]
+    forms = row.get("anyOf", [])
+    return set(row.get("properties", {})).union(*(_columns(form, file) for form in forms))
+
+
 def validate_output(form: str | None, command: str | None, out: str) -> None:
     """Check whatever a command printed against its schema: envelope, lines or header."""
     if form not in ("json", "ndjson", "csv") or not out:
@@ -158,8 +166,9 @@ def validate_output(form: str | None, command: str | None, out: str) -> None:
         found = problems(envelope, f"{envelope['command'] if known else 'envelope'}.json")
     elif command is not None and command in command_schemas() and (row := row_schema(command)):
         if form == "csv":
-            header = next(csv.reader([out.split("\n")[0]]))
-            found = [f"column {name}" for name in header if name not in row["properties"]]
+            header = next(csv.reader([out.split("\n", maxsplit=1)[0]]))
+            columns = _columns(row, f"{command}.json")
+            found = [f"column {name}" for name in header if name not in columns]
         else:
             for line in map(json.loads, out.splitlines()):
                 is_envelope = "schema_version" in line

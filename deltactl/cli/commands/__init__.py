@@ -48,6 +48,7 @@ COMMANDS: Final = (
         has_time_limit=True,
     ),
     CommandSpec("explain", "Explain an error code: causes, and what to do"),
+    CommandSpec("config", "Show every setting, and where it comes from"),
     CommandSpec("complete", "Print what fits on a command line", is_hidden=True),
     CommandSpec("generate-files", "Write completions and manual pages", is_hidden=True),
 )

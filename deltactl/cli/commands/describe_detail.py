@@ -9,6 +9,7 @@ import typer
 from deltactl.cli.options import TableArgument
 from deltactl.cli.page import Cell, Column, Page, Styled, Tone
 from deltactl.cli.session import Session
+from deltactl.cli.size_page import render_sizes
 from deltactl.cli.times import parse_time
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
@@ -36,7 +37,7 @@ def command(
         ),
     ] = None,
 ) -> None:
-    """Show what a table is: size, columns, properties, protocol and features.
+    """Show what a table is: sizes, columns, properties, protocol and features.
 
     Only the log is read, so tables with features and types unknown to this program are shown too.
     Times are UTC.
@@ -55,7 +56,7 @@ def command(
     if at is not None:
         version = version_at(store, parse_time(at, now_ms), warn).row["version"]
     report = load_detail(store, warn, version)
-    row = _json_row(report.row)
+    row = {**_json_row(report.row), "fileSizes": report.sizes.to_dict()}
     session.output.emit(
         session.envelope(version_before=report.version, version_after=report.version, result=row),
         render_table=lambda page: render_detail(page, report, now_ms),
@@ -91,6 +92,7 @@ def render_detail(page: Page, report: DetailReport, now_ms: int) -> None:
         ("protocol", f"reader {row['minReaderVersion']}, writer {row['minWriterVersion']}"),
     ]
     page.fields([(label, value) for label, value in pairs if value != ""])
+    render_sizes(page, report.sizes)
     _render_columns(page, report)
     if row["properties"]:
         page.line()

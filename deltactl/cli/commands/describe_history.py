@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from deltactl.cli.history_page import render_commit_files, render_history, render_version_at
+from deltactl.cli.history_questions import (
+    history_envelope,
+    show_blame,
+    show_diff,
+    show_follow,
+    show_graph,
+)
+from deltactl.cli.history_rows import change_row, json_row
 from deltactl.cli.options import TableArgument
 from deltactl.cli.output import OutputFormat
 from deltactl.cli.session import Session
@@ -21,8 +30,9 @@ from deltactl.operations.history import (
     load_history,
     version_at,
 )
+from deltactl.operations.history_blame import parse_partition
 from deltactl.storage.store import Store
-from deltactl.units import format_count, format_timestamp
+from deltactl.units import format_count
 
 DEFAULT_LIMIT = 20
 _RANGE = re.compile(r"\s*([0-9]{0,19})\s*(\.\.)?\s*([0-9]{0,19})\s*")
@@ -72,6 +82,36 @@ def command(
         bool,
         typer.Option("--files", help="With --version: what it added and removed, per partition"),
     ] = False,
+    diff: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A..B", help="What is different between versions A and B; A.. is to the latest"
+        ),
+    ] = None,
+    blame: Annotated[
+        str | None,
+        typer.Option(metavar="PARTITION", help="Commits that touched it, e.g. day=2024-01-31"),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Print new commits as they come, as ndjson")
+    ] = False,
+    since_version: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="With --follow: begin with version N  [default: the next commit]",
+            show_default=False,
+        ),
+    ] = None,
+    poll: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="With --follow: time between looks  [default: 5s]"),
+    ] = None,
+    graph: Annotated[
+        bool,
+        typer.Option("--graph", help="Draw files, bytes and operations over the versions"),
+    ] = False,
     restorable: Annotated[
         bool,
         typer.Option(
@@ -90,17 +130,39 @@ def command(
       deltactl describe-history /data/events --limit 10
       deltactl describe-history /data/events --at "2024-01-31 12:00"
       deltactl describe-history /data/events --since 2d --operation MERGE -o json
+      deltactl describe-history /data/events --diff 41..57
+      deltactl describe-history /data/events --blame day=2024-01-31
+      deltactl describe-history /data/events --graph --since 30d
+      deltactl describe-history /data/events --follow --since-version 58
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
     now_ms = SystemClock().now_ms()
     if all_commits and limit is not None:
         raise UsageError("--limit and --all do not go together", hint="give one of them")
     filters = (since, until, version_range, operation)
-    _ensure_one_question(at, version, files, any(filters) or limit is not None or all_commits)
-    if restorable and (at is not None or files):
-        raise UsageError("--restorable does not go with --at or --files")
+    _ensure_one_question(
+        {
+            "--at": at is not None,
+            "--version": version is not None,
+            "--diff": diff is not None,
+            "--follow": follow,
+            "a selection of commits": any(filters) or limit is not None or all_commits,
+        }
+    )
+    _ensure_belongs("--files", files, "--version", version is not None)
+    _ensure_belongs("--since-version", since_version is not None, "--follow", follow)
+    _ensure_belongs("--poll", poll is not None, "--follow", follow)
+    is_list = at is None and diff is None and not (files or follow)
+    is_plain = is_list and blame is None and not graph
+    _ensure_belongs("--restorable", restorable, "a list of commits", is_plain)
+    _ensure_belongs("--blame", blame is not None, "a list of commits", is_list and not graph)
+    _ensure_belongs("--graph", graph, "a list of commits", is_list and version is None)
     store = session.open_store(table)
-    if at is not None:
+    if diff is not None:
+        show_diff(session, store, *_parse_diff(diff))
+    elif follow:
+        show_follow(session, store, since_version, poll)
+    elif at is not None:
         _show_version_at(session, store, parse_time(at, now_ms), now_ms)
     elif files and version is not None:
         _show_files(session, store, version, now_ms)
@@ -109,7 +171,7 @@ def command(
         if version is not None:
             first = last = version
         options = HistoryOptions(
-            limit=None if all_commits else limit or _default_limit(session),
+            limit=None if all_commits else limit or (None if graph else _default_limit(session)),
             since_ms=None if since is None else parse_time(since, now_ms),
             until_ms=None if until is None else parse_time(until, now_ms),
             first_version=first,
@@ -118,7 +180,12 @@ def command(
             changes=session.output.form is OutputFormat.TABLE,
             restorable=restorable,
         )
-        _show_history(session, store, options, now_ms)
+        if graph:
+            show_graph(session, store, options)
+        elif blame is not None:
+            show_blame(session, store, parse_partition(blame), options, now_ms)
+        else:
+            _show_history(session, store, options, now_ms)
 
 
 def _default_limit(session: Session) -> int | None:
@@ -126,22 +193,23 @@ def _default_limit(session: Session) -> int | None:
     return DEFAULT_LIMIT if session.output.stdout.isatty() else None
 
 
-def _ensure_one_question(
-    at: str | None, version: int | None, files: bool, has_filters: bool
-) -> None:
-    if files and version is None:
-        raise UsageError("--files needs --version", hint="say which: --version N --files")
-    questions = [
-        name
-        for name, is_asked in (
-            ("--at", at is not None),
-            ("--version", version is not None),
-            ("a selection of commits", has_filters),
-        )
-        if is_asked
-    ]
+def _ensure_one_question(asked: Mapping[str, bool]) -> None:
+    questions = [name for name, is_asked in asked.items() if is_asked]
     if len(questions) > 1:
         raise UsageError(f"{' and '.join(questions)} do not go together", hint="ask one at a time")
+
+
+def _ensure_belongs(option: str, is_given: bool, to: str, is_there: bool) -> None:
+    if is_given and not is_there:
+        raise UsageError(f"{option} needs {to}", hint="see `deltactl describe-history --help`")
+
+
+def _parse_diff(text: str) -> tuple[int, int | None]:
+    if ".." not in text:
+        raise UsageError(
+            f"{text!r} is not two versions", hint='write "3..7", or "3.." to the latest'
+        )
+    return parse_version_range(text)
 
 
 def parse_version_range(text: str | None) -> tuple[int, int | None]:
@@ -172,7 +240,7 @@ def _show_history(session: Session, store: Store, options: HistoryOptions, now_m
         unread = format_count(report.num_unread, "older version")
         session.output.note(f"{unread} not shown: --limit N or --all shows more")
     session.output.emit(
-        _envelope(session, report.latest_version, rows),
+        history_envelope(session, report.latest_version, rows),
         render_table=lambda page: render_history(page, report, now_ms),
         rows=rows if rows or is_table else report.table(),
     )
@@ -182,7 +250,7 @@ def _show_version_at(session: Session, store: Store, asked_ms: int, now_ms: int)
     found = version_at(store, asked_ms, session.output.warn)
     rows = [json_row(found.row)]
     session.output.emit(
-        _envelope(session, found.latest_version, rows),
+        history_envelope(session, found.latest_version, rows),
         render_table=lambda page: render_version_at(page, found, asked_ms, now_ms),
         rows=rows,
     )
@@ -190,19 +258,9 @@ def _show_version_at(session: Session, store: Store, asked_ms: int, now_ms: int)
 
 def _show_files(session: Session, store: Store, version: int, now_ms: int) -> None:
     found = commit_files(store, version, session.output.warn)
-    rows = [
-        {
-            "partition_values": part.partition_values,
-            **{
-                f"{side}_{fact}": getattr(counts, fact)
-                for side, counts in (("added", part.added), ("removed", part.removed))
-                for fact in ("num_files", "size_bytes", "num_rows", "num_deletion_vectors")
-            },
-        }
-        for part in found.partitions
-    ]
+    rows = [change_row(p.partition_values, p.added, p.removed) for p in found.partitions]
     session.output.emit(
-        _envelope(session, found.latest_version, {**json_row(found.row), "files": rows}),
+        history_envelope(session, found.latest_version, {**json_row(found.row), "files": rows}),
         render_table=lambda page: render_commit_files(page, found, now_ms),
         rows=rows,
     )
@@ -219,15 +277,3 @@ def _row(row: dict[str, Any], report: HistoryReport) -> dict[str, Any]:
         "num_files": None if left is None else left.num_files,
         "num_files_gone": None if left is None else left.num_gone,
     }
-
-
-def json_row(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as JSON shows it: its time as RFC 3339."""
-    when = row["timestamp"]
-    return {**row, "timestamp": None if when is None else format_timestamp(when)}
-
-
-def _envelope(session: Session, latest_version: int, result: Any) -> Any:
-    return session.envelope(
-        version_before=latest_version, version_after=latest_version, result=result
-    )

@@ -1,0 +1,138 @@
+"""``deltactl config``: what is set, and where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from deltactl.cli.commands import COMMANDS
+from deltactl.cli.definitions import OptionDoc
+from deltactl.cli.groups import SETTABLE
+from deltactl.cli.page import Column, Page, Styled, Tone
+from deltactl.cli.program import load_program
+from deltactl.cli.session import Session
+from deltactl.cli.settings import Origin
+from deltactl.cli.suggest import suggest
+from deltactl.errors import UsageError
+
+Row = dict[str, Any]
+
+_DEFAULT: Final = re.compile(r"\[default: (.*?)(?:; .*)?\](?: |$)|by default (\w+)")
+_PROPERTIES: Final = {
+    "codec": "delta.parquet.compression.codec",
+    "kind": "delta.checkpointPolicy",
+    "retain": "delta.deletedFileRetentionDuration",
+    "target-size": "delta.targetFileSize",
+}
+"""Properties of a table that count where neither option, variable nor file says something."""
+
+
+def command(
+    ctx: typer.Context,
+    table: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TABLE",
+            help="Table to ask for: its profile and its properties count",
+            show_default=False,
+        ),
+    ] = None,
+    for_command: Annotated[
+        str | None, typer.Option("--command", metavar="NAME", help="Only settings of this command")
+    ] = None,
+) -> None:
+    """Show every setting: its value, where it comes from, and by what name.
+
+    An option beats a DELTACTL_ variable, that the nearest deltactl.toml, that the one in
+    XDG_CONFIG_HOME, that the table's properties, and those the default.
+
+    \b
+    Examples:
+      deltactl config
+      deltactl config /data/events --command optimize
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    session = Session.of(ctx)
+    names = [spec.name for spec in COMMANDS if not spec.is_hidden]
+    if for_command is not None and for_command not in names:
+        raise UsageError(
+            f"there is no command {for_command!r}.{suggest(for_command, names)}",
+            hint="see `deltactl --help`",
+        )
+    properties = {} if table is None else _load_properties(session, table)
+    rows = []
+    for _, doc in load_program().commands:
+        settings = [option for option in doc.options if option.name in SETTABLE]
+        session.check_settings(doc.name, [option.name for option in settings])
+        if for_command in (None, doc.name):
+            rows += [_resolve(session, doc.name, it, table, properties) for it in settings]
+    session.output.emit(
+        session.envelope(result=rows), render_table=lambda page: _render(page, rows), rows=rows
+    )
+
+
+def _load_properties(session: Session, table: str) -> Mapping[str, str]:
+    from deltactl.log.snapshot import load_snapshot
+
+    snapshot = load_snapshot(session.open_store(table), warn=session.output.warn)
+    return snapshot.metadata.configuration
+
+
+def _resolve(
+    session: Session,
+    command_name: str,
+    option: OptionDoc,
+    table: str | None,
+    properties: Mapping[str, str],
+) -> Row:
+    from deltactl.protocol.properties import TableProperties
+
+    def row(value: str | None, origin: Origin, name: str | None) -> Row:
+        shown = None if value is None else _without_secret(option.name, value)
+        return {
+            "command": command_name,
+            "setting": option.name,
+            "value": shown,
+            "origin": origin.value,
+            "name": name,
+        }
+
+    for source in session.sources_for(command_name, table):
+        if (found := source.find(option.name)) is not None:
+            return row(found[1], source.origin, found[0])
+    key = _PROPERTIES.get(option.name)
+    if key is not None and (value := TableProperties(properties).text(key)) is not None:
+        return row(value, Origin.PROPERTY, key)
+    said = _DEFAULT.search(option.help)
+    default = next(filter(None, said.groups()), None) if said else None
+    return row(default if option.value else "false", Origin.DEFAULT, None)
+
+
+def _without_secret(name: str, value: str) -> str:
+    """A Spark Connect address may hold a token behind its first semicolon."""
+    return value.partition(";")[0] + ";..." if name == "spark-remote" and ";" in value else value
+
+
+def _render(page: Page, rows: Sequence[Row]) -> None:
+    columns = [
+        Column("command"),
+        Column("setting"),
+        Column("value", elastic=True),
+        Column("origin"),
+        Column("where", elastic=True),
+    ]
+    page.table(
+        columns,
+        [
+            (
+                row["command"],
+                Styled(row["setting"], Tone.STRONG),
+                "-" if row["value"] is None else row["value"],
+                Styled(row["origin"], Tone.FAINT if row["origin"] == "default" else Tone.GOOD),
+                row["name"] or "",
+            )
+            for row in rows
+        ],
+    )

@@ -1,0 +1,172 @@
+"""``deltactl.toml``: found, read, checked, and asked for settings.
+
+A file holds settings for all commands, a section per command, and profiles for the tables that
+their patterns match::
+
+    output = "json"
+
+    [optimize]
+    target-size = "256MiB"
+
+    [profiles.small]
+    tables = ["/data/small/*", "s3://lake/staging/*"]
+    engine = "local"
+
+    [profiles.small.optimize]
+    target-size = "64MiB"
+
+The closest word counts: a profile's section, the profile, the command's section, the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final
+
+from deltactl.cli.groups import SETTABLE
+from deltactl.cli.settings import Origin
+from deltactl.cli.suggest import suggest
+from deltactl.errors import UsageError
+
+FILE_NAME: Final = "deltactl.toml"
+_VARIABLE: Final = "DELTACTL_CONFIG"
+_PROFILES: Final = "profiles"
+_TABLES: Final = "tables"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSource:
+    """A file's settings for one command and table (see ``settings.Source``)."""
+
+    path: Path
+    content: Mapping[str, Any]
+    command: str | None = None
+    table: str | None = None
+
+    @property
+    def origin(self) -> Origin:
+        """Say that this is a file."""
+        return Origin.FILE
+
+    def find(self, key: str) -> tuple[str, str] | None:
+        """Give the place and the text of a setting; lists with commas between their items."""
+        for name, section in self._sections():
+            if key in section:
+                place = ".".join(filter(None, (name, key)))
+                return f"{self.path}: {place}", _as_text(section[key])
+        return None
+
+    def _sections(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The sections that may hold a setting, the closest first."""
+        command = self.command or ""
+        for name, profile in self.content.get(_PROFILES, {}).items():
+            if self.table is not None and matches_table(profile[_TABLES], self.table):
+                yield f"{_PROFILES}.{name}.{command}", profile.get(command, {})
+                yield f"{_PROFILES}.{name}", profile
+                break
+        yield command, self.content.get(command, {})
+        yield "", self.content
+
+    def check_command(self, command: str, settings: Collection[str]) -> None:
+        """Refuse a key in a command's sections that is no setting of this command.
+
+        Raises:
+            UsageError: there is one.
+        """
+        profiles = self.content.get(_PROFILES, {})
+        places = {
+            f"{_PROFILES}.{name}.{command}": p.get(command, {}) for name, p in profiles.items()
+        }
+        for place, section in {command: self.content.get(command, {}), **places}.items():
+            for key in section:
+                if key not in settings:
+                    raise _no_setting(self.path, f"{place}.{key}", key, settings)
+
+
+def find_config_files(environ: Mapping[str, str], folder: Path) -> list[Path]:
+    """Give the files that count, first the one that beats the other.
+
+    That is the one named by ``DELTACTL_CONFIG``, else the nearest in ``folder`` and above it, and
+    the user's in ``XDG_CONFIG_HOME`` (by default ``~/.config``).
+    """
+    named = environ.get(_VARIABLE)
+    if named:
+        return [Path(named)]
+    places = (place / FILE_NAME for place in (folder, *folder.parents))
+    found = [path for path in places if path.is_file()][:1]
+    home = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".config"
+    users = Path(home) / "deltactl" / FILE_NAME
+    return [*found, users] if users.is_file() and users not in found else found
+
+
+def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
+    """Read a file and check every key of it; ``commands`` are the names of sections.
+
+    Raises:
+        UsageError: it cannot be read or parsed, or holds what nobody would ever ask for.
+    """
+    import tomllib
+
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not TOML: {error}", hint="see docs/config.md") from error
+    _check_section(path, "", content, {*commands, _PROFILES})
+    profiles = content.get(_PROFILES, {})
+    for name, profile in profiles.items():
+        place = f"{_PROFILES}.{name}"
+        if not isinstance(profile, dict) or not _is_texts(profile.get(_TABLES)):
+            raise UsageError(
+                f"{path}: {place} does not say for which tables it is",
+                hint=f'write {_TABLES} = ["/data/events*"] below [{place}]',
+            )
+        _check_section(path, place, profile, {*commands, _TABLES})
+    return ConfigSource(path, content)
+
+
+def _check_section(
+    path: Path, place: str, section: Mapping[str, Any], sections: Collection[str]
+) -> None:
+    for key, value in section.items():
+        at = ".".join(filter(None, (place, key)))
+        if key in sections:
+            if key != _TABLES and not isinstance(value, dict):
+                raise UsageError(f"{path}: {at} is a section, not a setting", hint=f"write [{at}]")
+            if key not in (_TABLES, _PROFILES):
+                _check_section(path, at, value, ())
+        elif key not in SETTABLE:
+            raise _no_setting(path, at, key, {*SETTABLE, *sections})
+        elif isinstance(value, dict) or (isinstance(value, list) and not _is_texts(value)):
+            raise UsageError(f"{path}: {at} is neither a text nor a list of texts")
+
+
+def _no_setting(path: Path, at: str, key: str, known: Collection[str]) -> UsageError:
+    return UsageError(
+        f"{path}: there is no setting {at!r}.{suggest(key, known)}",
+        hint="`deltactl config` lists the settings; what may do harm is given as an option",
+    )
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(value) if isinstance(value, list) else str(value)
+
+
+def matches_table(patterns: list[str], table: str) -> bool:
+    """Tell whether a pattern matches a table as it was named, or the place that this names."""
+    plain = table.rstrip("/")
+    names = {plain}
+    if "://" not in plain:
+        names.add(str(Path(plain.removeprefix("file:")).expanduser().absolute()))
+    expanded = (str(Path(p).expanduser()) if p.startswith("~") else p for p in patterns)
+    return any(fnmatchcase(name, p.rstrip("/")) for p in expanded for name in names)

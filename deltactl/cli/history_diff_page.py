@@ -1,0 +1,102 @@
+"""What changed between two versions, and who touched a partition, as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from deltactl.cli.history_page import (
+    CHANGE_COLUMNS,
+    change_cells,
+    drop_empty_columns,
+    format_partition,
+    render_commits,
+)
+from deltactl.cli.page import Cell, Column, Page, Styled, Tone
+from deltactl.log.commit_changes import FileCounts
+from deltactl.operations.history_blame import BlameReport
+from deltactl.operations.history_changes import Change
+from deltactl.operations.history_diff import VersionDiff
+from deltactl.units import format_count, format_size, format_timestamp
+
+_SHOWN_PARTITIONS = 20
+
+
+def render_diff(page: Page, diff: VersionDiff) -> None:
+    """Fill a page with what is different between two versions."""
+    page.fields(
+        [
+            ("from", f"version {diff.first}, {format_timestamp(diff.timestamps_ms[0])}"),
+            ("to", f"version {diff.last}, {format_timestamp(diff.timestamps_ms[1])}"),
+            ("added", Styled(_describe(diff.added), Tone.GOOD)),
+            ("removed", Styled(_describe(diff.removed), Tone.CAUTION)),
+        ]
+    )
+    if diff.num_remarked:
+        files = format_count(diff.num_remarked, "file", "files")
+        page.line(f"of these {files} are the same with other deleted rows")
+    _render_partitions(page, diff)
+    _render_changes(page, "columns", {c.column: (c.before, c.after) for c in diff.columns})
+    _render_changes(page, "properties", diff.properties)
+    _render_changes(page, "table", diff.facts)
+
+
+def _describe(counts: FileCounts) -> str:
+    size = "? bytes" if counts.size_bytes is None else format_size(counts.size_bytes)
+    rows = "? rows" if counts.num_rows is None else format_count(counts.num_rows, "row", "rows")
+    return f"{format_count(counts.num_files, 'file', 'files')}, {size}, {rows}"
+
+
+def _render_partitions(page: Page, diff: VersionDiff) -> None:
+    if not any(part.partition_values for part in diff.partitions):
+        return
+    page.line()
+    columns = [Column("partition", elastic=True), *CHANGE_COLUMNS]
+    shown = diff.partitions[:_SHOWN_PARTITIONS]
+    lines: list[list[Cell]] = [
+        [format_partition(part.partition_values), *change_cells(part)] for part in shown
+    ]
+    page.table(*drop_empty_columns(columns, lines))
+    more = len(diff.partitions) - len(shown)
+    if more:
+        page.line(Styled(f"and {more:,} more partitions (-o csv lists all)", Tone.FAINT))
+
+
+def _render_changes(
+    page: Page, heading: str, changes: Mapping[str, tuple[str | None, str | None]]
+) -> None:
+    if not changes:
+        return
+    page.line()
+    page.line(Styled(heading, Tone.STRONG))
+    for name, (before, after) in changes.items():
+        if before is None:
+            page.line("  ", Styled("+ ", Tone.GOOD), name, Styled(" = ", Tone.FAINT), after or "")
+        elif after is None:
+            page.line("  ", Styled("- ", Tone.BAD), name, Styled(" = ", Tone.FAINT), before)
+        else:
+            page.line("  ", Styled("~ ", Tone.CAUTION), name, f": {before} -> {after}")
+
+
+def render_blame(page: Page, report: BlameReport, now_ms: int) -> None:
+    """Fill a page with the commits that touched a partition, and what each did there."""
+    page.line(Styled(format_partition(report.partition), Tone.STRONG))
+    page.line()
+    if not report.rows:
+        page.line("no commit that is left touched it")
+        return
+    changes = {
+        version: Change(
+            change.added.num_files,
+            change.added.size_bytes,
+            change.removed.num_files,
+            change.removed.size_bytes,
+            change.added.num_rows,
+            change.removed.num_rows,
+        )
+        for version, change in report.changes.items()
+    }
+    render_commits(page, report.rows, changes, now_ms)
+    if report.num_unread:
+        page.line()
+        older = format_count(report.num_unread, "older version")
+        page.line(Styled(f"{older} not shown: --all shows them", Tone.FAINT))

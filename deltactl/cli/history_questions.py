@@ -1,0 +1,127 @@
+"""Questions to a history besides the list itself: two versions, a partition, what comes next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from deltactl.cli.envelope import Envelope, dump_json
+from deltactl.cli.history_rows import change_row, json_row
+from deltactl.cli.output import OutputFormat, stdout_errors
+from deltactl.cli.session import Session
+from deltactl.errors import UsageError
+from deltactl.operations.history import HistoryOptions
+from deltactl.operations.history_follow import follow_history
+from deltactl.storage.store import Store
+from deltactl.units import format_count, format_timestamp, parse_duration
+
+if TYPE_CHECKING:
+    from deltactl.operations.history_blame import BlameReport, Partition
+
+_POLL_MS: Final = 5000
+
+
+def history_envelope(session: Session, latest_version: int, result: Any) -> Envelope:
+    """Start the envelope of a command that changes nothing."""
+    return session.envelope(
+        version_before=latest_version, version_after=latest_version, result=result
+    )
+
+
+def show_diff(session: Session, store: Store, first: int, last: int | None) -> None:
+    """Present what is different between two versions."""
+    from deltactl.cli.history_diff_page import render_diff
+    from deltactl.operations.history_diff import diff_versions
+
+    diff = diff_versions(store, first, last, session.output.warn)
+    rows = [change_row(p.partition_values, p.added, p.removed) for p in diff.partitions]
+    times = [format_timestamp(timestamp) for timestamp in diff.timestamps_ms]
+    result = {
+        **diff.to_dict(),
+        "first_timestamp": times[0],
+        "last_timestamp": times[1],
+        "partitions": rows,
+    }
+    session.output.emit(
+        history_envelope(session, diff.latest_version, result),
+        render_table=lambda page: render_diff(page, diff),
+        rows=rows,
+    )
+
+
+def show_blame(
+    session: Session, store: Store, partition: Partition, options: HistoryOptions, now_ms: int
+) -> None:
+    """Present the commits that touched a partition."""
+    from deltactl.cli.history_diff_page import render_blame
+    from deltactl.operations.history_blame import blame_partition
+
+    report = blame_partition(store, partition, options, session.output.warn)
+    if report.oldest_version > 0:
+        session.output.warn(
+            f"commits before version {report.oldest_version} are gone: they may have touched it too"
+        )
+    if report.num_unread and session.output.form is not OutputFormat.TABLE:
+        session.output.note(f"{format_count(report.num_unread, 'older version')} not shown")
+    rows = [_blame_row(row, report) for row in report.rows]
+    session.output.emit(
+        history_envelope(session, report.latest_version, rows),
+        render_table=lambda page: render_blame(page, report, now_ms),
+        rows=rows,
+    )
+
+
+def _blame_row(row: dict[str, Any], report: BlameReport) -> dict[str, Any]:
+    change = report.changes.get(row["version"])
+    if change is None:  # missing or broken: nobody knows
+        return json_row(row)
+    return {**json_row(row), **change_row(None, change.added, change.removed)}
+
+
+def show_graph(session: Session, store: Store, options: HistoryOptions) -> None:
+    """Present how files and bytes went over the versions of a selection."""
+    from deltactl.cli.graph_page import render_graph
+    from deltactl.operations.history_graph import load_graph
+
+    graph = load_graph(store, options, session.output.warn)
+    rows = [
+        {
+            "version": point.version,
+            "timestamp": None
+            if point.timestamp_ms is None
+            else format_timestamp(point.timestamp_ms),
+            "operation": point.operation,
+            "num_files": point.num_files,
+            "size_bytes": point.size_bytes,
+        }
+        for point in graph.points
+    ]
+    session.output.emit(
+        history_envelope(session, graph.latest_version, rows),
+        render_table=lambda page: render_graph(page, graph),
+        rows=rows,
+    )
+
+
+def show_follow(
+    session: Session, store: Store, first_version: int | None, poll: str | None
+) -> None:
+    """Print commits as they come, a line of JSON each, until a signal ends it.
+
+    Raises:
+        UsageError: a form of output that has an end.
+        InterruptedRunError: the signal.
+    """
+    if session.output.form not in (OutputFormat.TABLE, OutputFormat.NDJSON):
+        raise UsageError(
+            f"--follow never ends, so -o {session.output.form} cannot be written",
+            hint="leave -o out, or write -o ndjson",
+        )
+    poll_ms = _POLL_MS if poll is None else parse_duration(poll)
+    with session.cancellation() as cancellation:
+        for row in follow_history(
+            store, first_version, lambda: not cancellation.token.wait(poll_ms / 1000)
+        ):
+            with stdout_errors():
+                session.output.stdout.write(dump_json(json_row(row)) + "\n")
+                session.output.stdout.flush()
+        cancellation.raise_if_cancelled()

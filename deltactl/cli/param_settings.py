@@ -1,0 +1,80 @@
+"""Options that were not typed, filled in from the environment and from files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import typer
+from typer.core import TyperOption
+
+from deltactl.cli.groups import SETTABLE
+from deltactl.cli.settings import Source, parse_flag
+from deltactl.errors import UsageError
+from deltactl.units import parse_duration, parse_size
+
+
+def _parse_time_or_size(text: str) -> int:
+    try:
+        return parse_duration(text)
+    except UsageError:
+        return parse_size(text)
+
+
+# Commands parse these themselves; here they are looked at, so that an error can name the source.
+_LOOKS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "AGE": parse_duration,
+    "SIZE": parse_size,
+    "TIME": parse_duration,
+    "TIME|SIZE": _parse_time_or_size,
+}
+
+
+def fill_in_settings(ctx: Any, sources: Sequence[Source]) -> None:
+    """Put what the sources say in place of defaults, in the parameters of a parsed command.
+
+    Raises:
+        UsageError: a text that the option does not take; the message names where it stands.
+    """
+    for param in ctx.command.params:
+        key = settable_name(param)
+        if key is None or param.name not in ctx.params or not _is_default(ctx, param.name):
+            continue
+        found = next((hit for source in sources if (hit := source.find(key))), None)
+        if found is not None:
+            ctx.params[param.name] = _convert(ctx, param, *found)
+
+
+def settings_of(command: Any) -> set[str]:
+    """Name the settings that a command has."""
+    return {name for param in command.params if (name := settable_name(param)) is not None}
+
+
+def settable_name(param: Any) -> str | None:
+    """Name the setting that an option is, if it is one."""
+    if not isinstance(param, TyperOption):
+        return None
+    names = (name.removeprefix("--") for name in param.opts)
+    return next((name for name in names if name in SETTABLE), None)
+
+
+def _is_default(ctx: Any, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is None or source.name == "DEFAULT"
+
+
+def _convert(ctx: Any, param: TyperOption, place: str, text: str) -> Any:
+    try:
+        if param.is_flag:
+            return parse_flag(text)
+        texts = [part.strip() for part in text.split(",")] if param.multiple else [text]
+        for part in texts:
+            _LOOKS.get(param.metavar or "", str)(part)
+        return param.process_value(ctx, texts if param.multiple else text)
+    except UsageError as error:
+        raise UsageError(f"{place}: {error.message}", hint=error.hint) from error
+    except typer.TyperException as error:
+        from deltactl.cli.usage_errors import restate_usage_error
+
+        restated = restate_usage_error(error, "")
+        raise UsageError(f"{place}: {restated.message}") from error

@@ -1,0 +1,98 @@
+"""Sizes of files as people read them: bars, once or before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from deltactl.cli.page import Cell, Column, Page, Styled, Tone
+from deltactl.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from deltactl.operations.file_sizes import FileSizes
+
+_LONGEST_BAR: Final = 40
+_SHORTEST_BAR: Final = 8
+# Columns beside the bars, roughly: names, counts and gaps.
+_BESIDE: Final = 44
+
+
+def render_sizes(page: Page, sizes: FileSizes) -> None:
+    """Add a histogram of files by size, and how many are small."""
+    if not sizes.num_files:
+        return
+    page.line()
+    bars = _bars(sizes.files, max(sizes.files), _room(page, 1))
+    columns = [Column("file sizes"), Column("files", right=True), Column("size", right=True)]
+    lines: list[list[Cell]] = [
+        [
+            f"  {label}",
+            f"{sizes.files[i]:,}",
+            format_size(sizes.bytes[i]),
+            Styled(bars[i], _tone(i, sizes)),
+        ]
+        for i, label in _shown([sizes])
+    ]
+    page.table([*columns, Column("")], lines)
+    _render_small(page, "small", sizes)
+
+
+def render_sizes_change(page: Page, before: FileSizes, after: FileSizes) -> None:
+    """Add histograms of files by size as they are and as they would be."""
+    page.line()
+    longest, room = max(*before.files, *after.files), _room(page, 2)
+    sides = [_bars(sizes.files, longest, room) for sizes in (before, after)]
+    columns = [
+        Column("file sizes"),
+        Column("now", right=True),
+        Column(""),
+        Column("after", right=True),
+        Column(""),
+    ]
+    lines: list[list[Cell]] = [
+        [
+            f"  {label}",
+            f"{before.files[i]:,}" if before.files[i] else "",
+            Styled(sides[0][i], Tone.CAUTION),
+            f"{after.files[i]:,}" if after.files[i] else "",
+            Styled(sides[1][i], Tone.GOOD),
+        ]
+        for i, label in _shown([before, after])
+    ]
+    page.table(columns, lines)
+    _render_small(page, "small now", before)
+    _render_small(page, "small after", after)
+
+
+def _render_small(page: Page, label: str, sizes: FileSizes) -> None:
+    page.line(
+        f"  {label}: {sizes.small_files:,} of {format_count(sizes.num_files, 'file', 'files')} "
+        f"({sizes.small_share:.0%}), {format_size(sizes.small_bytes)}; "
+        f"small is below {format_size(sizes.small)}"
+    )
+
+
+def _shown(all_sizes: Sequence[FileSizes]) -> list[tuple[int, str]]:
+    """Buckets from the first to the last that hold files, and what they are called."""
+    from deltactl.operations.file_sizes import EDGES
+
+    used = [i for sizes in all_sizes for i, files in enumerate(sizes.files) if files]
+    labels = [f"< {format_size(edge)}" for edge in EDGES] + [f">= {format_size(EDGES[-1])}"]
+    return [(i, labels[i]) for i in range(min(used), max(used) + 1)] if used else []
+
+
+def _room(page: Page, bars: int) -> int:
+    return min(max((page.width - _BESIDE) // bars, _SHORTEST_BAR), _LONGEST_BAR)
+
+
+def _bars(counts: Sequence[int], longest: int, room: int) -> list[str]:
+    """A bar for each count; whatever is there at all has one letter at least."""
+    scale = max(longest, 1)
+    return ["#" * max(round(count * room / scale), 1) if count else "" for count in counts]
+
+
+def _tone(bucket: int, sizes: FileSizes) -> Tone:
+    from deltactl.operations.file_sizes import EDGES
+
+    is_small = bucket < len(EDGES) and EDGES[bucket] <= sizes.small
+    return Tone.CAUTION if is_small else Tone.GOOD

@@ -1,0 +1,94 @@
+"""How large the files of a table are: a histogram, and the share of small ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.operations.optimize_options import DEFAULT_MIN_SHARE, choose_target_bytes
+
+_KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
+EDGES = (64 * _KIB, _MIB, 4 * _MIB, 16 * _MIB, 64 * _MIB, 128 * _MIB, 256 * _MIB, _GIB)
+"""Where a bucket ends and the next begins, bytes; the first begins at 0, the last has no end."""
+
+Sizes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class FileSizes:
+    """Files and bytes by bucket (one more than ``EDGES``), and those of fewer bytes than ``small``.
+
+    A file without a size in the log counts as one of 0 bytes.
+    """
+
+    files: tuple[int, ...]
+    bytes: tuple[int, ...]
+    small: int
+    small_files: int
+    small_bytes: int
+
+    @property
+    def num_files(self) -> int:
+        """All files."""
+        return sum(self.files)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(self.bytes)
+
+    @property
+    def small_share(self) -> float:
+        """Share of files that are small, 0 to 1; 0 where there are no files."""
+        return self.small_files / self.num_files if self.num_files else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it: buckets that hold files, ``to_bytes`` null for the last."""
+        starts, ends = (0, *EDGES), (*EDGES, None)
+        return {
+            "histogram": [
+                {"from_bytes": start, "to_bytes": end, "files": files, "bytes": size}
+                for start, end, files, size in zip(
+                    starts, ends, self.files, self.bytes, strict=True
+                )
+                if files
+            ],
+            "small_below_bytes": self.small,
+            "small_files": self.small_files,
+            "small_bytes": self.small_bytes,
+            "small_file_share": round(self.small_share, 4),
+        }
+
+
+def count_sizes(sizes: Sizes, small: int) -> FileSizes:
+    """Sort sizes in bytes into buckets."""
+    sizes = np.maximum(sizes, 0)
+    bucket = np.searchsorted(EDGES, sizes, side="right")
+    totals = np.zeros(len(EDGES) + 1, np.int64)
+    np.add.at(totals, bucket, sizes)  # exact, where weights of bincount are floats
+    counts = np.bincount(bucket, minlength=len(EDGES) + 1)
+    is_small = sizes < small
+    return FileSizes(
+        tuple(counts.tolist()),
+        tuple(totals.tolist()),
+        small,
+        int(is_small.sum()),
+        int(sizes[is_small].sum()),
+    )
+
+
+def count_table_sizes(batches: Iterable[pa.Table], target_property: int | None) -> FileSizes:
+    """Count live files, given as batches with ``size_bytes``; memory holds 8 bytes a file.
+
+    Small is what ``optimize`` takes for small: less than 75% of the size it aims at.
+    """
+    found = [pc.fill_null(batch["size_bytes"], 0).to_numpy() for batch in batches]
+    sizes: Sizes = np.concatenate([np.empty(0, np.int64), *found])
+    target = choose_target_bytes(None, target_property, int(sizes.sum()))
+    return count_sizes(sizes, int(target * DEFAULT_MIN_SHARE))

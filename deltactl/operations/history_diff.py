@@ -1,0 +1,198 @@
+"""``describe-history --diff``: what is different between two versions of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import DeltactlError, Warn
+from deltactl.log.commit_changes import FileCounts, PartitionChange, count_added_removed
+from deltactl.log.file_actions import file_keys
+from deltactl.log.listing import list_log
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.operations.history import ensure_in_log
+from deltactl.protocol.actions import ADD_SCHEMA, Metadata
+from deltactl.protocol.features import list_features
+from deltactl.protocol.schema import Field, render_type
+from deltactl.storage.store import Store
+
+_KEY_COLUMNS = ("path", "deletion_vector")
+_COUNTED = ("path", "partition_values", "size_bytes", "stats", "deletion_vector", "data_change")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """A column that came (``before`` null), went (``after`` null), or is not what it was.
+
+    ``before`` and ``after`` are type and nullability, behind the name where that changed.
+    """
+
+    column: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VersionDiff:
+    """What is different at ``last`` from what was at ``first``; equal versions differ in nothing.
+
+    ``added`` and ``removed`` count files live at one version only, in all and per partition, by
+    (path, deletion vector): ``num_remarked`` paths are in both, with another deletion vector.
+    ``facts`` are name, description, partition columns, protocol and features that changed, as
+    ``properties`` by name: before and after.
+    """
+
+    first: int
+    last: int
+    latest_version: int
+    timestamps_ms: tuple[int, int]
+    added: FileCounts
+    removed: FileCounts
+    num_remarked: int
+    partitions: list[PartitionChange]
+    columns: list[ColumnChange]
+    properties: Mapping[str, tuple[str | None, str | None]]
+    facts: Mapping[str, tuple[str | None, str | None]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``result`` of the JSON envelope without its instants; sizes in bytes."""
+
+        def changes(of: Mapping[str, tuple[str | None, str | None]]) -> list[dict[str, Any]]:
+            return [{"name": n, "before": b, "after": a} for n, (b, a) in of.items()]
+
+        return {
+            "first_version": self.first,
+            "last_version": self.last,
+            "added": asdict(self.added),
+            "removed": asdict(self.removed),
+            "num_files_remarked": self.num_remarked,
+            "columns": [asdict(change) for change in self.columns],
+            "properties": changes(self.properties),
+            "facts": changes(self.facts),
+        }
+
+
+def diff_versions(store: Store, first: int, last: int | None, warn: Warn) -> VersionDiff:
+    """Compare two versions as they are rebuilt from the log; ``None`` is the latest.
+
+    Holds the keys of both versions' files, and everything about those that differ.
+
+    Raises:
+        NotATableError: there is no log.
+        VersionNotFoundError: a version lies outside the log.
+        CorruptLogError: a version cannot be rebuilt.
+    """
+    listing = list_log(store)
+    ensure_in_log(store, listing, first)
+    assert listing.latest_version is not None
+    last = listing.latest_version if last is None else last
+    ensure_in_log(store, listing, last)
+    before = load_snapshot(store, first, warn=warn, listing=listing)
+    after = load_snapshot(store, last, warn=warn, listing=listing)
+    removed, added = _files_of_one_side(before, after)
+    names = _partition_names(after.metadata)
+    total, partitions = count_added_removed(added, removed, sorted(names))
+    remarked = pc.sum(pc.is_in(added["path"], value_set=removed["path"])).as_py() or 0
+    return VersionDiff(
+        first,
+        last,
+        listing.latest_version,
+        (before.timestamp, after.timestamp),
+        total.added,
+        total.removed,
+        remarked,
+        [_renamed(partition, names) for partition in partitions],
+        diff_columns(before.metadata, after.metadata),
+        _changed(before.metadata.configuration, after.metadata.configuration),
+        _changed(_facts(before), _facts(after)),
+    )
+
+
+def _files_of_one_side(before: Snapshot, after: Snapshot) -> tuple[pa.Table, pa.Table]:
+    """Files of the one version that the other does not have, and the other way round."""
+    keys = [_keys(snapshot) for snapshot in (before, after)]
+    only_before = pc.invert(pc.is_in(keys[0], value_set=keys[1]))
+    only_after = pc.invert(pc.is_in(keys[1], value_set=keys[0]))
+    return _gather(before, only_before), _gather(after, only_after)
+
+
+def _keys(snapshot: Snapshot) -> pa.ChunkedArray:
+    chunks = [c for b in snapshot.file_batches(_KEY_COLUMNS) for c in file_keys(b).chunks]
+    return pa.chunked_array(chunks, pa.string())
+
+
+def _gather(snapshot: Snapshot, mask: pa.ChunkedArray) -> pa.Table:
+    """The files that the mask picks, by their position in the stream."""
+
+    def picked() -> Iterator[pa.Table]:
+        start = 0
+        for batch in snapshot.file_batches(_COUNTED):
+            yield batch.filter(mask.slice(start, batch.num_rows))
+            start += batch.num_rows
+
+    empty = ADD_SCHEMA.empty_table().select(_COUNTED)
+    return pa.concat_tables([empty, *picked()])
+
+
+def _partition_names(metadata: Metadata) -> dict[str, str]:
+    """Names of the partition columns by those that the log has."""
+    return {field.physical_name: field.name for field in metadata.partition_fields}
+
+
+def _renamed(change: PartitionChange, names: Mapping[str, str]) -> PartitionChange:
+    values = {name: change.partition_values.get(key) for key, name in names.items()}
+    return PartitionChange(values, change.added, change.removed)
+
+
+def diff_columns(before: Metadata, after: Metadata) -> list[ColumnChange]:
+    """Columns that came, went or changed, in the order of the later schema, then what went.
+
+    Columns are the same when their physical names are, so a rename under column mapping is one.
+    A schema that cannot be read makes no difference here.
+    """
+    old, new = _fields(before), _fields(after)
+    changes = []
+    for key in (*new, *(key for key in old if key not in new)):
+        was, is_ = old.get(key), new.get(key)
+        renamed = was is not None and is_ is not None and was.name != is_.name
+        texts = [None if f is None else _describe(f, renamed) for f in (was, is_)]
+        if texts[0] != texts[1]:
+            changes.append(ColumnChange((is_ or was).name, *texts))  # type: ignore[union-attr]
+    return changes
+
+
+def _fields(metadata: Metadata) -> dict[str, Field]:
+    try:
+        return {field.physical_name: field for field in metadata.schema.fields}
+    except DeltactlError:
+        return {}
+
+
+def _describe(field: Field, with_name: bool) -> str:
+    words = [field.name] if with_name else []
+    words += [render_type(field.type), *([] if field.nullable else ["not null"])]
+    return " ".join(words)
+
+
+def _facts(snapshot: Snapshot) -> dict[str, str]:
+    metadata, protocol = snapshot.metadata, snapshot.protocol
+    facts = {
+        "name": metadata.name,
+        "description": metadata.description,
+        "partition columns": ", ".join(metadata.partition_columns),
+        "reader version": str(protocol.min_reader_version),
+        "writer version": str(protocol.min_writer_version),
+        "features": ", ".join(sorted(list_features(protocol))),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _changed(
+    before: Mapping[str, str], after: Mapping[str, str]
+) -> dict[str, tuple[str | None, str | None]]:
+    pairs = {name: (before.get(name), after.get(name)) for name in sorted({*before, *after})}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

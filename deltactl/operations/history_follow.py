@@ -1,0 +1,51 @@
+"""``describe-history --follow``: commits as they appear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from deltactl.log.history import Selection, read_history
+from deltactl.log.history_columns import HistoryRow
+from deltactl.log.listing import list_log
+from deltactl.operations.history import ensure_in_log
+from deltactl.storage.store import Store
+
+
+def follow_history(
+    store: Store, first_version: int | None, wait: Callable[[], bool]
+) -> Iterator[HistoryRow]:
+    """Give each commit once, oldest first, as soon as it is there; from ``first_version`` on.
+
+    ``None`` begins with the next commit. ``wait`` lets some time pass before each further look,
+    and says whether to go on. A look lists only what is new. A commit that is missing or broken
+    may be on its way: it is looked at twice, and given with its ``problem`` then.
+
+    Raises:
+        NotATableError: there is no log.
+        VersionNotFoundError: the first version was cleaned up, so that commits would be missed.
+        StorageError: the log cannot be listed.
+    """
+    listing = list_log(store)
+    latest = listing.latest_version
+    following = (-1 if latest is None else latest) + 1 if first_version is None else first_version
+    if latest is None or following <= latest:
+        ensure_in_log(store, listing, following)
+    doubted: int | None = None
+    while True:
+        rows = _read_new(store, following)
+        for row in rows:
+            if row["problem"] is not None and doubted != row["version"]:
+                doubted = row["version"]
+                break
+            yield row
+            following = row["version"] + 1
+        if not wait():
+            return
+
+
+def _read_new(store: Store, following: int) -> list[HistoryRow]:
+    """Rows from a version on, oldest first; all of the log is listed only if there are some."""
+    if list_log(store, following).latest_version is None:
+        return []
+    listing = list_log(store)
+    return read_history(store, listing, Selection(first_version=following)).rows[::-1]

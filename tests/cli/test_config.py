@@ -1,0 +1,215 @@
+"""Settings: their order, files and profiles, and what ``deltactl config`` says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.cli.commands import COMMANDS
+from deltactl.cli.config_file import find_config_files, load_config_file, matches_table
+from deltactl.cli.groups import SETTABLE
+from deltactl.errors import UsageError
+from deltactl.storage.open import open_store
+from tests.cli.conftest import RunCli
+from tests.cli.test_help import SHOWN, doc_of
+from tests.support.table_builder import Column, TableBuilder
+
+NAMES = [spec.name for spec in COMMANDS]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory whose files of settings count, and nobody else's."""
+    monkeypatch.delenv("DELTACTL_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    work = tmp_path / "work" / "jobs"
+    work.mkdir(parents=True)
+    monkeypatch.chdir(work)
+    return work
+
+
+def make_table(path: Path, properties: dict[str, str]) -> None:
+    path.mkdir(parents=True)
+    TableBuilder(open_store(str(path)), [Column("id")], properties=properties)
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def settings(cli: RunCli, *args: str) -> dict[str, Any]:
+    ran = cli("config", "--command", "optimize", "-o", "json", *args)
+    assert ran.code == 0, ran.err
+    return {row["setting"]: row for row in json.loads(ran.out)["result"]}
+
+
+def test_the_order_of_sources(cli: RunCli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = write(
+        folder.parents[1] / "xdg/deltactl/deltactl.toml", 'memory = "1GiB"\ncodec = "gzip"'
+    )
+    near = write(folder.parent / "deltactl.toml", 'memory = "2GiB"\nmax-bytes = "2GiB"')
+    monkeypatch.setenv("DELTACTL_MAX_BYTES", "3GiB")
+    table = folder / "t"
+    make_table(
+        table, {"delta.targetFileSize": "4194304", "delta.parquet.compression.codec": "zstd"}
+    )
+    found = settings(cli, str(table))
+    shown = {k: (found[k]["value"], found[k]["origin"], found[k]["name"]) for k in found}
+    assert shown["max-bytes"] == ("3GiB", "environment", "DELTACTL_MAX_BYTES")
+    assert shown["memory"] == ("2GiB", "file", f"{near}: memory")
+    assert shown["codec"] == ("gzip", "file", f"{users}: codec")
+    assert shown["target-size"] == ("4194304", "table property", "delta.targetFileSize")
+    assert shown["verify"] == ("counts", "default", None)
+    assert shown["master"] == ("local[*]", "default", None)
+
+
+@pytest.mark.parametrize(
+    ("args", "environ", "target"),
+    [
+        ([], None, 64 << 20),
+        ([], "32MiB", 32 << 20),
+        (["--target-size", "16MiB"], "32MiB", 16 << 20),
+    ],
+)
+def test_a_run_follows_the_settings(
+    cli: RunCli,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    args: list[str],
+    environ: str | None,
+    target: int,
+) -> None:
+    write(
+        folder / "deltactl.toml",
+        'output = "json"\n[optimize]\ntarget-size = "128MiB"\nmin-input-files = 7\n'
+        '[profiles.mine]\ntables = ["*/small/*"]\nengine = "local"\n'
+        '[profiles.mine.optimize]\ntarget-size = "64MiB"\n',
+    )
+    if environ:
+        monkeypatch.setenv("DELTACTL_TARGET_SIZE", environ)
+    make_table(folder / "small" / "t", {})
+    ran = cli("optimize", "small/t", "--dry-run", *args)
+    assert json.loads(ran.out)["result"]["target_size_bytes"] == target
+
+
+def test_a_table_that_no_profile_matches_gets_the_rest(cli: RunCli, folder: Path) -> None:
+    write(
+        folder / "deltactl.toml",
+        '[optimize]\ntarget-size = "128MiB"\n'
+        '[profiles.mine]\ntables = ["/elsewhere/*"]\n[profiles.mine.optimize]\ncodec = "gzip"\n',
+    )
+    assert settings(cli)["target-size"]["value"] == "128MiB"
+    assert settings(cli)["codec"]["origin"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("target-sise = '1GiB'", "there is no setting 'target-sise'. Did you mean 'target-size'?"),
+        ("[optimise]\nmemory = '1GiB'", "there is no setting 'optimise'. Did you mean 'optimize'?"),
+        ("[optimize]\nyes = true", "there is no setting 'optimize.yes'"),
+        ("[vacuum]\nretian = '7d'", "there is no setting 'vacuum.retian'. Did you mean 'retain'?"),
+        ("optimize = 3", "optimize is a section, not a setting"),
+        ("memory = {a = 1}", "memory is neither a text nor a list of texts"),
+        ("[profiles.x]\nengine = 'local'", "profiles.x does not say for which tables it is"),
+        ("[profiles.x]\ntables = ['*']\nmemry = '1'", "Did you mean 'memory'?"),
+        ("memory = ", "not TOML"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told_with_its_place(
+    cli: RunCli, folder: Path, text: str, message: str
+) -> None:
+    path = write(folder / "deltactl.toml", text)
+    ran = cli("optimize", "t", "--dry-run")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {path}: ")
+    assert message in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[optimize]\ntarget-size = 128", "optimize.target-size: size '128' has no unit"),
+        ("[optimize]\nskip-hot = 'soon'", "optimize.skip-hot: "),
+        ("[optimize]\nmin-input-files = 0", "optimize.min-input-files: "),
+        ("[optimize]\nverify = 'ful'", "Did you mean 'full'?"),
+        ("output = 'xml'", "output: 'xml' is not a form of output"),
+        ("[optimize]\ncommit-every = ['10min', 'x']", "optimize.commit-every: "),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_place(
+    cli: RunCli, folder: Path, text: str, message: str
+) -> None:
+    path = write(folder / "deltactl.toml", text)
+    ran = cli("optimize", "t", "--dry-run")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {path}: ")
+    assert message in ran.err
+
+
+@pytest.mark.parametrize(
+    "place", ["[optimize]", "[profiles.x]\ntables = ['a']\n[profiles.x.optimize]"]
+)
+def test_a_setting_in_the_section_of_another_command_is_an_error(
+    cli: RunCli, folder: Path, place: str
+) -> None:
+    write(folder / "deltactl.toml", f"{place}\nmax-files = 3")
+    for args in (["optimize", "t", "--dry-run"], ["config"]):
+        ran = cli(*args)
+        assert ran.code == 2
+        assert "optimize.max-files'. Did you mean 'max-bytes'?" in ran.err
+
+
+def test_a_wrong_variable_is_named(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELTACTL_TARGET_SIZE", "128")
+    assert cli("optimize", "t").err.startswith(
+        "error: DELTACTL_TARGET_SIZE: size '128' has no unit\n"
+    )
+
+
+def test_a_setting_of_another_command_is_left_out_of_account(cli: RunCli, folder: Path) -> None:
+    write(folder / "deltactl.toml", '[vacuum]\nretain = "30d"\n')
+    make_table(folder / "t", {})
+    assert cli("optimize", "t", "--dry-run").code == 0
+
+
+def test_the_named_file_is_the_only_one(folder: Path) -> None:
+    write(folder / "deltactl.toml", "")
+    assert find_config_files({"DELTACTL_CONFIG": "/a/b"}, folder) == [Path("/a/b")]
+    assert find_config_files({"HOME": "/nowhere"}, folder) == [folder / "deltactl.toml"]
+    with pytest.raises(UsageError, match="/a/b: cannot be read: No such file"):
+        load_config_file(Path("/a/b"), NAMES)
+
+
+def test_patterns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert matches_table([f"{tmp_path}/*"], "some/table/")
+    assert matches_table(["some/*"], "some/table")
+    assert matches_table(["s3://lake/*"], "s3://lake/a/b/")
+    assert not matches_table(["/lake/*"], "s3://lake/a")
+    assert matches_table([str(tmp_path / "t")], f"file:{tmp_path}/t")
+
+
+def test_a_token_is_not_shown(cli: RunCli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELTACTL_SPARK_REMOTE", "sc://host:15002/;token=hunter2")
+    for form in ("table", "json", "csv"):
+        ran = cli("config", "-o", form)
+        assert form == "table" or "sc://host:15002/;..." in ran.out
+        assert "hunter2" not in ran.out + ran.err
+
+
+def test_every_settable_option_is_one_and_none_may_do_harm() -> None:
+    options = {option.name for spec in SHOWN for option in doc_of(spec).options}
+    assert options >= SETTABLE
+    harmful = {"yes", "force-retention", "include-unknown", "ignore-manifests", "purge"}
+    assert not SETTABLE & (harmful | {"max-orphan-fraction", "no-journal", "dry-run", "check"})
+
+
+def test_an_unknown_command_is_told(cli: RunCli) -> None:
+    ran = cli("config", "--command", "optimise")
+    assert ran.err.startswith("error: there is no command 'optimise'. Did you mean 'optimize'?\n")

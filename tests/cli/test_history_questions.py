@@ -1,0 +1,277 @@
+"""``describe-history``: two versions compared, a partition's commits, commits as they come."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.errors import UsageError, VersionNotFoundError
+from deltactl.operations.history_blame import parse_partition
+from deltactl.operations.history_follow import follow_history
+from deltactl.storage.open import open_store
+from tests.cli.conftest import RunCli
+from tests.support.history_logs import add, info, log_path, remove, write_commit, write_log
+from tests.support.stores import CountingStore
+from tests.support.table_builder import Column, TableBuilder
+
+DAYS = ("2024-01-01", "2024-01-02")
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> TableBuilder:
+    """Versions 1 and 2 append to two days, 3 deletes a row, 4 drops a file, 5 adds a column."""
+    table = TableBuilder(
+        open_store(str(tmp_path)),
+        [Column("id"), Column("day", "string")],
+        partition_by=("day",),
+        features=["deletionVectors"],
+    )
+    (first,) = table.append([{"id": n, "day": DAYS[0]} for n in range(4)])
+    (second,) = table.append([{"id": n, "day": DAYS[1]} for n in range(3)])
+    table.delete_rows(first, [0])
+    table.remove(second)
+    action = table.metadata_action(
+        columns=[*table.columns, Column("note", "string")], properties={"custom.owner": "ann"}
+    )
+    table.commit(action, operation="ADD COLUMNS")
+    return table
+
+
+def diff(cli: RunCli, place: Path, versions: str) -> dict[str, Any]:
+    ran = cli("describe-history", str(place), "--diff", versions, "-o", "json")
+    assert ran.code == 0, ran.err
+    result: dict[str, Any] = json.loads(ran.out)["result"]
+    return result
+
+
+def test_a_diff_of_files(cli: RunCli, built: TableBuilder, tmp_path: Path) -> None:
+    found = diff(cli, tmp_path, "1..2")
+    assert (found["added"]["num_files"], found["added"]["num_rows"]) == (1, 3)
+    assert found["removed"]["num_files"] == 0
+    assert [part["partition_values"] for part in found["partitions"]] == [{"day": DAYS[1]}]
+    assert found["columns"] == found["properties"] == found["facts"] == []
+
+
+def test_what_came_and_went_between_is_no_difference(
+    cli: RunCli, built: TableBuilder, tmp_path: Path
+) -> None:
+    found = diff(cli, tmp_path, "1..4")
+    assert (found["added"]["num_files"], found["removed"]["num_files"]) == (1, 1)
+    assert (found["added"]["num_rows"], found["removed"]["num_rows"]) == (3, 4)
+    assert found["num_files_remarked"] == 1
+    assert found["added"]["num_deletion_vectors"] == 1
+
+
+def test_a_diff_of_schema_and_properties(cli: RunCli, built: TableBuilder, tmp_path: Path) -> None:
+    found = diff(cli, tmp_path, "4..")
+    assert found["last_version"] == 5
+    assert found["columns"] == [{"column": "note", "before": None, "after": "string"}]
+    assert found["properties"] == [{"name": "custom.owner", "before": None, "after": "ann"}]
+    assert found["added"]["num_files"] == found["removed"]["num_files"] == 0
+
+
+def test_a_diff_backwards_is_refused(cli: RunCli, built: TableBuilder, tmp_path: Path) -> None:
+    ran = cli("describe-history", str(tmp_path), "--diff", "3..1")
+    assert (ran.code, ran.out) == (2, "")
+    assert "ends before it begins" in ran.err
+    assert "is not two versions" in cli("describe-history", str(tmp_path), "--diff", "3").err
+
+
+def test_a_diff_through_checkpoints_is_the_same(
+    cli: RunCli, built: TableBuilder, tmp_path: Path
+) -> None:
+    before = diff(cli, tmp_path, "1..5")
+    built.checkpoint(1)
+    built.checkpoint(4)
+    built.forget_commits(1)
+    assert diff(cli, tmp_path, "1..5") == before
+
+
+def test_the_page_of_a_diff(cli: RunCli, built: TableBuilder, tmp_path: Path) -> None:
+    out = cli("describe-history", str(tmp_path), "--diff", "0..5").out
+    assert out.startswith("from     version 0, 20")
+    assert "\n  + note = string\n" in out
+    assert "\n  + custom.owner = ann\n" in out
+    assert "day=2024-01-01" in out
+    assert DAYS[1] not in out
+
+
+def test_blame_names_the_commits_of_a_partition(
+    cli: RunCli, built: TableBuilder, tmp_path: Path
+) -> None:
+    out = cli("describe-history", str(tmp_path), "--blame", f"day={DAYS[0]}", "-o", "json").out
+    rows = json.loads(out)["result"]
+    assert [row["version"] for row in rows] == [3, 1]
+    counts = [(row["added_num_rows"], row["removed_num_rows"]) for row in rows]
+    assert counts == [(3, None), (4, 0)]  # this writer's removes have no statistics
+    page = cli("describe-history", str(tmp_path), "--blame", f"day={DAYS[1]}/").out
+    assert [line.split()[0] for line in page.splitlines()[3:]] == ["4", "2"]
+
+
+def test_blame_with_a_limit_counts_what_it_found(
+    cli: RunCli, built: TableBuilder, tmp_path: Path
+) -> None:
+    args = ("describe-history", str(tmp_path), "--blame", f"day={DAYS[0]}", "--limit", "1")
+    ran = cli(*args, "-o", "ndjson")
+    assert [json.loads(line)["version"] for line in ran.out.splitlines()] == [3]
+    assert ran.err == "note: 1 older version not shown\n"
+
+
+def test_blame_shows_commits_that_nobody_can_read_and_says_what_is_gone(
+    cli: RunCli, built: TableBuilder, tmp_path: Path
+) -> None:
+    built.checkpoint(2)
+    built.forget_commits(2)
+    log_path(tmp_path, 4).write_text("{")
+    built.checkpoint(5)
+    args = ("describe-history", str(tmp_path), "--blame", f"day={DAYS[0]}")
+    ran = cli(*args, "-o", "json")
+    rows = json.loads(ran.out)["result"]
+    assert [(row["version"], row["problem"] is None) for row in rows] == [(4, False), (3, True)]
+    assert "commits before version 2 are gone" in ran.err
+
+
+@pytest.mark.parametrize("escapes", [True, False])
+def test_blame_finds_values_however_they_are_spelt(
+    cli: RunCli, tmp_path: Path, escapes: bool
+) -> None:
+    table = TableBuilder(
+        open_store(str(tmp_path)), [Column("id"), Column("p", "string")], partition_by=("p",)
+    )
+    values = ["a/b", "é", "", None, 'q"']
+    for value in values:
+        table.append([{"id": 1, "p": value}])
+    for version in range(1, 6):
+        lines = map(json.loads, log_path(tmp_path, version).read_text("utf-8").splitlines())
+        text = "\n".join(json.dumps(line, ensure_ascii=escapes) for line in lines)
+        log_path(tmp_path, version).write_text(text, "utf-8")
+    for partition, versions in (
+        ("p=a%2Fb", [1]),
+        ("p=é", [2]),
+        ("p=__HIVE_DEFAULT_PARTITION__", [4, 3]),
+        ('p=q"', [5]),
+        ("p=nothing", []),
+    ):
+        ran = cli("describe-history", str(tmp_path), "--blame", partition, "-o", "ndjson")
+        assert [json.loads(line)["version"] for line in ran.out.splitlines()] == versions
+
+
+def test_blame_refuses_what_is_no_partition(
+    cli: RunCli, built: TableBuilder, tmp_path: Path
+) -> None:
+    ran = cli("describe-history", str(tmp_path), "--blame", "region=eu")
+    assert (ran.code, ran.out) == (2, "")
+    assert "'region' is no partition column" in ran.err
+    assert "hint: the partition columns: day" in ran.err
+    with pytest.raises(UsageError, match="does not name a partition"):
+        parse_partition("day")
+    assert parse_partition("a=1/b=x%3Dy/") == {"a": "1", "b": "x=y"}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--blame", "a=1", "--at", "2h"],
+        ["--diff", "1..2", "--restorable"],
+        ["--follow", "--diff", "1..2"],
+        ["--since-version", "3"],
+        ["--poll", "1s"],
+        ["--follow", "--limit", "3"],
+    ],
+)
+def test_questions_that_do_not_go_together(cli: RunCli, tmp_path: Path, args: list[str]) -> None:
+    ran = cli("describe-history", str(tmp_path), *args)
+    assert (ran.code, ran.out) == (2, "")
+
+
+class Scene:
+    """What happens between two looks: a step each; after the last the following ends."""
+
+    def __init__(self, *steps: Any) -> None:
+        self.steps = list(steps)
+
+    def __call__(self) -> bool:
+        if not self.steps:
+            return False
+        self.steps.pop(0)()
+        return True
+
+
+def follow(place: Path, first: int | None, *steps: Any) -> list[tuple[int, bool]]:
+    rows = follow_history(open_store(str(place)), first, Scene(*steps))
+    return [(row["version"], row["problem"] is None) for row in rows]
+
+
+def test_following_gives_each_commit_once_in_order(tmp_path: Path) -> None:
+    write_log(tmp_path, 3)
+
+    def one_more(version: int) -> Any:
+        return lambda: write_commit(tmp_path, version, info(), add(f"g{version}"))
+
+    steps = [one_more(3), lambda: None, one_more(4)]
+    assert follow(tmp_path, None, *steps) == [(3, True), (4, True)]
+    assert follow(tmp_path, 1) == [(n, True) for n in range(1, 5)]
+    assert follow(tmp_path, 9, lambda: None) == []
+
+
+def test_a_commit_that_is_half_written_is_waited_for(tmp_path: Path) -> None:
+    write_log(tmp_path, 2)
+    half = lambda: write_commit(tmp_path, 2, text='{"add":{"pa')  # noqa: E731
+    whole = lambda: write_commit(tmp_path, 2, info(), remove("f1"))  # noqa: E731
+    assert follow(tmp_path, None, half, whole) == [(2, True)]
+    assert follow(tmp_path, 3, half) == []
+
+
+def test_a_hole_is_given_when_it_stays(tmp_path: Path) -> None:
+    write_log(tmp_path, 5)
+    log_path(tmp_path, 3).unlink()
+    assert follow(tmp_path, 2) == [(2, True)]
+    nothing = [lambda: None] * 2
+    assert follow(tmp_path, 2, *nothing) == [(2, True), (3, False), (4, True)]
+
+
+def test_following_from_a_version_that_was_cleaned_up_is_refused(tmp_path: Path) -> None:
+    write_log(tmp_path, 3)
+    log_path(tmp_path, 0).unlink()
+    with pytest.raises(VersionNotFoundError, match="it goes from 1 to 2"):
+        follow(tmp_path, 0)
+
+
+def test_looking_in_vain_lists_only_what_would_be_new(tmp_path: Path) -> None:
+    write_log(tmp_path, 30)
+    store = CountingStore(open_store(str(tmp_path)))
+    rows = follow_history(store, None, Scene(*[lambda: None] * 3))
+    assert list(rows) == []
+    assert set(store.calls) == {"list_from"}
+
+
+def test_follow_prints_lines_until_a_signal(tmp_path: Path) -> None:
+    write_log(tmp_path, 3)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "deltactl", "describe-history", str(tmp_path)]
+        + ["--follow", "--since-version", "1", "--poll", "1s"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout
+    assert [json.loads(child.stdout.readline())["version"] for _ in range(2)] == [1, 2]
+    write_commit(tmp_path, 3, info("MERGE"), add("z"))
+    assert json.loads(child.stdout.readline())["operation"] == "MERGE"
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=20)
+    assert (child.returncode, out) == (130, "")
+    assert err.endswith("error: interrupted\n")
+
+
+def test_follow_has_no_end_so_json_is_refused(cli: RunCli, tmp_path: Path) -> None:
+    write_log(tmp_path, 1)
+    ran = cli("describe-history", str(tmp_path), "--follow", "-o", "json")
+    assert ran.code == 2
+    assert "--follow never ends" in ran.err
