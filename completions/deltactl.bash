@@ -59,6 +59,7 @@ _deltactl() {
         describe-detail:--storage-option) kind=nothing ;;
         describe-detail:-o | describe-detail:--output) kind=choices values='table json ndjson csv' ;;
         optimize:--where) kind=columns ;;
+        optimize:--since-version) kind=nothing ;;
         optimize:--skip-hot) kind=nothing ;;
         optimize:--target-size) kind=nothing ;;
         optimize:--min-file-size) kind=nothing ;;
@@ -70,6 +71,7 @@ _deltactl() {
         optimize:--memory) kind=nothing ;;
         optimize:--codec) kind=nothing ;;
         optimize:--verify) kind=choices values='counts full' ;;
+        optimize:--if-needed) kind=nothing ;;
         optimize:--engine) kind=choices values='auto spark local' ;;
         optimize:--spark-threshold) kind=nothing ;;
         optimize:--master) kind=nothing ;;
@@ -79,6 +81,7 @@ _deltactl() {
         optimize:--timeout-grace) kind=nothing ;;
         optimize:--tables-from) kind=files ;;
         optimize:-j | optimize:--jobs) kind=nothing ;;
+        optimize:--min-interval) kind=nothing ;;
         optimize:--storage-option) kind=nothing ;;
         optimize:-o | optimize:--output) kind=choices values='table json ndjson csv' ;;
         vacuum:--retain) kind=nothing ;;
@@ -92,6 +95,7 @@ _deltactl() {
         vacuum:--max-orphan-fraction) kind=nothing ;;
         vacuum:--quarantine-for) kind=nothing ;;
         vacuum:--undo) kind=nothing ;;
+        vacuum:--if-needed) kind=nothing ;;
         vacuum:--engine) kind=choices values='auto spark local' ;;
         vacuum:--spark-threshold) kind=nothing ;;
         vacuum:--master) kind=nothing ;;
@@ -101,6 +105,7 @@ _deltactl() {
         vacuum:--timeout-grace) kind=nothing ;;
         vacuum:--tables-from) kind=files ;;
         vacuum:-j | vacuum:--jobs) kind=nothing ;;
+        vacuum:--min-interval) kind=nothing ;;
         vacuum:--storage-option) kind=nothing ;;
         vacuum:-o | vacuum:--output) kind=choices values='table json ndjson csv' ;;
         checkpoint:--version) kind=nothing ;;
@@ -109,6 +114,7 @@ _deltactl() {
         checkpoint:--part-size) kind=nothing ;;
         checkpoint:--top-file) kind=choices values='json parquet' ;;
         checkpoint:--compat) kind=choices values='default spark plain' ;;
+        checkpoint:--if-needed) kind=nothing ;;
         checkpoint:--engine) kind=choices values='auto spark local' ;;
         checkpoint:--spark-threshold) kind=nothing ;;
         checkpoint:--master) kind=nothing ;;
@@ -118,6 +124,7 @@ _deltactl() {
         checkpoint:--timeout-grace) kind=nothing ;;
         checkpoint:--tables-from) kind=files ;;
         checkpoint:-j | checkpoint:--jobs) kind=nothing ;;
+        checkpoint:--min-interval) kind=nothing ;;
         checkpoint:--storage-option) kind=nothing ;;
         checkpoint:-o | checkpoint:--output) kind=choices values='table json ndjson csv' ;;
         generate-manifest:--mode) kind=nothing ;;
@@ -131,6 +138,7 @@ _deltactl() {
         generate-manifest:--timeout-grace) kind=nothing ;;
         generate-manifest:--tables-from) kind=files ;;
         generate-manifest:-j | generate-manifest:--jobs) kind=nothing ;;
+        generate-manifest:--min-interval) kind=nothing ;;
         generate-manifest:--storage-option) kind=nothing ;;
         generate-manifest:-o | generate-manifest:--output) kind=choices values='table json ndjson csv' ;;
         convert:--partition-by) kind=columns ;;
@@ -158,10 +166,10 @@ _deltactl() {
             '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --version --install-completion -h --help' ;;
             describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --graph --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             describe-detail) values='--version --at --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            optimize) values='--where --purge --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            checkpoint) values='--version --kind --sidecar-size --part-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            optimize) values='--where --purge --since-version --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            checkpoint) values='--version --kind --sidecar-size --part-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
             config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;

@@ -44,6 +44,7 @@ from deltactl.cli.param_settings import fill_in_settings, settings_of
 from deltactl.cli.run_options import TimeLimit, declare_time_limit
 from deltactl.cli.session import Session
 from deltactl.cli.signals import raise_on_sigterm
+from deltactl.cli.turns import TurnOptions, declare_turn_options, take_turn
 from deltactl.errors import DeltactlError, UsageError
 
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -53,6 +54,7 @@ class Command(TyperCommand):
     """A command that also takes the global options, and begins the session before it runs."""
 
     takes_tables = False
+    takes_turns = False
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; ``--help`` prints here, and its reader may be gone."""
@@ -79,7 +81,13 @@ class Command(TyperCommand):
     def _invoke_one(self, ctx: Any, session: Session) -> Any:
         if session.table is not None:  # else nobody needs Arrow
             keep_pandas_out()
-        return super().invoke(ctx)
+        if not self.takes_turns:
+            return super().invoke(ctx)
+        with take_turn(session, TurnOptions.take(ctx.params)) as skipped:
+            if skipped is None:
+                return super().invoke(ctx)
+            session.skip(skipped)
+        return None
 
     def _invoke_tables(self, ctx: Any, session: Session, options: FleetOptions) -> Any:
         """Run on one table as named, or on each of several in a session of its own."""
@@ -152,6 +160,9 @@ def load_command(spec: CommandSpec) -> Command:
         command.params = [tables if p.name == tables.name else p for p in command.params]
         command.params.extend(options)
         command.takes_tables = True
+    if spec.takes_turns:
+        command.params.extend(_build(declare_turn_options, "turn").params)
+        command.takes_turns = True
     command.params.extend(_build(declare_global_options, "global").params)
     return command
 

@@ -61,6 +61,7 @@ SETTABLE: Final = frozenset(
         "memory",
         "min-file-size",
         "min-input-files",
+        "min-interval",
         "mode",
         "output",
         "part-size",

@@ -19,6 +19,16 @@ from deltactl.errors import UsageError
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="Path or URI of the table", show_default=False)
 ]
+IfNeededOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--if-needed",
+        metavar="WHAT=LEAST",
+        help="Only where there is this much to do: files=N or size=SIZE; may be repeated, any is "
+        "enough",
+        show_default=False,
+    ),
+]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done, and change nothing")
 ]

@@ -23,10 +23,12 @@ from deltactl.cli.engine_options import (
 from deltactl.cli.envelope import Envelope
 from deltactl.cli.options import GlobalOptions, parse_storage_options
 from deltactl.cli.output import Output, OutputFormat, log_to
+from deltactl.cli.page import Styled, Tone
 from deltactl.cli.progress import progress
 from deltactl.cli.run_options import TimeLimit
 from deltactl.cli.settings import EnvironmentSource, Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals, limit_time
+from deltactl.clock import SystemClock
 from deltactl.engine.base import LazyEngine, OnProgress
 
 if TYPE_CHECKING:
@@ -49,6 +51,9 @@ class Session:
         self._lazy_engine: LazyEngine | None = None
         self._cancellation = Cancellation()
         self._spark: SharedSpark | None = None
+        self.run_id = SystemClock().new_id()
+        self.caught_up_version: int | None = None  # see ``operations.run_record``
+        self.has_skipped = False
         self._is_of_several = False
         self._jobs = 1  # runs that share this process with this one, itself included
         self._stack = ExitStack()
@@ -125,6 +130,7 @@ class Session:
         session = copy(self)
         session.table, session.output, session._jobs = table, output, jobs
         session._lazy_engine, session._is_of_several = None, True
+        session.caught_up_version, session.has_skipped = None, False
         return session
 
     @property
@@ -158,7 +164,15 @@ class Session:
         """Start the envelope of this command and table; ``parts`` are further fields of it."""
         if self._lazy_engine is not None and "engine" in parts:
             parts.setdefault("engine_reason", self._lazy_engine.reason)
+        self.has_skipped = parts.get("skipped") is not None
         return Envelope(command=self.command, table=self.table, **parts)
+
+    def skip(self, reason: str) -> None:
+        """Say that nothing was done, and why."""
+        self.output.emit(
+            self.envelope(skipped=reason),
+            render_table=lambda page: page.line(Styled("Not due", Tone.GOOD), f": {reason}"),
+        )
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
         """Show progress while the context lasts; gives the callback for the engine."""

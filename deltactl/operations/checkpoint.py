@@ -80,6 +80,10 @@ def checkpoint_table(
         engine or LocalEngine(), clock or SystemClock(), storage_options or {}, cancel, on_progress
     )
     job = _Job(store, options, run, warn)
+    skipped = job.find_shortfall()
+    if skipped is not None:
+        idle = CheckpointPlan(job.snapshot.version, None, f"not needed: {skipped}")
+        return CheckpointReport(idle, run.engine.name, dry_run=dry_run, skipped=skipped)
     plan = job.plan()
     cleanup = job.plan_cleanup(plan) if job.cleans else None
     report = CheckpointReport(
@@ -114,6 +118,13 @@ class _Job:
             list_log(store) if self.cleans else list_from_hint(store, warn, options.version)
         )
         self.snapshot = load_snapshot(store, options.version, warn=warn, listing=self._listing)
+
+    def find_shortfall(self) -> str | None:
+        """What there is since the last checkpoint, where that is less than ``options`` ask for."""
+        if self._options.need is None:
+            return None
+        last = self.snapshot.segment.checkpoint_version  # -1 without one
+        return self._options.need.find_shortfall(commits=self.snapshot.version - last)
 
     def plan(self) -> CheckpointPlan:
         """What to write."""

@@ -74,10 +74,13 @@ def optimize_table(
     clock = clock or SystemClock()
     source = source_of(engine or LocalEngine(reason="the default"))
     snapshot = load_snapshot(store, warn=warn)
-    plan = plan_optimize(snapshot, options, clock.now_ms())
-    if dry_run or plan.is_empty:
+    plan = plan_optimize(snapshot, options, clock.now_ms(), warn)
+    skipped = _find_shortfall(plan, options)
+    if dry_run or plan.is_empty or skipped is not None:
         choice = source.choose(plan.bytes_to_rewrite)
-        return OptimizeReport(plan, choice.name, choice.reason, dry_run=dry_run)
+        return OptimizeReport(
+            plan, choice.name, choice.reason, dry_run=dry_run, skipped=skipped, options=options
+        )
     running = source.open(plan.bytes_to_rewrite)
     report = execute_optimize(
         snapshot,
@@ -136,6 +139,12 @@ def execute_optimize(
         partial(rewrite_files, spec), tasks, cancel=cancel, on_progress=on_progress
     )
     return run.collect(outcomes, cancel)
+
+
+def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:
+    if options.need is None or plan.is_empty:
+        return None
+    return options.need.find_shortfall(files=plan.files.num_rows, size_bytes=plan.bytes_to_rewrite)
 
 
 def _estimate_memory(input_bytes: int) -> int:

@@ -200,6 +200,7 @@ class OptimizeRun:
             strays_removed=tuple(self._strays_removed),
             interrupted=interrupted,
             run_id=self._run_id,
+            options=self._options,
         )
 
 

@@ -66,6 +66,9 @@ def vacuum_table(
 
     plan = plan_by(retention.cutoff_ms)
     refusal = _find_refusal(plan)
+    skipped = _find_shortfall(plan, options)
+    if skipped is not None:
+        return VacuumReport(plan, engine.name, dry_run=dry_run, skipped=skipped)
     if dry_run or plan.is_empty:
         if refusal is not None:
             warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
@@ -100,6 +103,12 @@ def vacuum_table(
             keeps_history=bool(options.keep_versions) or options.keep_last is not None,
         )
     return report
+
+
+def _find_shortfall(plan: VacuumPlan, options: VacuumOptions) -> str | None:
+    if options.need is None or plan.is_empty:
+        return None
+    return options.need.find_shortfall(files=plan.files.num_rows, size_bytes=plan.size_bytes)
 
 
 def _find_refusal(plan: VacuumPlan) -> SafetyError | None:

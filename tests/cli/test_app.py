@@ -99,6 +99,7 @@ def test_global_options_stand_before_or_after_the_command(
         "dry_run": False,
         "engine": None,
         "engine_reason": None,
+        "skipped": None,
         "result": [{"key": "k", "value": "v"}],
         "warnings": [],
         "error": None,

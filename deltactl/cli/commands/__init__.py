@@ -21,6 +21,8 @@ class CommandSpec:
     """Whether it takes the options of ``cli/run_options.py``."""
     takes_tables: bool = False
     """Whether it takes several tables, and the options of ``cli/fleet_options.py``."""
+    takes_turns: bool = False
+    """Whether its runs take turns on a table, by the options of ``cli/turns.py``."""
 
     @property
     def module(self) -> str:
@@ -29,7 +31,9 @@ class CommandSpec:
 
 
 def _maintenance(name: str, text: str, *, has_engine: bool = True) -> CommandSpec:
-    return CommandSpec(name, text, has_engine=has_engine, has_time_limit=True, takes_tables=True)
+    return CommandSpec(
+        name, text, has_engine=has_engine, has_time_limit=True, takes_tables=True, takes_turns=True
+    )
 
 
 COMMANDS: Final = (

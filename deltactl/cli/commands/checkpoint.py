@@ -10,6 +10,7 @@ import typer
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.options import DryRunOption, TableArgument
 from deltactl.cli.session import Session
+from deltactl.cli.thresholds import parse_need
 from deltactl.errors import PartialSuccessError, UsageError
 
 if TYPE_CHECKING:
@@ -83,6 +84,14 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option("--repair", help="Check every checkpoint and the hint; write bad ones anew"),
     ] = False,
+    if_needed: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="commits=N",
+            help="Only where there are this many commits since the last checkpoint",
+            show_default=False,
+        ),
+    ] = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -118,6 +127,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         cleanup=cleanup,
         cleanup_only=cleanup_only,
         compact_log=compact_log,
+        need=parse_need(if_needed, ("commits",)),
     )
     if (check or repair) and options != CheckpointOptions():
         flag = "--repair" if repair else "--check"
@@ -193,6 +203,7 @@ def _emit(
         version_after=report.plan.version,
         dry_run=report.dry_run,
         engine=report.engine,
+        skipped=report.skipped,
         result=report.to_dict(),
     )
     if error is not None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltactl.cli.envelope import ErrorInfo
-from deltactl.cli.options import DryRunOption, TableArgument
+from deltactl.cli.options import DryRunOption, IfNeededOption, TableArgument
 from deltactl.cli.session import Session
 from deltactl.cli.text import safe_text
+from deltactl.cli.thresholds import parse_need
 from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError, UsageError
 from deltactl.units import format_count, format_duration, format_size, parse_duration
 
@@ -111,6 +112,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     purge_quarantine: Annotated[
         bool, typer.Option("--purge-quarantine", help="Delete quarantined files that are due")
     ] = False,
+    if_needed: IfNeededOption = None,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit 3 when there is something to go")
     ] = False,
@@ -154,11 +156,12 @@ def command(  # noqa: PLR0913 - one parameter an option
         quarantine=quarantine,
         quarantine_ms=parse_duration(quarantine_for),
         journal=not no_journal,
+        need=parse_need(if_needed),
     )
     confirm = None if dry_run or check else _choose_confirmation(session, yes, options)
     report = _run(session, table, options, confirm, dry_run or check)
     _present(session, report)
-    if check and not report.plan.is_empty:
+    if check and not report.plan.is_empty and report.skipped is None:
         raise typer.Exit(_WORK_NEEDED)
 
 
@@ -277,6 +280,7 @@ def _emit(session: Session, report: VacuumReport, error: DeltactlError | None = 
         version_after=report.version_after,
         dry_run=report.dry_run,
         engine=report.engine,
+        skipped=report.skipped,
         result=report.to_dict(),
     )
     if error is not None:
