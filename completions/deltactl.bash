@@ -41,6 +41,8 @@ _deltactl() {
     case $command:$previous in
         :--storage-option) kind=nothing ;;
         :-o | :--output) kind=choices values='table json ndjson csv' ;;
+        :--log-format) kind=choices values='text json' ;;
+        :--progress) kind=choices values='auto none plain json' ;;
         describe-history:-n | describe-history:--limit) kind=nothing ;;
         describe-history:--since) kind=nothing ;;
         describe-history:--until) kind=nothing ;;
@@ -54,10 +56,14 @@ _deltactl() {
         describe-history:--poll) kind=nothing ;;
         describe-history:--storage-option) kind=nothing ;;
         describe-history:-o | describe-history:--output) kind=choices values='table json ndjson csv' ;;
+        describe-history:--log-format) kind=choices values='text json' ;;
+        describe-history:--progress) kind=choices values='auto none plain json' ;;
         describe-detail:--version) kind=nothing ;;
         describe-detail:--at) kind=nothing ;;
         describe-detail:--storage-option) kind=nothing ;;
         describe-detail:-o | describe-detail:--output) kind=choices values='table json ndjson csv' ;;
+        describe-detail:--log-format) kind=choices values='text json' ;;
+        describe-detail:--progress) kind=choices values='auto none plain json' ;;
         optimize:--where) kind=columns ;;
         optimize:--since-version) kind=nothing ;;
         optimize:--skip-hot) kind=nothing ;;
@@ -84,6 +90,8 @@ _deltactl() {
         optimize:--min-interval) kind=nothing ;;
         optimize:--storage-option) kind=nothing ;;
         optimize:-o | optimize:--output) kind=choices values='table json ndjson csv' ;;
+        optimize:--log-format) kind=choices values='text json' ;;
+        optimize:--progress) kind=choices values='auto none plain json' ;;
         vacuum:--retain) kind=nothing ;;
         vacuum:--mode) kind=choices values='auto full lite' ;;
         vacuum:--inventory) kind=files ;;
@@ -108,6 +116,8 @@ _deltactl() {
         vacuum:--min-interval) kind=nothing ;;
         vacuum:--storage-option) kind=nothing ;;
         vacuum:-o | vacuum:--output) kind=choices values='table json ndjson csv' ;;
+        vacuum:--log-format) kind=choices values='text json' ;;
+        vacuum:--progress) kind=choices values='auto none plain json' ;;
         checkpoint:--version) kind=nothing ;;
         checkpoint:--kind) kind=choices values='auto classic v2 multipart' ;;
         checkpoint:--sidecar-size) kind=nothing ;;
@@ -127,6 +137,8 @@ _deltactl() {
         checkpoint:--min-interval) kind=nothing ;;
         checkpoint:--storage-option) kind=nothing ;;
         checkpoint:-o | checkpoint:--output) kind=choices values='table json ndjson csv' ;;
+        checkpoint:--log-format) kind=choices values='text json' ;;
+        checkpoint:--progress) kind=choices values='auto none plain json' ;;
         generate-manifest:--mode) kind=nothing ;;
         generate-manifest:--version) kind=nothing ;;
         generate-manifest:--where) kind=columns ;;
@@ -141,6 +153,8 @@ _deltactl() {
         generate-manifest:--min-interval) kind=nothing ;;
         generate-manifest:--storage-option) kind=nothing ;;
         generate-manifest:-o | generate-manifest:--output) kind=choices values='table json ndjson csv' ;;
+        generate-manifest:--log-format) kind=choices values='text json' ;;
+        generate-manifest:--progress) kind=choices values='auto none plain json' ;;
         convert:--partition-by) kind=columns ;;
         convert:--schema-mode) kind=choices values='strict widen' ;;
         convert:--property) kind=properties ;;
@@ -155,24 +169,30 @@ _deltactl() {
         convert:--timeout-grace) kind=nothing ;;
         convert:--storage-option) kind=nothing ;;
         convert:-o | convert:--output) kind=choices values='table json ndjson csv' ;;
+        convert:--log-format) kind=choices values='text json' ;;
+        convert:--progress) kind=choices values='auto none plain json' ;;
         explain:--storage-option) kind=nothing ;;
         explain:-o | explain:--output) kind=choices values='table json ndjson csv' ;;
+        explain:--log-format) kind=choices values='text json' ;;
+        explain:--progress) kind=choices values='auto none plain json' ;;
         config:--command) kind=nothing ;;
         config:--storage-option) kind=nothing ;;
         config:-o | config:--output) kind=choices values='table json ndjson csv' ;;
+        config:--log-format) kind=choices values='text json' ;;
+        config:--progress) kind=choices values='auto none plain json' ;;
     esac
     if [[ $kind == options ]]; then
         case $command in
-            '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --version --install-completion -h --help' ;;
-            describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --graph --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            describe-detail) values='--version --at --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            optimize) values='--where --purge --since-version --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            checkpoint) values='--version --kind --sidecar-size --part-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
-            config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color -h --help' ;;
+            '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --log-format --progress --version --install-completion -h --help' ;;
+            describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --graph --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color --log-format --progress -h --help' ;;
+            describe-detail) values='--version --at --storage-option -o --output -q --quiet -v --verbose --debug --no-color --log-format --progress -h --help' ;;
+            optimize) values='--where --purge --since-version --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --log-format --progress -h --help' ;;
+            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --log-format --progress -h --help' ;;
+            checkpoint) values='--version --kind --sidecar-size --part-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --log-format --progress -h --help' ;;
+            generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --log-format --progress -h --help' ;;
+            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --log-format --progress -h --help' ;;
+            explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --log-format --progress -h --help' ;;
+            config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color --log-format --progress -h --help' ;;
         esac
         [[ $current == -* ]] || kind=positional
     fi

@@ -32,8 +32,10 @@ from deltactl.cli.imports import keep_pandas_out
 from deltactl.cli.options import (
     DebugOption,
     GlobalOptions,
+    LogFormatOption,
     NoColorOption,
     OutputOption,
+    ProgressOption,
     QuietOption,
     StorageOption,
     VerboseOption,
@@ -94,6 +96,7 @@ class Command(TyperCommand):
         from deltactl.cli.fleet import Fleet, expand_tables, find_single
 
         session.table = find_single(options, session)
+        session.output.log_fields["table"] = session.table
         if session.table is not None:
             ctx.params["table"] = session.table
             fill_in_settings(ctx, session.sources)
@@ -185,6 +188,8 @@ def root(
     verbose: VerboseOption = 0,
     debug: DebugOption = False,
     no_color: NoColorOption = False,
+    log_format: LogFormatOption = None,
+    progress: ProgressOption = None,
     version: Annotated[
         bool,
         typer.Option(

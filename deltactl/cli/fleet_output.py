@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.envelope import SCHEMA_VERSION, Envelope, ErrorInfo, dump_json
 from deltactl.cli.exits import ExitCode
-from deltactl.cli.output import Output, OutputFormat, RenderTable
+from deltactl.cli.output import LogFormat, Output, OutputFormat, RenderTable
 from deltactl.cli.page import Cell, Page, Styled, Tone
 from deltactl.cli.text import safe_text
 from deltactl.errors import DeltactlError
@@ -45,10 +45,12 @@ class TableOutput(Output):
             parent.form,
             environ=parent.environ,
             quiet=parent.quiet,
+            log_format=parent.log_format,
+            log_fields={**parent.log_fields, "table": table},
             stdout=parent.stdout,
             stderr=parent.stderr,
         )
-        self._parent, self._table = parent, table
+        self._table, self.lock = table, parent.lock
         self.envelope: Envelope | None = None
         self.summary: Sequence[Cell] = ()
 
@@ -75,8 +77,9 @@ class TableOutput(Output):
         self.say_error(error)
 
     def say(self, label: str, message: str, tone: Tone) -> None:
-        """Say it through the parent, with the table's name."""
-        self._parent.say(label, f"{self._table}: {message}", tone)
+        """Say it with the table's name, which a log in JSON has in a field."""
+        prefix = "" if self.log_format is LogFormat.JSON else f"{self._table}: "
+        super().say(label, prefix + message, tone)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from deltactl.cli.output import OutputFormat
+from deltactl.cli.groups import Group
+from deltactl.cli.output import LogFormat, OutputFormat
+from deltactl.cli.progress import ProgressForm
 from deltactl.cli.settings import Source, parse_flag, resolve_setting
 from deltactl.errors import UsageError
+
+E = TypeVar("E", bound=StrEnum)
 
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="Path or URI of the table", show_default=False)
@@ -57,6 +62,27 @@ DebugOption = Annotated[bool, typer.Option("--debug", help="Show a traceback wit
 NoColorOption = Annotated[bool, typer.Option("--no-color", help="No colours, as with NO_COLOR")]
 
 
+LogFormatOption = Annotated[
+    LogFormat | None,
+    typer.Option(
+        "--log-format",
+        help="Form of warnings, notes, logs and errors on stderr, by default text",
+        show_default=False,
+        rich_help_panel=Group.OUTPUT,
+    ),
+]
+ProgressOption = Annotated[
+    ProgressForm | None,
+    typer.Option(
+        "--progress",
+        help="How progress shows on stderr, by default auto: a bar on a terminal, else a line per "
+        "10 seconds",
+        show_default=False,
+        rich_help_panel=Group.OUTPUT,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class GlobalOptions:
     """The global options as they were typed."""
@@ -67,6 +93,8 @@ class GlobalOptions:
     verbose: int = 0
     debug: bool = False
     no_color: bool = False
+    log_format: LogFormat | None = None
+    progress: ProgressForm | None = None
 
     @classmethod
     def take(cls, params: dict[str, Any]) -> GlobalOptions:
@@ -83,6 +111,8 @@ class GlobalOptions:
             verbose=self.verbose + later.verbose,
             debug=self.debug or later.debug,
             no_color=self.no_color or later.no_color,
+            log_format=later.log_format or self.log_format,
+            progress=later.progress or self.progress,
         )
 
     def resolve(self, sources: Sequence[Source]) -> GlobalOptions:
@@ -92,6 +122,20 @@ class GlobalOptions:
             self.output,
             parse=parse_output_format,
             default=OutputFormat.TABLE,
+            sources=sources,
+        )
+        log_format = resolve_setting(
+            "log-format",
+            self.log_format,
+            parse=lambda text: _parse_choice(text, LogFormat, "a form of a log"),
+            default=LogFormat.TEXT,
+            sources=sources,
+        )
+        progress = resolve_setting(
+            "progress",
+            self.progress,
+            parse=lambda text: _parse_choice(text, ProgressForm, "a form of progress"),
+            default=ProgressForm.AUTO,
             sources=sources,
         )
         debug = resolve_setting(
@@ -107,6 +151,8 @@ class GlobalOptions:
             verbose=self.verbose,
             debug=debug.value,
             no_color=self.no_color,
+            log_format=log_format.value,
+            progress=progress.value,
         )
 
 
@@ -117,6 +163,8 @@ def declare_global_options(
     verbose: VerboseOption = 0,
     debug: DebugOption = False,
     no_color: NoColorOption = False,
+    log_format: LogFormatOption = None,
+    progress: ProgressOption = None,
 ) -> None:
     """Carry the declarations above in the only form that Typer reads: a signature."""
 
@@ -127,11 +175,14 @@ def parse_output_format(text: str) -> OutputFormat:
     Raises:
         UsageError: there is no such form.
     """
+    return _parse_choice(text, OutputFormat, "a form of output")
+
+
+def _parse_choice(text: str, kind: type[E], what: str) -> E:
     try:
-        return OutputFormat(text.strip().lower())
+        return kind(text.strip().lower())
     except ValueError:
-        forms = ", ".join(OutputFormat)
-        raise UsageError(f"{text!r} is not a form of output", hint=f"one of {forms}") from None
+        raise UsageError(f"{text!r} is not {what}", hint=f"one of {', '.join(kind)}") from None
 
 
 def parse_storage_options(pairs: Sequence[str]) -> Mapping[str, str]:

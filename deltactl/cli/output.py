@@ -10,10 +10,17 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from deltactl.cli.envelope import Envelope, ErrorInfo, dump_json, to_jsonable
+from deltactl.cli.envelope import (
+    Envelope,
+    ErrorInfo,
+    dump_json,
+    format_rfc3339,
+    to_jsonable,
+)
 from deltactl.cli.page import Page, Tone
 from deltactl.cli.text import safe_text
 from deltactl.errors import DeltactlError, UsageError
@@ -43,7 +50,16 @@ class OutputFormat(StrEnum):
     CSV = "csv"
 
 
+class LogFormat(StrEnum):
+    """Forms of what goes to stderr."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
 RenderTable = Callable[[Page], None]
+
+_LEVELS: Final = {"error": "error", "warning": "warning", "traceback": "debug"}
 
 
 class ReaderGone(BaseException):
@@ -62,10 +78,14 @@ class Output:
         *,
         environ: Mapping[str, str],
         quiet: bool = False,
+        log_format: LogFormat = LogFormat.TEXT,
+        log_fields: Mapping[str, Any] | None = None,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
     ) -> None:
+        """Take where to print; ``log_fields`` are in each line of a log in JSON."""
         self.form = form
+        self.log_format, self.log_fields = log_format, dict(log_fields or {})
         self.quiet = quiet
         self.environ = environ
         self.stdout = stdout or sys.stdout
@@ -121,6 +141,10 @@ class Output:
 
     def say_error(self, error: DeltactlError) -> None:
         """Say what failed on stderr."""
+        if self.log_format is LogFormat.JSON:
+            said = {"code": error.code, "message": error.message, "hint": error.hint}
+            self.log({"level": "error", **said})
+            return
         self.say("error", error.message, Tone.BAD)
         if error.hint:
             self.say("hint", error.hint, Tone.STRONG)
@@ -141,6 +165,9 @@ class Output:
 
     def debug(self, text: str) -> None:
         """Print text of several lines, such as a traceback."""
+        if self.log_format is LogFormat.JSON:
+            self.say("traceback", text, Tone.FAINT)
+            return
         page = Page()
         for line in text.splitlines():
             page.line(line)
@@ -162,11 +189,32 @@ class Output:
 
     def say(self, label: str, message: str, tone: Tone) -> None:
         """Print a line on stderr, from any thread."""
+        if self.log_format is LogFormat.JSON:
+            self.log({"level": _LEVELS.get(label, "info"), "message": message})
+            return
         page = Page()
         page.line(label, ": ", message)
         label_piece, *rest = page.lines[0]
         page.lines[0] = (replace(label_piece, tone=tone), *rest)
         self._print_aside(page)
+
+    def log(self, fields: Mapping[str, Any]) -> None:
+        """Print a line of JSON on stderr, from any thread: time, the run's fields, and these."""
+        now = {"time": format_rfc3339(datetime.now(UTC))}
+        # A log that cannot be written must not end a run that works.
+        with self.lock, suppress(OSError):
+            self.stderr.write(dump_json({**now, **self.log_fields, **fields}) + "\n")
+            self.stderr.flush()
+
+    def note_record(self, record: logging.LogRecord) -> None:
+        """Print what the library logs in passing; nothing when quiet."""
+        if self.quiet:
+            return
+        if self.log_format is LogFormat.JSON:
+            level = record.levelname.lower()
+            self.log({"level": level, "logger": record.name, "message": record.getMessage()})
+        else:
+            self.note(f"{record.name}: {record.getMessage()}")
 
     def _print_aside(self, page: Page) -> None:
         # A log that cannot be written must not end a run that works.
@@ -281,11 +329,10 @@ class _OutputHandler(logging.Handler):
         self.output = output
 
     def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
         if record.levelno >= logging.WARNING:
-            self.output.warn(message)
+            self.output.warn(record.getMessage())
         else:
-            self.output.note(f"{record.name}: {message}")
+            self.output.note_record(record)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
@@ -22,9 +23,9 @@ from deltactl.cli.engine_options import (
 )
 from deltactl.cli.envelope import Envelope
 from deltactl.cli.options import GlobalOptions, parse_storage_options
-from deltactl.cli.output import Output, OutputFormat, log_to
+from deltactl.cli.output import LogFormat, Output, OutputFormat, log_to
 from deltactl.cli.page import Styled, Tone
-from deltactl.cli.progress import progress
+from deltactl.cli.progress import ProgressForm, progress
 from deltactl.cli.run_options import TimeLimit
 from deltactl.cli.settings import EnvironmentSource, Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals, limit_time
@@ -46,12 +47,17 @@ class Session:
         self.options_before = GlobalOptions()  # what stood before the command
         # Good enough to report that parsing failed; replaced by `begin` when it did not.
         self.options = GlobalOptions(output=guess_format(argv), debug="--debug" in argv)
-        self.output = Output(self.options.output or OutputFormat.TABLE, environ=environ)
+        self.run_id = SystemClock().new_id()
+        self.output = Output(
+            self.options.output or OutputFormat.TABLE,
+            environ=environ,
+            log_format=_guess_log_format(argv, environ),
+            log_fields={"run_id": self.run_id},
+        )
         self._engine = EngineOptions()
         self._lazy_engine: LazyEngine | None = None
         self._cancellation = Cancellation()
         self._spark: SharedSpark | None = None
-        self.run_id = SystemClock().new_id()
         self.caught_up_version: int | None = None  # see ``operations.run_record``
         self.has_skipped = False
         self._is_of_several = False
@@ -111,7 +117,11 @@ class Session:
         self.options = options = options.resolve(self.sources)
         environ = {**self.environ, "NO_COLOR": "1"} if options.no_color else self.environ
         self.output = Output(
-            options.output or OutputFormat.TABLE, environ=environ, quiet=options.quiet
+            options.output or OutputFormat.TABLE,
+            environ=environ,
+            quiet=options.quiet,
+            log_format=options.log_format or LogFormat.TEXT,
+            log_fields={"run_id": self.run_id, "command": command, "table": self.table},
         )
         self._stack.enter_context(log_to(self.output, options.verbose))
 
@@ -176,7 +186,12 @@ class Session:
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
         """Show progress while the context lasts; gives the callback for the engine."""
-        return progress(self.output, self.label(label), may_draw=not self.shares_process)
+        return progress(
+            self.output,
+            self.label(label),
+            form=self.options.progress or ProgressForm.AUTO,
+            may_draw=not self.shares_process,
+        )
 
     def engines(
         self, *, max_concurrent: int | None = None, memory_bytes: int | None = None
@@ -254,3 +269,10 @@ def guess_format(argv: Sequence[str]) -> OutputFormat | None:
         elif word.startswith("-o") and word[2:] in list(OutputFormat):
             found = word[2:]
     return OutputFormat(found) if found in list(OutputFormat) else None
+
+
+def _guess_log_format(argv: Sequence[str], environ: Mapping[str, str]) -> LogFormat:
+    """The form of the log for an error in the arguments, or before they are understood."""
+    words = " ".join(argv).replace("--log-format=", "--log-format ")
+    said = re.findall(r"--log-format (\S+)", words) or [environ.get("DELTACTL_LOG_FORMAT", "")]
+    return LogFormat.JSON if said[-1].lower() == LogFormat.JSON else LogFormat.TEXT

@@ -6,8 +6,10 @@ last. Every crash point leaves a log that reads as before.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
@@ -30,6 +32,8 @@ from deltactl.operations.checkpoint_write import (
 )
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.store import Store
+
+_log: Final = logging.getLogger(__name__)
 
 __all__ = [
     "CheckpointOptions",
@@ -137,6 +141,7 @@ class _Job:
     def write(self, plan: CheckpointPlan, report: CheckpointReport) -> CheckpointReport:
         """Write the checkpoint, then let the hint name it."""
         written = write_checkpoint(self.snapshot, plan, self._options, self._run)
+        _log.info("%s: checkpoint of version %d written", self._store.uri, plan.version)
         moved = move_hint(self._store, written.hint)
         checksum = self._handle_checksum(written)
         return replace(report, written=written, hint_moved=moved, checksum=checksum)

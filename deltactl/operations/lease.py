@@ -10,6 +10,7 @@ next number exclusively, then looking once more; whoever then sees another that 
 from __future__ import annotations
 
 import json
+import logging
 import re
 import threading
 from collections.abc import Iterator
@@ -32,6 +33,7 @@ from deltactl.units import format_timestamp
 LEASE_MS: Final = 15 * 60 * 1000
 """How long a lease holds after its last renewal, in ms."""
 
+_log: Final = logging.getLogger(__name__)
 _FOLDER: Final = f"{OWN_DIR}/leases"
 _RENEWALS: Final = 3
 _TRIES: Final = 5
@@ -75,6 +77,7 @@ def hold_lease(
         warn(f"running without a lease, other runs are not kept away: {error.message}")
         yield
         return
+    _log.info("%s: holding %s until the run ends", store.uri, name)
     renewal = _Renewal(store, name, holder, clock, warn)
     thread = threading.Thread(target=renewal.run, name="deltactl-lease", daemon=True)
     thread.start()

@@ -226,6 +226,7 @@ def _run(
             cancel=cancellation.token,
             on_progress=on_progress,
             dry_run=dry_run,
+            run_id=session.run_id,
         )
         if report.interrupted:
             _emit(session, report)
