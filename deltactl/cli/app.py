@@ -41,7 +41,7 @@ from deltactl.cli.options import (
     VerboseOption,
     declare_global_options,
 )
-from deltactl.cli.output import ReaderGone, stdout_errors
+from deltactl.cli.output import CI_FORMATS, ReaderGone, stdout_errors
 from deltactl.cli.param_settings import fill_in_settings, settings_of
 from deltactl.cli.run_options import TimeLimit, declare_time_limit
 from deltactl.cli.session import Session
@@ -78,6 +78,10 @@ class Command(TyperCommand):
         session.limit_time(TimeLimit.take(ctx.params))
         if self.takes_tables:
             return self._invoke_tables(ctx, session, FleetOptions.take(ctx.params))
+        if session.output.form in CI_FORMATS:
+            raise UsageError(
+                f"{self.name} has no output for CI", hint="use -o json, or -o table for people"
+            )
         return self._invoke_one(ctx, session)
 
     def _invoke_one(self, ctx: Any, session: Session) -> Any:
@@ -93,15 +97,26 @@ class Command(TyperCommand):
 
     def _invoke_tables(self, ctx: Any, session: Session, options: FleetOptions) -> Any:
         """Run on one table as named, or on each of several in a session of its own."""
-        from deltactl.cli.fleet import Fleet, expand_tables, find_single
+        from deltactl.cli.fleet import expand_tables, find_single
 
-        session.table = find_single(options, session)
-        session.output.log_fields["table"] = session.table
+        single = find_single(options, session)
+        if session.output.form in CI_FORMATS:
+            tables = expand_tables(options, session) if single is None else [single]
+            return self._invoke_each(ctx, session, options, tables)
+        session.table = session.output.log_fields["table"] = single
         if session.table is not None:
             ctx.params["table"] = session.table
             fill_in_settings(ctx, session.sources)
             return self._invoke_one(ctx, session)
-        refuse_options_for_one_table(ctx.params)
+        return self._invoke_each(ctx, session, options, expand_tables(options, session))
+
+    def _invoke_each(
+        self, ctx: Any, session: Session, options: FleetOptions, tables: Sequence[str]
+    ) -> None:
+        from deltactl.cli.fleet import Fleet
+
+        if len(tables) > 1:
+            refuse_options_for_one_table(ctx.params)
 
         def run_table(child: Session) -> None:
             twin = copy(ctx)
@@ -109,10 +124,9 @@ class Command(TyperCommand):
             fill_in_settings(twin, child.sources)
             self._invoke_one(twin, child)
 
-        code = Fleet(session, options, run_table).run(expand_tables(options, session))
+        code = Fleet(session, options, run_table).run(tables)
         if code:
             raise typer.Exit(code)
-        return None
 
 
 class LazyGroup(TyperGroup):

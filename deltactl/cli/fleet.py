@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -14,7 +15,8 @@ import typer
 from deltactl.cli.exits import ExitCode, find_worst
 from deltactl.cli.failures import explain_failure, show_traceback
 from deltactl.cli.fleet_options import FleetOptions
-from deltactl.cli.fleet_output import FleetOutput, TableOutcome, TableOutput
+from deltactl.cli.fleet_outcome import TableOutcome
+from deltactl.cli.fleet_output import FleetOutput, TableOutput
 from deltactl.cli.output import ReaderGone
 from deltactl.errors import DeltactlError, InterruptedRunError, NotBegunError, UsageError
 
@@ -114,6 +116,7 @@ class Fleet:
         output = TableOutput(self._session.output, table)
         session = self._session.for_table(table, output, self._jobs)
         code: int = ExitCode.DONE
+        started = time.monotonic()
         try:
             self._ensure_may_begin()
             self._run_table(session)
@@ -123,7 +126,13 @@ class Fleet:
             raise
         except BaseException as raised:
             code = self._fail(session, output, explain_failure(raised), raised)
-        return TableOutcome(table, code, output.envelope or session.envelope(), output.summary)
+        return TableOutcome(
+            table,
+            code,
+            output.envelope or session.envelope(),
+            output.summary,
+            time.monotonic() - started,
+        )
 
     def _ensure_may_begin(self) -> None:
         self._session.raise_if_cancelled()

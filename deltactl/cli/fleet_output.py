@@ -6,11 +6,11 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from deltactl.cli.ci_output import iterate_annotations, render_junit
 from deltactl.cli.envelope import SCHEMA_VERSION, Envelope, ErrorInfo, dump_json
-from deltactl.cli.exits import ExitCode
+from deltactl.cli.fleet_outcome import TableOutcome
 from deltactl.cli.output import LogFormat, Output, OutputFormat, RenderTable
 from deltactl.cli.page import Cell, Page, Styled, Tone
 from deltactl.cli.text import safe_text
@@ -20,16 +20,6 @@ from deltactl.units import format_count
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_WORDS: Final[Mapping[int, tuple[str, Tone]]] = {
-    ExitCode.DONE: ("done", Tone.GOOD),
-    ExitCode.WORK_NEEDED: ("needed", Tone.CAUTION),
-    ExitCode.CONFLICT: ("conflict", Tone.CAUTION),
-    ExitCode.PARTIAL: ("partial", Tone.CAUTION),
-    ExitCode.REFUSED: ("refused", Tone.BAD),
-    ExitCode.INTERRUPTED: ("stopped", Tone.BAD),
-    ExitCode.TERMINATED: ("stopped", Tone.BAD),
-}
-_FAILED: Final = ("failed", Tone.BAD)
 _WIDTH: Final = 8
 _COLUMNS: Final = (
     "table", "status", "exit_code", "version_before", "version_after", "error_code", "message",
@@ -82,36 +72,8 @@ class TableOutput(Output):
         super().say(label, prefix + message, tone)
 
 
-@dataclass(frozen=True, slots=True)
-class TableOutcome:
-    """How one table of several ended."""
-
-    table: str
-    exit_code: int
-    envelope: Envelope
-    summary: Sequence[Cell] = ()
-
-    @property
-    def status(self) -> tuple[str, Tone]:
-        """One word, and what it means."""
-        return _WORDS.get(self.exit_code, _FAILED)
-
-    def to_row(self) -> dict[str, Any]:
-        """Give the row of csv."""
-        error = self.envelope.error
-        return {
-            "table": self.table,
-            "status": self.status[0],
-            "exit_code": self.exit_code,
-            "version_before": self.envelope.version_before,
-            "version_after": self.envelope.version_after,
-            "error_code": error and error.code,
-            "message": error.message if error else _plain(self.summary),
-        }
-
-
 class FleetOutput:
-    """Prints outcomes as they come, but JSON, which is one document, at the end."""
+    """Prints outcomes as they come, but what is one document (JSON, JUnit) at the end."""
 
     def __init__(self, output: Output, command: str | None) -> None:
         """Print on ``output``."""
@@ -127,6 +89,9 @@ class FleetOutput:
             self._output.print_text(dump_json(outcome.envelope))
         elif form is OutputFormat.CSV:
             self._print_csv(outcome)
+        elif form is OutputFormat.GITHUB:
+            for line in iterate_annotations(outcome, self._command or ""):
+                self._output.print_text(line)
 
     def finish(self, outcomes: Sequence[TableOutcome]) -> None:
         """Print what stands at the end; ``outcomes`` in the order in which tables were named."""
@@ -134,6 +99,8 @@ class FleetOutput:
             runs = [outcome.envelope.to_json() for outcome in outcomes]
             document = {"schema_version": SCHEMA_VERSION, "command": self._command, "runs": runs}
             self._output.print_text(dump_json(document, indent=2))
+        elif self._output.form is OutputFormat.JUNIT:
+            self._output.print_text(render_junit(outcomes, self._command or ""))
         elif self._output.form is OutputFormat.TABLE:
             counts = Counter(outcome.status[0] for outcome in outcomes)
             parts = ", ".join(f"{count} {word}" for word, count in counts.items())
@@ -165,7 +132,3 @@ def _render_line(outcome: TableOutcome) -> RenderTable:
         page.line(Styled(word.ljust(_WIDTH), tone), f"  {outcome.table}  ", *summary)
 
     return render
-
-
-def _plain(cells: Sequence[Cell]) -> str:
-    return "".join(cell.text if isinstance(cell, Styled) else cell for cell in cells)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from deltactl.cli.ci_output import annotate
 from deltactl.cli.envelope import (
     Envelope,
     ErrorInfo,
@@ -48,6 +49,12 @@ class OutputFormat(StrEnum):
     JSON = "json"
     NDJSON = "ndjson"
     CSV = "csv"
+    GITHUB = "github"
+    JUNIT = "junit"
+
+
+CI_FORMATS: Final = (OutputFormat.GITHUB, OutputFormat.JUNIT)
+"""Forms that tell how tables ended, and nothing else."""
 
 
 class LogFormat(StrEnum):
@@ -137,6 +144,8 @@ class Output:
         if self.form is OutputFormat.JSON and not self.has_emitted:
             envelope.error = ErrorInfo.of(error)
             self.emit(envelope, render_table=lambda page: None)
+        if self.form is OutputFormat.GITHUB:
+            self.print_text(annotate("error", f"deltactl: {error.code}", error.message))
         self.say_error(error)
 
     def say_error(self, error: DeltactlError) -> None:

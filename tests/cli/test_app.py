@@ -118,7 +118,7 @@ def test_output_comes_from_the_environment(
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
         "error: DELTACTL_OUTPUT: 'yaml' is not a form of output\n"
-        "hint: one of table, json, ndjson, csv\n"
+        "hint: one of table, json, ndjson, csv, github, junit\n"
     )
 
 
