@@ -40,7 +40,7 @@ _deltactl() {
     local kind=options values=''
     case $command:$previous in
         :--storage-option) kind=nothing ;;
-        :-o | :--output) kind=choices values='table json ndjson csv' ;;
+        :-o | :--output) kind=choices values='table json ndjson csv github junit' ;;
         :--log-format) kind=choices values='text json' ;;
         :--progress) kind=choices values='auto none plain json' ;;
         describe-history:-n | describe-history:--limit) kind=nothing ;;
@@ -55,13 +55,13 @@ _deltactl() {
         describe-history:--since-version) kind=nothing ;;
         describe-history:--poll) kind=nothing ;;
         describe-history:--storage-option) kind=nothing ;;
-        describe-history:-o | describe-history:--output) kind=choices values='table json ndjson csv' ;;
+        describe-history:-o | describe-history:--output) kind=choices values='table json ndjson csv github junit' ;;
         describe-history:--log-format) kind=choices values='text json' ;;
         describe-history:--progress) kind=choices values='auto none plain json' ;;
         describe-detail:--version) kind=nothing ;;
         describe-detail:--at) kind=nothing ;;
         describe-detail:--storage-option) kind=nothing ;;
-        describe-detail:-o | describe-detail:--output) kind=choices values='table json ndjson csv' ;;
+        describe-detail:-o | describe-detail:--output) kind=choices values='table json ndjson csv github junit' ;;
         describe-detail:--log-format) kind=choices values='text json' ;;
         describe-detail:--progress) kind=choices values='auto none plain json' ;;
         optimize:--where) kind=columns ;;
@@ -89,7 +89,7 @@ _deltactl() {
         optimize:-j | optimize:--jobs) kind=nothing ;;
         optimize:--min-interval) kind=nothing ;;
         optimize:--storage-option) kind=nothing ;;
-        optimize:-o | optimize:--output) kind=choices values='table json ndjson csv' ;;
+        optimize:-o | optimize:--output) kind=choices values='table json ndjson csv github junit' ;;
         optimize:--log-format) kind=choices values='text json' ;;
         optimize:--progress) kind=choices values='auto none plain json' ;;
         vacuum:--retain) kind=nothing ;;
@@ -115,7 +115,7 @@ _deltactl() {
         vacuum:-j | vacuum:--jobs) kind=nothing ;;
         vacuum:--min-interval) kind=nothing ;;
         vacuum:--storage-option) kind=nothing ;;
-        vacuum:-o | vacuum:--output) kind=choices values='table json ndjson csv' ;;
+        vacuum:-o | vacuum:--output) kind=choices values='table json ndjson csv github junit' ;;
         vacuum:--log-format) kind=choices values='text json' ;;
         vacuum:--progress) kind=choices values='auto none plain json' ;;
         checkpoint:--version) kind=nothing ;;
@@ -136,7 +136,7 @@ _deltactl() {
         checkpoint:-j | checkpoint:--jobs) kind=nothing ;;
         checkpoint:--min-interval) kind=nothing ;;
         checkpoint:--storage-option) kind=nothing ;;
-        checkpoint:-o | checkpoint:--output) kind=choices values='table json ndjson csv' ;;
+        checkpoint:-o | checkpoint:--output) kind=choices values='table json ndjson csv github junit' ;;
         checkpoint:--log-format) kind=choices values='text json' ;;
         checkpoint:--progress) kind=choices values='auto none plain json' ;;
         generate-manifest:--mode) kind=nothing ;;
@@ -152,7 +152,7 @@ _deltactl() {
         generate-manifest:-j | generate-manifest:--jobs) kind=nothing ;;
         generate-manifest:--min-interval) kind=nothing ;;
         generate-manifest:--storage-option) kind=nothing ;;
-        generate-manifest:-o | generate-manifest:--output) kind=choices values='table json ndjson csv' ;;
+        generate-manifest:-o | generate-manifest:--output) kind=choices values='table json ndjson csv github junit' ;;
         generate-manifest:--log-format) kind=choices values='text json' ;;
         generate-manifest:--progress) kind=choices values='auto none plain json' ;;
         convert:--partition-by) kind=columns ;;
@@ -168,16 +168,16 @@ _deltactl() {
         convert:--timeout) kind=nothing ;;
         convert:--timeout-grace) kind=nothing ;;
         convert:--storage-option) kind=nothing ;;
-        convert:-o | convert:--output) kind=choices values='table json ndjson csv' ;;
+        convert:-o | convert:--output) kind=choices values='table json ndjson csv github junit' ;;
         convert:--log-format) kind=choices values='text json' ;;
         convert:--progress) kind=choices values='auto none plain json' ;;
         explain:--storage-option) kind=nothing ;;
-        explain:-o | explain:--output) kind=choices values='table json ndjson csv' ;;
+        explain:-o | explain:--output) kind=choices values='table json ndjson csv github junit' ;;
         explain:--log-format) kind=choices values='text json' ;;
         explain:--progress) kind=choices values='auto none plain json' ;;
         config:--command) kind=nothing ;;
         config:--storage-option) kind=nothing ;;
-        config:-o | config:--output) kind=choices values='table json ndjson csv' ;;
+        config:-o | config:--output) kind=choices values='table json ndjson csv github junit' ;;
         config:--log-format) kind=choices values='text json' ;;
         config:--progress) kind=choices values='auto none plain json' ;;
     esac

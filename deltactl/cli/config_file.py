@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from deltactl.cli.groups import SETTABLE
 from deltactl.cli.settings import Origin
-from deltactl.cli.suggest import suggest
+from deltactl.cli.suggest import with_suggestion
 from deltactl.errors import UsageError
 
 FILE_NAME: Final = "deltactl.toml"
@@ -147,7 +147,7 @@ def _check_section(
 
 def _no_setting(path: Path, at: str, key: str, known: Collection[str]) -> UsageError:
     return UsageError(
-        f"{path}: there is no setting {at!r}.{suggest(key, known)}",
+        with_suggestion(f"{path}: there is no setting {at!r}", key, known),
         hint="`deltactl config` lists the settings; what may do harm is given as an option",
     )
 

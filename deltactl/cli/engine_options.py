@@ -17,6 +17,7 @@ import typer
 
 from deltactl.cli.options import parse_pairs
 from deltactl.cli.settings import Origin, Source, resolve_setting
+from deltactl.cli.suggest import with_suggestion
 from deltactl.engine.base import Engine, EngineChoice
 from deltactl.engine.choose import (
     DEFAULT_SPARK_THRESHOLD_BYTES,
@@ -326,5 +327,6 @@ def _parse_engine(text: str) -> EngineName:
         return EngineName(text.strip().lower())
     except ValueError:
         raise UsageError(
-            f"{text!r} is not an engine", hint=f"one of {', '.join(EngineName)}"
+            with_suggestion(f"{text!r} is not an engine", text, EngineName),
+            hint=f"one of {', '.join(EngineName)}",
         ) from None

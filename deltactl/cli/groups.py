@@ -51,7 +51,6 @@ SETTABLE: Final = frozenset(
         "jobs",
         "keep-last",
         "kind",
-        "limit",
         "log-format",
         "margin",
         "master",

@@ -25,8 +25,8 @@ def render_diff(page: Page, diff: VersionDiff) -> None:
     """Fill a page with what is different between two versions."""
     page.fields(
         [
-            ("from", f"version {diff.first}, {format_timestamp(diff.timestamps_ms[0])}"),
-            ("to", f"version {diff.last}, {format_timestamp(diff.timestamps_ms[1])}"),
+            ("from", _version(diff.first, diff.timestamps_ms[0])),
+            ("to", _version(diff.last, diff.timestamps_ms[1])),
             ("added", Styled(_describe(diff.added), Tone.GOOD)),
             ("removed", Styled(_describe(diff.removed), Tone.CAUTION)),
         ]
@@ -38,6 +38,11 @@ def render_diff(page: Page, diff: VersionDiff) -> None:
     _render_changes(page, "columns", {c.column: (c.before, c.after) for c in diff.columns})
     _render_changes(page, "properties", diff.properties)
     _render_changes(page, "table", diff.facts)
+
+
+def _version(version: int, timestamp_ms: int | None) -> str:
+    when = "" if timestamp_ms is None else f", {format_timestamp(timestamp_ms)}"
+    return f"version {version}{when}"
 
 
 def _describe(counts: FileCounts) -> str:

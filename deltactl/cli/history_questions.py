@@ -34,7 +34,7 @@ def show_diff(session: Session, store: Store, first: int, last: int | None) -> N
 
     diff = diff_versions(store, first, last, session.output.warn)
     rows = [change_row(p.partition_values, p.added, p.removed) for p in diff.partitions]
-    times = [format_timestamp(timestamp) for timestamp in diff.timestamps_ms]
+    times = [_format(timestamp_ms) for timestamp_ms in diff.timestamps_ms]
     result = {
         **diff.to_dict(),
         "first_timestamp": times[0],
@@ -46,6 +46,10 @@ def show_diff(session: Session, store: Store, first: int, last: int | None) -> N
         render_table=lambda page: render_diff(page, diff),
         rows=rows,
     )
+
+
+def _format(timestamp_ms: int | None) -> str | None:
+    return None if timestamp_ms is None else format_timestamp(timestamp_ms)
 
 
 def show_blame(
@@ -86,9 +90,7 @@ def show_graph(session: Session, store: Store, options: HistoryOptions) -> None:
     rows = [
         {
             "version": point.version,
-            "timestamp": None
-            if point.timestamp_ms is None
-            else format_timestamp(point.timestamp_ms),
+            "timestamp": _format(point.timestamp_ms),
             "operation": point.operation,
             "num_files": point.num_files,
             "size_bytes": point.size_bytes,

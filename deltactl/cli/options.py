@@ -17,6 +17,7 @@ from deltactl.cli.groups import Group
 from deltactl.cli.output import LogFormat, OutputFormat
 from deltactl.cli.progress import ProgressForm
 from deltactl.cli.settings import Source, parse_flag, resolve_setting
+from deltactl.cli.suggest import with_suggestion
 from deltactl.errors import UsageError
 
 E = TypeVar("E", bound=StrEnum)
@@ -182,7 +183,9 @@ def _parse_choice(text: str, kind: type[E], what: str) -> E:
     try:
         return kind(text.strip().lower())
     except ValueError:
-        raise UsageError(f"{text!r} is not {what}", hint=f"one of {', '.join(kind)}") from None
+        raise UsageError(
+            with_suggestion(f"{text!r} is not {what}", text, kind), hint=f"one of {', '.join(kind)}"
+        ) from None
 
 
 def parse_storage_options(pairs: Sequence[str]) -> Mapping[str, str]:

@@ -38,7 +38,7 @@ def fill_in_settings(ctx: Any, sources: Sequence[Source]) -> None:
     """
     for param in ctx.command.params:
         key = settable_name(param)
-        if key is None or param.name not in ctx.params or not _is_default(ctx, param.name):
+        if key is None or param.name not in ctx.params or is_typed(ctx, param.name):
             continue
         found = next((hit for source in sources if (hit := source.find(key))), None)
         if found is not None:
@@ -58,9 +58,10 @@ def settable_name(param: Any) -> str | None:
     return next((name for name in names if name in SETTABLE), None)
 
 
-def _is_default(ctx: Any, name: str) -> bool:
+def is_typed(ctx: Any, name: str) -> bool:
+    """Tell whether a parameter was given on the command line, and not by a setting."""
     source = ctx.get_parameter_source(name)
-    return source is None or source.name == "DEFAULT"
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _convert(ctx: Any, param: TyperOption, place: str, text: str) -> Any:

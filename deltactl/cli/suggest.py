@@ -9,7 +9,7 @@ def find_nearest(word: str, known: Iterable[str]) -> str | None:
     """Give the known word that is most like ``word``, whatever its case, if one is like it."""
     from difflib import get_close_matches
 
-    by_lower = {name.lower(): name for name in known}
+    by_lower = {str(name).lower(): str(name) for name in known}  # members of enums too
     lowered = word.lower()
     matches = get_close_matches(lowered, by_lower, n=1, cutoff=0.6)
     # A start is as good as a slip: "loc" is far from "local" by letters.
@@ -18,7 +18,7 @@ def find_nearest(word: str, known: Iterable[str]) -> str | None:
     return by_lower[nearest[0]] if nearest else None
 
 
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Give `` Did you mean '...'?`` to put behind a message, or nothing."""
+def with_suggestion(message: str, word: str, known: Iterable[str]) -> str:
+    """Put what was probably meant behind a message, if a known word is like the wrong one."""
     nearest = find_nearest(word, known)
-    return "" if nearest is None else f" Did you mean {nearest!r}?"
+    return message if nearest is None else f"{message}. Did you mean {nearest!r}?"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import typer
 
-from deltactl.cli.suggest import suggest
+from deltactl.cli.suggest import with_suggestion
 from deltactl.errors import UsageError
 
 _NO_OPTION: Final = re.compile(r"No such option: (\S+)")
@@ -21,19 +21,13 @@ def restate_usage_error(error: typer.TyperException, program: str) -> UsageError
     message = error.format_message().replace("Value error, ", "").rstrip(".")
     hint = f"see `{path} --help`"
     if ctx is not None and (found := _NO_OPTION.match(message)):
-        option = found[1]
-        return UsageError(f"No such option: {option}{_nearest_option(ctx, option)}", hint=hint)
-    if found := _NO_CHOICE.search(message):
-        value, choices = found[1], re.findall(r"'([^']*)'", found[2])
-        return UsageError(_dot(message, suggest(value, choices)), hint=hint)
+        message = with_suggestion(found[0], found[1], _long_options(ctx))
+    elif found := _NO_CHOICE.search(message):
+        message = with_suggestion(message, found[1], re.findall(r"'([^']*)'", found[2]))
     return UsageError(message, hint=hint)
 
 
-def _nearest_option(ctx: Any, option: str) -> str:
+def _long_options(ctx: Any) -> list[str]:
     params = (p for p in ctx.command.get_params(ctx) if not getattr(p, "hidden", False))
     names = (name for p in params for name in (*p.opts, *p.secondary_opts))
-    return _dot("", suggest(option, (name for name in names if name.startswith("--"))))
-
-
-def _dot(message: str, suggestion: str) -> str:
-    return f"{message}.{suggestion}" if suggestion else message
+    return [name for name in names if name.startswith("--")]

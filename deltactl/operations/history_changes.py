@@ -89,13 +89,10 @@ def _only_adds(operation: str, parameters: Any) -> bool:
 class ChangeCounter:
     """Takes the commits of a history as they are read, and counts those that need it in bulk.
 
-    Without ``use_metrics`` that is every commit with files: metrics say what an operation did,
-    which is not always what came of it in the log. A commit that turns out to be broken gets its
-    ``problem`` here.
+    A commit that turns out to be broken gets its ``problem`` here.
     """
 
-    def __init__(self, *, use_metrics: bool = True) -> None:
-        self._use_metrics = use_metrics
+    def __init__(self) -> None:
         self.changes: dict[int, Change] = {}
         self._pending: list[tuple[CommitRecord, bytes]] = []
         self._pending_bytes = 0
@@ -104,9 +101,7 @@ class ChangeCounter:
         """Take a commit."""
         if record.problem is not None:
             return
-        change = None
-        if self._use_metrics and record.info is not None:
-            change = change_from_metrics(record.info)
+        change = None if record.info is None else change_from_metrics(record.info)
         if change is None and b'"add"' not in data and b'"remove"' not in data:
             change = Change(0, 0, 0, 0)
         if change is not None:

@@ -49,7 +49,7 @@ class VersionDiff:
     first: int
     last: int
     latest_version: int
-    timestamps_ms: tuple[int, int]
+    timestamps_ms: tuple[int | None, int | None]
     added: FileCounts
     removed: FileCounts
     num_remarked: int
@@ -101,7 +101,7 @@ def diff_versions(store: Store, first: int, last: int | None, warn: Warn) -> Ver
         first,
         last,
         listing.latest_version,
-        (before.timestamp, after.timestamp),
+        (_timestamp(before, warn), _timestamp(after, warn)),
         total.added,
         total.removed,
         remarked,
@@ -110,6 +110,15 @@ def diff_versions(store: Store, first: int, last: int | None, warn: Warn) -> Ver
         _changed(before.metadata.configuration, after.metadata.configuration),
         _changed(_facts(before), _facts(after)),
     )
+
+
+def _timestamp(snapshot: Snapshot, warn: Warn) -> int | None:
+    """When a version was committed, if that can be told: a comparison can do without."""
+    try:
+        return snapshot.timestamp
+    except DeltactlError as error:
+        warn(error.message)
+        return None
 
 
 def _files_of_one_side(before: Snapshot, after: Snapshot) -> tuple[pa.Table, pa.Table]:

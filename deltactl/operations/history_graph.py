@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from deltactl.errors import CorruptLogError, StorageError, Warn
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import DeltactlError, Warn
+from deltactl.log.file_actions import file_keys
 from deltactl.log.history import Selection, read_history
 from deltactl.log.history_columns import HistoryRow
 from deltactl.log.listing import LogListing, list_log
-from deltactl.log.snapshot import load_snapshot
-from deltactl.operations.history_changes import Change, ChangeCounter
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.sweep import EVENTS, LogSweep, Stretches, first_rebuildable, sweep_commits
 from deltactl.storage.store import Store
+
+_MOST_TRIES = 4
+_NAMED = ("path", "deletion_vector", "size_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,60 +45,103 @@ class HistoryGraph:
 def load_graph(store: Store, selection: Selection, warn: Warn) -> HistoryGraph:
     """Count the live files after each version of a selection.
 
-    Counts what each commit added and removed, back from the newest version of the selection that
-    can be rebuilt. Where a commit is missing, broken or does not give the sizes of what it
-    removed, versions before it are not known.
+    Exact from the oldest version on from which the log is whole: a snapshot there, and what each
+    later commit says of each file. Versions before it are not known. Memory holds the file actions
+    of the range, not the table.
 
     Raises:
         NotATableError: there is no log.
         StorageError: the log cannot be read at all.
     """
     listing = list_log(store)
-    counter = ChangeCounter(use_metrics=False)
-    history = read_history(store, listing, selection, observer=counter)
-    anchor = _load_anchor(store, listing, history.rows, warn)
-    points = list(_walk_back(history.rows, counter.changes, anchor))
-    return HistoryGraph(history.latest_version, points[::-1], history.num_unread)
+    history = read_history(store, listing, selection)
+    counts = _count_live(store, listing, history.rows, warn)
+    points = [
+        GraphPoint(
+            row["version"],
+            row["timestamp"],
+            row["operation"],
+            *counts.get(row["version"], (None, None)),
+        )
+        for row in reversed(history.rows)
+    ]
+    return HistoryGraph(history.latest_version, points, history.num_unread)
 
 
-def _load_anchor(
+def _count_live(
     store: Store, listing: LogListing, rows: Sequence[HistoryRow], warn: Warn
-) -> tuple[int, int, int] | None:
-    """The newest version that can be rebuilt, its files and their bytes."""
-    version = next((row["version"] for row in rows if row["reconstructible"]), None)
-    if version is None:
-        return None
-    try:
-        snapshot = load_snapshot(store, version, warn=warn, listing=listing)
-        return version, snapshot.num_files, snapshot.size_bytes
-    except (CorruptLogError, StorageError) as error:
-        warn(f"files are not known: {error.message}")
-        return None
+) -> Mapping[int, tuple[int, int]]:
+    """Files and bytes by version, as far back as the log is whole."""
+    last = next((row["version"] for row in rows if row["reconstructible"]), None)
+    if last is None:
+        return {}
+    broken = [row["version"] for row in rows if row["problem"] and row["version"] <= last]
+    first: int | None
+    first = oldest = max(rows[-1]["version"], first_rebuildable(store, listing))
+    if broken and max(broken) >= oldest:
+        first = _next_checkpoint(listing, max(broken))
+    for _ in range(_MOST_TRIES):
+        if first is None or first > last:
+            break
+        try:
+            return _count_range(store, listing, first, last, warn)
+        except DeltactlError as error:
+            warn(f"files before it are not known: {error.message}")
+            first = _next_checkpoint(listing, first + 1)
+    return {}
 
 
-def _walk_back(
-    rows: Sequence[HistoryRow],
-    changes: Mapping[int, Change],
-    anchor: tuple[int, int, int] | None,
-) -> Iterator[GraphPoint]:
-    """Points newest first; each version's files are those of the next without its change."""
-    files: int | None = None
-    size: int | None = None
-    following: int | None = None
-    for row in rows:
-        version = row["version"]
-        if anchor is not None and version == anchor[0]:
-            _, files, size = anchor
-        elif following != version + 1:
-            files = size = None  # versions between were not selected
-        yield GraphPoint(version, row["timestamp"], row["operation"], files, size)
-        change = changes.get(version, Change())
-        files = _before(files, change.files_added, change.files_removed)
-        size = _before(size, change.bytes_added, change.bytes_removed)
-        following = version
+def _next_checkpoint(listing: LogListing, version: int) -> int | None:
+    """The oldest version with a checkpoint from ``version`` on: where one can start anew."""
+    return next((c.version for c in listing.checkpoints if c.version >= version), None)
 
 
-def _before(after: int | None, added: int | None, removed: int | None) -> int | None:
-    if after is None or added is None or removed is None:
-        return None
-    return max(after - added + removed, 0)
+def _count_range(
+    store: Store, listing: LogListing, first: int, last: int, warn: Warn
+) -> dict[int, tuple[int, int]]:
+    snapshot = load_snapshot(store, first, warn=warn, listing=listing)
+    sweep = sweep_commits(store, listing, snapshot.metadata, first + 1, last)
+    start = _named_files(sweep, snapshot)
+    events = pa.concat_tables([sweep.events, start])
+    stretches = Stretches.of(replace(sweep, first=first, events=events), first)
+    # A remove of what was not there says nothing, though a sweep takes it for the end of a file.
+    was_there = pc.is_in(stretches.files["key"], value_set=start["key"]).to_numpy()
+    real = (stretches.born > first) | was_there
+    files = stretches.count(real)
+    sizes = stretches.count(real, stretches.sizes())
+    # What no commit of the range speaks of was live in all of it.
+    other_files = snapshot.num_files - int(files[0])
+    other_bytes = snapshot.size_bytes - int(sizes[0])
+    return {
+        first + i: (other_files + int(files[i]), other_bytes + int(sizes[i]))
+        for i in range(last - first + 1)
+    }
+
+
+def _named_files(sweep: LogSweep, snapshot: Snapshot) -> pa.Table:
+    """An add, at the snapshot's version, of each of its files that commits of the sweep name.
+
+    So a file that a later commit adds once more, as writers do to give it statistics or row ids,
+    is not taken for a new one.
+    """
+    named = pc.unique(sweep.events["key"])
+    parts = [EVENTS.empty_table()]
+    for batch in snapshot.file_batches(_NAMED):
+        keys = file_keys(batch)
+        hit = pc.is_in(keys, value_set=named)
+        rows = pc.sum(hit).as_py() or 0
+        parts.append(
+            pa.table(
+                [
+                    batch["path"].filter(hit),
+                    pa.nulls(rows, pa.string()),
+                    keys.filter(hit),
+                    batch["size_bytes"].filter(hit),
+                    pa.array(np.full(rows, snapshot.version)),
+                    pa.array(np.ones(rows, np.bool_)),
+                    pa.nulls(rows, pa.int64()),
+                ],
+                schema=EVENTS,
+            )
+        )
+    return pa.concat_tables(parts)

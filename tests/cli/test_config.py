@@ -178,6 +178,16 @@ def test_a_setting_of_another_command_is_left_out_of_account(cli: RunCli, folder
     assert cli("optimize", "t", "--dry-run").code == 0
 
 
+@pytest.mark.parametrize("args", [["--check"], ["--repair"], ["--repair", "--check"]])
+def test_a_setting_is_no_option_that_does_not_go_together(
+    cli: RunCli, folder: Path, args: list[str]
+) -> None:
+    write(folder / "deltactl.toml", '[checkpoint]\nkind = "multipart"\npart-size = 3\n')
+    make_table(folder / "t", {})
+    assert cli("checkpoint", "t", *args).code == 0
+    assert cli("checkpoint", "t", *args, "--kind", "auto").code == 2
+
+
 def test_the_named_file_is_the_only_one(folder: Path) -> None:
     write(folder / "deltactl.toml", "")
     assert find_config_files({"DELTACTL_CONFIG": "/a/b"}, folder) == [Path("/a/b")]

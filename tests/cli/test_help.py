@@ -124,6 +124,10 @@ def test_options_without_a_command_are_an_error(cli: RunCli) -> None:
             "Invalid value for '--engine': 'loc' is not one of 'auto', 'spark', 'local'. "
             "Did you mean 'local'?",
         ),
+        (
+            ["optimize", "t", "--codec", "zst:3"],
+            "--codec 'zst:3' is not NAME or NAME:LEVEL. Did you mean 'zstd'?",
+        ),
         (["explain", "LOG_GPA"], "there is no error code 'LOG_GPA'. Did you mean 'LOG_GAP'?"),
     ],
 )

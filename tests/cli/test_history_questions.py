@@ -16,7 +16,15 @@ from deltactl.operations.history_blame import parse_partition
 from deltactl.operations.history_follow import follow_history
 from deltactl.storage.open import open_store
 from tests.cli.conftest import RunCli
-from tests.support.history_logs import add, info, log_path, remove, write_commit, write_log
+from tests.support.history_logs import (
+    add,
+    ict_properties,
+    info,
+    log_path,
+    remove,
+    write_commit,
+    write_log,
+)
 from tests.support.stores import CountingStore
 from tests.support.table_builder import Column, TableBuilder
 
@@ -74,6 +82,16 @@ def test_a_diff_of_schema_and_properties(cli: RunCli, built: TableBuilder, tmp_p
     assert found["columns"] == [{"column": "note", "before": None, "after": "string"}]
     assert found["properties"] == [{"name": "custom.owner", "before": None, "after": "ann"}]
     assert found["added"]["num_files"] == found["removed"]["num_files"] == 0
+
+
+def test_a_diff_does_without_a_time_that_nobody_knows(cli: RunCli, tmp_path: Path) -> None:
+    write_log(tmp_path, 3, **ict_properties())
+    ran = cli("describe-history", str(tmp_path), "--diff", "1..2", "-o", "json")
+    found = json.loads(ran.out)["result"]
+    assert (found["first_timestamp"], found["added"]["num_files"]) == (None, 1)
+    assert "has no inCommitTimestamp" in ran.err
+    out = cli("describe-history", str(tmp_path), "--diff", "1..2").out
+    assert out.startswith("from     version 1\n")
 
 
 def test_a_diff_backwards_is_refused(cli: RunCli, built: TableBuilder, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import typer
 
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.options import DryRunOption, TableArgument
+from deltactl.cli.param_settings import is_typed
 from deltactl.cli.session import Session
 from deltactl.cli.thresholds import parse_need
 from deltactl.errors import PartialSuccessError, UsageError
@@ -18,6 +19,18 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint_repair import RepairReport
 
 _WORK_NEEDED = 3
+# Parameters that say what is written and deleted: of no use to who only looks or repairs.
+_SHAPING = (
+    "version",
+    "kind",
+    "sidecar_size",
+    "part_size",
+    "top_file",
+    "compat",
+    "cleanup",
+    "cleanup_only",
+    "compact_log",
+)
 
 
 class Kind(StrEnum):
@@ -129,7 +142,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         compact_log=compact_log,
         need=parse_need(if_needed, ("commits",)),
     )
-    if (check or repair) and options != CheckpointOptions():
+    if (check or repair) and any(is_typed(ctx, name) for name in _SHAPING):
         flag = "--repair" if repair else "--check"
         raise UsageError(f"{flag} goes with no other option but --dry-run and --check")
     if repair:

@@ -15,7 +15,7 @@ from deltactl.cli.page import Column, Page, Styled, Tone
 from deltactl.cli.program import load_program
 from deltactl.cli.session import Session
 from deltactl.cli.settings import Origin
-from deltactl.cli.suggest import suggest
+from deltactl.cli.suggest import with_suggestion
 from deltactl.errors import UsageError
 
 Row = dict[str, Any]
@@ -58,7 +58,7 @@ def command(
     names = [spec.name for spec in COMMANDS if not spec.is_hidden]
     if for_command is not None and for_command not in names:
         raise UsageError(
-            f"there is no command {for_command!r}.{suggest(for_command, names)}",
+            with_suggestion(f"there is no command {for_command!r}", for_command, names),
             hint="see `deltactl --help`",
         )
     properties = {} if table is None else _load_properties(session, table)

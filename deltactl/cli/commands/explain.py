@@ -10,7 +10,7 @@ import typer
 from deltactl.cli.explanations import EXPLANATIONS, load_error_classes
 from deltactl.cli.page import Column, Page, Styled, Tone
 from deltactl.cli.session import Session
-from deltactl.cli.suggest import suggest
+from deltactl.cli.suggest import with_suggestion
 from deltactl.errors import DeltactlError, UsageError
 
 
@@ -45,7 +45,7 @@ def command(
     name = code.strip().upper().replace("-", "_")
     if name not in errors:
         raise UsageError(
-            f"there is no error code {code!r}.{suggest(name, errors)}",
+            with_suggestion(f"there is no error code {code!r}", name, errors),
             hint="`deltactl explain` lists them",
         )
     row = _row(name, errors[name])

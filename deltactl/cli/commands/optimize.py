@@ -11,6 +11,7 @@ import typer
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.options import DryRunOption, IfNeededOption, TableArgument
 from deltactl.cli.session import Session
+from deltactl.cli.suggest import with_suggestion
 from deltactl.cli.thresholds import parse_need
 from deltactl.engine.local import machine_memory_bytes
 from deltactl.errors import PartialSuccessError, UsageError
@@ -279,7 +280,8 @@ def _parse_codec(text: str | None) -> tuple[str | None, int | None]:
         name = "none"
     if name not in {c.value for c in Codec} or (colon and not _LEVEL.fullmatch(level)):
         known = ", ".join(c.value for c in Codec)
-        raise UsageError(f"--codec {text!r} is not NAME or NAME:LEVEL", hint=f"Names: {known}.")
+        message = f"--codec {text!r} is not NAME or NAME:LEVEL"
+        raise UsageError(with_suggestion(message, name, Codec), hint=f"Names: {known}.")
     return name, int(level) if level else None
 
 
