@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from copy import copy
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,18 +16,16 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from deltactl import __version__
+from deltactl.cli.command import Command
 from deltactl.cli.commands import COMMANDS, CommandSpec
 from deltactl.cli.definitions import describe_command, write_help
-from deltactl.cli.engine_options import EngineOptions, declare_engine_options
+from deltactl.cli.engine_options import declare_engine_options
 from deltactl.cli.exits import ExitCode, render_exit_status
 from deltactl.cli.failures import PROGRAM, explain_failure, show_traceback
 from deltactl.cli.fleet_options import (
-    FleetOptions,
     declare_fleet_options,
-    refuse_options_for_one_table,
 )
 from deltactl.cli.groups import Group
-from deltactl.cli.imports import keep_pandas_out
 from deltactl.cli.options import (
     DebugOption,
     GlobalOptions,
@@ -41,92 +38,14 @@ from deltactl.cli.options import (
     VerboseOption,
     declare_global_options,
 )
-from deltactl.cli.output import CI_FORMATS, ReaderGone, stdout_errors
-from deltactl.cli.param_settings import fill_in_settings, settings_of
-from deltactl.cli.run_options import TimeLimit, declare_time_limit
+from deltactl.cli.output import ReaderGone, stdout_errors
+from deltactl.cli.run_options import declare_time_limit
 from deltactl.cli.session import Session
 from deltactl.cli.signals import raise_on_sigterm
-from deltactl.cli.turns import TurnOptions, declare_turn_options, take_turn
+from deltactl.cli.turns import declare_turn_options
 from deltactl.errors import DeltactlError, UsageError
 
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-
-
-class Command(TyperCommand):
-    """A command that also takes the global options, and begins the session before it runs."""
-
-    takes_tables = False
-    takes_turns = False
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse; ``--help`` prints here, and its reader may be gone."""
-        with stdout_errors():
-            return super().parse_args(ctx, args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help text of the house: examples first, options by group."""
-        write_help(describe_command(ctx), formatter, ctx.command_path, self.epilog or "")
-
-    def invoke(self, ctx: Any) -> Any:  # Any: Typer keeps the type of this context to itself
-        """Move the global options into the session, then run the command with the rest."""
-        session = Session.of(ctx)
-        options = session.options_before.merge(GlobalOptions.take(ctx.params))
-        engine = EngineOptions.take(ctx.params)
-        session.begin(self.name, ctx.params.get("table"), options, engine)
-        session.check_settings(self.name or "", settings_of(self))
-        fill_in_settings(ctx, session.sources)
-        session.limit_time(TimeLimit.take(ctx.params))
-        if self.takes_tables:
-            return self._invoke_tables(ctx, session, FleetOptions.take(ctx.params))
-        if session.output.form in CI_FORMATS:
-            raise UsageError(
-                f"{self.name} has no output for CI", hint="use -o json, or -o table for people"
-            )
-        return self._invoke_one(ctx, session)
-
-    def _invoke_one(self, ctx: Any, session: Session) -> Any:
-        if session.table is not None:  # else nobody needs Arrow
-            keep_pandas_out()
-        if not self.takes_turns:
-            return super().invoke(ctx)
-        with take_turn(session, TurnOptions.take(ctx.params)) as skipped:
-            if skipped is None:
-                return super().invoke(ctx)
-            session.skip(skipped)
-        return None
-
-    def _invoke_tables(self, ctx: Any, session: Session, options: FleetOptions) -> Any:
-        """Run on one table as named, or on each of several in a session of its own."""
-        from deltactl.cli.fleet import expand_tables, find_single
-
-        single = find_single(options, session)
-        if session.output.form in CI_FORMATS:
-            tables = expand_tables(options, session) if single is None else [single]
-            return self._invoke_each(ctx, session, options, tables)
-        session.table = session.output.log_fields["table"] = single
-        if session.table is not None:
-            ctx.params["table"] = session.table
-            fill_in_settings(ctx, session.sources)
-            return self._invoke_one(ctx, session)
-        return self._invoke_each(ctx, session, options, expand_tables(options, session))
-
-    def _invoke_each(
-        self, ctx: Any, session: Session, options: FleetOptions, tables: Sequence[str]
-    ) -> None:
-        from deltactl.cli.fleet import Fleet
-
-        if len(tables) > 1:
-            refuse_options_for_one_table(ctx.params)
-
-        def run_table(child: Session) -> None:
-            twin = copy(ctx)
-            twin.obj, twin.params = child, {**ctx.params, "table": child.table}
-            fill_in_settings(twin, child.sources)
-            self._invoke_one(twin, child)
-
-        code = Fleet(session, options, run_table).run(tables)
-        if code:
-            raise typer.Exit(code)
 
 
 class LazyGroup(TyperGroup):

@@ -6,10 +6,8 @@ does not declare them, and asks its session for the engine.
 
 from __future__ import annotations
 
-import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +15,7 @@ import typer
 
 from deltactl.cli.options import parse_pairs
 from deltactl.cli.settings import Origin, Source, resolve_setting
+from deltactl.cli.shared_spark import SharedSpark, shared_spark
 from deltactl.cli.suggest import with_suggestion
 from deltactl.engine.base import Engine, EngineChoice
 from deltactl.engine.choose import (
@@ -163,41 +162,6 @@ def declare_engine_options(
     spark_conf: SparkConfOption = None,
 ) -> None:
     """Carry the declarations above in the only form that Typer reads: a signature."""
-
-
-class SharedSpark:
-    """The Spark session of a run: started when it is first asked for, and once."""
-
-    def __init__(self, stack: ExitStack, quiet: AbstractContextManager[object]) -> None:
-        """End the session with ``stack``; hold ``quiet`` while it starts.
-
-        Starting redirects stdout and stderr of the whole process for a while.
-        """
-        self._stack, self._quiet = stack, quiet
-        self._lock = threading.Lock()
-        self._session: Any = None  # only the engine's own modules may know Spark's types
-
-    def open(self, settings: SparkSettings, environ: Mapping[str, str]) -> Any:
-        """Give the session.
-
-        Raises:
-            EngineUnavailableError: it cannot be started.
-        """
-        from deltactl.engine.spark_session import spark_session
-
-        with self._lock:
-            if self._session is None:
-                with self._quiet:
-                    starting = spark_session(settings, environ)
-                    self._session = self._stack.enter_context(starting)
-            return self._session
-
-
-@contextmanager
-def shared_spark(quiet: AbstractContextManager[object] | None = None) -> Iterator[SharedSpark]:
-    """Give what starts Spark once; a session that was started ends with the context."""
-    with ExitStack() as stack, warnings.catch_warnings():
-        yield SharedSpark(stack, quiet or nullcontext())
 
 
 @dataclass(slots=True)

@@ -328,34 +328,3 @@ def _print_colored(page: Page, stream: TextIO) -> None:
         text = Text.assemble(*((piece.text, _STYLES[piece.tone]) for piece in line))
         text.rstrip()
         console.print(text, soft_wrap=True)
-
-
-class _OutputHandler(logging.Handler):
-    """Brings log records of the library to the output."""
-
-    def __init__(self, output: Output) -> None:
-        super().__init__()
-        self.output = output
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno >= logging.WARNING:
-            self.output.warn(record.getMessage())
-        else:
-            self.output.note_record(record)
-
-
-@contextmanager
-def log_to(output: Output, verbose: int) -> Iterator[None]:
-    """Show what the library logs: warnings always, ``-v`` info, ``-vv`` debug."""
-    logger = logging.getLogger("deltactl")
-    handler = _OutputHandler(output)
-    before = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel([logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)])
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before[0])
-        logger.propagate = before[1]
