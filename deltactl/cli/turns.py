@@ -90,6 +90,9 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
         LeaseHeldError: another run is at work.
         StorageError: the storage failed.
     """
+    if options.is_look and options.min_interval_ms is None:
+        yield None
+        return
     from deltactl.operations.find_tables import is_table
     from deltactl.operations.lease import LEASE_MS, Holder, hold_lease
 
