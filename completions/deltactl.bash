@@ -40,7 +40,9 @@ _deltactl() {
     local kind=options values=''
     case $command:$previous in
         :--storage-option) kind=nothing ;;
-        :-o | :--output) kind=choices values='table json ndjson csv' ;;
+        :-o | :--output) kind=choices values='table json ndjson csv github junit' ;;
+        :--log-format) kind=choices values='text json' ;;
+        :--progress) kind=choices values='auto none plain json' ;;
         describe-history:-n | describe-history:--limit) kind=nothing ;;
         describe-history:--since) kind=nothing ;;
         describe-history:--until) kind=nothing ;;
@@ -53,14 +55,19 @@ _deltactl() {
         describe-history:--since-version) kind=nothing ;;
         describe-history:--poll) kind=nothing ;;
         describe-history:--storage-option) kind=nothing ;;
-        describe-history:-o | describe-history:--output) kind=choices values='table json ndjson csv' ;;
+        describe-history:-o | describe-history:--output) kind=choices values='table json ndjson csv github junit' ;;
         describe-history:--max-requests-per-second) kind=nothing ;;
+        describe-history:--log-format) kind=choices values='text json' ;;
+        describe-history:--progress) kind=choices values='auto none plain json' ;;
         describe-detail:--version) kind=nothing ;;
         describe-detail:--at) kind=nothing ;;
         describe-detail:--storage-option) kind=nothing ;;
-        describe-detail:-o | describe-detail:--output) kind=choices values='table json ndjson csv' ;;
+        describe-detail:-o | describe-detail:--output) kind=choices values='table json ndjson csv github junit' ;;
         describe-detail:--max-requests-per-second) kind=nothing ;;
+        describe-detail:--log-format) kind=choices values='text json' ;;
+        describe-detail:--progress) kind=choices values='auto none plain json' ;;
         optimize:--where) kind=columns ;;
+        optimize:--since-version) kind=nothing ;;
         optimize:--skip-hot) kind=nothing ;;
         optimize:--target-size) kind=nothing ;;
         optimize:--min-file-size) kind=nothing ;;
@@ -72,6 +79,7 @@ _deltactl() {
         optimize:--memory) kind=nothing ;;
         optimize:--codec) kind=nothing ;;
         optimize:--verify) kind=choices values='counts full' ;;
+        optimize:--if-needed) kind=nothing ;;
         optimize:--engine) kind=choices values='auto spark local' ;;
         optimize:--spark-threshold) kind=nothing ;;
         optimize:--master) kind=nothing ;;
@@ -80,9 +88,16 @@ _deltactl() {
         optimize:--log-store) kind=choices values='dynamodb' ;;
         optimize:--ddb-table-name) kind=nothing ;;
         optimize:--ddb-region) kind=nothing ;;
+        optimize:--timeout) kind=nothing ;;
+        optimize:--timeout-grace) kind=nothing ;;
+        optimize:--tables-from) kind=files ;;
+        optimize:-j | optimize:--jobs) kind=nothing ;;
+        optimize:--min-interval) kind=nothing ;;
         optimize:--storage-option) kind=nothing ;;
-        optimize:-o | optimize:--output) kind=choices values='table json ndjson csv' ;;
+        optimize:-o | optimize:--output) kind=choices values='table json ndjson csv github junit' ;;
         optimize:--max-requests-per-second) kind=nothing ;;
+        optimize:--log-format) kind=choices values='text json' ;;
+        optimize:--progress) kind=choices values='auto none plain json' ;;
         vacuum:--retain) kind=nothing ;;
         vacuum:--mode) kind=choices values='auto full lite' ;;
         vacuum:--inventory) kind=files ;;
@@ -94,6 +109,7 @@ _deltactl() {
         vacuum:--max-orphan-fraction) kind=nothing ;;
         vacuum:--quarantine-for) kind=nothing ;;
         vacuum:--undo) kind=nothing ;;
+        vacuum:--if-needed) kind=nothing ;;
         vacuum:--engine) kind=choices values='auto spark local' ;;
         vacuum:--spark-threshold) kind=nothing ;;
         vacuum:--master) kind=nothing ;;
@@ -102,15 +118,23 @@ _deltactl() {
         vacuum:--log-store) kind=choices values='dynamodb' ;;
         vacuum:--ddb-table-name) kind=nothing ;;
         vacuum:--ddb-region) kind=nothing ;;
+        vacuum:--timeout) kind=nothing ;;
+        vacuum:--timeout-grace) kind=nothing ;;
+        vacuum:--tables-from) kind=files ;;
+        vacuum:-j | vacuum:--jobs) kind=nothing ;;
+        vacuum:--min-interval) kind=nothing ;;
         vacuum:--storage-option) kind=nothing ;;
-        vacuum:-o | vacuum:--output) kind=choices values='table json ndjson csv' ;;
+        vacuum:-o | vacuum:--output) kind=choices values='table json ndjson csv github junit' ;;
         vacuum:--max-requests-per-second) kind=nothing ;;
+        vacuum:--log-format) kind=choices values='text json' ;;
+        vacuum:--progress) kind=choices values='auto none plain json' ;;
         checkpoint:--version) kind=nothing ;;
         checkpoint:--kind) kind=choices values='auto classic v2 multipart' ;;
         checkpoint:--sidecar-size) kind=nothing ;;
         checkpoint:--part-size) kind=nothing ;;
         checkpoint:--top-file) kind=choices values='json parquet' ;;
         checkpoint:--compat) kind=choices values='default spark plain' ;;
+        checkpoint:--if-needed) kind=nothing ;;
         checkpoint:--engine) kind=choices values='auto spark local' ;;
         checkpoint:--spark-threshold) kind=nothing ;;
         checkpoint:--master) kind=nothing ;;
@@ -119,9 +143,16 @@ _deltactl() {
         checkpoint:--log-store) kind=choices values='dynamodb' ;;
         checkpoint:--ddb-table-name) kind=nothing ;;
         checkpoint:--ddb-region) kind=nothing ;;
+        checkpoint:--timeout) kind=nothing ;;
+        checkpoint:--timeout-grace) kind=nothing ;;
+        checkpoint:--tables-from) kind=files ;;
+        checkpoint:-j | checkpoint:--jobs) kind=nothing ;;
+        checkpoint:--min-interval) kind=nothing ;;
         checkpoint:--storage-option) kind=nothing ;;
-        checkpoint:-o | checkpoint:--output) kind=choices values='table json ndjson csv' ;;
+        checkpoint:-o | checkpoint:--output) kind=choices values='table json ndjson csv github junit' ;;
         checkpoint:--max-requests-per-second) kind=nothing ;;
+        checkpoint:--log-format) kind=choices values='text json' ;;
+        checkpoint:--progress) kind=choices values='auto none plain json' ;;
         check:--version) kind=nothing ;;
         check:--files) kind=choices values='exists sizes footers data' ;;
         check:--sample) kind=nothing ;;
@@ -131,9 +162,15 @@ _deltactl() {
         check:--master) kind=nothing ;;
         check:--spark-remote) kind=nothing ;;
         check:--spark-conf) kind=nothing ;;
+        check:--timeout) kind=nothing ;;
+        check:--timeout-grace) kind=nothing ;;
+        check:--tables-from) kind=files ;;
+        check:-j | check:--jobs) kind=nothing ;;
         check:--storage-option) kind=nothing ;;
-        check:-o | check:--output) kind=choices values='table json ndjson csv' ;;
+        check:-o | check:--output) kind=choices values='table json ndjson csv github junit' ;;
         check:--max-requests-per-second) kind=nothing ;;
+        check:--log-format) kind=choices values='text json' ;;
+        check:--progress) kind=choices values='auto none plain json' ;;
         generate-manifest:--mode) kind=nothing ;;
         generate-manifest:--version) kind=nothing ;;
         generate-manifest:--where) kind=columns ;;
@@ -144,9 +181,16 @@ _deltactl() {
         generate-manifest:--log-store) kind=choices values='dynamodb' ;;
         generate-manifest:--ddb-table-name) kind=nothing ;;
         generate-manifest:--ddb-region) kind=nothing ;;
+        generate-manifest:--timeout) kind=nothing ;;
+        generate-manifest:--timeout-grace) kind=nothing ;;
+        generate-manifest:--tables-from) kind=files ;;
+        generate-manifest:-j | generate-manifest:--jobs) kind=nothing ;;
+        generate-manifest:--min-interval) kind=nothing ;;
         generate-manifest:--storage-option) kind=nothing ;;
-        generate-manifest:-o | generate-manifest:--output) kind=choices values='table json ndjson csv' ;;
+        generate-manifest:-o | generate-manifest:--output) kind=choices values='table json ndjson csv github junit' ;;
         generate-manifest:--max-requests-per-second) kind=nothing ;;
+        generate-manifest:--log-format) kind=choices values='text json' ;;
+        generate-manifest:--progress) kind=choices values='auto none plain json' ;;
         convert:--partition-by) kind=columns ;;
         convert:--schema-mode) kind=choices values='strict widen' ;;
         convert:--property) kind=properties ;;
@@ -160,30 +204,38 @@ _deltactl() {
         convert:--log-store) kind=choices values='dynamodb' ;;
         convert:--ddb-table-name) kind=nothing ;;
         convert:--ddb-region) kind=nothing ;;
+        convert:--timeout) kind=nothing ;;
+        convert:--timeout-grace) kind=nothing ;;
         convert:--storage-option) kind=nothing ;;
-        convert:-o | convert:--output) kind=choices values='table json ndjson csv' ;;
+        convert:-o | convert:--output) kind=choices values='table json ndjson csv github junit' ;;
         convert:--max-requests-per-second) kind=nothing ;;
+        convert:--log-format) kind=choices values='text json' ;;
+        convert:--progress) kind=choices values='auto none plain json' ;;
         explain:--storage-option) kind=nothing ;;
-        explain:-o | explain:--output) kind=choices values='table json ndjson csv' ;;
+        explain:-o | explain:--output) kind=choices values='table json ndjson csv github junit' ;;
         explain:--max-requests-per-second) kind=nothing ;;
+        explain:--log-format) kind=choices values='text json' ;;
+        explain:--progress) kind=choices values='auto none plain json' ;;
         config:--command) kind=nothing ;;
         config:--storage-option) kind=nothing ;;
-        config:-o | config:--output) kind=choices values='table json ndjson csv' ;;
+        config:-o | config:--output) kind=choices values='table json ndjson csv github junit' ;;
         config:--max-requests-per-second) kind=nothing ;;
+        config:--log-format) kind=choices values='text json' ;;
+        config:--progress) kind=choices values='auto none plain json' ;;
     esac
     if [[ $kind == options ]]; then
         case $command in
-            '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --version --install-completion -h --help' ;;
-            describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --graph --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
-            describe-detail) values='--version --at --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
-            optimize) values='--where --purge --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
-            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
-            checkpoint) values='--version --kind --sidecar-size --part-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
-            check) values='--version --all-versions --files --sample --checkpoints --dvs --resume --engine --spark-threshold --master --spark-remote --spark-conf --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
-            generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --log-store --ddb-table-name --ddb-region --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
-            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
-            explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
-            config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second -h --help' ;;
+            '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --log-format --progress --version --install-completion -h --help' ;;
+            describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --graph --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            describe-detail) values='--version --at --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            optimize) values='--where --purge --since-version --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            checkpoint) values='--version --kind --sidecar-size --part-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            check) values='--version --all-versions --files --sample --checkpoints --dvs --resume --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
         esac
         [[ $current == -* ]] || kind=positional
     fi
@@ -199,7 +251,7 @@ _deltactl() {
             check) kind=directories ;;
             generate-manifest) kind=directories ;;
             convert) kind=directories ;;
-            explain) values='FAILED INTERNAL USAGE PREDICATE TABLE NOT_A_TABLE VERSION_NOT_FOUND LOG_CORRUPT LOG_GAP LOG_ACTION_MISSING DATA_FILE VERIFICATION CONFLICT COMMIT_UNKNOWN PARTIAL SAFETY CONVERSION UNSUPPORTED_FEATURE STORAGE OBJECT_NOT_FOUND OBJECT_EXISTS ACCESS_DENIED ENGINE_UNAVAILABLE INTERRUPTED' ;;
+            explain) values='FAILED INTERNAL USAGE PREDICATE TABLE NOT_A_TABLE VERSION_NOT_FOUND LOG_CORRUPT LOG_GAP LOG_ACTION_MISSING DATA_FILE VERIFICATION CONFLICT COMMIT_UNKNOWN PARTIAL SAFETY CONVERSION UNSUPPORTED_FEATURE STORAGE OBJECT_NOT_FOUND OBJECT_EXISTS ACCESS_DENIED ENGINE_UNAVAILABLE INTERRUPTED TIMEOUT NOT_BEGUN LEASE_HELD' ;;
             config) kind=directories ;;
         esac
     fi

@@ -12,8 +12,11 @@
     │   ├── DataFileError                      a data file or deletion vector is missing or broken
     │   └── VerificationError                  rewritten rows do not equal the live input rows
     ├── ConflictError                 exit 4   lost to a concurrent writer; may be tried again
-    │   └── CommitOutcomeUnknownError          the store did not tell whether a commit landed
+    │   ├── CommitOutcomeUnknownError          the store did not tell whether a commit landed
+    │   └── LeaseHeldError                     the same command is at work on this table
     ├── PartialSuccessError           exit 5   some tasks failed, the rest is committed
+    │   ├── TimeLimitError                     the time was up (exit 1 where nothing was finished)
+    │   └── NotBegunError                      a table of several whose turn never came
     ├── SafetyError                   exit 6   refused by a safety rule
     │   └── ConversionError                    files of a directory that cannot become a table
     ├── UnsupportedFeatureError       exit 7   a table feature this operation must not touch
@@ -125,11 +128,38 @@ class CommitOutcomeUnknownError(ConflictError):
     code = "COMMIT_UNKNOWN"
 
 
+class LeaseHeldError(ConflictError):
+    """Another run of the same command is at work on this table."""
+
+    code = "LEASE_HELD"
+
+
 class PartialSuccessError(DeltactlError):
     """Some tasks failed; what finished is committed."""
 
     code = "PARTIAL"
     exit_code = 5
+
+
+class TimeLimitError(PartialSuccessError):
+    """The time that the run was given is up; what finished is committed.
+
+    ``exit_code`` is 1 where nothing was finished: there is no success to be a part of.
+    """
+
+    code = "TIMEOUT"
+    retryable = True
+
+    def __init__(self, message: str, *, is_part_done: bool = True, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = PartialSuccessError.exit_code if is_part_done else DeltactlError.exit_code
+
+
+class NotBegunError(PartialSuccessError):
+    """A table of several that was not begun, because another one failed."""
+
+    code = "NOT_BEGUN"
+    retryable = True
 
 
 class SafetyError(DeltactlError):
@@ -198,14 +228,25 @@ class EngineUnavailableError(DeltactlError):
 
 
 class InterruptedRunError(DeltactlError):
-    """A signal ended the run; ``exit_code`` is 128 plus the signal's number."""
+    """A signal ended the run; ``exit_code`` is 128 plus the signal's number.
+
+    ``is_part_done`` tells whether anything had been finished by then.
+    """
 
     code = "INTERRUPTED"
     exit_code = 130
 
-    def __init__(self, message: str, *, signal_number: int = 2, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        signal_number: int = 2,
+        is_part_done: bool = False,
+        hint: str | None = None,
+    ) -> None:
         super().__init__(message, hint=hint)
         self.exit_code = 128 + signal_number
+        self.is_part_done = is_part_done
 
 
 class InternalError(DeltactlError):

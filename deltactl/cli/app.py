@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import sys
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -18,58 +16,37 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from deltactl import __version__
+from deltactl.cli.command import Command
 from deltactl.cli.commands import COMMANDS, CommandSpec
 from deltactl.cli.definitions import describe_command, write_help
-from deltactl.cli.engine_options import EngineOptions, declare_engine_options
+from deltactl.cli.engine_options import declare_engine_options
 from deltactl.cli.exits import ExitCode, render_exit_status
+from deltactl.cli.failures import PROGRAM, explain_failure, show_traceback
+from deltactl.cli.fleet_options import (
+    declare_fleet_options,
+)
 from deltactl.cli.groups import Group
-from deltactl.cli.imports import keep_pandas_out
-from deltactl.cli.log_store_options import LogStoreOptions, declare_log_store_options
+from deltactl.cli.log_store_options import declare_log_store_options
 from deltactl.cli.options import (
     DebugOption,
     GlobalOptions,
+    LogFormatOption,
     NoColorOption,
     OutputOption,
+    ProgressOption,
     QuietOption,
     StorageOption,
     VerboseOption,
     declare_global_options,
 )
 from deltactl.cli.output import ReaderGone, stdout_errors
-from deltactl.cli.param_settings import fill_in_settings, settings_of
+from deltactl.cli.run_options import declare_time_limit
 from deltactl.cli.session import Session
-from deltactl.cli.signals import Terminated, raise_on_sigterm
-from deltactl.cli.usage_errors import restate_usage_error
-from deltactl.errors import DeltactlError, InternalError, InterruptedRunError, UsageError
+from deltactl.cli.signals import raise_on_sigterm
+from deltactl.cli.turns import declare_turn_options
+from deltactl.errors import DeltactlError, UsageError
 
-PROGRAM = "deltactl"
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-
-
-class Command(TyperCommand):
-    """A command that also takes the global options, and begins the session before it runs."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse; ``--help`` prints here, and its reader may be gone."""
-        with stdout_errors():
-            return super().parse_args(ctx, args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help text of the house: examples first, options by group."""
-        write_help(describe_command(ctx), formatter, ctx.command_path, self.epilog or "")
-
-    def invoke(self, ctx: Any) -> Any:  # Any: Typer keeps the type of this context to itself
-        """Move the global options into the session, then run the command with the rest."""
-        session = Session.of(ctx)
-        options = session.options_before.merge(GlobalOptions.take(ctx.params))
-        engine = EngineOptions.take(ctx.params)
-        log_store = LogStoreOptions.take(ctx.params)
-        session.begin(self.name, ctx.params.get("table"), options, engine, log_store)
-        session.check_settings(self.name or "", settings_of(self))
-        fill_in_settings(ctx, session.sources)
-        if session.table is not None:  # else nobody needs Arrow
-            keep_pandas_out()
-        return super().invoke(ctx)
 
 
 class LazyGroup(TyperGroup):
@@ -115,6 +92,16 @@ def load_command(spec: CommandSpec) -> Command:
         command.params.extend(_build(declare_engine_options, "engine").params)
     if spec.commits:
         command.params.extend(_build(declare_log_store_options, "log store").params)
+    if spec.has_time_limit:
+        command.params.extend(_build(declare_time_limit, "limit").params)
+    if spec.takes_tables:
+        tables, *options = _build(declare_fleet_options, "fleet").params
+        command.params = [tables if p.name == tables.name else p for p in command.params]
+        command.params.extend(options)
+        command.takes_tables = True
+    if spec.takes_turns:
+        command.params.extend(_build(declare_turn_options, "turn").params)
+        command.takes_turns = True
     command.params.extend(_build(declare_global_options, "global").params)
     return command
 
@@ -137,6 +124,8 @@ def root(
     verbose: VerboseOption = 0,
     debug: DebugOption = False,
     no_color: NoColorOption = False,
+    log_format: LogFormatOption = None,
+    progress: ProgressOption = None,
     version: Annotated[
         bool,
         typer.Option(
@@ -215,7 +204,7 @@ def run(argv: Sequence[str], *, specs: Sequence[CommandSpec] = COMMANDS) -> int:
     except SystemExit:
         raise
     except BaseException as raised:
-        return _fail(session, _explain(raised), raised)
+        return _fail(session, explain_failure(raised), raised)
     finally:
         session.end()
 
@@ -238,31 +227,13 @@ def _run_command(session: Session, argv: Sequence[str], specs: Sequence[CommandS
     return code
 
 
-def _explain(raised: BaseException) -> DeltactlError:
-    """Turn whatever ended the run into an error for the user."""
-    match raised:
-        case DeltactlError():
-            return raised
-        case typer.TyperException():
-            return restate_usage_error(raised, PROGRAM)
-        case KeyboardInterrupt() | typer.Abort():
-            return InterruptedRunError("interrupted")
-        case Terminated():
-            return InterruptedRunError("terminated", signal_number=signal.SIGTERM)
-        case _:
-            return InternalError(
-                f"this is a bug in deltactl: {type(raised).__name__}: {raised}",
-                hint="run again with --debug, and report what it shows",
-            )
-
-
 def _fail(session: Session, error: DeltactlError, raised: BaseException) -> int:
     try:
         session.output.emit_error(session.envelope(), error)
     except ReaderGone:
         _leave_pipe()
     if session.options.debug:
-        session.output.debug("".join(traceback.format_exception(raised)))
+        show_traceback(session.output, raised)
     return error.exit_code
 
 

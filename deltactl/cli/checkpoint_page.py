@@ -35,6 +35,9 @@ def render_due(page: Page, report: DueReport) -> None:
 
 def render_report(page: Page, report: CheckpointReport, argv: Sequence[str]) -> None:
     """Lay out what would be done (dry run) or what was done; ``argv`` is what was typed."""
+    if report.skipped is not None:
+        page.line(Styled("Not needed", Tone.GOOD), f": {report.skipped}")
+        return
     if report.is_empty:
         page.line(Styled("Nothing to do", Tone.GOOD), f": {report.plan.reason}")
         if report.cleanup is not None:

@@ -6,9 +6,8 @@ does not declare them, and asks its session for the engine.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +15,7 @@ import typer
 
 from deltactl.cli.options import parse_pairs
 from deltactl.cli.settings import Origin, Source, resolve_setting
+from deltactl.cli.shared_spark import SharedSpark, shared_spark
 from deltactl.cli.suggest import with_suggestion
 from deltactl.engine.base import Engine, EngineChoice
 from deltactl.engine.choose import (
@@ -176,7 +176,8 @@ class CliEngines:
     verbose: int
     max_concurrent: int | None
     memory_bytes: int | None
-    _stack: ExitStack
+    jobs: int
+    spark: SharedSpark
     _facts: SparkFacts | None = None
 
     def choose(self, input_bytes: int) -> EngineChoice:
@@ -220,15 +221,16 @@ class CliEngines:
     def _local(self, reason: str) -> Engine:
         from deltactl.engine.local import LocalEngine, count_cores
 
-        return LocalEngine(self.max_concurrent or count_cores(), self.memory_bytes, reason)
+        workers = max(1, (self.max_concurrent or count_cores()) // self.jobs)
+        memory = None if self.memory_bytes is None else self.memory_bytes // self.jobs
+        return LocalEngine(workers, memory, reason)
 
     def _spark(self, reason: str) -> Engine:
         from deltactl.engine.spark import SparkEngine
-        from deltactl.engine.spark_session import spark_session
         from deltactl.storage.open import package_of
 
         self.note(f"starting Spark ({reason})")
-        session = self._stack.enter_context(spark_session(self._settings(), self.environ))
+        session = self.spark.open(self._settings(), self.environ)
         package = package_of(self.table)
         engine = SparkEngine(
             session,
@@ -262,11 +264,25 @@ def open_engines(
     verbose: int,
     max_concurrent: int | None,
     memory_bytes: int | None,
+    jobs: int = 1,
+    spark: SharedSpark | None = None,
 ) -> Iterator[CliEngines]:
-    """Give the source of engines; what it starts is stopped at the end of the context."""
-    with ExitStack() as stack, warnings.catch_warnings():
+    """Give the source of engines; what it starts is stopped at the end of the context.
+
+    ``jobs`` runs share this process, and ``spark`` where one is given: that is not stopped here.
+    """
+    with nullcontext(spark) if spark is not None else shared_spark() as shared:
         yield CliEngines(
-            options, environ, table, warn, note, verbose, max_concurrent, memory_bytes, stack
+            options,
+            environ,
+            table,
+            warn,
+            note,
+            verbose,
+            max_concurrent,
+            memory_bytes,
+            jobs,
+            shared,
         )
 
 

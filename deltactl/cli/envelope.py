@@ -37,8 +37,9 @@ class ErrorInfo:
 class Envelope:
     """What one run of a command did to one table.
 
-    ``version_before`` and ``version_after`` are equal when nothing was committed. ``result`` is
-    the command's own part: a dataclass, a mapping or a list of them.
+    ``version_before`` and ``version_after`` are equal when nothing was committed. ``skipped`` says
+    why nothing was done where there may have been something to do. ``result`` is the command's own
+    part: a dataclass, a mapping or a list of them.
     """
 
     command: str | None
@@ -51,6 +52,7 @@ class Envelope:
     result: Any = None
     warnings: list[str] = field(default_factory=list)
     error: ErrorInfo | None = None
+    skipped: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Give the envelope as JSON values, ``schema_version`` first."""

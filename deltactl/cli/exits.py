@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
@@ -39,6 +40,30 @@ MEANINGS: Final = {
     ExitCode.BROKEN_PIPE: "the reader of the output went away",
     ExitCode.TERMINATED: "terminated",
 }
+
+
+# First what somebody has to look at, then what running again will do, then what is no failure.
+_FROM_WORST: Final = (
+    ExitCode.INTERRUPTED,
+    ExitCode.TERMINATED,
+    ExitCode.FAILURE,
+    ExitCode.STORAGE,
+    ExitCode.UNSUPPORTED_FEATURE,
+    ExitCode.REFUSED,
+    ExitCode.ENGINE_UNAVAILABLE,
+    ExitCode.USAGE,
+    ExitCode.PARTIAL,
+    ExitCode.CONFLICT,
+    ExitCode.WORK_NEEDED,
+    ExitCode.DONE,
+)
+
+
+def find_worst(codes: Iterable[int]) -> int:
+    """Give the one exit status of several runs: that of the run that went worst."""
+    present = set(codes)
+    unknown = present.difference(_FROM_WORST)
+    return max(unknown) if unknown else next(c for c in _FROM_WORST if c in present)
 
 
 def render_exit_status() -> str:

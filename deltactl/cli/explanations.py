@@ -27,6 +27,8 @@ _FAILED_BEFORE_COMMIT: Final = (
     "named by no version; a vacuum removes them."
 )
 
+_KEPT: Final = "What had finished was committed and is whole."
+
 EXPLANATIONS: Final = {
     "FAILED": Explanation(
         "A run failed for a reason that has no code of its own.",
@@ -250,8 +252,35 @@ EXPLANATIONS: Final = {
     "INTERRUPTED": Explanation(
         "A signal ended the run: 130 for SIGINT (Ctrl-C), 143 for SIGTERM.",
         ("You, a time limit of the scheduler, or the machine shutting down.",),
-        "What had finished was committed and is whole.",
+        _KEPT,
         ("Run again to do the rest.",),
+    ),
+    "TIMEOUT": Explanation(
+        "The run was stopped by its --timeout: exit status 5, or 1 where nothing was finished.",
+        ("More to do than fits into the time.", "A task that takes longer than the time alone."),
+        _KEPT,
+        (
+            "Run again to do the rest: each run goes on where the last one ended.",
+            "Give more time, or less to do at once: `deltactl optimize --max-bytes 50GiB`.",
+        ),
+    ),
+    "NOT_BEGUN": Explanation(
+        "One table of several was not begun: another one failed, and --fail-fast was given.",
+        ("The error of the table that failed is told with it.",),
+        _UNTOUCHED,
+        ("Mend the cause and run again, or leave --fail-fast away.",),
+    ),
+    "LEASE_HELD": Explanation(
+        "Another run of the same command is at work on this table.",
+        (
+            "A cron job that began before the last one had ended.",
+            "A run that was killed: what it left expires within 15 minutes.",
+        ),
+        _UNTOUCHED,
+        (
+            "Run again later; the message says who is at work, and until when at most.",
+            "Use --no-lease to go ahead: two runs at a time waste work and harm nothing.",
+        ),
     ),
 }
 

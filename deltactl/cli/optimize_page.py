@@ -19,6 +19,9 @@ _SHOWN_PARTITIONS = 20
 def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> None:
     """Lay out what would be done (dry run, check) or what was done; ``argv`` is what was typed."""
     plan = report.plan
+    if report.skipped is not None:
+        page.line(Styled("Not needed", Tone.GOOD), f": {report.skipped}")
+        return
     if plan.is_empty:
         page.line(Styled("Nothing to do", Tone.GOOD), f" in version {plan.version}")
     elif report.dry_run:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Final
+from enum import StrEnum
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from deltactl.cli.output import OutputFormat
+from deltactl.cli.groups import Group
+from deltactl.cli.output import LogFormat, OutputFormat
+from deltactl.cli.progress import ProgressForm
 from deltactl.cli.settings import Source, parse_flag, resolve_setting
 from deltactl.cli.suggest import with_suggestion
 from deltactl.errors import UsageError
@@ -21,8 +24,20 @@ from deltactl.storage.secrets import is_secret
 
 _REFERENCE: Final = "env:"
 
+E = TypeVar("E", bound=StrEnum)
+
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="Path or URI of the table", show_default=False)
+]
+IfNeededOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--if-needed",
+        metavar="WHAT=LEAST",
+        help="Only where there is this much to do: files=N or size=SIZE; may be repeated, any is "
+        "enough",
+        show_default=False,
+    ),
 ]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done, and change nothing")
@@ -61,6 +76,27 @@ DebugOption = Annotated[bool, typer.Option("--debug", help="Show a traceback wit
 NoColorOption = Annotated[bool, typer.Option("--no-color", help="No colours, as with NO_COLOR")]
 
 
+LogFormatOption = Annotated[
+    LogFormat | None,
+    typer.Option(
+        "--log-format",
+        help="Form of warnings, notes, logs and errors on stderr, by default text",
+        show_default=False,
+        rich_help_panel=Group.OUTPUT,
+    ),
+]
+ProgressOption = Annotated[
+    ProgressForm | None,
+    typer.Option(
+        "--progress",
+        help="How progress shows on stderr, by default auto: a bar on a terminal, else a line per "
+        "10 seconds",
+        show_default=False,
+        rich_help_panel=Group.OUTPUT,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class GlobalOptions:
     """The global options as they were typed."""
@@ -72,6 +108,8 @@ class GlobalOptions:
     debug: bool = False
     no_color: bool = False
     max_requests_per_second: float | None = None
+    log_format: LogFormat | None = None
+    progress: ProgressForm | None = None
 
     @classmethod
     def take(cls, params: dict[str, Any]) -> GlobalOptions:
@@ -93,6 +131,8 @@ class GlobalOptions:
                 if later.max_requests_per_second is None
                 else later.max_requests_per_second
             ),
+            log_format=later.log_format or self.log_format,
+            progress=later.progress or self.progress,
         )
 
     def resolve(self, sources: Sequence[Source]) -> GlobalOptions:
@@ -102,6 +142,20 @@ class GlobalOptions:
             self.output,
             parse=parse_output_format,
             default=OutputFormat.TABLE,
+            sources=sources,
+        )
+        log_format = resolve_setting(
+            "log-format",
+            self.log_format,
+            parse=lambda text: _parse_choice(text, LogFormat, "a form of a log"),
+            default=LogFormat.TEXT,
+            sources=sources,
+        )
+        progress = resolve_setting(
+            "progress",
+            self.progress,
+            parse=lambda text: _parse_choice(text, ProgressForm, "a form of progress"),
+            default=ProgressForm.AUTO,
             sources=sources,
         )
         debug = resolve_setting(
@@ -125,6 +179,8 @@ class GlobalOptions:
             verbose=self.verbose,
             debug=debug.value,
             no_color=self.no_color,
+            log_format=log_format.value,
+            progress=progress.value,
         )
 
 
@@ -136,6 +192,8 @@ def declare_global_options(
     debug: DebugOption = False,
     no_color: NoColorOption = False,
     max_requests_per_second: RateOption = None,
+    log_format: LogFormatOption = None,
+    progress: ProgressOption = None,
 ) -> None:
     """Carry the declarations above in the only form that Typer reads: a signature."""
 
@@ -146,12 +204,15 @@ def parse_output_format(text: str) -> OutputFormat:
     Raises:
         UsageError: there is no such form.
     """
+    return _parse_choice(text, OutputFormat, "a form of output")
+
+
+def _parse_choice(text: str, kind: type[E], what: str) -> E:
     try:
-        return OutputFormat(text.strip().lower())
+        return kind(text.strip().lower())
     except ValueError:
         raise UsageError(
-            with_suggestion(f"{text!r} is not a form of output", text, OutputFormat),
-            hint=f"one of {', '.join(OutputFormat)}",
+            with_suggestion(f"{text!r} is not {what}", text, kind), hint=f"one of {', '.join(kind)}"
         ) from None
 
 

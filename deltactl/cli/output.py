@@ -6,13 +6,22 @@ import csv
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from deltactl.cli.envelope import Envelope, ErrorInfo, dump_json, to_jsonable
+from deltactl.cli.ci_output import annotate
+from deltactl.cli.envelope import (
+    Envelope,
+    ErrorInfo,
+    dump_json,
+    format_rfc3339,
+    to_jsonable,
+)
 from deltactl.cli.page import Page, Tone
 from deltactl.cli.text import safe_text
 from deltactl.errors import DeltactlError, UsageError
@@ -40,9 +49,24 @@ class OutputFormat(StrEnum):
     JSON = "json"
     NDJSON = "ndjson"
     CSV = "csv"
+    GITHUB = "github"
+    JUNIT = "junit"
+
+
+CI_FORMATS: Final = (OutputFormat.GITHUB, OutputFormat.JUNIT)
+"""Forms that tell how tables ended, and nothing else."""
+
+
+class LogFormat(StrEnum):
+    """Forms of what goes to stderr."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 RenderTable = Callable[[Page], None]
+
+_LEVELS: Final = {"error": "error", "warning": "warning", "traceback": "debug"}
 
 
 class ReaderGone(BaseException):
@@ -61,16 +85,22 @@ class Output:
         *,
         environ: Mapping[str, str],
         quiet: bool = False,
+        log_format: LogFormat = LogFormat.TEXT,
+        log_fields: Mapping[str, Any] | None = None,
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
     ) -> None:
+        """Take where to print; ``log_fields`` are in each line of a log in JSON."""
         self.form = form
+        self.log_format, self.log_fields = log_format, dict(log_fields or {})
         self.quiet = quiet
         self.environ = environ
         self.stdout = stdout or sys.stdout
         self.stderr = stderr or sys.stderr
         self.warnings: list[str] = []
         self.has_emitted = False
+        # A signal's handler may speak while the same thread is speaking.
+        self.lock = threading.RLock()
 
     def emit(
         self,
@@ -114,9 +144,19 @@ class Output:
         if self.form is OutputFormat.JSON and not self.has_emitted:
             envelope.error = ErrorInfo.of(error)
             self.emit(envelope, render_table=lambda page: None)
-        self._say("error", error.message, Tone.BAD)
+        if self.form is OutputFormat.GITHUB:
+            self.print_text(annotate("error", f"deltactl: {error.code}", error.message))
+        self.say_error(error)
+
+    def say_error(self, error: DeltactlError) -> None:
+        """Say what failed on stderr."""
+        if self.log_format is LogFormat.JSON:
+            said = {"code": error.code, "message": error.message, "hint": error.hint}
+            self.log({"level": "error", **said})
+            return
+        self.say("error", error.message, Tone.BAD)
         if error.hint:
-            self._say("hint", error.hint, Tone.STRONG)
+            self.say("hint", error.hint, Tone.STRONG)
         if error.code != UsageError.code and self.stderr.isatty():
             self.note(f"`deltactl explain {error.code}` tells more")
 
@@ -125,30 +165,69 @@ class Output:
         if message in self.warnings:
             return
         self.warnings.append(message)
-        self._say("warning", message, Tone.CAUTION)
+        self.say("warning", message, Tone.CAUTION)
 
     def note(self, message: str) -> None:
         """Say something in passing on stderr; nothing when quiet."""
         if not self.quiet:
-            self._say("note", message, Tone.FAINT)
+            self.say("note", message, Tone.FAINT)
 
     def debug(self, text: str) -> None:
         """Print text of several lines, such as a traceback."""
+        if self.log_format is LogFormat.JSON:
+            self.say("traceback", text, Tone.FAINT)
+            return
         page = Page()
         for line in text.splitlines():
             page.line(line)
         self._print_aside(page)
 
-    def _say(self, label: str, message: str, tone: Tone) -> None:
+    def print_lines(self, render: RenderTable) -> None:
+        """Print a part of a result for people."""
+        page = Page(terminal_width(self.stdout, self.environ))
+        render(page)
+        with self.lock, stdout_errors():
+            self._print_page(page, self.stdout)
+            self.stdout.flush()
+
+    def print_text(self, text: str) -> None:
+        """Print a part of a result for programs, and end the line."""
+        with self.lock, stdout_errors():
+            self._write(text)
+            self.stdout.flush()
+
+    def say(self, label: str, message: str, tone: Tone) -> None:
+        """Print a line on stderr, from any thread."""
+        if self.log_format is LogFormat.JSON:
+            self.log({"level": _LEVELS.get(label, "info"), "message": message})
+            return
         page = Page()
         page.line(label, ": ", message)
         label_piece, *rest = page.lines[0]
         page.lines[0] = (replace(label_piece, tone=tone), *rest)
         self._print_aside(page)
 
+    def log(self, fields: Mapping[str, Any]) -> None:
+        """Print a line of JSON on stderr, from any thread: time, the run's fields, and these."""
+        now = {"time": format_rfc3339(datetime.now(UTC))}
+        # A log that cannot be written must not end a run that works.
+        with self.lock, suppress(OSError):
+            self.stderr.write(dump_json({**now, **self.log_fields, **fields}) + "\n")
+            self.stderr.flush()
+
+    def note_record(self, record: logging.LogRecord) -> None:
+        """Print what the library logs in passing; nothing when quiet."""
+        if self.quiet:
+            return
+        if self.log_format is LogFormat.JSON:
+            level = record.levelname.lower()
+            self.log({"level": level, "logger": record.name, "message": record.getMessage()})
+        else:
+            self.note(f"{record.name}: {record.getMessage()}")
+
     def _print_aside(self, page: Page) -> None:
         # A log that cannot be written must not end a run that works.
-        with suppress(OSError):
+        with self.lock, suppress(OSError):
             self._print_page(page, self.stderr)
             self.stderr.flush()
 
@@ -249,35 +328,3 @@ def _print_colored(page: Page, stream: TextIO) -> None:
         text = Text.assemble(*((piece.text, _STYLES[piece.tone]) for piece in line))
         text.rstrip()
         console.print(text, soft_wrap=True)
-
-
-class _OutputHandler(logging.Handler):
-    """Brings log records of the library to the output."""
-
-    def __init__(self, output: Output) -> None:
-        super().__init__()
-        self.output = output
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        if record.levelno >= logging.WARNING:
-            self.output.warn(message)
-        else:
-            self.output.note(f"{record.name}: {message}")
-
-
-@contextmanager
-def log_to(output: Output, verbose: int) -> Iterator[None]:
-    """Show what the library logs: warnings always, ``-v`` info, ``-vv`` debug."""
-    logger = logging.getLogger("deltactl")
-    handler = _OutputHandler(output)
-    before = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel([logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)])
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before[0])
-        logger.propagate = before[1]

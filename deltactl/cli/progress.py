@@ -6,30 +6,81 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import partial
 from typing import Final, TextIO
 
-from deltactl.cli.output import Output, has_color
+from deltactl.cli.output import LogFormat, Output, has_color
 from deltactl.engine.base import OnProgress, Progress
 from deltactl.units import format_duration, format_size
 
 SECONDS_BETWEEN_LINES: Final = 10.0
 
 
+class ProgressForm(StrEnum):
+    """Ways to show progress."""
+
+    AUTO = "auto"
+    NONE = "none"
+    PLAIN = "plain"
+    JSON = "json"
+
+
 @contextmanager
-def progress(output: Output, label: str) -> Iterator[OnProgress]:
+def progress(
+    output: Output,
+    label: str,
+    *,
+    form: ProgressForm = ProgressForm.AUTO,
+    may_draw: bool = True,
+) -> Iterator[OnProgress]:
     """Show the progress of ``label`` while the context lasts.
 
     The callback may be called from any thread. Nothing is shown when quiet; a bar where stderr
-    is a terminal that can move its cursor; elsewhere one plain line per ten seconds.
+    is a terminal that can move its cursor and nobody else draws there; elsewhere one plain line
+    per ten seconds.
     """
-    if output.quiet:
+    if output.quiet or form is ProgressForm.NONE:
         yield _show_nothing
-    elif output.stderr.isatty() and output.environ.get("TERM") != "dumb":
+    elif form is ProgressForm.JSON or output.log_format is LogFormat.JSON:
+        yield LineProgress(label, output.stderr, emit=partial(_log_progress, output))
+    elif form is ProgressForm.AUTO and may_draw and _can_draw(output):
         with _bar(output, label) as callback:
             yield callback
     else:
         yield LineProgress(label, output.stderr)
+
+
+def _can_draw(output: Output) -> bool:
+    return output.stderr.isatty() and output.environ.get("TERM") != "dumb"
+
+
+def _log_progress(output: Output, label: str, state: Progress, elapsed_seconds: float) -> None:
+    """A line of JSON, whatever the form of the rest of the log."""
+    left = estimate_seconds_left(state, elapsed_seconds)
+    rate = round(state.bytes_done / elapsed_seconds) if elapsed_seconds >= 1 else None
+    output.log(
+        {
+            "level": "info",
+            "event": "progress",
+            "message": format_progress(label, state, elapsed_seconds),
+            **asdict(state),
+            "elapsed_seconds": round(elapsed_seconds, 1),
+            "bytes_per_second": rate,
+            "seconds_left": left,
+        }
+    )
+
+
+def estimate_seconds_left(state: Progress, elapsed_seconds: float) -> int | None:
+    """By the rate of the run so far, once a second has passed and something is done."""
+    done, total = state.tasks_done, state.tasks_total
+    if state.bytes_total:
+        done, total = state.bytes_done, state.bytes_total
+    if elapsed_seconds < 1 or not done:
+        return None
+    return round(elapsed_seconds * (total - done) / done)
 
 
 def format_progress(label: str, state: Progress, elapsed_seconds: float = 0) -> str:
@@ -40,24 +91,25 @@ def format_progress(label: str, state: Progress, elapsed_seconds: float = 0) -> 
     line = f"{label}: {state.tasks_done} of {state.tasks_total} tasks"
     if state.bytes_total:
         line += f", {format_size(state.bytes_done)} of {format_size(state.bytes_total)}"
-    done, total = state.tasks_done, state.tasks_total
-    if state.bytes_total:
-        done, total = state.bytes_done, state.bytes_total
-    if elapsed_seconds < 1 or not done:
+    left = estimate_seconds_left(state, elapsed_seconds)
+    if left is None:
         return line
     if state.bytes_total:
-        line += f", {format_size(round(done / elapsed_seconds))}/s"
-    left = round(elapsed_seconds * (total - done) / done)
+        line += f", {format_size(round(state.bytes_done / elapsed_seconds))}/s"
     return f"{line}, {format_duration(left * 1000)} left" if left else line
 
 
 @dataclass(slots=True)
 class LineProgress:
-    """A plain line per ``SECONDS_BETWEEN_LINES``, the first after as long."""
+    """A line per ``SECONDS_BETWEEN_LINES``, the first after as long.
+
+    Plain on ``stream``, unless ``emit(label, state, elapsed_seconds)`` prints it.
+    """
 
     label: str
     stream: TextIO
     now: Callable[[], float] = time.monotonic
+    emit: Callable[[str, Progress, float], None] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _started_at: float = field(init=False)
     _next_at: float = field(init=False)
@@ -73,6 +125,9 @@ class LineProgress:
             if now < self._next_at:
                 return
             self._next_at = now + SECONDS_BETWEEN_LINES
+            if self.emit is not None:
+                self.emit(self.label, state, now - self._started_at)
+                return
             line = format_progress(self.label, state, now - self._started_at)
             with suppress(OSError):  # a log that cannot be written must not end the run
                 self.stream.write(line + "\n")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ from deltactl.cli.commands import COMMANDS
 from deltactl.cli.config_file import ConfigSource, find_config_files, load_config_file
 from deltactl.cli.engine_options import CliEngines, EngineOptions, open_engines
 from deltactl.cli.envelope import Envelope
+from deltactl.cli.log_handler import log_to
 from deltactl.cli.log_store_options import LogStoreOptions
 from deltactl.cli.options import (
     GlobalOptions,
@@ -22,10 +25,14 @@ from deltactl.cli.options import (
     parse_storage_options,
     resolve_references,
 )
-from deltactl.cli.output import Output, OutputFormat, log_to
-from deltactl.cli.progress import progress
+from deltactl.cli.output import LogFormat, Output, OutputFormat
+from deltactl.cli.page import Styled, Tone
+from deltactl.cli.progress import ProgressForm, progress
+from deltactl.cli.run_options import TimeLimit
 from deltactl.cli.settings import EnvironmentSource, Source
-from deltactl.cli.signals import Cancellation, cancel_on_signals
+from deltactl.cli.shared_spark import SharedSpark, shared_spark
+from deltactl.cli.signals import Cancellation, cancel_on_signals, limit_time
+from deltactl.clock import SystemClock
 from deltactl.engine.base import LazyEngine, OnProgress
 from deltactl.storage.rate import RATE_OPTION
 from deltactl.storage.requests import requests_sent
@@ -48,12 +55,24 @@ class Session:
         self.options_before = GlobalOptions()  # what stood before the command
         # Good enough to report that parsing failed; replaced by `begin` when it did not.
         self.options = GlobalOptions(output=guess_format(argv), debug="--debug" in argv)
-        self.output = Output(self.options.output or OutputFormat.TABLE, environ=environ)
+        self.run_id = SystemClock().new_id()
+        self.output = Output(
+            self.options.output or OutputFormat.TABLE,
+            environ=environ,
+            log_format=_guess_log_format(argv, environ),
+            log_fields={"run_id": self.run_id},
+        )
         self._engine = EngineOptions()
         self._log_store = LogStoreOptions()
         self._lazy_engine: LazyEngine | None = None
-        self._logging = ExitStack()
         self._sent_before = requests_sent()
+        self._cancellation = Cancellation()
+        self._spark: SharedSpark | None = None
+        self.caught_up_version: int | None = None  # see ``operations.run_record``
+        self.has_skipped = False
+        self._is_of_several = False
+        self._jobs = 1  # runs that share this process with this one, itself included
+        self._stack = ExitStack()
 
     @staticmethod
     def of(ctx: typer.Context) -> Session:
@@ -110,9 +129,13 @@ class Session:
         self.options = options = options.resolve(self.sources)
         environ = {**self.environ, "NO_COLOR": "1"} if options.no_color else self.environ
         self.output = Output(
-            options.output or OutputFormat.TABLE, environ=environ, quiet=options.quiet
+            options.output or OutputFormat.TABLE,
+            environ=environ,
+            quiet=options.quiet,
+            log_format=options.log_format or LogFormat.TEXT,
+            log_fields={"run_id": self.run_id, "command": command, "table": self.table},
         )
-        self._logging.enter_context(log_to(self.output, options.verbose))
+        self._stack.enter_context(log_to(self.output, options.verbose))
         for key in exposed_secrets(parse_storage_options(options.storage_option)):
             self.output.warn(
                 f"the value of --storage-option {key} shows in the process list: set a variable,"
@@ -120,12 +143,35 @@ class Session:
             )
         self._sent_before = requests_sent()
 
+    def limit_time(self, limit: TimeLimit) -> None:
+        """Let the time begin to count."""
+        self._stack.enter_context(
+            limit_time(self._cancellation, limit.limit_ms, limit.grace_ms, self.output.note)
+        )
+
     def end(self) -> None:
-        """Tell what was asked of object stores, and let go of what ``begin`` took."""
+        """Tell what was asked of object stores, and let go of what the run took."""
         sent = requests_sent() - self._sent_before
         if sent.total:
             _log.info("%s", sent)
-        self._logging.close()
+        self._stack.close()
+
+    def for_table(self, table: str, output: Output, jobs: int) -> Session:
+        """Give the session of one table of several, ``jobs`` of which run at a time."""
+        session = copy(self)
+        session.table, session.output, session._jobs = table, output, jobs
+        session._lazy_engine, session._is_of_several = None, True
+        session.caught_up_version, session.has_skipped = None, False
+        return session
+
+    @property
+    def shares_process(self) -> bool:
+        """Whether other tables are worked on at the same time."""
+        return self._jobs > 1
+
+    def label(self, text: str) -> str:
+        """Say which table a text is about, where there are several."""
+        return f"{self.table}: {text}" if self._is_of_several else text
 
     @property
     def storage_options(self) -> dict[str, str]:
@@ -169,11 +215,24 @@ class Session:
         """Start the envelope of this command and table; ``parts`` are further fields of it."""
         if self._lazy_engine is not None and "engine" in parts:
             parts.setdefault("engine_reason", self._lazy_engine.reason)
+        self.has_skipped = parts.get("skipped") is not None
         return Envelope(command=self.command, table=self.table, **parts)
+
+    def skip(self, reason: str) -> None:
+        """Say that nothing was done, and why."""
+        self.output.emit(
+            self.envelope(skipped=reason),
+            render_table=lambda page: page.line(Styled("Not due", Tone.GOOD), f": {reason}"),
+        )
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
         """Show progress while the context lasts; gives the callback for the engine."""
-        return progress(self.output, label)
+        return progress(
+            self.output,
+            self.label(label),
+            form=self.options.progress or ProgressForm.AUTO,
+            may_draw=not self.shares_process,
+        )
 
     def engines(
         self, *, max_concurrent: int | None = None, memory_bytes: int | None = None
@@ -194,7 +253,16 @@ class Session:
             verbose=self.options.verbose,
             max_concurrent=max_concurrent,
             memory_bytes=memory_bytes,
+            jobs=self._jobs,
+            spark=self._spark,
         )
+
+    @contextmanager
+    def sharing_spark(self) -> Iterator[None]:
+        """Let the sessions of tables made meanwhile run on one and the same Spark session."""
+        with shared_spark(self.output.lock) as self._spark:
+            yield
+        self._spark = None
 
     @contextmanager
     def engine(self) -> Iterator[LazyEngine]:
@@ -210,8 +278,23 @@ class Session:
     @contextmanager
     def cancellation(self) -> Iterator[Cancellation]:
         """Let signals cancel the work in this context instead of breaking it off."""
-        with cancel_on_signals(self.output.note) as cancellation:
+        with cancel_on_signals(self.output.note, self._cancellation) as cancellation:
             yield cancellation
+
+    def raise_if_cancelled(self) -> None:
+        """Refuse to begin anything once the run is to end.
+
+        Raises:
+            InterruptedRunError: a signal arrived.
+            TimeLimitError: the time is up.
+        """
+        self._cancellation.raise_if_cancelled("interrupted before it was begun", hint="Run again.")
+
+    def cancel(self, signal_number: int) -> None:
+        """Let the whole run end as a signal would."""
+        if self._cancellation.signal_number is None and self._cancellation.expired_ms is None:
+            self._cancellation.signal_number = signal_number
+        self._cancellation.token.set()
 
 
 def guess_format(argv: Sequence[str]) -> OutputFormat | None:
@@ -227,3 +310,10 @@ def guess_format(argv: Sequence[str]) -> OutputFormat | None:
         elif word.startswith("-o") and word[2:] in list(OutputFormat):
             found = word[2:]
     return OutputFormat(found) if found in list(OutputFormat) else None
+
+
+def _guess_log_format(argv: Sequence[str], environ: Mapping[str, str]) -> LogFormat:
+    """The form of the log for an error in the arguments, or before they are understood."""
+    words = " ".join(argv).replace("--log-format=", "--log-format ")
+    said = re.findall(r"--log-format (\S+)", words) or [environ.get("DELTACTL_LOG_FORMAT", "")]
+    return LogFormat.JSON if said[-1].lower() == LogFormat.JSON else LogFormat.TEXT

@@ -1,4 +1,4 @@
-"""Signals: how a run is asked to stop."""
+"""Signals and the time limit: how a run is asked to stop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from deltactl.engine.base import CancelToken
-from deltactl.errors import InterruptedRunError
+from deltactl.errors import InterruptedRunError, TimeLimitError
+from deltactl.units import format_duration
 
 _Handler = Callable[[int, FrameType | None], Any]
 
@@ -24,40 +25,106 @@ class Terminated(BaseException):
 
 @dataclass(slots=True)
 class Cancellation:
-    """What a run needs to stop in good order: the token for engines, and the signal's number."""
+    """What a run needs to stop in good order: the token for engines, and who asked for it.
+
+    ``signal_number`` is that of the first signal; ``expired_ms`` the time limit, once it is over.
+    """
 
     token: CancelToken = field(default_factory=threading.Event)
     signal_number: int | None = None
+    expired_ms: int | None = None
 
-    def raise_if_cancelled(self, message: str = "interrupted", *, hint: str | None = None) -> None:
-        """End the run as its signal asks.
+    def raise_if_cancelled(
+        self,
+        message: str = "interrupted",
+        *,
+        hint: str | None = None,
+        is_part_done: bool = False,
+    ) -> None:
+        """End the run as its signal or time limit asks.
+
+        ``message`` begins with "interrupted"; a time limit says so in its place.
 
         Raises:
             InterruptedRunError: a signal arrived.
+            TimeLimitError: the time is up; ``is_part_done`` says whether anything was finished.
         """
         if self.signal_number is not None:
-            raise InterruptedRunError(message, signal_number=self.signal_number, hint=hint)
+            raise InterruptedRunError(
+                message,
+                signal_number=self.signal_number,
+                is_part_done=is_part_done,
+                hint=hint,
+            )
+        if self.expired_ms is not None:
+            reason = f"stopped by --timeout {format_duration(self.expired_ms)}"
+            raise TimeLimitError(
+                message.replace("interrupted", reason, 1), hint=hint, is_part_done=is_part_done
+            )
 
 
 @contextmanager
-def cancel_on_signals(notify: Callable[[str], None] | None = None) -> Iterator[Cancellation]:
+def cancel_on_signals(
+    notify: Callable[[str], None] | None = None, cancellation: Cancellation | None = None
+) -> Iterator[Cancellation]:
     """Turn the first SIGINT or SIGTERM into a cancelled token; a second one aborts at once.
 
     ``notify`` is told once what happens. Outside the main thread, where Python hands out no
-    signals, the token is simply never cancelled.
+    signals, the token is cancelled by others that hold the same ``cancellation``, if at all.
     """
-    cancellation = Cancellation()
+    cancellation = cancellation or Cancellation()
 
     def handle(number: int, _frame: FrameType | None) -> None:
         if cancellation.signal_number is not None:
-            _abort(number)
+            abort(number)
         cancellation.signal_number = number
         cancellation.token.set()
         if notify is not None:
             notify("stopping; what is finished will be kept (signal again to abort at once)")
 
     with _handlers({signal.SIGINT: handle, signal.SIGTERM: handle}):
-        yield cancellation
+        try:
+            yield cancellation
+        except InterruptedRunError as error:  # raised by who knows the token, and not the reason
+            cancellation.raise_if_cancelled(
+                error.message, hint=error.hint, is_part_done=error.is_part_done
+            )
+            raise
+
+
+@contextmanager
+def limit_time(
+    cancellation: Cancellation,
+    limit_ms: int | None,
+    grace_ms: int,
+    notify: Callable[[str], None] | None = None,
+) -> Iterator[None]:
+    """Cancel once ``limit_ms`` are over, as a first signal does; abort ``grace_ms`` later.
+
+    A thread watches: a signal would wait for whatever long call the main thread is in.
+    """
+    if limit_ms is None:
+        yield
+        return
+    over = threading.Event()
+
+    def watch() -> None:
+        if over.wait(limit_ms / 1000):
+            return
+        cancellation.expired_ms = limit_ms
+        cancellation.token.set()
+        if notify is not None:
+            notify(f"the time is up; stopping within {format_duration(grace_ms)}")
+        if not over.wait(grace_ms / 1000):
+            abort(signal.SIGTERM)
+
+    watcher = threading.Thread(target=watch, name="deltactl-timeout", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 @contextmanager
@@ -71,7 +138,8 @@ def raise_on_sigterm() -> Iterator[None]:
         yield
 
 
-def _abort(number: int) -> NoReturn:
+def abort(number: int) -> NoReturn:
+    """End the process at once, with the exit status of a signal."""
     if sys.stderr.isatty():
         os.write(2, b"\x1b[?25h\n")  # a progress bar may have hidden the cursor
     # Not sys.exit: that would wait for the threads which the user is tired of waiting for.

@@ -33,6 +33,7 @@ _KINDS: Final = {
     "PROPERTY=VALUE": ValueKind.PROPERTIES,
     "SQL": ValueKind.COLUMNS,
     "TABLE": ValueKind.DIRECTORIES,
+    "TABLE...": ValueKind.DIRECTORIES,
     "URI": ValueKind.DIRECTORIES,
 }
 

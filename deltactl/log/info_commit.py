@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from deltactl.clock import Clock
 from deltactl.errors import ConflictError
@@ -27,6 +27,7 @@ class Info:
     parameters: Mapping[str, object]
     metrics: Mapping[str, str]
     engine_info: str
+    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 def commit_info_only(
@@ -68,6 +69,8 @@ def commit_info_only(
             "engineInfo": info.engine_info,
             "txnId": txn_id,
         }
+        if info.tags:
+            body["tags"] = dict(info.tags)
         content = f"{line('commitInfo', body)}\n".encode()
         name = base.next_commit_file
         if put_commit(store, name, content, txn_id, sleep):

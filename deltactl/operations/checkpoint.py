@@ -6,8 +6,10 @@ last. Every crash point leaves a log that reads as before.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
@@ -30,6 +32,8 @@ from deltactl.operations.checkpoint_write import (
 )
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.store import Store
+
+_log: Final = logging.getLogger(__name__)
 
 __all__ = [
     "CheckpointOptions",
@@ -80,6 +84,10 @@ def checkpoint_table(
         engine or LocalEngine(), clock or SystemClock(), storage_options or {}, cancel, on_progress
     )
     job = _Job(store, options, run, warn)
+    skipped = job.find_shortfall()
+    if skipped is not None:
+        idle = CheckpointPlan(job.snapshot.version, None, f"not needed: {skipped}")
+        return CheckpointReport(idle, run.engine.name, dry_run=dry_run, skipped=skipped)
     plan = job.plan()
     cleanup = job.plan_cleanup(plan) if job.cleans else None
     report = CheckpointReport(
@@ -117,6 +125,13 @@ class _Job:
         listing = list_log(store) if self.cleans else list_from_hint(store, warn, version)
         return listing, load_snapshot(store, version, warn=warn, listing=listing)
 
+    def find_shortfall(self) -> str | None:
+        """What there is since the last checkpoint, where that is less than ``options`` ask for."""
+        if self._options.need is None:
+            return None
+        last = self.snapshot.segment.checkpoint_version  # -1 without one
+        return self._options.need.find_shortfall(commits=self.snapshot.version - last)
+
     def plan(self) -> CheckpointPlan:
         """What to write."""
         snapshot = self.snapshot
@@ -128,6 +143,7 @@ class _Job:
     def write(self, plan: CheckpointPlan, report: CheckpointReport) -> CheckpointReport:
         """Write the checkpoint, then let the hint name it."""
         written = write_checkpoint(self.snapshot, plan, self._options, self._run)
+        _log.info("%s: checkpoint of version %d written", self._store.uri, plan.version)
         moved = move_hint(self._store, written.hint)
         checksum = self._handle_checksum(written)
         return replace(report, written=written, hint_moved=moved, checksum=checksum)

@@ -7,6 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from deltactl.errors import UsageError
 from deltactl.log.checkpoint_schema import Compat
+from deltactl.operations.need import Need
 
 Kind: TypeAlias = Literal["auto", "classic", "v2", "multipart"]
 TopFormat: TypeAlias = Literal["json", "parquet"]
@@ -21,7 +22,8 @@ class CheckpointOptions:
 
     ``version`` ``None`` is the latest. ``sidecar_rows`` and ``part_rows`` are the most file
     actions of a sidecar and the usual number of a part. ``cleanup_only`` writes no checkpoint;
-    with ``version`` the log is cleaned up to the checkpoint of that version.
+    with ``version`` the log is cleaned up to the checkpoint of that version. ``need``: commits
+    since the last checkpoint that make a run worth it.
     """
 
     version: int | None = None
@@ -33,6 +35,7 @@ class CheckpointOptions:
     cleanup: bool = False
     cleanup_only: bool = False
     compact_log: bool = False
+    need: Need | None = None
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense.

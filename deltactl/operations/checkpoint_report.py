@@ -36,7 +36,8 @@ class CheckpointReport:
 
     ``hint_moved``: whether ``_last_checkpoint`` names the new checkpoint. ``failed`` are files
     that cleanup could not delete, with the reason. ``interrupted``: the run was cancelled after
-    the checkpoint was written, and did nothing more.
+    the checkpoint was written, and did nothing more. ``skipped`` says what there was to do where
+    that was not worth a run.
     """
 
     plan: CheckpointPlan
@@ -50,6 +51,7 @@ class CheckpointReport:
     compaction_range: tuple[int, int] | None = None
     compaction: FileInfo | None = None
     interrupted: bool = False
+    skipped: str | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -7,8 +7,10 @@ partitions may show different versions; the report tells for how long.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
+from typing import Final
 
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
@@ -28,6 +30,8 @@ from deltactl.operations.manifest_report import ManifestReport
 from deltactl.operations.manifest_tasks import write_all
 from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.storage.store import Store
+
+_log: Final = logging.getLogger(__name__)
 
 __all__ = [
     "ManifestOptions",
@@ -112,10 +116,13 @@ def _execute(
     if plan.is_empty:
         return None
     started = clock.monotonic()
+    _log.info("%s: writing manifests of version %d", output.uri, plan.version)
     write_all(output, plan.iter_writes(), sleep=sleep, cancel=cancel)
     if cancel is not None and cancel.is_set():
         raise InterruptedRunError(
-            "interrupted; some manifests are new, others as they were", hint="Run again."
+            "interrupted; some manifests are new, others as they were",
+            is_part_done=True,
+            hint="Run again.",
         )
     # Last: until then readers of a vanished partition find its files, which a vacuum still spares.
     failed = output.delete_many(plan.stale)
@@ -155,6 +162,8 @@ def _purge(
         sleep=sleep,
     )
     if report.interrupted:
-        raise InterruptedRunError("interrupted during the purge", hint="Run again.")
+        raise InterruptedRunError(
+            "interrupted during the purge", is_part_done=bool(report.versions), hint="Run again."
+        )
     snapshot = load_snapshot(store, warn=warn)
     return snapshot, load_live_files(snapshot)

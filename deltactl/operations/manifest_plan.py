@@ -9,8 +9,6 @@ from typing import Final
 import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, Warn
-from deltactl.log.commit_json import CommitParser, LogFile
-from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest_files import (
     MANIFEST_DIR,
@@ -20,8 +18,8 @@ from deltactl.operations.manifest_files import (
     render_manifests,
 )
 from deltactl.operations.manifest_options import ManifestOptions
-from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.predicate import PartitionPredicate, parse_predicate
+from deltactl.operations.touched import find_touched
 from deltactl.protocol.partitions import build_map
 from deltactl.protocol.paths import HIVE_NULL, hive_unescape
 from deltactl.protocol.schema import Field
@@ -168,32 +166,3 @@ def parse_folder(folder: str, fields: Sequence[Field]) -> dict[str, str | None] 
             return None
         values[column.physical_name] = None if value == HIVE_NULL else hive_unescape(value)
     return values
-
-
-def find_touched(snapshot: Snapshot, since: int, warn: Warn) -> set[str] | None:
-    """Folders of partitions that commits after ``since`` touched; ``None``: nobody can tell."""
-    listing = list_log(snapshot.store, since + 1)
-    commits = [listing.commits.get(v) for v in range(since + 1, snapshot.version + 1)]
-    infos = [info for info in commits if info is not None]
-    if len(infos) < len(commits):
-        warn(
-            f"commits after version {since} are gone from the log: the manifests of all "
-            "partitions are compared"
-        )
-        return None
-    fields = snapshot.metadata.partition_fields
-    contents = snapshot.store.read_many([info.name for info in infos])
-    parser = CommitParser(f.physical_name for f in fields)
-    touched: set[str] = set()
-    for parsed in parser.parse(
-        LogFile(i.name, data) for i, data in zip(infos, contents, strict=True)
-    ):
-        if parsed.singletons.metadata is not None:
-            return None  # perhaps with other partitions
-        bare = parsed.removes.filter(parsed.removes["partition_values"].is_null())
-        if bare.num_rows and fields:
-            return None
-        for actions in (parsed.adds, parsed.removes):
-            groups = group_partitions(actions["partition_values"], fields, by_text=True)
-            touched |= {groups.label(group) for group in range(groups.num_groups)}
-    return touched

@@ -6,9 +6,11 @@ are written and durable before the commit that names them; inputs are never dele
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +21,7 @@ from deltactl.engine.local import LocalEngine
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import Warn
 from deltactl.log.put_commit import Sleep
+from deltactl.log.run_tags import run_tags
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.inputs import iter_data_files
@@ -42,6 +45,8 @@ __all__ = [
     "plan_optimize",
 ]
 
+_log: Final = logging.getLogger(__name__)
+
 # Reading and writing hold decoded pages, a row group, and its encoded copy.
 _MEMORY_PER_INPUT_BYTE = 6
 
@@ -58,11 +63,12 @@ def optimize_table(
     on_progress: OnProgress | None = None,
     dry_run: bool = False,
     sleep: Sleep = time.sleep,
+    run_id: str | None = None,
 ) -> OptimizeReport:
     """Plan and, unless ``dry_run``, carry out an optimize of the latest version.
 
     An engine that is still to be chosen is chosen by the bytes to rewrite, and started only when
-    there is work.
+    there is work. A ``run_id`` that is given is told in each commit.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
@@ -74,10 +80,17 @@ def optimize_table(
     clock = clock or SystemClock()
     source = source_of(engine or LocalEngine(reason="the default"))
     snapshot = load_snapshot(store, warn=warn)
-    plan = plan_optimize(snapshot, options, clock.now_ms())
-    if dry_run or plan.is_empty:
+    plan = plan_optimize(snapshot, options, clock.now_ms(), warn)
+    _log.info(
+        "%s: %d files in %d bins, %d bytes, version %d",
+        store.uri, plan.files.num_rows, plan.num_bins, plan.bytes_to_rewrite, plan.version,
+    )  # fmt: skip
+    skipped = _find_shortfall(plan, options)
+    if dry_run or plan.is_empty or skipped is not None:
         choice = source.choose(plan.bytes_to_rewrite)
-        return OptimizeReport(plan, choice.name, choice.reason, dry_run=dry_run)
+        return OptimizeReport(
+            plan, choice.name, choice.reason, dry_run=dry_run, skipped=skipped, options=options
+        )
     store.ensure_put_if_absent()
     running = source.open(plan.bytes_to_rewrite)
     report = execute_optimize(
@@ -90,6 +103,7 @@ def optimize_table(
         cancel=cancel,
         on_progress=on_progress,
         sleep=sleep,
+        run_id=run_id,
     )
     if report.versions and not report.interrupted:
         follow_commit(
@@ -114,9 +128,10 @@ def execute_optimize(
     cancel: CancelToken | None = None,
     on_progress: OnProgress | None = None,
     sleep: Sleep = time.sleep,
+    run_id: str | None = None,
 ) -> OptimizeReport:
     """Rewrite the bins of a plan and commit them, in lots as ``options`` says."""
-    spec = build_spec(snapshot, plan, options, clock.new_id(), storage_options)
+    spec = build_spec(snapshot, plan, options, run_id or clock.new_id(), storage_options)
     bins = list(plan.iter_bins())
     tasks = LazyTasks(
         [_estimate_memory(int(pc.sum(files["size_bytes"]).as_py() or 0)) for files in bins],
@@ -128,6 +143,7 @@ def execute_optimize(
         options,
         bins,
         run_id=spec.run_id,
+        tags=run_tags(run_id),
         engine=engine,
         folders=lambda: (_output_folder(spec, snapshot, files) for files in bins),
         clock=clock,
@@ -137,6 +153,12 @@ def execute_optimize(
         partial(rewrite_files, spec), tasks, cancel=cancel, on_progress=on_progress
     )
     return run.collect(outcomes, cancel)
+
+
+def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:
+    if options.need is None or plan.is_empty:
+        return None
+    return options.need.find_shortfall(files=plan.files.num_rows, size_bytes=plan.bytes_to_rewrite)
 
 
 def _estimate_memory(input_bytes: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
+from deltactl.operations.need import Need
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -41,6 +42,8 @@ class OptimizeOptions:
 
     ``None`` means: decide from the table. ``where`` is SQL over partition columns;
     ``memory_bytes`` is what the whole process should keep to, which bounds the row groups.
+    ``since_version``: only partitions that a later version touched. ``need``: what has to be
+    there to do for the run to be worth it.
     """
 
     where: str | None = None
@@ -58,6 +61,8 @@ class OptimizeOptions:
     skip_hot_ms: int | None = None
     include_clustered: bool = False
     memory_bytes: int | None = None
+    since_version: int | None = None
+    need: Need | None = None
 
     def __post_init__(self) -> None:
         """Refuse numbers that make no sense.
@@ -78,6 +83,7 @@ class OptimizeOptions:
             ("--min-file-size", self.min_file_bytes),
             ("--max-bytes", self.max_bytes),
             ("--skip-hot", self.skip_hot_ms),
+            ("--since-version", self.since_version),
         ):
             if value is not None and value < 0:
                 raise UsageError(f"{name} must not be negative")

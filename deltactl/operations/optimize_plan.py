@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError
+from deltactl.errors import SafetyError, Warn
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clustered import clustered_mask
 from deltactl.operations.file_sizes import FileSizes, count_sizes
@@ -24,6 +24,7 @@ from deltactl.operations.packing import PackingRule, pack
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.operations.predicate import PartitionPredicate, parse_predicate
 from deltactl.operations.purge import purge_mask
+from deltactl.operations.touched import find_touched
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.paths import absolute_mask, canonical_paths
@@ -47,6 +48,10 @@ _READ_COLUMNS = (
 )
 
 Array = np.ndarray[Any, Any]
+
+
+def _tell_nobody(message: str) -> None:
+    """Take what is worth knowing where nobody wants to know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,9 @@ class OptimizePlan:
                 yield self.files.slice(start, end - start)
 
 
-def plan_optimize(snapshot: Snapshot, options: OptimizeOptions, now_ms: int) -> OptimizePlan:
+def plan_optimize(
+    snapshot: Snapshot, options: OptimizeOptions, now_ms: int, warn: Warn = _tell_nobody
+) -> OptimizePlan:
     """Choose what to rewrite, from the log alone (a purge of dropped columns reads footers).
 
     Raises:
@@ -120,6 +127,9 @@ def plan_optimize(snapshot: Snapshot, options: OptimizeOptions, now_ms: int) -> 
     choice = _Choice(files, groups)
     if unmatched:
         choice.left_alone["not matched by --where"] = unmatched
+    if options.since_version is not None:
+        untouched = _untouched(choice, snapshot, options.since_version, warn)
+        choice.leave(untouched, f"in a partition not touched since version {options.since_version}")
     _select(choice, snapshot, options, (target, minimum), now_ms)
     bins = _pack_groups(choice, PackingRule(target, minimum, options.min_input_files), options)
     chosen = _limit_bytes(choice, bins, options.max_bytes)
@@ -235,6 +245,21 @@ def _select(
     choice.leave((choice.sizes >= minimum) & ~choice.forced, "large enough")
     tags = lookup_map(files["tags"], TARGET_TAG)
     choice.settled |= pc.fill_null(pc.equal(tags, str(target)), False).to_numpy()
+
+
+def _untouched(choice: _Choice, snapshot: Snapshot, since: int, warn: Warn) -> Array:
+    """Files of partitions of which no file came or went after a version."""
+    touched = find_touched(snapshot, since, warn)
+    if touched is None:
+        return np.zeros(choice.files.num_rows, dtype=np.bool_)
+    fields = snapshot.metadata.partition_fields
+    by_text = group_partitions(choice.files["partition_values"], fields, by_text=True)
+    labels = [by_text.label(group) in touched for group in range(by_text.num_groups)]
+    hit = np.asarray(labels, dtype=np.bool_)[by_text.ids]
+    # One partition may be written in several ways.
+    groups_hit = np.zeros(choice.groups.num_groups, dtype=np.bool_)
+    groups_hit[choice.groups.ids[hit]] = True
+    return np.asarray(~groups_hit[choice.groups.ids])
 
 
 def _over_ratio(files: pa.Table, ratio: float) -> Array:

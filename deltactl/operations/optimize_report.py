@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from deltactl.log.commit import Group
+from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.operations.optimize_plan import OptimizePlan
 
 
@@ -27,7 +28,7 @@ class OptimizeReport:
 
     ``versions`` are those committed; ``strays`` names outputs that were written, not committed,
     and could not be removed; ``strays_removed`` those that lost or repeated tries of an engine
-    left behind.
+    left behind. ``skipped`` says what there was to do where that was not worth a run.
     """
 
     plan: OptimizePlan
@@ -47,6 +48,8 @@ class OptimizeReport:
     strays_removed: tuple[str, ...] = ()
     interrupted: bool = False
     run_id: str | None = field(default=None, compare=False)
+    skipped: str | None = None
+    options: OptimizeOptions = field(default=OptimizeOptions(), repr=False, compare=False)
 
     @property
     def version_before(self) -> int:
@@ -57,6 +60,23 @@ class OptimizeReport:
     def version_after(self) -> int:
         """The last version committed; that planned from when nothing was."""
         return self.versions[-1] if self.versions else self.plan.version
+
+    @property
+    def caught_up_version(self) -> int | None:
+        """The version up to which no partition is left to look at; ``None`` where some are.
+
+        What a run was not to look at, could not do or put off stays behind, so that a later one
+        with ``since_version`` would pass it by.
+        """
+        options = self.options
+        put_off = (options.where, options.max_bytes, options.skip_hot_ms, self.skipped)
+        if any(it is not None for it in put_off) or self.failures or self.conflicts:
+            return None
+        if self.dry_run or self.interrupted or options.purge:
+            return None
+        before, after = self.version_before, self.version_after
+        # What another writer committed in between was not looked at.
+        return after if after - before == len(self.versions) else before
 
     def to_dict(self) -> dict[str, Any]:
         """The ``result`` of the JSON envelope; sizes in bytes."""

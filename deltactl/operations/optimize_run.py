@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +28,8 @@ from deltactl.operations.optimize_report import (
 from deltactl.operations.optimize_tasks import RewriteResult
 from deltactl.operations.strays import find_strays
 from deltactl.protocol.features import has_feature
+
+_log: Final = logging.getLogger(__name__)
 
 Outcomes = Iterator[Done[RewriteResult] | Failed]
 
@@ -64,6 +68,7 @@ class OptimizeRun:
         bins: Sequence[pa.Table],
         *,
         run_id: str,
+        tags: Mapping[str, str],
         engine: Engine,
         folders: Callable[[], Iterable[str]],
         clock: Clock,
@@ -74,7 +79,9 @@ class OptimizeRun:
         self._engine, self._folders = engine, folders
         self._store = snapshot.store
         self._committer = Committer(snapshot, clock=clock, sleep=sleep)
-        self._draft = _build_draft(snapshot, plan, options, engine, clock.now_ms())
+        self._draft = _build_draft(
+            snapshot, plan, options, engine, now_ms=clock.now_ms(), tags=tags
+        )
         self._lot: list[Group] = []
         self._lot_started = clock.monotonic()
         self._totals = _Totals()
@@ -99,6 +106,7 @@ class OptimizeRun:
                     self._fail(self._bins[outcome.task_id], outcome.error)
                     continue
                 removed = self._bins[outcome.task_id]
+                _log.debug("bin %d: %d files done", outcome.task_id, removed.num_rows)
                 self._lot.append(Group(removed, outcome.result.outputs))
                 if self._lot_is_due():
                     self._commit_lot()
@@ -138,6 +146,7 @@ class OptimizeRun:
             for group in lot:
                 self._lose(group, error)
             return
+        _log.info("%s: committed version %d, %d bins", self._store.uri, committed.version, len(lot))
         kept = [g for g, keep in zip(lot, committed.kept, strict=True) if keep]
         self._totals.add(committed.version, kept)
         self._committed.update(file.path for group in kept for file in group.added)
@@ -200,6 +209,7 @@ class OptimizeRun:
             strays_removed=tuple(self._strays_removed),
             interrupted=interrupted,
             run_id=self._run_id,
+            options=self._options,
         )
 
 
@@ -208,7 +218,13 @@ def _input_bytes(group: Group) -> int:
 
 
 def _build_draft(
-    snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions, engine: Engine, now_ms: int
+    snapshot: Snapshot,
+    plan: OptimizePlan,
+    options: OptimizeOptions,
+    engine: Engine,
+    *,
+    now_ms: int,
+    tags: Mapping[str, str],
 ) -> Draft:
     """Source: Delta's OPTIMIZE and REORG operations; parameters are JSON texts, flags raw."""
     parameters: dict[str, object] = {"predicate": format_predicates(plan)}
@@ -226,5 +242,5 @@ def _build_draft(
         read_version=snapshot.version,
         deletion_timestamp_ms=now_ms,
         engine_info=f"deltactl/{__version__} ({engine.name} engine: {engine.reason})",
-        tags={"delta.rowTracking.preserved": "true"} if tracks_rows else {},
+        tags={**({"delta.rowTracking.preserved": "true"} if tracks_rows else {}), **tags},
     )

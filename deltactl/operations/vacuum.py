@@ -5,9 +5,11 @@ plan (from the log, and a listing unless the log will do) -> confirm -> journal 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
@@ -28,6 +30,8 @@ from deltactl.storage.store import Store
 
 __all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
 
+_log: Final = logging.getLogger(__name__)
+
 Confirm = Callable[[VacuumPlan], bool]
 """``confirm(plan) -> bool``: the last word before anything is removed."""
 
@@ -45,8 +49,11 @@ def vacuum_table(
     on_progress: OnProgress | None = None,
     dry_run: bool = False,
     sleep: Sleep = time.sleep,
+    run_id: str | None = None,
 ) -> VacuumReport:
     """Plan and, unless ``dry_run``, carry out a vacuum of the latest version.
+
+    A ``run_id`` that is given is told in its commits.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids it.
@@ -58,7 +65,14 @@ def vacuum_table(
     snapshot, plan_by, plan = outlast_cleanup(
         lambda: _look(store, options, clock.now_ms, storage_options or {}, warn)
     )
+    _log.info(
+        "%s: %d files to remove, %d bytes, version %d, %s",
+        store.uri, plan.files.num_rows, plan.size_bytes, plan.version, plan.mode,
+    )  # fmt: skip
     refusal = _find_refusal(plan)
+    skipped = _find_shortfall(plan, options)
+    if skipped is not None:
+        return VacuumReport(plan, engine.name, dry_run=dry_run, skipped=skipped)
     if dry_run or plan.is_empty:
         if refusal is not None:
             warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
@@ -79,6 +93,7 @@ def vacuum_table(
         clock=clock,
         sleep=sleep,
         storage_options=storage_options or {},
+        run_id=run_id,
     )
     report = run.execute(cancel, on_progress)
     if report.versions and not report.interrupted:
@@ -114,6 +129,12 @@ def _look(
         return Planner(snapshot, listing, options, dated, storage_options, warn).plan()
 
     return snapshot, plan_by, plan_by(retention.cutoff_ms)
+
+
+def _find_shortfall(plan: VacuumPlan, options: VacuumOptions) -> str | None:
+    if options.need is None or plan.is_empty:
+        return None
+    return options.need.find_shortfall(files=plan.files.num_rows, size_bytes=plan.size_bytes)
 
 
 def _find_refusal(plan: VacuumPlan) -> SafetyError | None:

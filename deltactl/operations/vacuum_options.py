@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from deltactl.errors import SafetyError, UsageError
+from deltactl.operations.need import Need
 from deltactl.protocol.properties import TableProperties
 from deltactl.units import format_duration
 
@@ -21,7 +22,8 @@ class VacuumOptions:
 
     ``retain_ms`` of ``None`` means the table's property. ``also_keep_for`` are addresses of tables
     that use files of this one. ``inventory`` is read in place of a listing, ``dump_listing``
-    written from one; both are addresses of files.
+    written from one; both are addresses of files. ``need``: what has to be there to remove for the
+    run to be worth it.
     """
 
     retain_ms: int | None = None
@@ -39,6 +41,7 @@ class VacuumOptions:
     quarantine: bool = False
     quarantine_ms: int = DEFAULT_QUARANTINE_MS
     journal: bool = True
+    need: Need | None = None
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense.

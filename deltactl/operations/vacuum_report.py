@@ -24,7 +24,8 @@ class VacuumReport:
 
     ``came_back`` are files that other writers took into use while the run was on, and that
     therefore stayed (or were moved back); ``lost`` those that came back into use when they were
-    gone already. ``changed`` were younger than planned when their turn came, ``vanished`` gone.
+    gone already. ``skipped`` says what there was to remove where that was not worth a run.
+    ``changed`` were younger than planned when their turn came, ``vanished`` gone.
     """
 
     plan: VacuumPlan
@@ -43,6 +44,7 @@ class VacuumReport:
     quarantined_until_ms: int | None = None
     clock_skew_ms: int | None = None
     interrupted: bool = False
+    skipped: str | None = None
 
     @property
     def version_before(self) -> int:

@@ -21,6 +21,7 @@ from deltactl.errors import ConflictError, DeltactlError, SafetyError
 from deltactl.log.commit_base import CommitBase, read_winners
 from deltactl.log.info_commit import Info, commit_info_only
 from deltactl.log.put_commit import Sleep
+from deltactl.log.run_tags import run_tags
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.vacuum_info import write_bookmark
 from deltactl.operations.vacuum_journal import (
@@ -82,6 +83,7 @@ class VacuumRun:
         clock: Clock,
         sleep: Sleep,
         storage_options: Mapping[str, str],
+        run_id: str | None = None,
     ) -> None:
         self._store, self._plan, self._options = snapshot.store, plan, options
         self._replan = replan
@@ -93,7 +95,7 @@ class VacuumRun:
         started = clock.now_ms()
         until = started + options.quarantine_ms if options.quarantine else None
         self._record = RunRecord(
-            run_id=new_run_id(started, clock.new_id()),
+            run_id=new_run_id(started, run_id or clock.new_id()),
             table_id=snapshot.metadata.id,
             version=plan.version,
             mode=plan.mode,
@@ -105,6 +107,7 @@ class VacuumRun:
             quarantined_until_ms=until,
         )
         self._storage_options = storage_options
+        self._tags = run_tags(run_id)
 
     def execute(
         self, cancel: CancelToken | None = None, on_progress: OnProgress | None = None
@@ -145,6 +148,7 @@ class VacuumRun:
             parameters,
             metrics,
             f"deltactl/{__version__} ({self._engine.name} engine)",
+            self._tags,
         )
         # What other writers commit meanwhile is not taken over here: `_look_at_tail` reads it.
         after = commit_info_only(

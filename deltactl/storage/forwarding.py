@@ -32,6 +32,10 @@ class ForwardingStore:
         """See ``Store.list_from``."""
         return self._inner.list_from(prefix, start)
 
+    def list_folders(self, prefix: str = "") -> list[str]:
+        """See ``Store.list_folders``."""
+        return self._inner.list_folders(prefix)
+
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """See ``Store.walk``."""
         return self._inner.walk(prefix)

@@ -127,6 +127,15 @@ class FsspecStore:
         self._copies.note(name_prefix.rstrip("/"), infos)
         return iter(infos)
 
+    def list_folders(self, prefix: str = "") -> list[str]:
+        """Common prefixes directly below a folder; see ``Store.list_folders``."""
+        key, name_prefix = self._folder(prefix)
+        return sorted(
+            name_prefix + entry["name"].rstrip("/").rsplit("/", 1)[-1]
+            for entry in self._entries(key, prefix)
+            if entry["type"] == "directory" and entry["name"].rstrip("/") != key
+        )
+
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Names of all files below a folder, one sub-folder's listing in memory at a time."""
         return self._walk(prefix, lambda folder: True)

@@ -40,6 +40,19 @@ def list_folder(folder: str, name_prefix: str, start: str) -> Iterator[FileInfo]
             yield info
 
 
+def list_folders(folder: str) -> list[str]:
+    """Give the names of the folders directly in ``folder``, sorted; a missing one has none.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def walk_folder(folder: str, name_prefix: str) -> Iterator[list[str]]:
     """Give batches of the names of all files below ``folder``; linked folders are not entered.
 

@@ -32,6 +32,7 @@ from deltactl.storage.local_files import (
 from deltactl.storage.local_listing import (
     is_older,
     list_folder,
+    list_folders,
     stat_file,
     walk_folder,
     walk_tree,
@@ -80,6 +81,12 @@ class LocalStore:
         folder, name_prefix = self._folder(prefix)
         with mapped_errors("list", prefix, self._uri):
             yield from list_folder(folder, name_prefix, start)
+
+    def list_folders(self, prefix: str = "") -> list[str]:
+        """Folders directly in a folder; see ``Store.list_folders``."""
+        folder, name_prefix = self._folder(prefix)
+        with mapped_errors("list", prefix, self._uri):
+            return [name_prefix + name for name in list_folders(folder)]
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Names of all files below a folder; see ``Store.walk``."""

@@ -92,6 +92,13 @@ class Store(Protocol):
         """
         ...
 
+    def list_folders(self, prefix: str = "") -> list[str]:
+        """Names of the folders directly in folder ``prefix``, sorted; links to folders count.
+
+        On object stores a folder is what has something below it. A missing one has none.
+        """
+        ...
+
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Batches of names of all files below ``prefix``, unordered.
 

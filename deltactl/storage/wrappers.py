@@ -114,6 +114,11 @@ class MeteredStore(ForwardingStore):
         self._count(StorageUsage(lists=1))
         return super().list_from(prefix, start)
 
+    def list_folders(self, prefix: str = "") -> list[str]:
+        """Count one listing."""
+        self._count(StorageUsage(lists=1))
+        return super().list_folders(prefix)
+
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Count one listing."""
         self._count(StorageUsage(lists=1))

@@ -26,6 +26,15 @@ class Ran:
 FAKES = tuple(
     CommandSpec(name, f"fake: {name}", package="tests.cli.fakes")
     for name in ("show-facts", "go-wrong", "wait-here", "not-written-yet")
+) + (
+    CommandSpec(
+        "go-round",
+        "fake: go-round",
+        package="tests.cli.fakes",
+        has_engine=True,
+        has_time_limit=True,
+        takes_tables=True,
+    ),
 )
 
 NAMES = frozenset(spec.name for spec in COMMANDS)

@@ -100,6 +100,7 @@ def test_global_options_stand_before_or_after_the_command(
         "dry_run": False,
         "engine": None,
         "engine_reason": None,
+        "skipped": None,
         "result": [{"key": "k", "value": "v"}],
         "warnings": [],
         "error": None,
@@ -118,7 +119,7 @@ def test_output_comes_from_the_environment(
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
         "error: DELTACTL_OUTPUT: 'yaml' is not a form of output\n"
-        "hint: one of table, json, ndjson, csv\n"
+        "hint: one of table, json, ndjson, csv, github, junit\n"
     )
 
 

@@ -90,6 +90,7 @@ def test_the_envelope_is_the_contract() -> None:
         ("result", {"n": 1}),
         ("warnings", ["w"]),
         ("error", {"code": "LOG_GAP", "message": "version 7 is missing", "hint": "restore it"}),
+        ("skipped", None),
     ]
 
 

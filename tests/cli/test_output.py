@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from deltactl.cli.envelope import Envelope
-from deltactl.cli.output import Output, OutputFormat, has_color, log_to, terminal_width
+from deltactl.cli.log_handler import log_to
+from deltactl.cli.output import Output, OutputFormat, has_color, terminal_width
 from deltactl.cli.page import Column, Page, Styled, Tone
 from deltactl.errors import TableError
 

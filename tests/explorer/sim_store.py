@@ -52,6 +52,11 @@ class SimStore:
         found = self._do(Call("walk", resolve_prefix(prefix)))
         return iter([[fact[0] for fact in found]] if found else [])
 
+    def list_folders(self, prefix: str = "") -> list[str]:
+        skip = f"{prefix}/" if prefix else ""
+        below = (name.removeprefix(skip) for names in self.walk(prefix) for name in names)
+        return sorted({skip + name.partition("/")[0] for name in below if "/" in name})
+
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
         return (Tree(names) for names in self.walk())
 

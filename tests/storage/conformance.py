@@ -301,6 +301,15 @@ def walks_the_tree(store: Store) -> None:
     assert [name for part in parts for name in part.links] == []
 
 
+def lists_folders(store: Store) -> None:
+    for name in ("top", "b=1/a", "a/b/c", "_log/0", "é %20/x", "b=1/deep/y"):
+        store.put(name, b"")
+    assert store.list_folders() == sorted(["_log", "a", "b=1", "é %20"])
+    assert store.list_folders("b=1") == ["b=1/deep"]
+    assert store.list_folders("a/b") == []
+    assert store.list_folders("absent") == []
+
+
 def moves_without_replacing(store: Store) -> None:
     for name in ("a/x", "a/y", "taken"):
         store.put(name, name.encode())
@@ -390,6 +399,7 @@ PROMISES = (
     spells_a_name_one_way,
     reads_absolute_names,
     walks_the_tree,
+    lists_folders,
     moves_without_replacing,
     tells_which_deleted_files_come_back,
     removes_only_empty_folders,

@@ -23,6 +23,9 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "object": (dict,),
 }
+RUNS_HEADER = ",".join(
+    ("table", "status", "exit_code", "version_before", "version_after", "error_code", "message")
+)
 _SAID_ONLY = {"$schema", "$id", "$defs", "title", "description"}
 
 
@@ -34,7 +37,7 @@ def load_schema(name: str) -> Schema:
 
 def command_schemas() -> list[str]:
     names = sorted(path.stem for path in SCHEMAS.glob("*.json"))
-    return [name for name in names if name != "envelope"]
+    return [name for name in names if name not in ("envelope", "runs")]
 
 
 def row_schema(command: str) -> Schema | None:
@@ -151,7 +154,13 @@ def validate_output(form: str | None, command: str | None, out: str) -> None:
     if form not in ("json", "ndjson", "csv") or not out:
         return
     found: list[str] = []
-    if form == "json":
+    if form == "json" and "runs" in (document := json.loads(out)):
+        found = problems(document, "runs.json")
+        for run in document["runs"]:
+            found += problems(run, f"{command}.json")
+    elif form == "csv" and out.startswith(RUNS_HEADER):
+        pass
+    elif form == "json":
         envelope = json.loads(out)
         known = envelope["command"] in command_schemas()
         found = problems(envelope, f"{envelope['command'] if known else 'envelope'}.json")

@@ -66,6 +66,10 @@ class MemoryStore:
                 found.append((last.encode("utf-8", "surrogateescape"), self._info(name, uri)))
         return (info for _, info in sorted(found, key=lambda pair: pair[0]) if info)
 
+    def list_folders(self, prefix: str = "") -> list[str]:
+        below = ((name, last) for name, _, last in self._below(prefix) if "/" in last)
+        return sorted({name[: -len(last)] + last.partition("/")[0] for name, last in below})
+
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         names = [name for name, _, _ in self._below(prefix)]
         # Small batches and a hostile order: nobody may rely on either.

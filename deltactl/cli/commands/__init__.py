@@ -19,6 +19,12 @@ class CommandSpec:
     """Whether it takes the options of ``cli/log_store_options.py``."""
     is_hidden: bool = False
     """Whether it is for programs, and left out of what people read."""
+    has_time_limit: bool = False
+    """Whether it takes the options of ``cli/run_options.py``."""
+    takes_tables: bool = False
+    """Whether it takes several tables, and the options of ``cli/fleet_options.py``."""
+    takes_turns: bool = False
+    """Whether its runs take turns on a table, by the options of ``cli/turns.py``."""
 
     @property
     def module(self) -> str:
@@ -26,36 +32,40 @@ class CommandSpec:
         return f"{self.package}.{self.name.replace('-', '_')}"
 
 
+def _maintenance(name: str, text: str, *, has_engine: bool = True) -> CommandSpec:
+    return CommandSpec(
+        name,
+        text,
+        has_engine=has_engine,
+        commits=True,
+        has_time_limit=True,
+        takes_tables=True,
+        takes_turns=True,
+    )
+
+
 COMMANDS: Final = (
     CommandSpec("describe-history", "Show the commits of a table, newest first"),
     CommandSpec("describe-detail", "Show what a table is: schema, size, features"),
+    _maintenance("optimize", "Rewrite many small files into a few of a good size"),
+    _maintenance("vacuum", "Remove files that no version needs; can be undone"),
+    _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
     CommandSpec(
-        "optimize",
-        "Rewrite many small files into a few of a good size",
+        "check",
+        "Tell whether log, files and statistics agree",
         has_engine=True,
-        commits=True,
+        has_time_limit=True,
+        takes_tables=True,
     ),
-    CommandSpec(
-        "vacuum",
-        "Remove files that no version needs; can be undone",
-        has_engine=True,
-        commits=True,
-    ),
-    CommandSpec(
-        "checkpoint",
-        "Write a checkpoint; clean up or repair the log",
-        has_engine=True,
-        commits=True,
-    ),
-    CommandSpec("check", "Tell whether log, files and statistics agree", has_engine=True),
-    CommandSpec(
-        "generate-manifest", "Write manifests for Athena, Trino, Hive, Redshift", commits=True
+    _maintenance(
+        "generate-manifest", "Write manifests for Athena, Trino, Hive, Redshift", has_engine=False
     ),
     CommandSpec(
         "convert",
         "Make a directory of Parquet files a table, in place",
         has_engine=True,
         commits=True,
+        has_time_limit=True,
     ),
     CommandSpec("explain", "Explain an error code: causes, and what to do"),
     CommandSpec("config", "Show every setting, and where it comes from"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +11,8 @@ from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.options import DryRunOption, TableArgument
 from deltactl.cli.param_settings import is_typed
 from deltactl.cli.session import Session
-from deltactl.cli.signals import Cancellation
-from deltactl.errors import InterruptedRunError, PartialSuccessError, UsageError
+from deltactl.cli.thresholds import parse_need
+from deltactl.errors import PartialSuccessError, UsageError
 
 if TYPE_CHECKING:
     from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
@@ -99,6 +97,14 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option("--repair", help="Check every checkpoint and the hint; write bad ones anew"),
     ] = False,
+    if_needed: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="commits=N",
+            help="Only where there are this many commits since the last checkpoint",
+            show_default=False,
+        ),
+    ] = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -134,6 +140,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         cleanup=cleanup,
         cleanup_only=cleanup_only,
         compact_log=compact_log,
+        need=parse_need(if_needed, ("commits",)),
     )
     if (check or repair) and any(is_typed(ctx, name) for name in _SHAPING):
         flag = "--repair" if repair else "--check"
@@ -168,7 +175,7 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
     store = session.open_table(table, read_only=dry_run)
     with (
         session.engine() as engine,
-        _cancellable(session) as cancellation,
+        session.cancellation() as cancellation,
         session.progress("checkpoint") as on_progress,
     ):
         report = checkpoint_table(
@@ -186,6 +193,7 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
             cancellation.raise_if_cancelled(
                 f"interrupted; {'the checkpoint is written' if report.written else 'nothing done'}",
                 hint="Run again to do the rest.",
+                is_part_done=report.written is not None,
             )
     if not report.failed:
         _emit(session, report)
@@ -208,6 +216,7 @@ def _emit(
         version_after=report.plan.version,
         dry_run=report.dry_run,
         engine=report.engine,
+        skipped=report.skipped,
         result=report.to_dict(),
     )
     if error is not None:
@@ -223,7 +232,7 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
     store = session.open_table(table, read_only=dry_run)
     with (
         session.engine() as engine,
-        _cancellable(session) as cancellation,
+        session.cancellation() as cancellation,
         session.progress("repair") as on_progress,
     ):
         report = repair_checkpoints(
@@ -264,14 +273,3 @@ def _emit_repair(session: Session, report: RepairReport, error: PartialSuccessEr
     session.output.emit(
         envelope, render_table=lambda page: render_repair(page, report, session.argv)
     )
-
-
-@contextmanager
-def _cancellable(session: Session) -> Iterator[Cancellation]:
-    """Let signals cancel the tasks, and end the run as the signal asks."""
-    with session.cancellation() as cancellation:
-        try:
-            yield cancellation
-        except InterruptedRunError as error:
-            cancellation.raise_if_cancelled(error.message, hint=error.hint)
-            raise

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltactl.cli.envelope import ErrorInfo
-from deltactl.cli.options import DryRunOption, TableArgument
+from deltactl.cli.options import DryRunOption, IfNeededOption, TableArgument
 from deltactl.cli.session import Session
 from deltactl.cli.suggest import with_suggestion
+from deltactl.cli.thresholds import parse_need
 from deltactl.engine.local import machine_memory_bytes
 from deltactl.errors import PartialSuccessError, UsageError
 from deltactl.units import parse_duration, parse_size
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
 
 _WORK_NEEDED = 3
+LAST_RUN = "last-run"
 _LEVEL = re.compile(r"-?[0-9]{1,20}")
 
 
@@ -52,6 +54,13 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option("--purge", help="Rewrite every file with deleted rows or dropped columns"),
     ] = False,
+    since_version: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|last-run",
+            help="Only partitions touched after version N, or since the last run that left nothing",
+        ),
+    ] = None,
     skip_hot: Annotated[
         str | None,
         typer.Option(metavar="AGE", help="Leave partitions written to within this time, e.g. 1h"),
@@ -110,6 +119,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         Verify,
         typer.Option(help="counts: rows and nulls by the written footers; full: read all again"),
     ] = Verify.COUNTS,
+    if_needed: IfNeededOption = None,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit 3 when there is work")
     ] = False,
@@ -146,9 +156,13 @@ def command(  # noqa: PLR0913 - one parameter an option
         purge=purge,
         skip_hot_ms=None if skip_hot is None else parse_duration(skip_hot),
         include_clustered=include_clustered,
+        since_version=_parse_since(session, table, since_version),
+        need=parse_need(if_needed),
         memory_bytes=machine_memory_bytes() // 2 if memory is None else parse_size(memory),
     )
     report = _run(session, table, options, max_concurrent, dry_run or check)
+    if report.caught_up_version is not None and since_version in (None, LAST_RUN):
+        session.caught_up_version = report.caught_up_version
     _present(session, report, check)
 
 
@@ -178,11 +192,14 @@ def _run(
             cancel=cancellation.token,
             on_progress=on_progress,
             dry_run=dry_run,
+            run_id=session.run_id,
         )
         if report.interrupted:
             _emit(session, report)
             cancellation.raise_if_cancelled(
-                f"interrupted; {_committed(report)}", hint="Run again to do the rest."
+                f"interrupted; {_committed(report)}",
+                hint="Run again to do the rest.",
+                is_part_done=bool(report.versions),
             )
     return report
 
@@ -201,7 +218,7 @@ def _present(session: Session, report: OptimizeReport, check: bool) -> None:
             f"{conflict.files} files were left as they were: {conflict.reason}; run again"
         )
     _emit(session, report)
-    if check and not report.plan.is_empty:
+    if check and not report.plan.is_empty and report.skipped is None:
         raise typer.Exit(_WORK_NEEDED)
 
 
@@ -218,6 +235,7 @@ def _emit(
         dry_run=report.dry_run,
         engine=report.engine,
         engine_reason=report.engine_reason,
+        skipped=report.skipped,
         result=report.to_dict(),
     )
     if error is not None:
@@ -235,6 +253,19 @@ def _committed(report: OptimizeReport) -> str:
     return f"{report.files_removed} files became {report.files_added} in version " + ", ".join(
         map(str, report.versions)
     )
+
+
+def _parse_since(session: Session, table: str, text: str | None) -> int | None:
+    """Give the version to look from; ``None`` to look at everything."""
+    if text is None:
+        return None
+    if text == LAST_RUN:
+        from deltactl.operations.run_record import find_caught_up_version
+
+        return find_caught_up_version(session.open_store(table), "optimize")
+    if not (text.isascii() and text.isdecimal()):
+        raise UsageError(f"--since-version {text!r} is neither a version nor {LAST_RUN}")
+    return int(text)
 
 
 def _size(text: str | None) -> int | None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltactl.cli.envelope import ErrorInfo
-from deltactl.cli.options import DryRunOption, TableArgument
+from deltactl.cli.options import DryRunOption, IfNeededOption, TableArgument
 from deltactl.cli.session import Session
 from deltactl.cli.text import safe_text
+from deltactl.cli.thresholds import parse_need
 from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError, UsageError
 from deltactl.units import format_count, format_duration, format_size, parse_duration
 
@@ -111,6 +112,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     purge_quarantine: Annotated[
         bool, typer.Option("--purge-quarantine", help="Delete quarantined files that are due")
     ] = False,
+    if_needed: IfNeededOption = None,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit 3 when there is something to go")
     ] = False,
@@ -154,36 +156,37 @@ def command(  # noqa: PLR0913 - one parameter an option
         quarantine=quarantine,
         quarantine_ms=parse_duration(quarantine_for),
         journal=not no_journal,
+        need=parse_need(if_needed),
     )
-    confirm = None if dry_run or check else _choose_confirmation(yes, options)
+    confirm = None if dry_run or check else _choose_confirmation(session, yes, options)
     report = _run(session, table, options, confirm, dry_run or check)
     _present(session, report)
-    if check and not report.plan.is_empty:
+    if check and not report.plan.is_empty and report.skipped is None:
         raise typer.Exit(_WORK_NEEDED)
 
 
-def _choose_confirmation(yes: bool, options: VacuumOptions) -> Confirm | None:
+def _choose_confirmation(session: Session, yes: bool, options: VacuumOptions) -> Confirm | None:
     if yes:
         return None
 
     def ask(plan: VacuumPlan) -> bool:
-        return _ask(_question(plan, options))
+        return _ask(session, _question(plan, options))
 
     return ask
 
 
-def _ask(question: str) -> bool:
+def _ask(session: Session, question: str) -> bool:
     """Ask on the terminal.
 
     Raises:
         SafetyError: there is none.
     """
-    if not sys.stdin.isatty():
+    if session.shares_process or not sys.stdin.isatty():
         raise SafetyError(
             f"nobody can be asked here, and --yes was not given: {question}",
             hint="look at --dry-run first, then add --yes; nothing was removed",
         )
-    return bool(typer.confirm(safe_text(question), default=False, err=True))
+    return bool(typer.confirm(safe_text(session.label(question)), default=False, err=True))
 
 
 def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
@@ -223,12 +226,14 @@ def _run(
             cancel=cancellation.token,
             on_progress=on_progress,
             dry_run=dry_run,
+            run_id=session.run_id,
         )
         if report.interrupted:
             _emit(session, report)
             cancellation.raise_if_cancelled(
                 f"interrupted; {format_count(report.files_removed, 'file', 'files')} removed",
                 hint="Run again to do the rest.",
+                is_part_done=report.files_removed > 0,
             )
     return report
 
@@ -276,6 +281,7 @@ def _emit(session: Session, report: VacuumReport, error: DeltactlError | None = 
         version_after=report.version_after,
         dry_run=report.dry_run,
         engine=report.engine,
+        skipped=report.skipped,
         result=report.to_dict(),
     )
     if error is not None:
@@ -310,7 +316,7 @@ def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
     from deltactl.cli.vacuum_page import render_purge
     from deltactl.operations.vacuum_undo import purge_quarantine
 
-    if not (yes or dry_run) and not _ask("Delete quarantined files that are due?"):
+    if not (yes or dry_run) and not _ask(session, "Delete quarantined files that are due?"):
         raise SafetyError("not confirmed: nothing was removed")
     report = purge_quarantine(session.open_table(table, read_only=dry_run), dry_run=dry_run)
     session.output.emit(

@@ -1,0 +1,101 @@
+"""A command as the program runs it: on one table, or on each of several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from deltactl.cli.definitions import describe_command, write_help
+from deltactl.cli.engine_options import EngineOptions
+from deltactl.cli.fleet_options import FleetOptions, refuse_options_for_one_table
+from deltactl.cli.imports import keep_pandas_out
+from deltactl.cli.log_store_options import LogStoreOptions
+from deltactl.cli.options import GlobalOptions
+from deltactl.cli.output import CI_FORMATS, stdout_errors
+from deltactl.cli.param_settings import fill_in_settings, settings_of
+from deltactl.cli.run_options import TimeLimit
+from deltactl.cli.session import Session
+from deltactl.cli.turns import TurnOptions, take_turn
+from deltactl.errors import UsageError
+
+
+class Command(TyperCommand):
+    """A command that also takes the global options, and begins the session before it runs."""
+
+    takes_tables = False
+    takes_turns = False
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse; ``--help`` prints here, and its reader may be gone."""
+        with stdout_errors():
+            return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help text of the house: examples first, options by group."""
+        write_help(describe_command(ctx), formatter, ctx.command_path, self.epilog or "")
+
+    def invoke(self, ctx: Any) -> Any:  # Any: Typer keeps the type of this context to itself
+        """Move the global options into the session, then run the command with the rest."""
+        session = Session.of(ctx)
+        options = session.options_before.merge(GlobalOptions.take(ctx.params))
+        engine = EngineOptions.take(ctx.params)
+        log_store = LogStoreOptions.take(ctx.params)
+        session.begin(self.name, ctx.params.get("table"), options, engine, log_store)
+        session.check_settings(self.name or "", settings_of(self))
+        fill_in_settings(ctx, session.sources)
+        session.limit_time(TimeLimit.take(ctx.params))
+        if self.takes_tables:
+            return self._invoke_tables(ctx, session, FleetOptions.take(ctx.params))
+        if session.output.form in CI_FORMATS:
+            raise UsageError(
+                f"{self.name} has no output for CI", hint="use -o json, or -o table for people"
+            )
+        return self._invoke_one(ctx, session)
+
+    def _invoke_one(self, ctx: Any, session: Session) -> Any:
+        if session.table is not None:  # else nobody needs Arrow
+            keep_pandas_out()
+        if not self.takes_turns:
+            return super().invoke(ctx)
+        with take_turn(session, TurnOptions.take(ctx.params)) as skipped:
+            if skipped is None:
+                return super().invoke(ctx)
+            session.skip(skipped)
+        return None
+
+    def _invoke_tables(self, ctx: Any, session: Session, options: FleetOptions) -> Any:
+        """Run on one table as named, or on each of several in a session of its own."""
+        from deltactl.cli.fleet import expand_tables, find_single
+
+        single = find_single(options, session)
+        if session.output.form in CI_FORMATS:
+            tables = expand_tables(options, session) if single is None else [single]
+            return self._invoke_each(ctx, session, options, tables)
+        session.table = session.output.log_fields["table"] = single
+        if session.table is not None:
+            ctx.params["table"] = session.table
+            fill_in_settings(ctx, session.sources)
+            return self._invoke_one(ctx, session)
+        return self._invoke_each(ctx, session, options, expand_tables(options, session))
+
+    def _invoke_each(
+        self, ctx: Any, session: Session, options: FleetOptions, tables: Sequence[str]
+    ) -> None:
+        from deltactl.cli.fleet import Fleet
+
+        if len(tables) > 1:
+            refuse_options_for_one_table(ctx.params)
+
+        def run_table(child: Session) -> None:
+            twin = copy(ctx)
+            twin.obj, twin.params = child, {**ctx.params, "table": child.table}
+            fill_in_settings(twin, child.sources)
+            self._invoke_one(twin, child)
+
+        code = Fleet(session, options, run_table).run(tables)
+        if code:
+            raise typer.Exit(code)

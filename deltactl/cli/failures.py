@@ -1,0 +1,38 @@
+"""Whatever ends a run, told as an error for the user."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+
+import typer
+
+from deltactl.cli.output import Output
+from deltactl.cli.signals import Terminated
+from deltactl.cli.usage_errors import restate_usage_error
+from deltactl.errors import DeltactlError, InternalError, InterruptedRunError
+
+PROGRAM = "deltactl"
+
+
+def explain_failure(raised: BaseException) -> DeltactlError:
+    """Turn whatever ended a run into an error for the user."""
+    match raised:
+        case DeltactlError():
+            return raised
+        case typer.TyperException():
+            return restate_usage_error(raised, PROGRAM)
+        case KeyboardInterrupt() | typer.Abort():
+            return InterruptedRunError("interrupted")
+        case Terminated():
+            return InterruptedRunError("terminated", signal_number=signal.SIGTERM)
+        case _:
+            return InternalError(
+                f"this is a bug in deltactl: {type(raised).__name__}: {raised}",
+                hint="run again with --debug, and report what it shows",
+            )
+
+
+def show_traceback(output: Output, raised: BaseException) -> None:
+    """Print where an error came from."""
+    output.debug("".join(traceback.format_exception(raised)))

@@ -1,0 +1,154 @@
+"""One command over several tables: found, run a few at a time, told apart."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from deltactl.cli.exits import ExitCode, find_worst
+from deltactl.cli.failures import explain_failure, show_traceback
+from deltactl.cli.fleet_options import FleetOptions
+from deltactl.cli.fleet_outcome import TableOutcome
+from deltactl.cli.fleet_output import FleetOutput, TableOutput
+from deltactl.cli.output import ReaderGone
+from deltactl.errors import DeltactlError, InterruptedRunError, NotBegunError, UsageError
+
+if TYPE_CHECKING:
+    from deltactl.cli.session import Session
+
+RunTable = Callable[["Session"], None]
+"""Runs the command in the session of one table; raises what a single run would."""
+
+
+def find_single(options: FleetOptions, session: Session) -> str | None:
+    """Give the table if one was named as such, so that its run reads as a single one.
+
+    Raises:
+        UsageError: none was named, or a bucket is a glob.
+    """
+    if not options.words and options.tables_from is None:
+        raise UsageError(
+            "Missing argument 'TABLE'", hint=f"see `deltactl {session.command} --help`"
+        )
+    if options.tables_from is not None or len(options.words) > 1:
+        return None
+    from deltactl.operations.find_tables import is_glob, is_table, split_glob
+
+    [word] = options.words
+    if not is_glob(word):
+        return word
+    split_glob(word)
+    return word if is_table(session.open_store(word, read_only=True)) else None
+
+
+def expand_tables(options: FleetOptions, session: Session) -> list[str]:
+    """Give the addresses that the words and the file name, each once, in their order.
+
+    Raises:
+        UsageError: the file cannot be read, or names nothing.
+        NotATableError: a glob matches no table.
+    """
+    from deltactl.operations.find_tables import find_tables, is_glob
+
+    tables: dict[str, str] = {}
+    for word in (*options.words, *_read_words(options.tables_from)):
+        is_open = is_glob(word)
+        found = find_tables(word, session.open_store) if is_open else [word]
+        for address in found:
+            tables.setdefault(session.open_store(address).uri, address)
+    if not tables:
+        raise UsageError(f"--tables-from {options.tables_from} names no table")
+    return list(tables.values())
+
+
+def _read_words(name: str | None) -> Iterator[str]:
+    if name is None:
+        return
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"--tables-from {name}: {error}") from error
+    lines = (line.strip() for line in text.splitlines())
+    yield from (line for line in lines if line and not line.startswith("#"))
+
+
+class Fleet:
+    """A run over several tables. Only the main thread prints results and hears signals."""
+
+    def __init__(self, session: Session, options: FleetOptions, run_table: RunTable) -> None:
+        """Take the session of the whole run."""
+        self._session, self._options, self._run_table = session, options, run_table
+        self._failed: str | None = None
+        self._jobs = 1
+
+    def run(self, tables: Sequence[str]) -> int:
+        """Run the command on each table; give the exit status of all."""
+        output = FleetOutput(self._session.output, self._session.command)
+        outcomes: dict[str, TableOutcome] = {}
+        with self._session.cancellation() as cancellation, self._session.sharing_spark():
+            try:
+                for outcome in self._run_each(tables):
+                    outcomes[outcome.table] = outcome
+                    output.show(outcome)
+            except BaseException:
+                cancellation.token.set()
+                raise
+        output.finish([outcomes[table] for table in tables])
+        return find_worst(outcome.exit_code for outcome in outcomes.values())
+
+    def _run_each(self, tables: Sequence[str]) -> Iterator[TableOutcome]:
+        self._jobs = jobs = min(self._options.jobs, len(tables))
+        if jobs == 1:  # in the main thread, where questions can be asked
+            yield from map(self._run_one, tables)
+            return
+        with ThreadPoolExecutor(jobs, thread_name_prefix="deltactl-table") as pool:
+            for future in as_completed([pool.submit(self._run_one, table) for table in tables]):
+                yield future.result()
+
+    def _run_one(self, table: str) -> TableOutcome:
+        output = TableOutput(self._session.output, table)
+        session = self._session.for_table(table, output, self._jobs)
+        code: int = ExitCode.DONE
+        started = time.monotonic()
+        try:
+            self._ensure_may_begin()
+            self._run_table(session)
+        except typer.Exit as done:
+            code = done.exit_code
+        except (ReaderGone, SystemExit):
+            raise
+        except BaseException as raised:
+            code = self._fail(session, output, explain_failure(raised), raised)
+        return TableOutcome(
+            table,
+            code,
+            output.envelope or session.envelope(),
+            output.summary,
+            time.monotonic() - started,
+        )
+
+    def _ensure_may_begin(self) -> None:
+        self._session.raise_if_cancelled()
+        if self._failed is not None:
+            raise NotBegunError(
+                f"not begun, for {self._failed} failed", hint="leave --fail-fast away, or run again"
+            )
+
+    def _fail(
+        self, session: Session, output: TableOutput, error: DeltactlError, raised: BaseException
+    ) -> int:
+        if isinstance(error, InterruptedRunError):  # of a question, perhaps: it ends them all
+            self._session.cancel(error.exit_code - 128 or signal.SIGINT)
+        if self._options.fail_fast and self._failed is None:
+            self._failed = session.table
+        output.emit_error(session.envelope(), error)
+        if session.options.debug:
+            show_traceback(output, raised)
+        return error.exit_code

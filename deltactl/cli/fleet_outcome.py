@@ -1,0 +1,61 @@
+"""How one table of several ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from deltactl.cli.envelope import Envelope
+from deltactl.cli.exits import ExitCode
+from deltactl.cli.page import Cell, Styled, Tone
+
+_WORDS: Final[Mapping[int, tuple[str, Tone]]] = {
+    ExitCode.DONE: ("done", Tone.GOOD),
+    ExitCode.WORK_NEEDED: ("needed", Tone.CAUTION),
+    ExitCode.CONFLICT: ("conflict", Tone.CAUTION),
+    ExitCode.PARTIAL: ("partial", Tone.CAUTION),
+    ExitCode.REFUSED: ("refused", Tone.BAD),
+    ExitCode.INTERRUPTED: ("stopped", Tone.BAD),
+    ExitCode.TERMINATED: ("stopped", Tone.BAD),
+}
+_FAILED: Final = ("failed", Tone.BAD)
+
+
+@dataclass(frozen=True, slots=True)
+class TableOutcome:
+    """How one table of several ended."""
+
+    table: str
+    exit_code: int
+    envelope: Envelope
+    summary: Sequence[Cell] = ()
+    seconds: float = 0
+
+    @property
+    def status(self) -> tuple[str, Tone]:
+        """One word, and what it means."""
+        return _WORDS.get(self.exit_code, _FAILED)
+
+    @property
+    def message(self) -> str:
+        """What failed, or what was done, in a line."""
+        error = self.envelope.error
+        return error.message if error else _plain(self.summary)
+
+    def to_row(self) -> dict[str, Any]:
+        """Give the row of csv."""
+        error = self.envelope.error
+        return {
+            "table": self.table,
+            "status": self.status[0],
+            "exit_code": self.exit_code,
+            "version_before": self.envelope.version_before,
+            "version_after": self.envelope.version_after,
+            "error_code": error and error.code,
+            "message": self.message,
+        }
+
+
+def _plain(cells: Sequence[Cell]) -> str:
+    return "".join(cell.text if isinstance(cell, Styled) else cell for cell in cells)

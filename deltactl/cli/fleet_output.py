@@ -1,0 +1,134 @@
+"""How a run over several tables reads: a line a table, or an envelope each."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from deltactl.cli.ci_output import iterate_annotations, render_junit
+from deltactl.cli.envelope import SCHEMA_VERSION, Envelope, ErrorInfo, dump_json
+from deltactl.cli.fleet_outcome import TableOutcome
+from deltactl.cli.output import LogFormat, Output, OutputFormat, RenderTable
+from deltactl.cli.page import Cell, Page, Styled, Tone
+from deltactl.cli.text import safe_text
+from deltactl.errors import DeltactlError
+from deltactl.units import format_count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_WIDTH: Final = 8
+_COLUMNS: Final = (
+    "table", "status", "exit_code", "version_before", "version_after", "error_code", "message",
+)  # fmt: skip
+
+
+class TableOutput(Output):
+    """The output of one table of several: keeps its result, and says whose the rest is."""
+
+    def __init__(self, parent: Output, table: str) -> None:
+        """Speak through ``parent``."""
+        super().__init__(
+            parent.form,
+            environ=parent.environ,
+            quiet=parent.quiet,
+            log_format=parent.log_format,
+            log_fields={**parent.log_fields, "table": table},
+            stdout=parent.stdout,
+            stderr=parent.stderr,
+        )
+        self._table, self.lock = table, parent.lock
+        self.envelope: Envelope | None = None
+        self.summary: Sequence[Cell] = ()
+
+    def emit(
+        self,
+        envelope: Envelope,
+        *,
+        render_table: RenderTable,
+        rows: pa.Table | Iterable[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Keep the envelope, and the first line of the page as the table's own."""
+        envelope.warnings = [*envelope.warnings, *self.warnings]
+        self.envelope, self.has_emitted = envelope, True
+        page = Page()
+        render_table(page)
+        self.summary = next((line for line in page.lines if line), ())
+
+    def emit_error(self, envelope: Envelope, error: DeltactlError) -> None:
+        """Keep the error, and say it on stderr."""
+        if self.envelope is None:
+            envelope.warnings = [*envelope.warnings, *self.warnings]
+            self.envelope = envelope
+        self.envelope.error = ErrorInfo.of(error)
+        self.say_error(error)
+
+    def say(self, label: str, message: str, tone: Tone) -> None:
+        """Say it with the table's name, which a log in JSON has in a field."""
+        prefix = "" if self.log_format is LogFormat.JSON else f"{self._table}: "
+        super().say(label, prefix + message, tone)
+
+
+class FleetOutput:
+    """Prints outcomes as they come, but what is one document (JSON, JUnit) at the end."""
+
+    def __init__(self, output: Output, command: str | None) -> None:
+        """Print on ``output``."""
+        self._output, self._command = output, command
+        self._has_header = False
+
+    def show(self, outcome: TableOutcome) -> None:
+        """Print one outcome."""
+        form = self._output.form
+        if form is OutputFormat.TABLE:
+            self._output.print_lines(_render_line(outcome))
+        elif form is OutputFormat.NDJSON:
+            self._output.print_text(dump_json(outcome.envelope))
+        elif form is OutputFormat.CSV:
+            self._print_csv(outcome)
+        elif form is OutputFormat.GITHUB:
+            for line in iterate_annotations(outcome, self._command or ""):
+                self._output.print_text(line)
+
+    def finish(self, outcomes: Sequence[TableOutcome]) -> None:
+        """Print what stands at the end; ``outcomes`` in the order in which tables were named."""
+        if self._output.form is OutputFormat.JSON:
+            runs = [outcome.envelope.to_json() for outcome in outcomes]
+            document = {"schema_version": SCHEMA_VERSION, "command": self._command, "runs": runs}
+            self._output.print_text(dump_json(document, indent=2))
+        elif self._output.form is OutputFormat.JUNIT:
+            self._output.print_text(render_junit(outcomes, self._command or ""))
+        elif self._output.form is OutputFormat.TABLE:
+            counts = Counter(outcome.status[0] for outcome in outcomes)
+            parts = ", ".join(f"{count} {word}" for word, count in counts.items())
+            self._output.print_lines(
+                lambda page: page.line(
+                    Styled(format_count(len(outcomes), "table", "tables"), Tone.STRONG),
+                    f": {parts}",
+                )
+            )
+
+    def _print_csv(self, outcome: TableOutcome) -> None:
+        escape = safe_text if self._output.stdout.isatty() else str
+        row = outcome.to_row()
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        if not self._has_header:
+            writer.writerow(_COLUMNS)
+            self._has_header = True
+        writer.writerow(["" if row[name] is None else escape(str(row[name])) for name in _COLUMNS])
+        self._output.print_text(text.getvalue().rstrip("\n"))
+
+
+def _render_line(outcome: TableOutcome) -> RenderTable:
+    word, tone = outcome.status
+    error = outcome.envelope.error
+    summary: Sequence[Cell] = (error.message,) if error else outcome.summary
+
+    def render(page: Page) -> None:
+        page.line(Styled(word.ljust(_WIDTH), tone), f"  {outcome.table}  ", *summary)
+
+    return render

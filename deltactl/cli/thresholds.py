@@ -1,0 +1,48 @@
+"""``--if-needed``: text to numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from deltactl.cli.options import parse_pairs
+from deltactl.errors import UsageError
+from deltactl.units import parse_size
+
+if TYPE_CHECKING:
+    from deltactl.operations.need import Need
+
+
+def parse_need(
+    texts: Sequence[str] | None, known: Sequence[str] = ("files", "size")
+) -> Need | None:
+    """Read ``files=N``, ``size=SIZE`` and ``commits=N``, of which a command knows some.
+
+    Raises:
+        UsageError: naming what is known, or what is wrong with a number.
+    """
+    if not texts:
+        return None
+    from deltactl.operations.need import Need
+
+    pairs = parse_pairs("--if-needed", texts)
+    for key in pairs:
+        if key not in known:
+            raise UsageError(
+                f"--if-needed {key}: there is no such measure here",
+                hint=f"one of {', '.join(known)}",
+            )
+    size = pairs.get("size")
+    return Need(
+        files=_parse_count("files", pairs.get("files")),
+        size_bytes=None if size is None else parse_size(size),
+        commits=_parse_count("commits", pairs.get("commits")),
+    )
+
+
+def _parse_count(key: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise UsageError(f"--if-needed {key}={text}: that is not a number")
+    return int(text)

@@ -1,0 +1,121 @@
+"""Which tables a glob names: folders that match it and hold a ``_delta_log``.
+
+``*``, ``?`` and ``[...]`` match within a part of an address, ``**`` any number of parts. Nothing is
+looked for inside a table, nor in folders whose name begins with ``.`` or ``_``.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from deltactl.errors import NotATableError, UsageError
+from deltactl.storage.store import Store
+
+OpenStore = Callable[[str], Store]
+
+_MAGIC: Final = re.compile(r"[*?\[]")
+_QUERY: Final = re.compile(r"\?.*=")
+_LOG: Final = "_delta_log"
+_LOOKS_AT_ONCE: Final = 16
+
+
+def is_glob(address: str) -> bool:
+    """Tell whether an address may name several tables."""
+    is_signed = "://" in address and _QUERY.search(address)
+    return _MAGIC.search(address) is not None and not is_signed
+
+
+def find_tables(pattern: str, open_store: OpenStore) -> list[str]:
+    """Give the addresses of the tables that a glob names, sorted.
+
+    An address that is itself a table names that table alone, whatever letters it has.
+
+    Raises:
+        UsageError: a glob in the place of a bucket.
+        NotATableError: no table matches.
+        StorageError: the storage cannot be listed.
+    """
+    root, parts = split_glob(pattern)
+    if is_table(open_store(pattern)):
+        return [pattern]
+    store = open_store(root)
+    base = "" if root == "." else f"{root.rstrip('/')}/"
+    with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="deltactl-find") as pool:
+        found = sorted(_search(store, parts, pool))
+    if not found:
+        raise NotATableError(
+            f"no Delta table matches {pattern!r}",
+            hint="a table is a folder that holds a _delta_log; quote the glob, so that the shell "
+            "leaves it alone",
+        )
+    return [base + name for name in found]
+
+
+def is_table(store: Store, folder: str = "") -> bool:
+    """Tell whether a folder holds a log with anything in it."""
+    prefix = f"{folder}/{_LOG}" if folder else _LOG
+    return next(iter(store.list_from(prefix)), None) is not None
+
+
+def split_glob(pattern: str) -> tuple[str, list[str]]:
+    """Part a glob into the address before its first magic part, and the parts from there on.
+
+    Raises:
+        UsageError: the bucket, or the scheme, is a glob.
+    """
+    scheme, separator, rest = pattern.rpartition("://")
+    parts = rest.rstrip("/").split("/")
+    first = next((i for i, part in enumerate(parts) if _MAGIC.search(part)), 0)
+    if separator and first == 0:  # also where it is the scheme that has magic
+        raise UsageError(
+            f"{pattern!r}: a bucket cannot be a glob", hint="name each bucket, with a glob below it"
+        )
+    before = "/".join(parts[:first])
+    if not separator and first:
+        before = before or "/"  # an absolute path
+    return scheme + separator + before or ".", [part for part in parts[first:] if part]
+
+
+def _search(store: Store, parts: Sequence[str], pool: ThreadPoolExecutor) -> set[str]:
+    """Names of the tables below the root of ``store`` that match ``parts``."""
+    found: set[str] = set()
+    # Folders of one depth, and which part is to be matched by what lies in them.
+    level = {("", at) for at in _positions(parts, 0)}
+    while level:
+        ended = sorted({folder for folder, at in level if at == len(parts) and folder})
+        is_a_table = pool.map(lambda folder: is_table(store, folder), ended)
+        found |= {folder for folder, yes in zip(ended, is_a_table, strict=True) if yes}
+        going_on = sorted((f, at) for f, at in level if at < len(parts) and f not in found)
+        below = pool.map(lambda state: _step(store, parts, *state), going_on)
+        level = {state for states in below for state in states}
+    return found
+
+
+def _positions(parts: Sequence[str], at: int) -> Iterator[int]:
+    """The position, and those behind it: ``**`` may stand for nothing."""
+    yield at
+    while at < len(parts) and parts[at] == "**":
+        at += 1
+        yield at
+
+
+def _step(store: Store, parts: Sequence[str], folder: str, at: int) -> list[tuple[str, int]]:
+    """The folders one level down that match so far."""
+    part, base = parts[at], f"{folder}/" if folder else ""
+    if not _MAGIC.search(part):
+        return [(base + part, after) for after in _positions(parts, at + 1)]
+    below = store.list_folders(folder)
+    if base + _LOG in below:
+        return []
+    names = [(name, name.rpartition("/")[2]) for name in below]
+    matching = [
+        name
+        for name, last in names
+        if not last.startswith((".", "_")) and (part == "**" or fnmatch.fnmatchcase(last, part))
+    ]
+    after = list(_positions(parts, at if part == "**" else at + 1))
+    return [(name, position) for name in matching for position in after]

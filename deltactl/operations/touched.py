@@ -1,0 +1,38 @@
+"""Which partitions commits touched, by the log alone."""
+
+from __future__ import annotations
+
+from deltactl.errors import Warn
+from deltactl.log.commit_json import CommitParser, LogFile
+from deltactl.log.listing import list_log
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.partition_groups import group_partitions
+
+
+def find_touched(snapshot: Snapshot, since: int, warn: Warn) -> set[str] | None:
+    """Folders of partitions that commits after ``since`` touched; ``None``: nobody can tell.
+
+    Partitions go by the texts of their values, null and the empty text being the same.
+    """
+    listing = list_log(snapshot.store, since + 1)
+    commits = [listing.commits.get(v) for v in range(since + 1, snapshot.version + 1)]
+    infos = [info for info in commits if info is not None]
+    if len(infos) < len(commits):
+        warn(f"commits after version {since} are gone from the log: all partitions are looked at")
+        return None
+    fields = snapshot.metadata.partition_fields
+    contents = snapshot.store.read_many([info.name for info in infos])
+    parser = CommitParser(f.physical_name for f in fields)
+    touched: set[str] = set()
+    for parsed in parser.parse(
+        LogFile(i.name, data) for i, data in zip(infos, contents, strict=True)
+    ):
+        if parsed.singletons.metadata is not None:
+            return None  # perhaps with other partitions
+        bare = parsed.removes.filter(parsed.removes["partition_values"].is_null())
+        if bare.num_rows and fields:
+            return None
+        for actions in (parsed.adds, parsed.removes):
+            groups = group_partitions(actions["partition_values"], fields, by_text=True)
+            touched |= {groups.label(group) for group in range(groups.num_groups)}
+    return touched

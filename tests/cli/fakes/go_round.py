@@ -1,0 +1,63 @@
+"""A command for several tables, which does what the last part of a table's name says."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+import typer
+
+import deltactl
+from deltactl.cli.options import TableArgument
+from deltactl.cli.session import Session
+from deltactl.engine.local import LocalEngine
+
+RUNNING: list[str] = []
+MOST_AT_ONCE: list[int] = []
+_LOCK = threading.Lock()
+
+
+def command(ctx: typer.Context, table: TableArgument) -> None:
+    """Go round."""
+    session = Session.of(ctx)
+    with _LOCK:
+        RUNNING.append(table)
+        MOST_AT_ONCE.append(len(RUNNING))
+    try:
+        _act(session, table.rpartition("/")[2])
+    finally:
+        with _LOCK:
+            RUNNING.remove(table)
+
+
+def _act(session: Session, word: str) -> None:
+    verb, _, rest = word.partition("-")
+    if verb == "raise":
+        raise getattr(deltactl, rest)(f"{word} broke")
+    if verb == "bug":
+        raise ZeroDivisionError
+    if verb == "warn":
+        session.output.warn("odd")
+    if verb == "sleep":
+        time.sleep(0.05)
+    if verb == "workers":
+        with session.engines(max_concurrent=8, memory_bytes=1000) as engines:
+            engine = engines.open(0)
+            assert isinstance(engine, LocalEngine)
+            word = f"{engine.workers} workers, {engine.memory_bytes} bytes"
+    if verb == "wait":
+        with session.cancellation() as cancellation:
+            os.write(1, b"ready\n")
+            cancellation.token.wait(20)
+            if rest == "deaf":
+                time.sleep(20)
+            cancellation.raise_if_cancelled(
+                "interrupted; half is done", is_part_done=rest != "idle", hint="Run again."
+            )
+    session.output.emit(
+        session.envelope(version_before=1, version_after=2, result={"word": word}),
+        render_table=lambda page: page.line(f"{word} is [good]"),
+    )
+    if verb == "exit":
+        raise typer.Exit(int(rest))

@@ -1,0 +1,86 @@
+"""``-o github`` and ``-o junit``: what a CI server reads, whatever tables are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from deltactl.cli.ci_output import annotate
+from tests.cli.conftest import RunCli
+from tests.cli.test_fleet import make_table
+
+TABLES = ("x/fine", "x/warn", "x/exit-3", "x/raise-ConflictError")
+
+
+def test_annotations(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-round", *TABLES, "-o", "github")
+    assert ran.code == 4
+    assert ran.out.splitlines() == [
+        "::notice title=deltactl go-round::x/fine: fine is [good]",
+        "::warning title=deltactl go-round::x/warn: odd",
+        "::notice title=deltactl go-round::x/warn: warn is [good]",
+        "::error title=deltactl go-round%3A work is needed::x/exit-3: exit-3 is [good]",
+        "::error title=deltactl go-round%3A CONFLICT::x/raise-ConflictError: "
+        "raise-ConflictError broke",
+    ]
+
+
+def test_a_text_cannot_begin_a_command_of_its_own() -> None:
+    line = annotate("error", "a:b,c%\n", "50%\n::set-env name=x::y\r\x1b[31m")
+    assert "\n" not in line
+    assert "\r" not in line
+    assert line == ("::error title=a%3Ab%2Cc%25\\n::50%25\\n::set-env name=x::y\\r\\x1b[31m")
+
+
+def test_junit(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-round", *TABLES, "x/<&\"'>", "-o", "junit")
+    root = ElementTree.fromstring(ran.out)  # noqa: S314 our own text
+    [suite] = root
+    assert (root.tag, suite.tag, suite.get("name")) == (
+        "testsuites",
+        "testsuite",
+        "deltactl go-round",
+    )
+    counts = [suite.get(name) for name in ("tests", "failures", "errors", "skipped")]
+    assert counts == ["5", "1", "1", "0"]
+    cases = {case.get("name"): case for case in suite}
+    assert list(cases) == [*TABLES, "x/<&\"'>"]
+    inside = [[(part.tag, part.get("type")) for part in case] for case in cases.values()]
+    assert inside == [
+        [],
+        [("system-err", None)],
+        [("failure", "WORK_NEEDED")],
+        [("error", "CONFLICT")],
+        [],
+    ]
+    assert all(float(case.get("time") or "x") >= 0 for case in suite)
+
+
+def test_one_table_has_the_same_forms(cli: RunCli, tmp_path: Path) -> None:
+    make_table(tmp_path / "t")
+    table = str(tmp_path / "t")
+    ran = cli("optimize", table, "--check", "-o", "github")
+    assert ran.code == 3
+    assert ran.out.startswith(
+        f"::error title=deltactl optimize%3A work is needed::{table}: Would rewrite 3 files"
+    )
+    assert cli("optimize", table).code == 0
+    assert cli("optimize", table, "--check", "-o", "github").out.startswith("::notice ")
+    skipped = cli("optimize", table, "--min-interval", "1h", "-o", "junit")
+    root = ElementTree.fromstring(skipped.out)  # noqa: S314 our own text
+    assert [part.tag for part in root.iter()][-1] == "skipped"
+
+
+def test_what_fails_before_any_table_is_an_annotation_too(cli: RunCli, tmp_path: Path) -> None:
+    ran = cli("optimize", f"{tmp_path}/*", "-o", "github")
+    assert ran.code == 1
+    assert ran.out.startswith("::error title=deltactl%3A NOT_A_TABLE::no Delta table matches")
+
+
+@pytest.mark.parametrize("form", ["github", "junit"])
+def test_other_commands_have_no_such_form(cli: RunCli, tmp_path: Path, form: str) -> None:
+    ran = cli("describe-history", str(tmp_path), "-o", form)
+    assert ran.code == 2
+    assert "describe-history has no output for CI" in ran.err

@@ -1,0 +1,267 @@
+"""Several tables in one run: each told apart, one exit status, a failure stays with its table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deltactl.cli.exits import MEANINGS, ExitCode, find_worst
+from deltactl.storage.local_store import LocalStore
+from tests.cli.conftest import RunCli
+from tests.cli.fakes import go_round
+from tests.cli.test_app import FAKE_MAIN, start
+from tests.support.table_builder import Column, TableBuilder
+
+
+def make_table(folder: Path, files: int = 3) -> TableBuilder:
+    builder = TableBuilder(LocalStore(str(folder)), [Column("id")])
+    for number in range(files):
+        builder.append([{"id": number}])
+    return builder
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two tables side by side, one further down, and a folder that is none."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b", "deep/c"):
+        make_table(tmp_path / "lake" / name)
+    (tmp_path / "lake" / "none" / "x").mkdir(parents=True)
+    return tmp_path / "lake"
+
+
+@pytest.fixture(autouse=True)
+def nothing_ran() -> None:
+    go_round.MOST_AT_ONCE.clear()
+
+
+def test_a_line_a_table_and_a_sum(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-round", "x/fine", "x/exit-3", "x/raise-ConflictError", "x/warn", "x/bug")
+    assert ran.code == ExitCode.FAILURE
+    assert ran.out == (
+        "done      x/fine  fine is [good]\n"
+        "needed    x/exit-3  exit-3 is [good]\n"
+        "conflict  x/raise-ConflictError  raise-ConflictError broke\n"
+        "done      x/warn  warn is [good]\n"
+        "failed    x/bug  this is a bug in deltactl: ZeroDivisionError:\n"
+        "5 tables: 2 done, 1 needed, 1 conflict, 1 failed\n"
+    )
+    assert "warning: x/warn: odd\n" in ran.err
+    assert "error: x/raise-ConflictError: raise-ConflictError broke\n" in ran.err
+
+
+def test_one_table_reads_as_ever(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-round", "x/fine")
+    assert (ran.code, ran.out, ran.err) == (0, "fine is [good]\n", "")
+    assert "runs" not in json.loads(fake_cli("go-round", "x/fine", "-o", "json").out)
+
+
+def test_json_has_the_envelopes_in_the_order_of_the_tables(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-round", "x/sleep", "x/raise-SafetyError", "x/warn", "-j", "3", "-o", "json")
+    document = json.loads(ran.out)
+    assert (ran.code, list(document)) == (6, ["schema_version", "command", "runs"])
+    runs = document["runs"]
+    assert [run["table"] for run in runs] == ["x/sleep", "x/raise-SafetyError", "x/warn"]
+    assert [run["error"] and run["error"]["code"] for run in runs] == [None, "SAFETY", None]
+    assert [run["warnings"] for run in runs] == [[], [], ["odd"]]
+    assert runs[0]["result"] == {"word": "sleep"}
+
+
+def test_an_envelope_a_line_as_they_end(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-round", "x/wait-not-at-all/sleep", "x/fine", "-j", "2", "-o", "ndjson")
+    assert [json.loads(line)["result"]["word"] for line in ran.out.splitlines()] == [
+        "fine",
+        "sleep",
+    ]
+
+
+def test_csv_has_a_row_a_table(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-round", "x/fine", "x/raise-StorageError", "-o", "csv")
+    rows = list(csv.DictReader(io.StringIO(ran.out)))
+    assert ran.code == ExitCode.STORAGE
+    assert [(row["table"], row["status"], row["exit_code"]) for row in rows] == [
+        ("x/fine", "done", "0"),
+        ("x/raise-StorageError", "failed", "8"),
+    ]
+    assert [row["error_code"] for row in rows] == ["", "STORAGE"]
+    assert [row["version_after"] for row in rows] == ["2", ""]
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_jobs_bound_what_runs_at_once(fake_cli: RunCli, jobs: int) -> None:
+    tables = [f"x/{number}/sleep" for number in range(9)]
+    assert fake_cli("go-round", *tables, "--jobs", str(jobs)).code == 0
+    assert len(go_round.MOST_AT_ONCE) == len(tables)
+    assert max(go_round.MOST_AT_ONCE) == jobs
+
+
+def test_jobs_share_cores_and_memory(fake_cli: RunCli) -> None:
+    alone = fake_cli("go-round", "x/workers")
+    assert alone.out == "8 workers, 1000 bytes is [good]\n"
+    shared = fake_cli("go-round", "x/workers", "y/workers", "-j", "2")
+    assert shared.out.count("4 workers, 500 bytes is [good]\n") == 2
+    # No more share the process than there are tables.
+    assert "4 workers" in fake_cli("go-round", "x/workers", "y/workers", "-j", "9").out
+
+
+def test_a_table_is_run_once_however_often_it_is_named(fake_cli: RunCli, tmp_path: Path) -> None:
+    there = str(tmp_path / "fine")
+    ran = fake_cli("go-round", there, f"{there}/", f"file://{there}")
+    assert ran.out.endswith("1 table: 1 done\n")
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_fail_fast_begins_no_further_table(fake_cli: RunCli, jobs: str) -> None:
+    tables = ["x/exit-3", "x/raise-ConflictError", "x/1/sleep", "x/2/sleep", "x/3/sleep"]
+    ran = fake_cli("go-round", *tables, "--fail-fast", "-j", jobs, "-o", "json")
+    codes = [run["error"] and run["error"]["code"] for run in json.loads(ran.out)["runs"]]
+    assert ran.code == ExitCode.PARTIAL
+    assert codes[:2] == [None, "CONFLICT"]  # work that is needed is no failure
+    assert codes[-1] == "NOT_BEGUN"
+    assert len(go_round.MOST_AT_ONCE) < len(tables)
+    without = fake_cli("go-round", *tables, "-j", jobs)
+    assert (without.code, without.out.count("done ")) == (ExitCode.CONFLICT, 3)
+
+
+def test_tables_come_from_a_file_or_stdin(
+    fake_cli: RunCli, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "# ours\n\n  lake/a \nlake/**\n"
+    (lake.parent / "tables").write_text(text)
+    for name in ("tables", "-"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        ran = fake_cli("go-round", "lake/b", "--tables-from", name)
+        assert [line.split()[1] for line in ran.out.splitlines()[:-1]] == [
+            "lake/b",
+            "lake/a",
+            "lake/deep/c",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        ([], 2, "Missing argument 'TABLE'"),
+        (["--tables-from", "absent"], 2, "--tables-from absent: "),
+        (["--tables-from", "empty"], 2, "--tables-from empty names no table"),
+        (["lake/x*"], 1, "no Delta table matches 'lake/x*'"),
+        (["s3://*/events"], 2, "'s3://*/events': a bucket cannot be a glob"),
+        (["a", "b", "--jobs", "0"], 2, "Invalid value for '--jobs'"),
+    ],
+)
+def test_what_names_no_table(
+    fake_cli: RunCli, lake: Path, args: list[str], code: int, message: str
+) -> None:
+    (lake.parent / "empty").write_text("# nothing\n")
+    ran = fake_cli("go-round", *args)
+    assert (ran.code, ran.out) == (code, "")
+    assert ran.err.startswith(f"error: {message}")
+
+
+def test_a_signed_address_is_refused_and_not_taken_for_a_glob(fake_cli: RunCli) -> None:
+    ran = fake_cli("go-round", "s3://b/x?sig=hunter2", "s3://b/y")
+    assert ran.code == 2
+    assert "hunter2" not in ran.err + ran.out
+
+
+def test_the_worst_status_has_a_place_for_every_other() -> None:
+    every = [code for code in MEANINGS if code is not ExitCode.BROKEN_PIPE]
+    order = sorted(every, key=lambda code: sum(find_worst((code, o)) == o != code for o in every))
+    for worse, better in itertools.combinations(order, 2):
+        assert find_worst((better, worse)) == worse
+    shuffled = random.Random(1).sample(every, len(every))
+    assert find_worst(shuffled) == order[0] == ExitCode.INTERRUPTED
+    assert order[-5:] == [
+        ExitCode.USAGE,
+        ExitCode.PARTIAL,
+        ExitCode.CONFLICT,
+        ExitCode.WORK_NEEDED,
+        ExitCode.DONE,
+    ]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_signal_stops_all_in_good_order(jobs: str) -> None:
+    tables = ["x/wait", "y/wait", "x/fine", "z/wait", "y/fine"]
+    child = start("go-round", *tables, "-j", jobs, "-q", "-o", "ndjson")
+    child.send_signal(signal.SIGTERM)
+    out, _ = child.communicate(timeout=20)
+    runs = [json.loads(line) for line in out.splitlines() if line != "ready"]
+    errors = {run["table"]: (run["error"] or {}).get("message") for run in runs}
+    assert child.returncode == 143
+    assert set(errors) == set(tables)
+    assert errors["x/wait"] == "interrupted; half is done"
+    assert errors["z/wait"] == errors["y/fine"] == "interrupted before it was begun"
+
+
+def test_the_time_limit_is_for_all_tables_together() -> None:
+    args = ("go-round", "x/fine", "x/wait", "y/fine", "--timeout", "2s", "-q", "-o", "json")
+    done = subprocess.run(
+        [sys.executable, "-c", FAKE_MAIN, *args],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    runs = json.loads(done.stdout.removeprefix("ready\n"))["runs"]
+    assert done.returncode == ExitCode.FAILURE  # of y/fine, of which nothing was done
+    assert [run["error"] and run["error"]["message"] for run in runs] == [
+        None,
+        "stopped by --timeout 2s; half is done",
+        "stopped by --timeout 2s before it was begun",
+    ]
+
+
+@pytest.mark.parametrize("command", ["optimize", "vacuum", "checkpoint", "generate-manifest"])
+def test_every_maintenance_command_takes_several_tables(
+    cli: RunCli, lake: Path, command: str
+) -> None:
+    ran = cli(command, "lake/**", "lake/gone", "--dry-run", "-o", "json", "-j", "2")
+    runs = json.loads(ran.out)["runs"]
+    assert [run["table"] for run in runs] == ["lake/a", "lake/b", "lake/deep/c", "lake/gone"]
+    assert [run["error"] and run["error"]["code"] for run in runs] == [None] * 3 + ["NOT_A_TABLE"]
+    assert all(run["dry_run"] and run["result"] for run in runs[:3])
+    assert ran.code == ExitCode.FAILURE
+
+
+def test_a_real_run_over_a_glob(cli: RunCli, lake: Path) -> None:
+    ran = cli("optimize", "lake/*", "lake/deep/c", "-j", "2")
+    assert ran.code == 0
+    assert ran.out.count("3 files became 1 in version 4") == 3
+    assert cli("optimize", "lake/**", "--check").code == 0
+
+
+def test_nobody_is_asked_while_tables_run_side_by_side(cli: RunCli, lake: Path) -> None:
+    cli("optimize", "lake/**")
+    args = ("vacuum", "lake/**", "--retain", "0h", "--force-retention", "-j", "2")
+    refused = cli(*args)
+    assert (refused.code, refused.out.count("refused ")) == (ExitCode.REFUSED, 3)
+    assert cli(*args, "--yes").code == 0
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("vacuum", "--inventory", "f"),
+        ("vacuum", "--dump-listing", "f"),
+        ("vacuum", "--keep-version", "1"),
+        ("checkpoint", "--version", "1"),
+        ("generate-manifest", "--output-root", "f"),
+        ("generate-manifest", "--since", "1"),
+    ],
+)
+def test_options_for_one_table_are_refused(
+    cli: RunCli, lake: Path, args: tuple[str, str, str]
+) -> None:
+    ran = cli(args[0], "lake/*", *args[1:])
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"error: {args[1]} is for one table, and several are named\n")

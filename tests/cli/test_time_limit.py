@@ -1,0 +1,73 @@
+"""``--timeout``: stopped as by a signal, what is finished kept; ended hard when that takes long."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from deltactl.cli.commands import COMMANDS
+from deltactl.cli.signals import Cancellation, limit_time
+from deltactl.errors import InterruptedRunError, TimeLimitError
+from tests.cli.conftest import RunCli
+from tests.cli.test_app import FAKE_MAIN
+
+
+def run_fake(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", FAKE_MAIN, "go-round", *args],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("table", "code"), [("x/wait", 5), ("x/wait-idle", 1)])
+def test_the_time_is_up(table: str, code: int) -> None:
+    ran = run_fake(table, "--timeout", "1s")
+    assert (ran.returncode, ran.stdout) == (code, "ready\n")
+    assert ran.stderr == (
+        "note: the time is up; stopping within 5min\n"
+        "error: stopped by --timeout 1s; half is done\n"
+        "hint: Run again.\n"
+    )
+
+
+def test_a_run_that_does_not_stop_is_ended() -> None:
+    ran = run_fake("x/wait-deaf", "--timeout", "1s", "--timeout-grace", "100ms", "-q")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (143, "ready\n", "")
+
+
+def test_a_run_in_time_is_left_alone(fake_cli: RunCli) -> None:
+    assert fake_cli("go-round", "x/fine", "--timeout", "1h").code == 0
+
+
+@pytest.mark.parametrize("text", ["5", "soon", "-1h"])
+def test_a_time_needs_a_unit(fake_cli: RunCli, text: str) -> None:
+    ran = fake_cli("go-round", "x/fine", f"--timeout={text}")
+    assert (ran.code, ran.out) == (2, "")
+
+
+def test_the_first_reason_to_stop_counts_and_a_signal_most() -> None:
+    cancellation = Cancellation()
+    told: list[str] = []
+    with limit_time(cancellation, 0, 60_000, told.append):
+        assert cancellation.token.wait(10)
+        with pytest.raises(TimeLimitError) as caught:
+            cancellation.raise_if_cancelled("interrupted; x", is_part_done=True)
+        assert (caught.value.exit_code, caught.value.retryable) == (5, True)
+        cancellation.signal_number = 15
+        with pytest.raises(InterruptedRunError) as stopped:
+            cancellation.raise_if_cancelled("interrupted; x")
+    assert stopped.value.exit_code == 143
+    assert told == ["the time is up; stopping within 1min"]
+
+
+@pytest.mark.parametrize("spec", [s for s in COMMANDS if s.has_time_limit], ids=lambda s: s.name)
+def test_maintenance_commands_have_a_limit(cli: RunCli, spec: object, tmp_path: Path) -> None:
+    name = spec.name  # type: ignore[attr-defined]
+    assert name in ("optimize", "vacuum", "checkpoint", "generate-manifest", "convert")
+    assert cli(name, str(tmp_path), "--timeout", "5").code == 2

@@ -1,0 +1,310 @@
+"""Cron lines: leases, ``--min-interval``, ``--if-needed`` and ``--since-version last-run``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.clock import SystemClock
+from deltactl.operations.lease import LEASE_MS, Holder, _encode
+from deltactl.operations.optimize_plan import plan_optimize
+from deltactl.operations.run_record import LastRun, read_last_run, write_last_run
+from deltactl.storage.local_store import LocalStore
+from tests.cli.conftest import RunCli
+from tests.support.table_builder import Column, TableBuilder
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
+    """Three small files in partition a, two in b."""
+    monkeypatch.chdir(tmp_path)
+    builder = TableBuilder(
+        LocalStore(str(tmp_path / "t")), [Column("id"), Column("p", "string")], partition_by=["p"]
+    )
+    for number, part in enumerate("aaabb"):
+        builder.append([{"id": number, "p": part}])
+    return builder
+
+
+def own_files(folder: str = "t") -> list[str]:
+    root = Path(folder, "_deltactl")
+    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
+
+
+def result(cli: RunCli, *args: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(cli(*args, "-o", "json").out)
+    return document
+
+
+def hold(store: LocalStore, command: str, *, expires_in_ms: int = LEASE_MS) -> str:
+    now = SystemClock().now_ms()
+    name = f"_deltactl/leases/{command}.00000001.json"
+    store.put(name, _encode(Holder("other", "web1", 42, now, now + expires_in_ms)))
+    return name
+
+
+def test_a_run_gives_its_lease_back_and_writes_itself_down(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    assert cli("optimize", "t").code == 0
+    assert own_files() == ["runs/optimize.json"]
+    last = read_last_run(table.store, "optimize")
+    assert last is not None
+    assert last.started_ms <= last.ended_ms
+    assert last.caught_up_version == table.version + 1  # its own commit
+
+
+@pytest.mark.parametrize("command", ["optimize", "vacuum", "checkpoint", "generate-manifest"])
+def test_who_finds_a_lease_held(cli: RunCli, table: TableBuilder, command: str) -> None:
+    assert isinstance(table.store, LocalStore)
+    hold(table.store, command)
+    ran = cli(command, "t", "-o", "json")
+    error = json.loads(ran.out)["error"]
+    assert (ran.code, error["code"]) == (4, "LEASE_HELD")
+    assert "run other on web1 (pid 42), since " in error["message"]
+    for look in ("--dry-run", "--check"):
+        assert cli(command, "t", look).code in (0, 3)
+    assert cli(command, "t", "--no-lease").code == 0
+
+
+def test_an_expired_lease_is_taken_over(cli: RunCli, table: TableBuilder) -> None:
+    assert isinstance(table.store, LocalStore)
+    hold(table.store, "optimize", expires_in_ms=0)
+    assert cli("optimize", "t").code == 0
+    assert own_files() == ["runs/optimize.json"]
+
+
+@pytest.mark.parametrize("look", ["--dry-run", "--check"])
+def test_looks_write_nothing(cli: RunCli, table: TableBuilder, look: str) -> None:
+    for command in ("optimize", "vacuum", "checkpoint", "generate-manifest"):
+        cli(command, "t", look)
+    assert not Path("t", "_deltactl").exists()
+
+
+def test_nothing_is_written_where_there_is_no_table(cli: RunCli, table: TableBuilder) -> None:
+    Path("empty").mkdir()
+    assert cli("optimize", "empty").code == 1
+    assert cli("optimize", "absent").code == 1
+    assert list(Path("empty").iterdir()) == []
+    assert not Path("absent").exists()
+
+
+def test_a_failed_run_gives_its_lease_back_and_is_not_written_down(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    assert cli("optimize", "t", "--where", "id = 1").code == 2
+    assert own_files() == []
+
+
+def test_a_folder_that_cannot_be_written_does_not_stop_a_run(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    Path("t", "_deltactl").write_text("in the way")
+    ran = cli("optimize", "t")
+    assert ran.code == 0
+    assert "warning: running without a lease, other runs are not kept away: " in ran.err
+
+
+def test_a_signal_gives_the_lease_back(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def plan(*args: Any) -> Any:
+        assert own_files() == ["leases/optimize.00000001.json"]
+        signal.raise_signal(signal.SIGTERM)
+        return plan_optimize(*args)
+
+    monkeypatch.setattr("deltactl.operations.optimize.plan_optimize", plan)
+    assert cli("optimize", "t").code == 143
+    assert own_files() == []
+
+
+def test_a_run_that_is_killed_leaves_a_lease_that_expires(table: TableBuilder) -> None:
+    program = (
+        "import os, signal, sys; import deltactl.operations.optimize as o; "
+        "o.plan_optimize = lambda *a: os.kill(os.getpid(), signal.SIGKILL); "
+        "from deltactl.cli.app import run; run(['optimize', 't'])"
+    )
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], env=environ, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL
+    [name] = own_files()
+    said = json.loads(Path("t/_deltactl", name).read_text())
+    assert said["expires_ms"] - said["since_ms"] == LEASE_MS
+
+
+def test_a_vacuum_leaves_leases_and_records_alone(cli: RunCli, table: TableBuilder) -> None:
+    assert isinstance(table.store, LocalStore)
+    cli("optimize", "t")
+    name = hold(table.store, "checkpoint")
+    ran = cli(
+        "vacuum", "t", "--mode", "full", "--retain", "0h", "--force-retention", "--yes",
+        "--include-unknown",
+    )  # fmt: skip
+    assert ran.code == 0
+    assert table.store.read(name)
+    assert "runs/optimize.json" in own_files()
+
+
+def test_a_run_within_the_interval_does_nothing(cli: RunCli, table: TableBuilder) -> None:
+    assert cli("optimize", "t", "--min-interval", "1h").code == 0
+    append_later(table, "a")
+    before = own_files(), table.store.read("_deltactl/runs/optimize.json")
+    early = result(cli, "optimize", "t", "--min-interval", "1h")
+    assert (early["result"], early["error"]) == (None, None)
+    assert early["skipped"].startswith("the last run began at 20")
+    assert before == (own_files(), table.store.read("_deltactl/runs/optimize.json"))
+    last = read_last_run(table.store, "optimize")
+    assert last is not None
+    for started_ms in (last.started_ms - HOUR, last.started_ms + 9 * HOUR):  # long ago; the future
+        write_last_run(table.store, "optimize", LastRun("x", started_ms, started_ms))
+        late = result(cli, "optimize", "t", "--min-interval", "1h", "--dry-run")
+        assert late["skipped"] is None
+    # Another command has a time of its own.
+    assert result(cli, "checkpoint", "t", "--min-interval", "1h")["skipped"] is None
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"run_id": 1, "started_ms": "x"}'])
+def test_a_broken_record_is_none(cli: RunCli, table: TableBuilder, text: bytes) -> None:
+    table.store.put("_deltactl/runs/optimize.json", text)
+    assert read_last_run(table.store, "optimize") is None
+    assert cli("optimize", "t", "--min-interval", "1h", "--since-version", "last-run").code == 0
+
+
+@pytest.mark.parametrize(
+    ("need", "code"),
+    [
+        (["files=6"], 0),
+        (["files=5"], 3),
+        (["size=1MiB"], 0),
+        (["size=10B"], 3),
+        (["files=6", "size=10B"], 3),
+        (["files=6", "size=1MiB"], 0),
+    ],
+)
+def test_optimize_if_needed(cli: RunCli, table: TableBuilder, need: list[str], code: int) -> None:
+    words = [word for text in need for word in ("--if-needed", text)]
+    assert cli("optimize", "t", "--check", *words).code == code
+    ran = result(cli, "optimize", "t", *words)
+    assert bool(ran["result"]["versions"]) == (code == 3)
+    assert (ran["skipped"] is None) == (code == 3)
+    if code == 0:
+        assert own_files() == []
+        assert ran["skipped"].startswith("5 files of at least 6" if "files=6" in need else "2")
+
+
+def test_vacuum_if_needed(cli: RunCli, table: TableBuilder) -> None:
+    cli("optimize", "t")
+    args = ("vacuum", "t", "--retain", "0h", "--force-retention", "--yes")
+    assert cli(*args, "--if-needed", "files=6").out == "Not needed: 5 files of at least 6 files\n"
+    assert cli(*args, "--if-needed", "files=6", "--check").code == 0
+    assert result(cli, *args, "--if-needed", "files=5")["result"]["files_removed"] == 5
+
+
+def test_checkpoint_if_needed(cli: RunCli, table: TableBuilder) -> None:
+    commits = table.version + 1
+    ran = cli("checkpoint", "t", "--if-needed", f"commits={commits + 1}")
+    assert ran.out == f"Not needed: {commits} commits of at least {commits + 1} commits\n"
+    assert result(cli, "checkpoint", "t", "--if-needed", f"commits={commits}")["result"][
+        "checkpoint"
+    ]
+    append_later(table, "a")
+    assert result(cli, "checkpoint", "t", "--if-needed", "commits=2")["skipped"]
+    assert not result(cli, "checkpoint", "t", "--if-needed", "commits=1")["skipped"]
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("optimize", "commits=1"),
+        ("optimize", "files"),
+        ("optimize", "files=many"),
+        ("optimize", "size=5"),
+        ("checkpoint", "files=1"),
+    ],
+)
+def test_a_measure_that_cannot_be_understood(
+    cli: RunCli, table: TableBuilder, command: str, text: str
+) -> None:
+    assert cli(command, "t", "--if-needed", text).code == 2
+
+
+def partitions(cli: RunCli, *args: str) -> list[str]:
+    plan = result(cli, "optimize", "t", "--dry-run", "--since-version", *args)["result"]["plan"]
+    return [row["partition"] for row in plan["partitions"]]
+
+
+def test_only_partitions_touched_since_a_version(cli: RunCli, table: TableBuilder) -> None:
+    first_b = table.version - 1
+    assert partitions(cli, "0") == ["p=a", "p=b"]
+    assert partitions(cli, str(first_b - 1)) == ["p=b"]
+    assert partitions(cli, str(table.version)) == []
+    left = result(cli, "optimize", "t", "--dry-run", "--since-version", str(first_b - 1))
+    reason = f"in a partition not touched since version {first_b - 1}"
+    assert left["result"]["plan"]["left_alone"][reason] == 3
+
+
+def test_since_the_last_run(cli: RunCli, table: TableBuilder) -> None:
+    assert partitions(cli, "last-run") == ["p=a", "p=b"]  # there was none
+    assert cli("optimize", "t", "--since-version", "last-run").code == 0
+    assert partitions(cli, "last-run") == []
+    append_later(table, "b")
+    append_later(table, "b")
+    assert partitions(cli, "last-run") == ["p=b"]
+
+
+def append_later(table: TableBuilder, part: str) -> None:
+    """A commit on top of what the program committed meanwhile."""
+    add = table.write_file([{"id": 1, "p": part}], partition={"p": part})
+    versions = Path("t/_delta_log").glob("*.json")
+    latest = max(int(path.stem) for path in versions)
+    line = json.dumps(add) + "\n"
+    Path("t/_delta_log", f"{latest + 1:020d}.json").write_text(line)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--where", "p = 'a'"),
+        ("--max-bytes", "1B"),
+        ("--skip-hot", "9999d"),
+        ("--purge",),
+        ("--if-needed", "files=99"),
+        ("--since-version", "0"),
+    ],
+)
+def test_a_run_that_puts_something_off_does_not_move_the_mark(
+    cli: RunCli, table: TableBuilder, args: tuple[str, ...]
+) -> None:
+    assert cli("optimize", "t", *args).code == 0
+    last = read_last_run(table.store, "optimize")
+    assert last is None or last.caught_up_version is None
+    assert cli("optimize", "t").code == 0
+    after = read_last_run(table.store, "optimize")
+    assert cli("optimize", "t", *args).code == 0
+    last = read_last_run(table.store, "optimize")
+    assert last is not None
+    assert after is not None
+    assert last.caught_up_version == after.caught_up_version  # the mark of the run before stays
+
+
+def test_a_log_that_does_not_reach_back_is_said(cli: RunCli, table: TableBuilder) -> None:
+    cli("checkpoint", "t")
+    for version in range(2):
+        Path("t/_delta_log", f"{version:020d}.json").unlink()
+    ran = cli("optimize", "t", "--dry-run", "--since-version", "0")
+    assert "commits after version 0 are gone from the log: all partitions are looked at" in ran.err
+    assert "p=a" in ran.out
+
+
+@pytest.mark.parametrize("text", ["-1", "soon", "1.5", "latest"])
+def test_a_version_that_is_none(cli: RunCli, table: TableBuilder, text: str) -> None:
+    assert cli("optimize", "t", f"--since-version={text}").code == 2

@@ -1,0 +1,156 @@
+"""Globs of tables, on local files and on an object store alike."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fsspec.implementations.memory import MemoryFileSystem
+
+from deltactl.errors import NotATableError, UsageError
+from deltactl.operations.find_tables import find_tables, is_glob, split_glob
+from deltactl.storage.fsspec_store import FsspecStore
+from deltactl.storage.local_store import LocalStore
+from deltactl.storage.store import Store
+from deltactl.storage.wrappers import MeteredStore, StorageUsage
+from tests.support.stores import MemoryStore
+
+_NUMBERS = itertools.count()
+TABLES = ("bronze/a", "bronze/b", "bronze/deep/x/c", "silver/a", "silver/ab", "top", "odd[1]")
+OTHERS = (
+    "bronze/a/p=1/part.parquet",
+    "bronze/a/nested/_delta_log/0.json",  # inside a table: not a table of its own
+    "bronze/no-table/x.parquet",
+    "bronze/_hidden/t/_delta_log/0.json",
+    "bronze/.hidden/_delta_log/0.json",
+    "silver/_delta_log_of_old/0.json",
+    "silver/file",
+)
+
+OpenStore = Callable[[str], Store]
+
+
+def _fsspec() -> tuple[str, OpenStore]:
+    files = MemoryFileSystem(global_store=False, use_listings_cache=False, skip_instance_cache=True)
+
+    def open_store(uri: str) -> Store:
+        root = "/" + uri.partition("://")[2]
+        return FsspecStore(uri, files, root, exclusive_create=True, schemes=frozenset({"memory"}))
+
+    return "memory://lake", open_store
+
+
+@pytest.fixture(params=["local", "memory", "fsspec"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, OpenStore]]:
+    open_store: OpenStore
+    if request.param == "local":
+        root, open_store = str(tmp_path / "lake"), LocalStore
+    elif request.param == "memory":
+        root, open_store = f"memory://find-{next(_NUMBERS)}", MemoryStore
+    else:
+        root, open_store = _fsspec()
+    store = open_store(root)
+    for name in (*(f"{table}/_delta_log/0.json" for table in TABLES), *OTHERS):
+        store.put(name, b"")
+    yield root, open_store
+
+
+@pytest.mark.parametrize(
+    ("pattern", "tables"),
+    [
+        ("*", ["top", "odd[1]"]),
+        ("bronze/*", ["bronze/a", "bronze/b"]),
+        ("*/a", ["bronze/a", "silver/a"]),
+        ("silver/a?", ["silver/ab"]),
+        ("[!b]*/a*", ["silver/a", "silver/ab"]),
+        ("**", TABLES),
+        ("**/a", ["bronze/a", "silver/a"]),
+        ("bronze/**", ["bronze/a", "bronze/b", "bronze/deep/x/c"]),
+        ("bronze/**/c", ["bronze/deep/x/c"]),
+        ("**/x/*", ["bronze/deep/x/c"]),
+        ("**/**", TABLES),
+        ("odd[1]", ["odd[1]"]),  # a table of that very name
+        ("to[p]/", ["top"]),
+    ],
+)
+def test_a_glob(lake: tuple[str, OpenStore], pattern: str, tables: list[str]) -> None:
+    root, open_store = lake
+    assert find_tables(f"{root}/{pattern}", open_store) == sorted(f"{root}/{t}" for t in tables)
+
+
+def test_a_relative_glob(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    LocalStore("a/t").put("_delta_log/0.json", b"")
+    assert find_tables("*/t", LocalStore) == ["a/t"]
+    assert find_tables("a/*", LocalStore) == ["a/t"]
+    assert find_tables(f"{tmp_path}/a/*", LocalStore) == [f"{tmp_path}/a/t"]
+
+
+def test_a_link_to_a_table_counts(tmp_path: Path) -> None:
+    LocalStore(str(tmp_path / "real")).put("_delta_log/0.json", b"")
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "lake" / "linked").symlink_to(tmp_path / "real")
+    assert find_tables(f"{tmp_path}/lake/*", LocalStore) == [f"{tmp_path}/lake/linked"]
+
+
+def test_what_it_costs() -> None:
+    """A listing a folder on the way and one a candidate: none of what is inside tables."""
+    root = f"memory://cost-{next(_NUMBERS)}"
+    store = MemoryStore(root)
+    for number in range(20):
+        store.put(f"lake/t{number:02}/_delta_log/0.json", b"")
+        for part in range(5):
+            store.put(f"lake/t{number:02}/p={part}/x.parquet", b"")
+    metered: list[MeteredStore] = []
+
+    def open_store(uri: str) -> Store:
+        metered.append(MeteredStore(MemoryStore(uri)))
+        return metered[-1]
+
+    assert len(find_tables(f"{root}/lake/*", open_store)) == 20
+    usage = sum((store.usage for store in metered), StorageUsage())
+    assert usage == StorageUsage(lists=1 + 1 + 20)  # itself, the lake, each candidate
+
+
+@pytest.mark.parametrize("pattern", ["none*", "bronze/a/*", "bronze/_h*/*", "*/.h*"])
+def test_nothing_matches(lake: tuple[str, OpenStore], pattern: str) -> None:
+    root, open_store = lake
+    with pytest.raises(NotATableError, match="no Delta table matches"):
+        find_tables(f"{root}/{pattern}", open_store)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "root", "parts"),
+    [
+        ("/data/*/x", "/data", ["*", "x"]),
+        ("/*", "/", ["*"]),
+        ("*", ".", ["*"]),
+        ("a/b?/", "a", ["b?"]),
+        ("s3://b/**", "s3://b", ["**"]),
+        ("s3://b/c//x*", "s3://b/c/", ["x*"]),
+    ],
+)
+def test_where_a_glob_begins(pattern: str, root: str, parts: list[str]) -> None:
+    assert split_glob(pattern) == (root, parts)
+
+
+@pytest.mark.parametrize("pattern", ["s3://*/x", "s*://b/x", "s3://b*"])
+def test_a_bucket_is_no_glob(pattern: str) -> None:
+    with pytest.raises(UsageError, match="a bucket cannot be a glob"):
+        split_glob(pattern)
+
+
+@pytest.mark.parametrize(
+    ("address", "answer"),
+    [
+        ("/data/events", False),
+        ("s3://b/x?versionId=1&sig=a", False),
+        ("/data/what?is=this", True),
+        ("s3://b/x?", True),
+        ("a[b", True),
+    ],
+)
+def test_what_is_a_glob(address: str, answer: bool) -> None:
+    assert is_glob(address) is answer

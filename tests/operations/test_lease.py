@@ -1,0 +1,192 @@
+"""Leases: one holds, the others are told who; a crash leaves what expires; none is no failure."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+import pytest
+
+from deltactl.clock import FixedClock
+from deltactl.errors import AccessDeniedError, LeaseHeldError, StorageError
+from deltactl.operations import lease
+from deltactl.operations.lease import LEASE_MS, Holder, hold_lease
+from deltactl.storage.store import Store
+from tests.support.stores import Fault, FaultyStore, MemoryStore
+
+_NUMBERS = itertools.count()
+
+
+def new_store() -> MemoryStore:
+    return MemoryStore(f"memory://lease-{next(_NUMBERS)}/t")
+
+
+def holder_at(clock: FixedClock, run_id: str = "one") -> Holder:
+    now = clock._now_ms
+    return Holder(run_id, "web1", 42, now, now + LEASE_MS)
+
+
+class Scene:
+    """A clock, warnings and a way to hold."""
+
+    def __init__(self) -> None:
+        self.clock, self.warnings = FixedClock(), list[str]()
+
+    def hold(
+        self, store: Store, run_id: str = "one", command: str = "optimize"
+    ) -> AbstractContextManager[None]:
+        holder = holder_at(self.clock, run_id)
+        return hold_lease(store, command, holder, clock=self.clock, warn=self.warnings.append)
+
+
+def test_who_comes_second_is_told_who_holds() -> None:
+    scene, store = Scene(), new_store()
+    with scene.hold(store):
+        before = store.contents()
+        with pytest.raises(LeaseHeldError) as caught, scene.hold(store, "two"):
+            pass
+        assert store.contents() == before
+        with scene.hold(store, "two", "vacuum"):  # another command
+            pass
+    assert caught.value.exit_code == 4
+    assert caught.value.retryable
+    assert caught.value.message == (
+        "another optimize is at work on this table: run one on web1 (pid 42), since "
+        "2023-11-14T22:13:20.000Z, until 2023-11-14T22:28:20.000Z unless it is renewed"
+    )
+    assert store.contents() == {}
+    assert scene.warnings == []
+
+
+def test_a_lease_is_given_back_whatever_happens() -> None:
+    scene, store = Scene(), new_store()
+    with pytest.raises(KeyboardInterrupt), scene.hold(store):
+        raise KeyboardInterrupt
+    assert store.contents() == {}
+
+
+def test_what_a_crash_leaves_expires_and_is_taken_over() -> None:
+    scene, store = Scene(), new_store()
+    store.put("_deltactl/leases/optimize.00000007.json", lease._encode(holder_at(scene.clock)))
+    scene.clock.advance(LEASE_MS - 1)
+    with pytest.raises(LeaseHeldError), scene.hold(store, "two"):
+        pass
+    scene.clock.advance(1)
+    with scene.hold(store, "two"):
+        assert list(store.contents()) == ["_deltactl/leases/optimize.00000008.json"]
+    assert store.contents() == {}
+
+
+def test_a_file_that_cannot_be_read_holds_until_it_is_old() -> None:
+    scene, store = Scene(), new_store()
+    name = "_deltactl/leases/optimize.00000001.json"
+    store.put(name, b"{")
+    store.set_modified(name, scene.clock._now_ms)
+    with pytest.raises(LeaseHeldError, match="unknown host"), scene.hold(store, "two"):
+        pass
+    scene.clock.advance(LEASE_MS)
+    with scene.hold(store, "two"):
+        pass
+
+
+@pytest.mark.parametrize("attempt", range(10))
+def test_of_many_at_once_at_most_one_holds(attempt: int) -> None:
+    scene, store = Scene(), new_store()
+    expired = replace(holder_at(scene.clock), expires_ms=0)
+    store.put("_deltactl/leases/optimize.00000001.json", lease._encode(expired))
+    barrier, inside, most = threading.Barrier(4), list[str](), list[int]()
+
+    def run(name: str) -> None:
+        barrier.wait(10)
+        try:
+            with scene.hold(store, name):
+                inside.append(name)
+                barrier.wait(10)
+                most.append(len(inside))
+        except LeaseHeldError:
+            barrier.wait(10)
+
+    threads = [threading.Thread(target=run, args=(f"run{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most in ([], [1])
+    assert scene.warnings == []
+
+
+def test_a_name_that_was_free_again_does_not_make_two_holders() -> None:
+    """Between our look and our file another run came, with a number that we did not see."""
+    scene, store = Scene(), new_store()
+    rival = lease._encode(holder_at(scene.clock, "rival"))
+
+    class Late(FaultyStore):
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            store.put("_deltactl/leases/optimize.00000005.json", rival)
+            super().put_if_absent(name, data)
+
+    with pytest.raises(LeaseHeldError, match="run rival"), scene.hold(Late(store)):
+        pass
+    assert list(store.contents().values()) == [rival]
+
+
+def test_an_exists_that_is_our_own_first_try() -> None:
+    scene, store = Scene(), new_store()
+
+    class Twice(FaultyStore):
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            store.put_if_absent(name, data)
+            super().put_if_absent(name, data)
+
+    with scene.hold(Twice(store)):
+        assert len(store.contents()) == 1
+    assert store.contents() == {}
+
+
+@pytest.mark.parametrize("error", [StorageError("no exclusive create"), AccessDeniedError("no")])
+def test_a_store_that_cannot_goes_without(error: StorageError) -> None:
+    scene, store = Scene(), new_store()
+
+    class Unable(FaultyStore):
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            raise error
+
+    with scene.hold(Unable(store)):
+        assert store.contents() == {}
+    assert scene.warnings == [
+        f"running without a lease, other runs are not kept away: {error.message}"
+    ]
+
+
+@pytest.mark.parametrize("faults", [(), (Fault(1, "error", method="put"),)])
+def test_a_long_run_renews(monkeypatch: pytest.MonkeyPatch, faults: tuple[Fault, ...]) -> None:
+    """Also where the store fails once."""
+    scene, store = Scene(), new_store()
+    monkeypatch.setattr(lease, "_RENEWALS", LEASE_MS)  # a thousand times a second
+    with scene.hold(FaultyStore(store, *faults)):
+        scene.clock.advance(LEASE_MS * 2)
+        name = "_deltactl/leases/optimize.00000001.json"
+        for _ in range(1000):
+            if str(scene.clock._now_ms + LEASE_MS).encode() in store.read(name):
+                break
+            threading.Event().wait(0.01)
+        with pytest.raises(LeaseHeldError), scene.hold(store, "two"):
+            pass
+    assert scene.warnings == []
+
+
+def test_a_lease_that_was_taken_over_is_left_to_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, store = Scene(), new_store()
+    renewal = lease._Renewal(store, "gone", holder_at(scene.clock), scene.clock, print)
+    assert not renewal.renew()
+    assert store.contents() == {}
+    monkeypatch.setattr(lease, "_RENEWALS", LEASE_MS)
+    with scene.hold(store):
+        store.delete_many(list(store.contents()))
+        for _ in range(1000):
+            if scene.warnings:
+                break
+            threading.Event().wait(0.01)
+    assert scene.warnings == ["the lease on this table was lost to another run; this one goes on"]
