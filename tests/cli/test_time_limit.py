@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -111,6 +112,10 @@ def test_what_is_finished_is_committed_and_the_next_run_does_the_rest(
         "error: stopped by --timeout 1h; 2 files became 1 in version 7\n"
         "hint: Run again to do the rest.\n"
     )
+    given.clear()
+    envelope = json.loads(cli(*args, "-o", "json").out)
+    assert envelope["error"]["code"] == "TIMEOUT"
+    assert (envelope["version_after"], envelope["result"]["interrupted"]) == (8, True)
     monkeypatch.undo()
-    assert cli(*args).out.startswith("4 files became 2 in version 8\n")
+    assert cli(*args).out.startswith("2 files became 1 in version 9\n")
     assert multiset(Table(str(tmp_path)).scan().read_all().to_pylist()) == multiset(builder.rows())
