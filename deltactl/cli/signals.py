@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from deltactl.engine.base import CancelToken
-from deltactl.errors import InterruptedRunError, TimeLimitError
+from deltactl.errors import DeltactlError, InterruptedRunError, TimeLimitError
 from deltactl.units import format_duration
 
 _Handler = Callable[[int, FrameType | None], Any]
@@ -34,23 +34,20 @@ class Cancellation:
     signal_number: int | None = None
     expired_ms: int | None = None
 
-    def raise_if_cancelled(
+    def find_error(
         self,
         message: str = "interrupted",
         *,
         hint: str | None = None,
         is_part_done: bool = False,
-    ) -> None:
-        """End the run as its signal or time limit asks.
+    ) -> DeltactlError | None:
+        """Give the error that a signal or the time limit asks for; ``None`` while neither came.
 
         ``message`` begins with "interrupted"; a time limit says so in its place.
-
-        Raises:
-            InterruptedRunError: a signal arrived.
-            TimeLimitError: the time is up; ``is_part_done`` says whether anything was finished.
+        ``is_part_done`` tells whether anything was finished.
         """
         if self.signal_number is not None:
-            raise InterruptedRunError(
+            return InterruptedRunError(
                 message,
                 signal_number=self.signal_number,
                 is_part_done=is_part_done,
@@ -58,9 +55,26 @@ class Cancellation:
             )
         if self.expired_ms is not None:
             reason = f"stopped by --timeout {format_duration(self.expired_ms)}"
-            raise TimeLimitError(
-                message.replace("interrupted", reason, 1), hint=hint, is_part_done=is_part_done
-            )
+            said = message.replace("interrupted", reason, 1)
+            return TimeLimitError(said, hint=hint, is_part_done=is_part_done)
+        return None
+
+    def raise_if_cancelled(
+        self,
+        message: str = "interrupted",
+        *,
+        hint: str | None = None,
+        is_part_done: bool = False,
+    ) -> None:
+        """End the run as its signal or time limit asks; see ``find_error``.
+
+        Raises:
+            InterruptedRunError: a signal arrived.
+            TimeLimitError: the time is up.
+        """
+        error = self.find_error(message, hint=hint, is_part_done=is_part_done)
+        if error is not None:
+            raise error
 
 
 @contextmanager

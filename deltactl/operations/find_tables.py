@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from deltactl.errors import NotATableError, UsageError
+from deltactl.protocol.vacuum_names import TABLE_MARKERS
 from deltactl.storage.store import Store
 
 OpenStore = Callable[[str], Store]
@@ -20,6 +21,7 @@ OpenStore = Callable[[str], Store]
 _MAGIC: Final = re.compile(r"[*?\[]")
 _QUERY: Final = re.compile(r"\?.*=")
 _LOG: Final = "_delta_log"
+_MARKERS: Final = tuple(name for name in TABLE_MARKERS if name.startswith(f"{_LOG}/"))
 _LOOKS_AT_ONCE: Final = 16
 
 
@@ -56,9 +58,14 @@ def find_tables(pattern: str, open_store: OpenStore) -> list[str]:
 
 
 def is_table(store: Store, folder: str = "") -> bool:
-    """Tell whether a folder holds a log with anything in it."""
-    prefix = f"{folder}/{_LOG}" if folder else _LOG
-    return next(iter(store.list_from(prefix)), None) is not None
+    """Tell whether a folder holds a log with anything in it.
+
+    Two names answer for most tables; a log may be long, and is listed only without them.
+    """
+    base = f"{folder}/" if folder else ""
+    if any(store.stat_many([base + name for name in _MARKERS])):
+        return True
+    return next(iter(store.list_from(base + _LOG)), None) is not None
 
 
 def split_glob(pattern: str) -> tuple[str, list[str]]:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deltactl.cli.commands import COMMANDS
 from deltactl.cli.signals import Cancellation, limit_time
 from deltactl.errors import InterruptedRunError, TimeLimitError
+from deltactl.operations.optimize_tasks import rewrite_files
+from deltactl.storage.local_store import LocalStore
+from deltactl.table import Table
 from tests.cli.conftest import RunCli
 from tests.cli.test_app import FAKE_MAIN
+from tests.support.table_builder import Column, TableBuilder, multiset
 
 
 def run_fake(*args: str) -> subprocess.CompletedProcess[str]:
@@ -71,3 +79,43 @@ def test_maintenance_commands_have_a_limit(cli: RunCli, spec: object, tmp_path: 
     name = spec.name  # type: ignore[attr-defined]
     assert name in ("optimize", "vacuum", "checkpoint", "generate-manifest", "convert")
     assert cli(name, str(tmp_path), "--timeout", "5").code == 2
+
+
+def test_what_is_finished_is_committed_and_the_next_run_does_the_rest(
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is up while the first of three bins is at work."""
+    builder = TableBuilder(
+        LocalStore(str(tmp_path)), [Column("id"), Column("p", "string")], partition_by=["p"]
+    )
+    for number, part in enumerate("aabbcc"):
+        builder.append([{"id": number, "p": part}])
+    given: list[Cancellation] = []
+
+    @contextmanager
+    def limit(cancellation: Cancellation, limit_ms: int | None, *_: object) -> Iterator[None]:
+        given.append(cancellation)
+        yield
+
+    def rewrite(*args: Any) -> Any:
+        given[0].expired_ms = 3_600_000
+        given[0].token.set()
+        return rewrite_files(*args)
+
+    monkeypatch.setattr("deltactl.cli.session.limit_time", limit)
+    monkeypatch.setattr("deltactl.operations.optimize.rewrite_files", rewrite)
+    args = ("optimize", str(tmp_path), "--timeout", "1h", "--max-concurrent", "1")
+    ran = cli(*args)
+    assert ran.code == 5
+    assert ran.out.startswith("2 files became 1 in version 7\n")
+    assert ran.err == (
+        "error: stopped by --timeout 1h; 2 files became 1 in version 7\n"
+        "hint: Run again to do the rest.\n"
+    )
+    given.clear()
+    envelope = json.loads(cli(*args, "-o", "json").out)
+    assert envelope["error"]["code"] == "TIMEOUT"
+    assert (envelope["version_after"], envelope["result"]["interrupted"]) == (8, True)
+    monkeypatch.undo()
+    assert cli(*args).out.startswith("2 files became 1 in version 9\n")
+    assert multiset(Table(str(tmp_path)).scan().read_all().to_pylist()) == multiset(builder.rows())

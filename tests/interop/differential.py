@@ -14,6 +14,8 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from deltactl.log.run_tags import RUN_TAG
+
 Action = dict[str, Any]
 
 
@@ -49,6 +51,8 @@ def _only(commit: list[tuple[str, Action]], kind: str) -> Action:
 
 
 def _compare_info(own: Action, other: Action) -> Iterator[str]:
+    tags = {key: value for key, value in own.get("tags", {}).items() if key != RUN_TAG}
+    own = {**own, "tags": tags or None}
     for name in ("operation", "isBlindAppend", "isolationLevel", "readVersion", "tags"):
         if own.get(name) != other.get(name):
             yield f"commitInfo.{name}: ours {own.get(name)!r}, Spark's {other.get(name)!r}"

@@ -12,7 +12,7 @@ from deltactl.cli.options import DryRunOption, TableArgument
 from deltactl.cli.param_settings import is_typed
 from deltactl.cli.session import Session
 from deltactl.cli.thresholds import parse_need
-from deltactl.errors import PartialSuccessError, UsageError
+from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
 
 if TYPE_CHECKING:
     from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
@@ -189,12 +189,14 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
             dry_run=dry_run,
         )
         if report.interrupted:
-            _emit(session, report)
-            cancellation.raise_if_cancelled(
+            stopped = cancellation.find_error(
                 f"interrupted; {'the checkpoint is written' if report.written else 'nothing done'}",
                 hint="Run again to do the rest.",
                 is_part_done=report.written is not None,
             )
+            _emit(session, report, stopped)
+            if stopped is not None:
+                raise stopped
     if not report.failed:
         _emit(session, report)
         return
@@ -206,9 +208,7 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
     raise error
 
 
-def _emit(
-    session: Session, report: CheckpointReport, error: PartialSuccessError | None = None
-) -> None:
+def _emit(session: Session, report: CheckpointReport, error: DeltactlError | None = None) -> None:
     from deltactl.cli.checkpoint_page import render_report
 
     envelope = session.envelope(

@@ -14,7 +14,7 @@ from deltactl.cli.session import Session
 from deltactl.cli.suggest import with_suggestion
 from deltactl.cli.thresholds import parse_need
 from deltactl.engine.local import machine_memory_bytes
-from deltactl.errors import PartialSuccessError, UsageError
+from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
 from deltactl.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -195,12 +195,14 @@ def _run(
             run_id=session.run_id,
         )
         if report.interrupted:
-            _emit(session, report)
-            cancellation.raise_if_cancelled(
+            stopped = cancellation.find_error(
                 f"interrupted; {_committed(report)}",
                 hint="Run again to do the rest.",
                 is_part_done=bool(report.versions),
             )
+            _emit(session, report, stopped)
+            if stopped is not None:
+                raise stopped
     return report
 
 
@@ -225,7 +227,7 @@ def _present(session: Session, report: OptimizeReport, check: bool) -> None:
 def _emit(
     session: Session,
     report: OptimizeReport,
-    error: PartialSuccessError | None = None,
+    error: DeltactlError | None = None,
 ) -> None:
     from deltactl.cli.optimize_page import render_report
 

@@ -229,12 +229,14 @@ def _run(
             run_id=session.run_id,
         )
         if report.interrupted:
-            _emit(session, report)
-            cancellation.raise_if_cancelled(
+            stopped = cancellation.find_error(
                 f"interrupted; {format_count(report.files_removed, 'file', 'files')} removed",
                 hint="Run again to do the rest.",
                 is_part_done=report.files_removed > 0,
             )
+            _emit(session, report, stopped)
+            if stopped is not None:
+                raise stopped
     return report
 
 

@@ -1,0 +1,102 @@
+"""One Spark session for all tables of a run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from deltactl.cli.engine_options import CliEngines, EngineOptions, open_engines
+from deltactl.cli.shared_spark import shared_spark
+from deltactl.engine import spark_session
+from deltactl.engine.spark_session import SparkSettings
+from deltactl.errors import EngineUnavailableError
+
+
+class Starts:
+    """Sessions that were started and stopped, in the place of real ones."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, failures: int = 0) -> None:
+        self.events: list[str] = []
+        self.failures = failures
+        monkeypatch.setattr(spark_session, "spark_session", self.start)
+
+    @contextmanager
+    def start(self, settings: SparkSettings, environ: object) -> Iterator[object]:
+        if self.failures:
+            self.failures -= 1
+            raise EngineUnavailableError("no Java")
+        self.events.append("start")
+        yield object()
+        self.events.append("stop")
+
+
+def test_threads_share_one_session_that_ends_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts, quiet, found = Starts(monkeypatch), threading.RLock(), list[object]()
+    with shared_spark(quiet) as spark:
+        threads = [
+            threading.Thread(target=lambda: found.append(spark.open(SparkSettings(), {})))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert starts.events == ["start"]
+    assert starts.events == ["start", "stop"]
+    assert len(set(map(id, found))) == 1
+
+
+def test_nobody_prints_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts, told = Starts(monkeypatch), list[str]()
+
+    @contextmanager
+    def quiet() -> Iterator[None]:
+        told.extend(["hush", *starts.events])
+        yield
+        told.extend(starts.events)
+
+    with shared_spark(quiet()) as spark:
+        spark.open(SparkSettings(), {})
+    assert told == ["hush", "start"]
+
+
+def test_a_start_that_failed_is_tried_again_by_the_next_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    starts = Starts(monkeypatch, failures=1)
+    with shared_spark() as spark:
+        with pytest.raises(EngineUnavailableError):
+            spark.open(SparkSettings(), {})
+        assert spark.open(SparkSettings(), {}) is spark.open(SparkSettings(), {})
+    assert starts.events == ["start", "stop"]
+
+
+def test_engines_of_a_table_do_not_stop_what_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts = Starts(monkeypatch)
+
+    @contextmanager
+    def engines(**more: object) -> Iterator[CliEngines]:
+        with open_engines(
+            EngineOptions().resolve(()),
+            environ={},
+            table="t",
+            warn=print,
+            note=print,
+            verbose=0,
+            max_concurrent=None,
+            memory_bytes=None,
+            **more,  # type: ignore[arg-type]
+        ) as opened:
+            yield opened
+
+    with shared_spark() as spark:
+        for _ in range(2):
+            with engines(spark=spark) as opened:
+                opened.spark.open(SparkSettings(), {})
+        assert starts.events == ["start"]
+    with engines() as opened:
+        opened.spark.open(SparkSettings(), {})
+    assert starts.events == ["start", "stop"] * 2
