@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.ci_output import iterate_annotations, render_junit
+from deltactl.cli.ci_output import iterate_annotations
 from deltactl.cli.envelope import SCHEMA_VERSION, Envelope, ErrorInfo, dump_json
 from deltactl.cli.fleet_outcome import TableOutcome
+from deltactl.cli.junit_output import render_junit
 from deltactl.cli.output import LogFormat, Output, OutputFormat, RenderTable
 from deltactl.cli.page import Cell, Page, Styled, Tone
 from deltactl.cli.text import safe_text

@@ -1,0 +1,58 @@
+"""Outcomes for CI as JUnit writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.sax.saxutils import escape, quoteattr
+
+from deltactl.cli.exits import ExitCode
+from deltactl.cli.fleet_outcome import TableOutcome
+from deltactl.cli.text import safe_text
+
+
+def render_junit(outcomes: Sequence[TableOutcome], command: str) -> str:
+    """Give a report with a test case a table: needed work is a failure, what failed an error."""
+    errors = sum(outcome.envelope.error is not None for outcome in outcomes)
+    needed = sum(_is_needed(outcome) for outcome in outcomes)
+    skipped = sum(outcome.envelope.skipped is not None for outcome in outcomes)
+    seconds = sum(outcome.seconds for outcome in outcomes)
+    counts = (
+        f'tests="{len(outcomes)}" failures="{needed}" errors="{errors}" skipped="{skipped}" '
+        f'time="{seconds:.3f}"'
+    )
+    suite = _attribute(f"deltactl {command}")
+    cases = "".join(_render_case(outcome, command) for outcome in outcomes)
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f"<testsuites {counts}>\n"
+        f"  <testsuite name={suite} {counts}>\n{cases}  </testsuite>\n"
+        "</testsuites>"
+    )
+
+
+def _render_case(outcome: TableOutcome, command: str) -> str:
+    name, kind = _attribute(outcome.table), _attribute(f"deltactl.{command}")
+    inside = ""
+    error, message = outcome.envelope.error, _attribute(outcome.message)
+    if error is not None:
+        hint = escape(safe_text(error.hint or ""))
+        inside += f"      <error type={_attribute(error.code)} message={message}>{hint}</error>\n"
+    elif _is_needed(outcome):
+        inside += f'      <failure type="WORK_NEEDED" message={message}></failure>\n'
+    elif outcome.envelope.skipped is not None:
+        inside += f"      <skipped message={_attribute(outcome.envelope.skipped)}/>\n"
+    if outcome.envelope.warnings:
+        warnings = "\n".join(escape(safe_text(text)) for text in outcome.envelope.warnings)
+        inside += f"      <system-err>{warnings}</system-err>\n"
+    return (
+        f'    <testcase classname={kind} name={name} time="{outcome.seconds:.3f}">\n'
+        f"{inside}    </testcase>\n"
+    )
+
+
+def _is_needed(outcome: TableOutcome) -> bool:
+    return outcome.envelope.error is None and outcome.exit_code == ExitCode.WORK_NEEDED
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(safe_text(text))
