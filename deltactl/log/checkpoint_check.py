@@ -7,12 +7,13 @@ needed for that, they have passed themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from deltactl.errors import CorruptLogError, StorageError
+from deltactl.errors import CorruptLogError, ObjectNotFoundError
 from deltactl.log.checkpoint import read_head
-from deltactl.log.last_checkpoint import HINT_NAME, read_hint
+from deltactl.log.last_checkpoint import HINT_NAME, parse_hint
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import is_sound
 from deltactl.log.snapshot import Snapshot, load_snapshot
@@ -79,7 +80,7 @@ def _check(
     others = frozenset(c for c in listing.checkpoints if c not in usable)
     try:
         replayed = _load(store, listing, checkpoint.version, others)
-    except (CorruptLogError, StorageError):
+    except (CorruptLogError, ObjectNotFoundError):
         return Verdict(checkpoint, "unproven", "nothing is left to compare it with")
     own = _load_alone(store, checkpoint)
     difference = _describe_difference(own, replayed)
@@ -123,9 +124,15 @@ def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
 
 
 def check_hint(store: Store, listing: LogListing, bad: frozenset[Checkpoint]) -> HintVerdict:
-    """Whether ``_last_checkpoint`` names a checkpoint that can be used."""
+    """Whether ``_last_checkpoint`` names a checkpoint that can be used.
+
+    Raises:
+        StorageError: the store does not let us see; that is no fault of the hint.
+    """
     said: list[str] = []
-    version = read_hint(store, said.append)
+    version = None
+    with suppress(ObjectNotFoundError):
+        version = parse_hint(store.read(HINT_NAME), said.append)
     usable = [c for c in listing.checkpoints if c not in bad]
     if said:
         return HintVerdict(version, said[0])

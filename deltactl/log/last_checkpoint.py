@@ -35,6 +35,11 @@ def read_hint(store: Store, warn: Warn) -> int | None:
         if error.code != "OBJECT_NOT_FOUND":
             warn(f"{HINT_NAME} cannot be read ({error.message}); listing the whole log")
         return None
+    return parse_hint(data, warn)
+
+
+def parse_hint(data: bytes, warn: Warn) -> int | None:
+    """The version that the content of ``_last_checkpoint`` names; a torn one is a warning."""
     try:
         node = _load_verbatim(data)
         version = int(node["version"])

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Set as AbstractSet
 from itertools import groupby
 
-from deltactl.errors import CorruptLogError, StorageError
+from deltactl.errors import CorruptLogError, ObjectNotFoundError, StorageError
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.storage.store import Store
 
@@ -59,13 +59,25 @@ def _find_anchor(
     if run[0] == 0 and 0 in readable:
         return 0
     for index, version in enumerate(run):
-        if any(is_readable(store, checkpoint) for checkpoint in checkpoints.get(version, ())):
+        if any(_can_read(store, checkpoint) for checkpoint in checkpoints.get(version, ())):
             return index
     return len(run)
 
 
+def _can_read(store: Store, checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint can be read now, by this user: a history shows what there is."""
+    try:
+        return is_readable(store, checkpoint)
+    except StorageError:
+        return False
+
+
 def is_readable(store: Store, checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint has its singletons and its sidecars."""
+    """Whether a checkpoint has its singletons and its sidecars.
+
+    Raises:
+        StorageError: the store does not let us see; that is no fault of the checkpoint.
+    """
     from deltactl.log.checkpoint import read_head
 
     try:
@@ -73,12 +85,16 @@ def is_readable(store: Store, checkpoint: Checkpoint) -> bool:
         if head.singletons.protocol is None or head.singletons.metadata is None:
             return False
         return None not in store.stat_many(head.sidecars)
-    except (CorruptLogError, StorageError):
+    except (CorruptLogError, ObjectNotFoundError):
         return False
 
 
 def is_sound(store: Store, checkpoint: Checkpoint) -> bool:
-    """Whether every file of a checkpoint can be read to its end; reads them all."""
+    """Whether every file of a checkpoint can be read to its end; reads them all.
+
+    Raises:
+        StorageError: the store does not let us see; that is no fault of the checkpoint.
+    """
     from deltactl.log.checkpoint import (
         FILE_COLUMNS,
         TOMBSTONE_COLUMNS,

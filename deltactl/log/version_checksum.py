@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deltactl.errors import ObjectExistsError, StorageError
+from deltactl.errors import ObjectExistsError, ObjectNotFoundError
 from deltactl.log.commit_info import in_commit_timestamp, parse_commit_info
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.action_nodes import (
@@ -38,12 +38,16 @@ from deltactl.storage.store import Store
 def find_disagreements(
     store: Store, snapshot: Snapshot, num_files: int, size_bytes: int
 ) -> list[str] | None:
-    """What the version's checksum file says other than the snapshot; ``None`` without a file."""
+    """What the version's checksum file says other than the snapshot; ``None`` without a file.
+
+    Raises:
+        StorageError: the store does not let us see; that is no fault of the file.
+    """
     name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
     try:
         found = _parse(json.loads(store.read(name)))
-    except StorageError as error:
-        return None if error.code == "OBJECT_NOT_FOUND" else [f"{name} cannot be read: {error}"]
+    except ObjectNotFoundError:
+        return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return [f"{name} is not a version checksum ({type(error).__name__}: {error})"[:300]]
     counts = (

@@ -14,7 +14,7 @@ from typing import Final
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import Warn
+from deltactl.errors import StorageError, Warn
 from deltactl.log.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.log.compaction import compaction_range, write_compaction
 from deltactl.log.listing import LogListing, list_log, outlast_cleanup
@@ -151,7 +151,11 @@ class _Job:
     def _handle_checksum(self, written: WrittenCheckpoint) -> str | None:
         """Compare with the version's checksum file; write one where the table has such files."""
         facts = written.num_adds, written.add_bytes
-        found = find_disagreements(self._store, self.snapshot, *facts)
+        try:
+            found = find_disagreements(self._store, self.snapshot, *facts)
+        except StorageError as error:
+            self._warn(f"the version's checksum file was not compared: {error.message}")
+            return None
         for disagreement in found or ():
             self._warn(disagreement)
         if found is None and self._listing.checksums:

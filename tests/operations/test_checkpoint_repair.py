@@ -28,7 +28,7 @@ from tests.support.checkpoints import (
     memory_of,
     new_table,
 )
-from tests.support.stores import MemoryStore, opened_as
+from tests.support.stores import Fault, FaultyStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 
 HINT = f"{LOG}/_last_checkpoint"
@@ -64,6 +64,24 @@ def assert_sound(builder: TableBuilder, versions: range) -> None:
         snapshot = load_snapshot(builder.store, version, warn=fail)
         expected = {path for path, _ in builder.state_at(version).files}
         assert set(snapshot.files["encoded_path"].to_pylist()) == expected
+
+
+@pytest.mark.parametrize("kind", ["classic", "v2-json"])
+def test_a_store_that_fails_for_a_moment_makes_no_checkpoint_bad(kind: str) -> None:
+    builder = table(kind)
+    before = memory_of(builder).contents()
+    counted = FaultyStore(builder.store)
+    repair(counted)
+    refused = 0
+    for at in range(1, len(counted.calls) + 1):
+        try:
+            report = repair(FaultyStore(builder.store, Fault(at, "error")))
+        except StorageError:
+            refused += 1
+        else:
+            assert report.findings == ()
+        assert memory_of(builder).contents() == before
+    assert refused
 
 
 def test_a_sound_log_needs_nothing() -> None:
