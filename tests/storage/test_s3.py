@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,7 +14,10 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from deltactl import DeltactlError, Table
+from deltactl.cli.app import run
+from deltactl.clock import SystemClock
 from deltactl.errors import AccessDeniedError, StorageError
+from deltactl.operations.lease import LEASE_MS, Holder, hold_lease
 from deltactl.storage.fsspec_store import FsspecStore
 from deltactl.storage.object_services import S3Service
 from deltactl.storage.open import open_store
@@ -86,13 +90,17 @@ def test_a_listing_begins_at_a_key_and_comes_in_pages(root: str) -> None:
     assert list(store.walk()) == []
 
 
-def test_optimize_between_writes_of_delta_rs(root: str, endpoint: str) -> None:
-    options = {
+def for_delta_rs(endpoint: str) -> dict[str, str]:
+    return {
         **S3_ENVIRON,
         "AWS_ALLOW_HTTP": "true",
         "aws_conditional_put": "etag",
         "AWS_ENDPOINT_URL": endpoint,
     }
+
+
+def test_optimize_between_writes_of_delta_rs(root: str, endpoint: str) -> None:
+    options = for_delta_rs(endpoint)
     for number in range(4):
         rows = pa.table({"id": [number, number + 10], "p": ["x y", "z"]})
         write_deltalake(root, rows, mode="append", partition_by=["p"], storage_options=options)
@@ -106,6 +114,31 @@ def test_optimize_between_writes_of_delta_rs(root: str, endpoint: str) -> None:
     ids = pa.table(read)["id"].to_pylist()
     assert sorted(ids) == sorted(Table(root).scan().read_all()["id"].to_pylist())
     assert sorted(ids) == [0, 1, 2, 3, 10, 11, 12, 13]
+
+
+def test_a_run_over_a_glob_with_leases(
+    root: str, endpoint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tables are found by folders; what a run writes beside them is given back or written down."""
+    options = for_delta_rs(endpoint)
+    for name in ("a", "deep/b"):
+        for number in range(3):
+            table = pa.table({"id": [number]})
+            write_deltalake(f"{root}/{name}", table, mode="append", storage_options=options)
+    held = f"{root}/a"
+    now = SystemClock().now_ms()
+    lease = Holder("other", "web1", 42, now, now + LEASE_MS)
+    with hold_lease(open_store(held), "optimize", lease, clock=SystemClock(), warn=pytest.fail):
+        assert run(["optimize", f"{root}/**", "-j", "2", "-o", "json"]) == 4
+        runs = json.loads(capsys.readouterr().out)["runs"]
+        assert [one["table"] for one in runs] == [f"{root}/a", f"{root}/deep/b"]
+        assert [one["error"] and one["error"]["code"] for one in runs] == ["LEASE_HELD", None]
+    assert run(["optimize", f"{root}/*", "--min-interval", "1h", "-o", "csv"]) == 0
+    assert "3 files became 1" in capsys.readouterr().out
+    assert [info.name for info in open_store(held).list_from("_deltactl/runs")] == [
+        "_deltactl/runs/optimize.json"
+    ]
+    assert list(open_store(held).list_from("_deltactl/leases")) == []
 
 
 def test_errors_say_what_to_do(endpoint: str) -> None:
