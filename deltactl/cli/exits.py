@@ -31,7 +31,7 @@ MEANINGS: Final = {
     ExitCode.USAGE: "wrong usage",
     ExitCode.WORK_NEEDED: "a check failed, or work is needed",
     ExitCode.CONFLICT: "lost to a concurrent writer; may be tried again",
-    ExitCode.PARTIAL: "partial success, also when --timeout cut it short",
+    ExitCode.PARTIAL: "partial success, also by a time limit",
     ExitCode.REFUSED: "refused by a safety rule",
     ExitCode.UNSUPPORTED_FEATURE: "unsupported table feature",
     ExitCode.STORAGE: "storage or credentials",

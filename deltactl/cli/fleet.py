@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,25 +93,32 @@ class Fleet:
         """Run the command on each table; give the exit status of all."""
         output = FleetOutput(self._session.output, self._session.command)
         outcomes: dict[str, TableOutcome] = {}
-        with self._session.cancellation() as cancellation, self._session.sharing_spark():
+        with (
+            self._session.cancellation() as cancellation,
+            self._session.sharing_spark(),
+            closing(self._run_each(tables)) as coming,
+        ):
             try:
-                for outcome in self._run_each(tables):
+                for outcome in coming:
                     outcomes[outcome.table] = outcome
                     output.show(outcome)
             except BaseException:
-                cancellation.token.set()
+                cancellation.token.set()  # before those at work are waited for
                 raise
         output.finish([outcomes[table] for table in tables])
         return find_worst(outcome.exit_code for outcome in outcomes.values())
 
-    def _run_each(self, tables: Sequence[str]) -> Iterator[TableOutcome]:
+    def _run_each(self, tables: Sequence[str]) -> Generator[TableOutcome, None, None]:
         self._jobs = jobs = min(self._options.jobs, len(tables))
         if jobs == 1:  # in the main thread, where questions can be asked
             yield from map(self._run_one, tables)
             return
-        with ThreadPoolExecutor(jobs, thread_name_prefix="deltactl-table") as pool:
+        pool = ThreadPoolExecutor(jobs, thread_name_prefix="deltactl-table")
+        try:
             for future in as_completed([pool.submit(self._run_one, table) for table in tables]):
                 yield future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def _run_one(self, table: str) -> TableOutcome:
         output = TableOutput(self._session.output, table)

@@ -249,6 +249,9 @@ def _select(
 
 def _untouched(choice: _Choice, snapshot: Snapshot, since: int, warn: Warn) -> Array:
     """Files of partitions of which no file came or went after a version."""
+    if since > snapshot.version:  # of a table that stood here before, perhaps
+        warn(f"there is no version {since} yet: all partitions are looked at")
+        return np.zeros(choice.files.num_rows, dtype=np.bool_)
     touched = find_touched(snapshot, since, warn)
     if touched is None:
         return np.zeros(choice.files.num_rows, dtype=np.bool_)

@@ -221,6 +221,24 @@ def test_the_time_limit_is_for_all_tables_together() -> None:
     ]
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_reader_that_goes_away_ends_what_has_not_begun(jobs: str) -> None:
+    tables = [f"x/{number}/sleep" for number in range(400)]
+    child = subprocess.Popen(
+        [sys.executable, "-c", FAKE_MAIN, "go-round", *tables, "-j", jobs],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout
+    assert child.stderr
+    assert child.stdout.readline().startswith("done ")
+    child.stdout.close()
+    err = child.stderr.read()
+    child.stderr.close()
+    assert (child.wait(timeout=10), err) == (ExitCode.BROKEN_PIPE, "")
+
+
 @pytest.mark.parametrize("command", ["optimize", "vacuum", "checkpoint", "generate-manifest"])
 def test_every_maintenance_command_takes_several_tables(
     cli: RunCli, lake: Path, command: str

@@ -305,6 +305,15 @@ def test_a_log_that_does_not_reach_back_is_said(cli: RunCli, table: TableBuilder
     assert "p=a" in ran.out
 
 
+def test_a_mark_from_the_future_is_none(cli: RunCli, table: TableBuilder) -> None:
+    """The table was put back, or made anew, and its record stayed."""
+    now = SystemClock().now_ms()
+    write_last_run(table.store, "optimize", LastRun("x", now, now, table.version + 1))
+    ran = cli("optimize", "t", "--since-version", "last-run")
+    assert ran.out.startswith("5 files became 2 in version ")
+    assert f"there is no version {table.version + 1} yet" in ran.err
+
+
 @pytest.mark.parametrize("text", ["-1", "soon", "1.5", "latest"])
 def test_a_version_that_is_none(cli: RunCli, table: TableBuilder, text: str) -> None:
     assert cli("optimize", "t", f"--since-version={text}").code == 2

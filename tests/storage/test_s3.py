@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from deltactl import Table
+from deltactl.cli.app import run
+from deltactl.clock import SystemClock
+from deltactl.operations.lease import LEASE_MS, Holder, hold_lease
 from deltactl.operations.vacuum_options import VacuumOptions
 from deltactl.operations.vacuum_undo import undo_vacuum
 from deltactl.storage import s3_service
@@ -99,3 +103,31 @@ def test_optimize_between_writes_of_delta_rs(server: ObjectServer, root: str) ->
         Table(root, storage_options=server.options).scan().read_all()["id"].to_pylist()
     )
     assert sorted(ids) == [0, 1, 2, 3, 10, 11, 12, 13]
+
+
+def test_a_run_over_a_glob_with_leases(
+    server: ObjectServer, root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Tables are found by folders; what a run writes beside them is given back or written down."""
+    options = delta_rs_options(server.endpoint)
+    for name in ("a", "deep/b"):
+        for number in range(3):
+            table = pa.table({"id": [number]})
+            write_deltalake(f"{root}/{name}", table, mode="append", storage_options=options)
+    typed = [
+        word for pair in server.options.items() for word in ("--storage-option", "=".join(pair))
+    ]
+    held = open_store(f"{root}/a", server.options)
+    now = SystemClock().now_ms()
+    lease = Holder("other", "web1", 42, now, now + LEASE_MS)
+    with hold_lease(held, "optimize", lease, clock=SystemClock(), warn=pytest.fail):
+        assert run(["optimize", f"{root}/**", "-j", "2", "-o", "json", *typed]) == 4
+        runs = json.loads(capsys.readouterr().out)["runs"]
+        assert [one["table"] for one in runs] == [f"{root}/a", f"{root}/deep/b"]
+        assert [one["error"] and one["error"]["code"] for one in runs] == ["LEASE_HELD", None]
+    assert run(["optimize", f"{root}/*", "--min-interval", "1h", "-o", "csv", *typed]) == 0
+    assert "3 files became 1" in capsys.readouterr().out
+    assert [info.name for info in held.list_from("_deltactl/runs")] == [
+        "_deltactl/runs/optimize.json"
+    ]
+    assert list(held.list_from("_deltactl/leases")) == []
