@@ -1,7 +1,8 @@
 """`python -m benchmarks.s3`: deltactl beside delta-rs on a table in an S3 server on this machine.
 
 Both load a table and get its files; ours also plans an optimize. Requests are counted in runs of
-their own, through a proxy.
+their own, through a proxy. With `--convert`, both convert a directory of 2,000 Parquet files on a
+server that answers each request 20 ms late.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.cases import Case
+from benchmarks.late_proxy import late_proxy
 from benchmarks.measure import Command, Prepare, run_in_turn, run_process
 from benchmarks.report import Result, render
-from benchmarks.sides import python
+from benchmarks.sides import THEIRS_CONVERT, deltactl, python
 from benchmarks.tables import default_cache, ensure_table
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import fault_proxy
@@ -71,6 +73,7 @@ OURS_LOAD_WORK = "from deltactl import Table; Table(sys.argv[1]).snapshot().num_
 THEIRS_WORK = "from deltalake import DeltaTable; DeltaTable(sys.argv[1]).get_add_actions()"
 
 _ADDRESS = "s3://lake/benchmark"
+_LATE_MS = 20
 
 
 def main(arguments: list[str]) -> int:
@@ -79,8 +82,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--runs", type=int, default=5, help="counted runs of a side [5]")
     parser.add_argument("--server", default="minio", choices=["minio", "moto"])
     parser.add_argument("--cache", type=Path, default=default_cache())
+    parser.add_argument("--convert", action="store_true", help="convert a directory instead")
     parser.add_argument("--files", type=int, default=100_000, help="of the table [100000]")
     options = parser.parse_args(arguments)
+    if options.convert:
+        print(
+            render([_measure_convert(options.server, options.runs, options.cache)], markdown=True)
+        )
+        return 0
     table = ensure_table("checkpoint", options.files / 1_000_000, options.cache)
     with tempfile.TemporaryDirectory() as folder, SERVERS[options.server](Path(folder)) as server:
         _upload(table, server.options)
@@ -102,10 +111,40 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _measure_convert(kind: str, runs: int, cache: Path) -> Result:
+    directory = ensure_table("directory", 1, cache)
+    with tempfile.TemporaryDirectory() as folder, SERVERS[kind](Path(folder)) as server:
+        _upload(directory, server.options)
+        with late_proxy(server.endpoint, _LATE_MS) as endpoint:
+            os.environ |= delta_rs_options(endpoint)
+            case = Case(
+                name="s3-convert",
+                table="directory",
+                ours=lambda address: deltactl("convert", address, "-q"),
+                theirs=lambda address: python(THEIRS_CONVERT, address),
+                what=f"2,000 Parquet files on an S3 server that answers {_LATE_MS} ms late",
+                time_goal=0.2,
+            )
+
+            def prepare(command: Callable[[str], Command]) -> Prepare:
+                @contextmanager
+                def prepared() -> Iterator[Command]:
+                    store = open_store(_ADDRESS, server.options)
+                    names = [info.name for info in store.list_from("_delta_log")]
+                    assert not store.delete_many(names)
+                    yield command(_ADDRESS)
+                    assert next(store.list_from("_delta_log"), None) is not None
+
+                return prepared
+
+            return Result(case, run_in_turn(prepare(case.ours), prepare(case.theirs), runs))
+
+
 def _upload(table: Path, options: Mapping[str, str]) -> None:
     store = open_store(_ADDRESS, options)
-    for file in sorted((table / "_delta_log").iterdir()):
-        store.put(f"_delta_log/{file.name}", file.read_bytes())
+    for file in sorted(table.rglob("*")):
+        if file.is_file():
+            store.put(file.relative_to(table).as_posix(), file.read_bytes())
 
 
 def _measure(name: str, program: str, runs: int) -> Result:

@@ -6,11 +6,15 @@ of it is cheaper than many for parts; a copy is good as long as listings say the
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from deltactl.storage.store import FileInfo
 
@@ -20,6 +24,22 @@ if TYPE_CHECKING:
 _SUFFIX: Final = ".parquet"
 _LARGEST_FILE_BYTES: Final = 1 << 30
 _MOST_BYTES: Final = 2 << 30
+# A copy may take that part of what is free in the folder for temporary files.
+_LARGEST_SHARE: Final = 0.5
+
+
+class _Copy:
+    """A temporary file that goes once nobody holds this any more."""
+
+    def __init__(self) -> None:
+        descriptor, self.path = tempfile.mkstemp(prefix="deltactl-", suffix=_SUFFIX)
+        os.close(descriptor)
+        weakref.finalize(self, _remove, self.path)
+
+
+def _remove(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)
 
 
 class ListedCopies:
@@ -29,7 +49,7 @@ class ListedCopies:
         """Know of nothing yet."""
         self._lock = threading.Lock()
         self._listed: dict[str, FileInfo] = {}
-        self._copies: OrderedDict[str, tuple[FileInfo, Any]] = OrderedDict()
+        self._copies: OrderedDict[str, tuple[FileInfo, _Copy]] = OrderedDict()
 
     def note(self, folder: str, infos: Iterable[FileInfo]) -> None:
         """Take over a new listing of a folder, as a prefix of names; copies it denies are gone."""
@@ -46,7 +66,10 @@ class ListedCopies:
             self._drop(name)
 
     def open(self, name: str, download: Callable[[str], None]) -> pa.NativeFile | None:
-        """A copy of a listed file, made by ``download(path)``; ``None`` of any other file."""
+        """A copy of a listed file, made by ``download(path)``.
+
+        ``None`` of any other file, and where there is no room for a copy.
+        """
         import pyarrow as pa
 
         with self._lock:
@@ -55,14 +78,16 @@ class ListedCopies:
                 return None
             if name in self._copies:
                 self._copies.move_to_end(name)
-                return pa.OSFile(self._copies[name][1].name)
-        copy = NamedTemporaryFile(prefix="deltactl-", suffix=_SUFFIX)  # noqa: SIM115 - kept open
-        download(copy.name)
+                return pa.OSFile(self._copies[name][1].path)
+        if info.size_bytes > _LARGEST_SHARE * shutil.disk_usage(tempfile.gettempdir()).free:
+            return None
+        copy = _Copy()
+        download(copy.path)
         with self._lock:
             if self._listed.get(name) == info:
                 self._copies[name] = (info, copy)
                 self._shrink()
-        return pa.OSFile(copy.name)
+        return pa.OSFile(copy.path)
 
     def _drop(self, name: str) -> None:
         self._listed.pop(name, None)

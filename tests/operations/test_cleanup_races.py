@@ -65,7 +65,7 @@ def _vacuum(store: Store, scene: Scene) -> None:
     assert scene.vacuum(store, retain_ms=7 * DAY).files_removed == 1
 
 
-@pytest.mark.parametrize(("run", "at"), [(_load, 1), (_optimize, 1), (_optimize, 2), (_vacuum, 1)])
+@pytest.mark.parametrize(("run", "at"), [(_load, 1), (_optimize, 1), (_vacuum, 1)])
 def test_the_log_is_listed_again(run: Callable[[Store, Scene], None], at: int) -> None:
     scene = set_scene()
     rows = scene.live_rows()

@@ -1,0 +1,58 @@
+"""A proxy that answers late, as a store far away does: `python -m benchmarks.late_proxy`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+_CHUNK_BYTES = 1 << 20
+
+
+@contextmanager
+def late_proxy(endpoint: str, delay_ms: int) -> Iterator[str]:
+    """Stand before a server on this machine; gives the endpoint. A process of its own."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    upstream = endpoint.rpartition(":")[2]
+    command = [sys.executable, "-m", "benchmarks.late_proxy", str(port), upstream, str(delay_ms)]
+    process = subprocess.Popen(command)
+    try:
+        while True:
+            with suppress(OSError):
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def _serve(port: int, upstream: int, delay_s: float) -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        to, back = await asyncio.open_connection("127.0.0.1", upstream)
+        # What one side sends at once is a request, or a piece of one: each waits.
+        await asyncio.gather(_copy(reader, back, delay_s), _copy(to, writer, 0))
+
+    server = await asyncio.start_server(handle, "127.0.0.1", port)
+    await server.serve_forever()
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
+    with suppress(OSError):
+        while data := await reader.read(_CHUNK_BYTES):
+            await asyncio.sleep(delay_s)
+            writer.write(data)
+            await writer.drain()
+    with suppress(OSError, RuntimeError):
+        writer.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) / 1000))
