@@ -239,7 +239,10 @@ def _render_zsh(program: ProgramDoc) -> str:
     cases = []
     for _, doc in program.commands:
         specs = [_zsh_option(option) for option in doc.options]
-        specs += [f"':{a.value}:{_zsh_action(kind_of(a), choices_of(a))}'" for a in doc.arguments]
+        specs += [
+            f"'{'*' * a.is_repeatable}:{a.value}:{_zsh_action(kind_of(a), choices_of(a))}'"
+            for a in doc.arguments
+        ]
         body = " \\\n".join(f"                        {spec}" for spec in specs)
         cases.append(
             f"                {doc.name})\n                    _arguments -s \\\n{body} ;;"

@@ -43,6 +43,7 @@ class ArgumentDoc:
     help: str
     is_required: bool
     choices: tuple[str, ...] = ()
+    is_repeatable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,11 @@ def split_examples(help_text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _describe_argument(param: TyperArgument) -> ArgumentDoc:
     return ArgumentDoc(
-        param.metavar or param.name.upper(), param.help or "", param.required, _choices(param)
+        param.metavar or param.name.upper(),
+        param.help or "",
+        param.required,
+        choices=_choices(param),
+        is_repeatable=param.nargs == -1,
     )
 
 

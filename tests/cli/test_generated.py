@@ -148,6 +148,7 @@ CASES = [
     ("deltactl -q optimize --engine=l", "local"),
     ("deltactl explain LOG_G", "LOG_GAP"),
     ("deltactl vacuum ev", "events"),
+    ("deltactl vacuum other ev", "events"),
     ("deltactl vacuum events --inventory inv", "inventory.parquet"),
     ("deltactl optimize events --where re", "region"),
     ("deltactl convert events --property delta.targetF", "delta.targetFileSize"),
