@@ -40,6 +40,10 @@ Warn: TypeAlias = Callable[[str], None]
 """Takes what is worth knowing about a table but stops nothing, such as a torn hint."""
 
 
+def ignore_warning(message: str) -> None:
+    """Take it where nobody wants to know, or where it is told in another way."""
+
+
 class DeltactlError(Exception):
     """Base of everything deltactl raises on purpose."""
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltactl.cli.options import parse_pairs
+from deltactl.cli.options import parse_choice, parse_pairs
 from deltactl.cli.settings import Origin, Source, resolve_setting
 from deltactl.cli.shared_spark import SharedSpark, shared_spark
-from deltactl.cli.suggest import with_suggestion
 from deltactl.engine.base import Engine, EngineChoice
 from deltactl.engine.choose import (
     DEFAULT_SPARK_THRESHOLD_BYTES,
@@ -103,7 +102,11 @@ class EngineOptions:
             UsageError: a value that cannot be understood, or options that exclude each other.
         """
         engine = resolve_setting(
-            "engine", self.engine, parse=_parse_engine, default=EngineName.AUTO, sources=sources
+            "engine",
+            self.engine,
+            parse=lambda text: parse_choice(text, EngineName, "an engine"),
+            default=EngineName.AUTO,
+            sources=sources,
         )
         threshold = resolve_setting(
             "spark-threshold",
@@ -284,13 +287,3 @@ def open_engines(
             jobs,
             shared,
         )
-
-
-def _parse_engine(text: str) -> EngineName:
-    try:
-        return EngineName(text.strip().lower())
-    except ValueError:
-        raise UsageError(
-            with_suggestion(f"{text!r} is not an engine", text, EngineName),
-            hint=f"one of {', '.join(EngineName)}",
-        ) from None

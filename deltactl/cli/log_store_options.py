@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from deltactl.cli.options import parse_choice
 from deltactl.cli.settings import Source, resolve_setting
 from deltactl.errors import UsageError
 
@@ -74,7 +75,11 @@ class LogStoreOptions:
             UsageError: a log store that is not known, or its options without it.
         """
         name = resolve_setting(
-            "log-store", self.log_store, parse=_parse_name, default=None, sources=sources
+            "log-store",
+            self.log_store,
+            parse=lambda text: parse_choice(text, LogStoreName, "a log store"),
+            default=None,
+            sources=sources,
         )
         if name.value is None:
             for flag, given in (
@@ -109,12 +114,3 @@ def declare_log_store_options(
     ddb_region: DdbRegionOption = None,
 ) -> None:
     """Carry the declarations above in the only form that Typer reads: a signature."""
-
-
-def _parse_name(text: str) -> LogStoreName | None:
-    try:
-        return LogStoreName(text.strip().lower())
-    except ValueError:
-        raise UsageError(
-            f"{text!r} is not a log store", hint=f"one of {', '.join(LogStoreName)}"
-        ) from None

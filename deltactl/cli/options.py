@@ -147,14 +147,14 @@ class GlobalOptions:
         log_format = resolve_setting(
             "log-format",
             self.log_format,
-            parse=lambda text: _parse_choice(text, LogFormat, "a form of a log"),
+            parse=lambda text: parse_choice(text, LogFormat, "a form of a log"),
             default=LogFormat.TEXT,
             sources=sources,
         )
         progress = resolve_setting(
             "progress",
             self.progress,
-            parse=lambda text: _parse_choice(text, ProgressForm, "a form of progress"),
+            parse=lambda text: parse_choice(text, ProgressForm, "a form of progress"),
             default=ProgressForm.AUTO,
             sources=sources,
         )
@@ -204,10 +204,15 @@ def parse_output_format(text: str) -> OutputFormat:
     Raises:
         UsageError: there is no such form.
     """
-    return _parse_choice(text, OutputFormat, "a form of output")
+    return parse_choice(text, OutputFormat, "a form of output")
 
 
-def _parse_choice(text: str, kind: type[E], what: str) -> E:
+def parse_choice(text: str, kind: type[E], what: str) -> E:
+    """Read one of a few words, whatever its case; ``what`` is what it is a name of.
+
+    Raises:
+        UsageError: it is none of them; the message has the nearest.
+    """
     try:
         return kind(text.strip().lower())
     except ValueError:

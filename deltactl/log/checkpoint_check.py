@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from deltactl.errors import CorruptLogError, ObjectNotFoundError
+from deltactl.errors import CorruptLogError, ObjectNotFoundError, ignore_warning
 from deltactl.log.checkpoint import read_head
 from deltactl.log.last_checkpoint import HINT_NAME, parse_hint
 from deltactl.log.listing import Checkpoint, LogListing
@@ -95,7 +95,7 @@ def _check(
 
 
 def _load(store: Store, listing: LogListing, version: int, skip: frozenset[Checkpoint]) -> Snapshot:
-    return load_snapshot(store, version, warn=_ignore, listing=listing, skip=skip)
+    return load_snapshot(store, version, warn=ignore_warning, listing=listing, skip=skip)
 
 
 def _load_alone(store: Store, checkpoint: Checkpoint) -> Snapshot:
@@ -155,7 +155,3 @@ def hint_of(store: Store, checkpoint: Checkpoint) -> dict[str, object]:
     if checkpoint.kind == "multipart":
         hint["parts"] = len(checkpoint.files)
     return hint | {"sizeInBytes": sum(info.size_bytes for info in infos)}
-
-
-def _ignore(message: str) -> None:
-    """A warning that the verdict will say better."""

@@ -7,7 +7,7 @@ cancel what is older than its first commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +24,7 @@ from deltactl.protocol.action_nodes import (
     encode_protocol,
     encode_txn,
 )
-from deltactl.protocol.actions import JSON_NAMES, DomainMetadata, Metadata, is_same_metadata
+from deltactl.protocol.actions import JSON_NAMES, Metadata, is_same_metadata
 from deltactl.protocol.names import LOG_DIR, compacted_name
 from deltactl.storage.store import FileInfo, Store
 
@@ -136,7 +136,7 @@ def find_contradiction(
     found, expected = stored.singletons, wanted.singletons
     if found.protocol != expected.protocol or not _is_same(found.metadata, expected.metadata):
         return "its protocol or metaData is another"
-    if found.txns != expected.txns or _live(found.domains) != _live(expected.domains):
+    if found.txns != expected.txns or found.live_domains != expected.live_domains:
         return "its transactions or domain metadata are others"
     adds, wanted_adds = file_keys(stored.adds), file_keys(wanted.adds)
     if len(adds) != len(wanted_adds) or not pc.all(pc.is_in(adds, wanted_adds)).as_py():
@@ -158,7 +158,3 @@ def _added_keys(store: Store, commits: Sequence[FileInfo]) -> pa.Array:
 
 def _is_same(one: Metadata | None, other: Metadata | None) -> bool:
     return one is other if one is None or other is None else is_same_metadata(one, other)
-
-
-def _live(domains: Mapping[str, DomainMetadata]) -> dict[str, DomainMetadata]:
-    return {name: domain for name, domain in domains.items() if not domain.removed}

@@ -42,6 +42,11 @@ class Singletons:
             return ()
         return tuple(f.physical_name for f in self.metadata.partition_fields)
 
+    @property
+    def live_domains(self) -> dict[str, DomainMetadata]:
+        """Domains that were not removed."""
+        return {name: domain for name, domain in self.domains.items() if not domain.removed}
+
     def apply(self, node: Mapping[str, Any]) -> None:
         """Take in an action, newer than all before; others than singletons are left aside.
 

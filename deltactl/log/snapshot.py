@@ -181,7 +181,7 @@ def _load_segment(store: Store, segment: LogSegment, head: CheckpointHead | None
         protocol=protocol,
         metadata=metadata,
         txns=found.txns,
-        domains={name: domain for name, domain in found.domains.items() if not domain.removed},
+        domains=found.live_domains,
         segment=segment,
         store=store,
         _head=head,

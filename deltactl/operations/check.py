@@ -24,6 +24,7 @@ from deltactl.errors import (
     LogGapError,
     MissingActionError,
     UnsupportedFeatureError,
+    ignore_warning,
 )
 from deltactl.log.absence import no_table_error
 from deltactl.log.listing import Checkpoint, LogListing, list_log
@@ -152,7 +153,9 @@ class _Run:
         if version is None and self.options.resume is not None:
             version = read_version(self.options.resume)
         try:
-            return load_snapshot(self.store, version, warn=_ignore, listing=listing, skip=broken)
+            return load_snapshot(
+                self.store, version, warn=ignore_warning, listing=listing, skip=broken
+            )
         except LogGapError as error:
             if not self.findings.has("LOG_GAP"):
                 self.findings.add("LOG_GAP", error.message, version=version)
@@ -213,7 +216,7 @@ class _Run:
                 continue
             try:
                 older = load_snapshot(
-                    self.store, version, warn=_ignore, listing=listing, skip=broken
+                    self.store, version, warn=ignore_warning, listing=listing, skip=broken
                 )
                 num_files, size_bytes = older.num_files, older.size_bytes
             except CorruptLogError as error:
@@ -284,7 +287,3 @@ class _Run:
             notes=tuple(self.findings.notes),
             unsupported=unsupported,
         )
-
-
-def _ignore(message: str) -> None:
-    """What is left aside is a finding already."""

@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.errors import ignore_warning
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import file_keys
 from deltactl.log.listing import LogListing
@@ -69,7 +70,7 @@ class AllFiles:
             CorruptLogError: the oldest version cannot be rebuilt.
         """
         first = first_rebuildable(latest.store, listing)
-        oldest = load_snapshot(latest.store, first, warn=_ignore, listing=listing)
+        oldest = load_snapshot(latest.store, first, warn=ignore_warning, listing=listing)
         runs: list[tuple[Metadata, list[str]]] = [(oldest.metadata, [])]
         for version in range(first + 1, latest.version + 1):
             if (metadata := changes.get(version)) is not None:
@@ -104,7 +105,3 @@ class AllFiles:
             contents = zip(names, self.latest.store.read_many(names), strict=True)
             for parsed in parser.parse(LogFile(name, data) for name, data in contents):
                 yield number, parsed.adds.select(_COLUMNS)
-
-
-def _ignore(message: str) -> None:
-    """What is left aside is a finding already."""

@@ -13,7 +13,7 @@ from typing import Any
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import CorruptLogError, Warn
+from deltactl.errors import CorruptLogError, Warn, ignore_warning
 from deltactl.log.absence import no_table_error
 from deltactl.log.checkpoint_check import (
     HintVerdict,
@@ -163,7 +163,9 @@ def _rewrite(
         Why that cannot be done, ``None`` when it was.
     """
     try:
-        snapshot = load_snapshot(store, checkpoint.version, warn=_ignore, listing=listing, skip=bad)
+        snapshot = load_snapshot(
+            store, checkpoint.version, warn=ignore_warning, listing=listing, skip=bad
+        )
     except CorruptLogError as error:
         return error.message
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
@@ -204,7 +206,3 @@ def _mend_hint(store: Store, hint: HintVerdict, dry_run: bool) -> list[Finding]:
         return [replace(finding, remedy="none: there is no checkpoint to name")]
     newest = max(listing.checkpoints, key=lambda c: c.version)
     return [replace(finding, repaired=move_hint(store, hint_of(store, newest)))]
-
-
-def _ignore(message: str) -> None:
-    """What is left aside on purpose needs no warning."""

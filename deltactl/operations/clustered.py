@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from deltactl.log.commit_info import parse_commit_info
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.replay import is_compacted
 from deltactl.log.snapshot import Snapshot
-from deltactl.protocol.names import CommitFile, parse_log_name
 from deltactl.protocol.partitions import lookup_map
 from deltactl.storage.open import is_local_uri
 from deltactl.storage.store import FileInfo
@@ -57,11 +57,6 @@ def _z_ordered_paths(snapshot: Snapshot, oldest_ms: int | None) -> pa.Array:
 
 def _known_commits(snapshot: Snapshot) -> list[FileInfo]:
     if not is_local_uri(snapshot.store.uri):
-        found = (parse_log_name(info.name.rpartition("/")[2]) for info in snapshot.segment.tail)
-        return [
-            info
-            for info, kind in zip(snapshot.segment.tail, found, strict=True)
-            if isinstance(kind, CommitFile)
-        ]
+        return [info for info in snapshot.segment.tail if not is_compacted(info.name)]
     commits = list_log(snapshot.store).commits
     return [commits[version] for version in sorted(commits) if version <= snapshot.version]

@@ -14,7 +14,7 @@ from deltactl import __version__
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import SafetyError, Warn
+from deltactl.errors import SafetyError, Warn, ignore_warning
 from deltactl.log.create import NewTable, create_table
 from deltactl.log.listing import list_log
 from deltactl.log.put_commit import Sleep
@@ -61,7 +61,7 @@ def convert(
     return convert_directory(
         open_table_store(directory, storage_options, log_store, read_only=dry_run),
         options or ConvertOptions(),
-        warn=warn or (lambda message: None),
+        warn=warn or ignore_warning,
         engine=engine,
         storage_options=storage_options,
         dry_run=dry_run,

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from deltactl.errors import CorruptLogError
 from deltactl.operations.convert_options import PartitionColumn
 from deltactl.protocol.partitions import parse_partition_column
-from deltactl.protocol.paths import HIVE_NULL, hive_unescape
+from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import DeltaType, Field, PrimitiveType, arrow_type
 
 Problem = tuple[str, str | None, str]
@@ -106,9 +106,7 @@ def _parse_folders(
             name, _, value = parts[index].partition("=")
             if not name or not value:
                 problems.append((folder, None, f"{parts[index]!r} lacks a name or a value"))
-            found.append(
-                (hive_unescape(name), None if value == HIVE_NULL else hive_unescape(value))
-            )
+            found.append((hive_unescape(name), hive_value(value)))
         if keyed and keyed[-1] - keyed[0] + 1 != len(keyed):
             problems.append((folder, None, "plain folders lie between its partition folders"))
         pairs[folder] = found

@@ -11,10 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.operations.optimize_options import DEFAULT_MIN_SHARE, choose_target_bytes
+from deltactl.operations.optimize_options import (
+    DEFAULT_MIN_SHARE,
+    GIB,
+    MIB,
+    choose_target_bytes,
+)
 
-_KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
-EDGES = (64 * _KIB, _MIB, 4 * _MIB, 16 * _MIB, 64 * _MIB, 128 * _MIB, 256 * _MIB, _GIB)
+EDGES = (64 << 10, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 128 * MIB, 256 * MIB, GIB)
 """Where a bucket ends and the next begins, bytes; the first begins at 0, the last has no end."""
 
 Sizes = npt.NDArray[np.int64]

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from deltactl.errors import NotATableError, UsageError
+from deltactl.protocol.names import LOG_DIR
 from deltactl.protocol.vacuum_names import TABLE_MARKERS
 from deltactl.storage.store import Store
 
@@ -20,8 +21,7 @@ OpenStore = Callable[[str], Store]
 
 _MAGIC: Final = re.compile(r"[*?\[]")
 _QUERY: Final = re.compile(r"\?.*=")
-_LOG: Final = "_delta_log"
-_MARKERS: Final = tuple(name for name in TABLE_MARKERS if name.startswith(f"{_LOG}/"))
+_MARKERS: Final = tuple(name for name in TABLE_MARKERS if name.startswith(f"{LOG_DIR}/"))
 _LOOKS_AT_ONCE: Final = 16
 
 
@@ -65,7 +65,7 @@ def is_table(store: Store, folder: str = "") -> bool:
     base = f"{folder}/" if folder else ""
     if any(store.stat_many([base + name for name in _MARKERS])):
         return True
-    return next(iter(store.list_from(base + _LOG)), None) is not None
+    return next(iter(store.list_from(base + LOG_DIR)), None) is not None
 
 
 def split_glob(pattern: str) -> tuple[str, list[str]]:
@@ -116,7 +116,7 @@ def _step(store: Store, parts: Sequence[str], folder: str, at: int) -> list[tupl
     if not _MAGIC.search(part):
         return [(base + part, after) for after in _positions(parts, at + 1)]
     below = store.list_folders(folder)
-    if base + _LOG in below:
+    if base + LOG_DIR in below:
         return []
     names = [(name, name.rpartition("/")[2]) for name in below]
     matching = [

@@ -12,13 +12,12 @@ from deltactl.log.history import CommitRecord, Selection, read_history
 from deltactl.log.history_columns import HistoryRow
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
-from deltactl.protocol.paths import hive_unescape
+from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
     from deltactl.log.commit_changes import CommitChange
 
-_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 Partition = Mapping[str, str | None]
 
 
@@ -50,7 +49,7 @@ def parse_partition(text: str) -> dict[str, str | None]:
             raise UsageError(
                 f"{text!r} does not name a partition", hint="write day=2024-01-31/region=eu"
             )
-        values[hive_unescape(name)] = None if value == _HIVE_NULL else hive_unescape(value)
+        values[hive_unescape(name)] = hive_value(value)
     return values
 
 

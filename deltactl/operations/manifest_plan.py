@@ -21,7 +21,7 @@ from deltactl.operations.manifest_options import ManifestOptions
 from deltactl.operations.predicate import PartitionPredicate, parse_predicate
 from deltactl.operations.touched import find_touched
 from deltactl.protocol.partitions import build_map
-from deltactl.protocol.paths import HIVE_NULL, hive_unescape
+from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import Field
 from deltactl.storage.store import Store
 
@@ -164,5 +164,5 @@ def parse_folder(folder: str, fields: Sequence[Field]) -> dict[str, str | None] 
         name, equals, value = part.partition("=")
         if not equals or hive_unescape(name) != column.name:
             return None
-        values[column.physical_name] = None if value == HIVE_NULL else hive_unescape(value)
+        values[column.physical_name] = hive_value(value)
     return values

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError, Warn
+from deltactl.errors import SafetyError, Warn, ignore_warning
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clustered import clustered_mask
 from deltactl.operations.file_sizes import FileSizes, count_sizes
@@ -48,10 +48,6 @@ _READ_COLUMNS = (
 )
 
 Array = np.ndarray[Any, Any]
-
-
-def _tell_nobody(message: str) -> None:
-    """Take what is worth knowing where nobody wants to know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +99,7 @@ class OptimizePlan:
 
 
 def plan_optimize(
-    snapshot: Snapshot, options: OptimizeOptions, now_ms: int, warn: Warn = _tell_nobody
+    snapshot: Snapshot, options: OptimizeOptions, now_ms: int, warn: Warn = ignore_warning
 ) -> OptimizePlan:
     """Choose what to rewrite, from the log alone (a purge of dropped columns reads footers).
 

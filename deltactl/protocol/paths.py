@@ -216,6 +216,11 @@ def _unescape_run(match: re.Match[str]) -> str:
         return raw.decode("latin-1")
 
 
+def hive_value(text: str) -> str | None:
+    """The value behind ``name=`` in a folder's name; ``None`` for the Hive placeholder."""
+    return None if text == HIVE_NULL else hive_unescape(text)
+
+
 def partition_folder(pairs: Sequence[tuple[str, str | None]]) -> str:
     """Folder of a partition as a decoded name: ``a=1/b=__HIVE_DEFAULT_PARTITION__``.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltactl.cli.envelope import ErrorInfo
+from deltactl.cli.exits import ExitCode
 from deltactl.cli.options import DryRunOption, TableArgument
 from deltactl.cli.param_settings import is_typed
 from deltactl.cli.session import Session
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
     from deltactl.operations.checkpoint_repair import RepairReport
 
-_WORK_NEEDED = 3
 # Parameters that say what is written and deleted: of no use to who only looks or repairs.
 _SHAPING = (
     "version",
@@ -166,7 +166,7 @@ def _check(session: Session, table: str) -> None:
     )
     session.output.emit(envelope, render_table=lambda page: render_due(page, report))
     if report.due:
-        raise typer.Exit(_WORK_NEEDED)
+        raise typer.Exit(ExitCode.WORK_NEEDED)
 
 
 def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_run: bool) -> None:
@@ -255,7 +255,7 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
     if error is not None:
         raise error
     if check and report.findings:
-        raise typer.Exit(_WORK_NEEDED)
+        raise typer.Exit(ExitCode.WORK_NEEDED)
 
 
 def _emit_repair(session: Session, report: RepairReport, error: PartialSuccessError | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltactl.cli.session import Session
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, ignore_warning
 
 if TYPE_CHECKING:
     from deltactl.protocol.actions import Metadata
@@ -49,7 +49,7 @@ def _load_metadata(session: Session, table: str) -> Metadata | None:
     from deltactl.log.snapshot import load_snapshot
 
     try:
-        return load_snapshot(session.open_store(table), warn=lambda _message: None).metadata
+        return load_snapshot(session.open_store(table), warn=ignore_warning).metadata
     except DeltactlError:
         return None
 

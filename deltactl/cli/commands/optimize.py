@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltactl.cli.envelope import ErrorInfo
+from deltactl.cli.exits import ExitCode
 from deltactl.cli.options import DryRunOption, IfNeededOption, TableArgument
 from deltactl.cli.session import Session
 from deltactl.cli.suggest import with_suggestion
@@ -20,7 +21,6 @@ from deltactl.units import parse_duration, parse_size
 if TYPE_CHECKING:
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
 
-_WORK_NEEDED = 3
 LAST_RUN = "last-run"
 _LEVEL = re.compile(r"-?[0-9]{1,20}")
 
@@ -221,7 +221,7 @@ def _present(session: Session, report: OptimizeReport, check: bool) -> None:
         )
     _emit(session, report)
     if check and not report.plan.is_empty and report.skipped is None:
-        raise typer.Exit(_WORK_NEEDED)
+        raise typer.Exit(ExitCode.WORK_NEEDED)
 
 
 def _emit(

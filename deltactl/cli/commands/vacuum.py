@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltactl.cli.envelope import ErrorInfo
+from deltactl.cli.exits import ExitCode
 from deltactl.cli.options import DryRunOption, IfNeededOption, TableArgument
 from deltactl.cli.session import Session
 from deltactl.cli.text import safe_text
@@ -18,8 +19,6 @@ from deltactl.units import format_count, format_duration, format_size, parse_dur
 
 if TYPE_CHECKING:
     from deltactl.operations.vacuum import Confirm, VacuumOptions, VacuumPlan, VacuumReport
-
-_WORK_NEEDED = 3
 
 
 class ModeName(StrEnum):
@@ -162,7 +161,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     report = _run(session, table, options, confirm, dry_run or check)
     _present(session, report)
     if check and not report.plan.is_empty and report.skipped is None:
-        raise typer.Exit(_WORK_NEEDED)
+        raise typer.Exit(ExitCode.WORK_NEEDED)
 
 
 def _choose_confirmation(session: Session, yes: bool, options: VacuumOptions) -> Confirm | None:
