@@ -71,7 +71,7 @@ def commands_of(source: str) -> list[str]:
 @contextmanager
 def _installed() -> Iterator[None]:
     """Airflow 3's modules, as far as they are here."""
-    contents = {"airflow.sdk": {"DAG": DAG}}
+    contents: dict[str, dict[str, Any]] = {"airflow.sdk": {"DAG": DAG}}
     contents["airflow.providers.standard.operators.bash"] = {"BashOperator": Operator}
     names = {name.rsplit(".", n)[0] for name in contents for n in range(name.count(".") + 1)}
     before = {name: sys.modules.pop(name) for name in names if name in sys.modules}

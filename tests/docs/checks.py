@@ -1,13 +1,12 @@
-"""What is done with a block, by its language. A check raises AssertionError, and says what is wrong."""
+"""What is done with a block, by its language: a check fails, and says what is wrong."""
 
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from itertools import dropwhile, groupby
 from typing import Any, Final
@@ -74,6 +73,12 @@ def check_synopsis(text: str) -> None:
 # -- languages -------------------------------------------------------------------------------------
 
 
+def run(block: Block, box: Sandbox, command: str, statuses: Collection[int] = (0,)) -> None:
+    printed = box.run(command)
+    said = f"{block.place}: `{command}` ends with {box.status}:\n{printed}"
+    assert box.status in statuses, said
+
+
 def check_console(block: Block, box: Sandbox) -> None:
     if block.reason:
         for typed in read_screen(block.text):
@@ -98,10 +103,9 @@ def check_shell(block: Block, box: Sandbox) -> None:
         _check_spark_submit(block)
         return
     for command in read_commands(block.text):
-        printed = box.run(command)
         # A comment may tell of another end: "exit 3 when there is work".
         told = {int(status) for status in re.findall(r"# .*exits? (\d+)", command)}
-        assert box.status in {0, *told}, f"{block.place}: `{command}` ends with {box.status}: {printed}"
+        run(block, box, command, {0, *told})
 
 
 def _check_spark_submit(block: Block) -> None:
@@ -118,8 +122,7 @@ def check_python(block: Block, box: Sandbox) -> None:
     tree = ast.parse(box.place(block.text))
     if "airflow" in block.text:
         for command in airflow_stub.commands_of(block.text):
-            printed = box.run(command)
-            assert box.status == 0, f"{block.place}: `{command}` ends with {box.status}: {printed}"
+            run(block, box, command)
         return
     if block.reason:
         tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -128,8 +131,7 @@ def check_python(block: Block, box: Sandbox) -> None:
 
 def check_toml(block: Block, box: Sandbox) -> None:
     (box.folder / "deltactl.toml").write_text(box.place(block.text))
-    printed = box.run("deltactl config")
-    assert box.status == 0, f"{block.place}: {printed}"
+    run(block, box, "deltactl config")
 
 
 def check_crontab(block: Block, box: Sandbox) -> None:
@@ -138,8 +140,7 @@ def check_crontab(block: Block, box: Sandbox) -> None:
         _check_schedule(" ".join(when))
         for part in find_commands(command):
             parse(part)
-        printed = box.run(command)
-        assert box.status == 0, f"{block.place}: `{command}` ends with {box.status}: {printed}"
+        run(block, box, command)
 
 
 def _check_schedule(text: str) -> None:
@@ -166,8 +167,7 @@ def _check_cron_job(block: Block, box: Sandbox, document: dict[str, Any]) -> Non
     (container,) = job["template"]["spec"]["containers"]
     command = shlex.join([*container.get("command", ["deltactl"]), *container["args"]])
     parse(command)
-    printed = box.run(command)
-    assert box.status == 0, f"{block.place}: `{command}` ends with {box.status}: {printed}"
+    run(block, box, command)
     # A policy about exit statuses works with this alone, and names the container.
     assert job["template"]["spec"]["restartPolicy"] == "Never"
     for rule in job["podFailurePolicy"]["rules"]:
@@ -183,9 +183,7 @@ def _check_workflow(block: Block, box: Sandbox, document: dict[Any, Any]) -> Non
         for step in job["steps"]:
             assert ("run" in step) != ("uses" in step)
             if "run" in step:
-                printed = box.run(step["run"])
-                wanted = int(block.said.get("exit", 0))
-                assert box.status == wanted, f"{block.place}: {step['run']}: {printed}"
+                run(block, box, step["run"])
 
 
 def check_dockerfile(block: Block, box: Sandbox) -> None:
@@ -203,7 +201,7 @@ def check_text(block: Block, box: Sandbox) -> None:
         case "modules":
             _check_modules(block)
         case "schedule":
-            pass  # test_pages.test_schedules
+            pass  # tests/explorer/test_bugs.py
         case how:
             assert how is None, f"{block.place}: nothing checks a {how!r}"
             assert block.reason, f"{block.place}: text that nothing checks needs a reason"

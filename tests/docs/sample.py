@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from deltactl.storage.local_store import LocalStore
 from tests.support.damage import true_stats
-from tests.support.table_builder import Column, TableBuilder, commit_path, encode_lines
+from tests.support.table_builder import Column, Row, TableBuilder, commit_path, encode_lines
 
 _HOUR_MS = 3_600_000
 _OLDEST = 300  # hours
@@ -66,11 +66,11 @@ class _Timeline:
         return [add["add"]["path"] for add in adds]
 
     def _file(self, day: dt.date, count: int, hours: float) -> Any:
-        rows = [
-            {"id": self._id + n, "day": day, "kind": ("view", "click", "buy")[n % 3], "amount": n}
+        kinds = ("view", "click", "buy")
+        rows: list[Row] = [
+            {"id": self._id + n, "day": day, "kind": kinds[n % 3], "amount": n / 4}
             for n in range(count)
         ]
-        rows = [{**row, "amount": float(row["amount"]) / 4} for row in rows]
         self._id += count
         self.builder._now_ms = _ago_ms(hours)
         return self.builder.write_file(rows, stats=true_stats(rows, ["id", "kind", "amount"]))
@@ -167,9 +167,9 @@ def fresh(root: Path) -> None:
     build_tables(root)
 
 
+_SETUPS = (fresh, landing, landing_grows, lost_commit, lost_file, settings, unknown_feature)
 SETUPS: Final[dict[str, Callable[[Path], None]]] = {
-    function.__name__.replace("_", " "): function
-    for function in (fresh, landing, landing_grows, lost_commit, lost_file, settings, unknown_feature)
+    function.__name__.replace("_", " "): function for function in _SETUPS
 }
 
 

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from deltactl.cli.commands import COMMANDS
+from deltactl.cli.exits import render_exit_status
+from deltactl.cli.explanations import load_error_classes
 from tests.conftest import REPOSITORY
 from tests.docs import checks
 from tests.docs.blocks import Block, all_blocks, find_blocks, find_pages, inline_code, read_page
 from tests.docs.sample import build_tables, prepare
-from tests.docs.sandbox import Sandbox, is_shown, normalise
-from tests.explorer.bugs import BUGS
-from tests.explorer.jobs import Job, opened, summarise, tell
-from tests.explorer.machine import Schedule
+from tests.docs.sandbox import Sandbox
 
 PAGES = find_pages()
 SHOWN = [spec.name for spec in COMMANDS if not spec.is_hidden]
@@ -60,7 +59,7 @@ def test_nothing_is_passed_over() -> None:
     blocks = list(all_blocks())
     fences = sum(len(re.findall(r"^ *```+\w", read_page(page), re.MULTILINE)) for page in PAGES)
     assert fences == len(blocks)
-    assert {block.language for block in blocks} == set(checks.CHECKS)  # no check without a use
+    assert {block.language for block in blocks} == set(checks.CHECKS)
     ran = Counter(block.language for block in blocks if not block.reason)
     idle = [block.place for block in blocks if block.reason]
     assert ran["console"] >= 40
@@ -107,20 +106,27 @@ def test_every_command_has_its_page() -> None:
         assert f"deltactl {name}" in read_page("README.md")
 
 
+def test_the_exit_statuses_are_in_the_readme() -> None:
+    table = read_page("README.md").split("| status | meaning |")[1]
+    for line in render_exit_status().splitlines():
+        if found := re.match(r" *(\d+)  (.*)", line):
+            assert f"| {found[1]} | {found[2]} |" in table
+
+
+def test_every_code_is_in_troubleshooting() -> None:
+    page = read_page("docs/troubleshooting.md")
+    assert [code for code in load_error_classes() if f"`{code}`" not in page] == []
+
+
+def test_targets_of_make() -> None:
+    """Targets that pages speak of are in the Makefile."""
+    targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+    named = {name for page in PAGES for name in re.findall(r"`make ([a-z-]+)", read_page(page))}
+    assert named
+    assert named <= targets
+
+
 def test_every_page_is_in_the_index() -> None:
     linked = set(re.findall(r"\]\(([\w/-]+\.md)", read_page("docs/README.md")))
     there = {page.removeprefix("docs/") for page in PAGES if re.fullmatch(r"docs/[\w-]+\.md", page)}
     assert there - {"README.md"} <= linked
-
-
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
-def test_schedules(bug: object) -> None:
-    """The schedules of the seeded bugs go as the page on consistency tells."""
-    page = read_page("docs/consistency.md")
-    title = bug.name[0].upper() + bug.name[1:]
-    section = page.split(f"### {title}\n")[1].split("\n### ")[0]
-    schedule = Schedule.parse(re.search(r"Schedule: `([^`]+)`", section)[1])
-    (block,) = find_blocks("docs/consistency.md", section)
-    assert block.said == {"checked": "schedule"}
-    with opened(Job(bug.scenario, bug.model, bug.faults), bug) as machine:
-        assert block.text.splitlines() == summarise(list(tell(machine, schedule)))
