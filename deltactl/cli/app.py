@@ -22,9 +22,7 @@ from deltactl.cli.definitions import describe_command, write_help
 from deltactl.cli.engine_options import declare_engine_options
 from deltactl.cli.exits import ExitCode, render_exit_status
 from deltactl.cli.failures import PROGRAM, explain_failure, show_traceback
-from deltactl.cli.fleet_options import (
-    declare_fleet_options,
-)
+from deltactl.cli.fleet_options import declare_fleet_options
 from deltactl.cli.groups import Group
 from deltactl.cli.log_store_options import declare_log_store_options
 from deltactl.cli.options import (
@@ -40,6 +38,7 @@ from deltactl.cli.options import (
     declare_global_options,
 )
 from deltactl.cli.output import ReaderGone, stdout_errors
+from deltactl.cli.report_option import declare_report_option
 from deltactl.cli.run_options import declare_time_limit
 from deltactl.cli.session import Session
 from deltactl.cli.signals import raise_on_sigterm
@@ -99,6 +98,8 @@ def load_command(spec: CommandSpec) -> Command:
         command.params = [tables if p.name == tables.name else p for p in command.params]
         command.params.extend(options)
         command.takes_tables = True
+    if spec.has_report:
+        command.params.extend(_build(declare_report_option, "report").params)
     if spec.takes_turns:
         command.params.extend(_build(declare_turn_options, "turn").params)
         command.takes_turns = True

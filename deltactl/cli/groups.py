@@ -70,6 +70,7 @@ SETTABLE: Final = frozenset(
         "quarantine",
         "quarantine-for",
         "quiet",
+        "report",
         "retain",
         "schema-mode",
         "sidecar-size",

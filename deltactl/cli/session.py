@@ -38,6 +38,7 @@ from deltactl.storage.rate import RATE_OPTION
 from deltactl.storage.requests import requests_sent
 
 if TYPE_CHECKING:
+    from deltactl.cli.fleet_outcome import TableOutcome
     from deltactl.storage.store import Store
 
 
@@ -70,6 +71,7 @@ class Session:
         self._spark: SharedSpark | None = None
         self.caught_up_version: int | None = None  # see ``operations.run_record``
         self.has_skipped = False
+        self.outcomes: list[TableOutcome] = []  # of several tables, those that have ended
         self._is_of_several = False
         self._jobs = 1  # runs that share this process with this one, itself included
         self._stack = ExitStack()
