@@ -59,6 +59,7 @@ SETTABLE: Final = frozenset(
         "max-concurrent",
         "max-deleted-rows-ratio",
         "max-files",
+        "max-requests-per-second",
         "memory",
         "min-file-size",
         "min-input-files",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -93,6 +92,8 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
     if options.is_look and options.min_interval_ms is None:
         yield None
         return
+    import socket
+
     from deltactl.operations.find_tables import is_table
     from deltactl.operations.lease import LEASE_MS, Holder, hold_lease
 

@@ -11,7 +11,7 @@ from deltactl.cli.report.html import Markup, element, join
 Range = tuple[int, int]
 
 _LABEL_PIXELS: Final = 96
-_LONGEST_BAR: Final = "52%"  # leaves room for labels and counts; the style knows it to the pixel
+_LONGEST_BAR: Final = "52%"  # leaves room for labels and counts on a narrow screen
 _BAR_PIXELS: Final = 13
 _ROW_GAP: Final = 12
 _STRIP_PIXELS: Final = 26

@@ -43,7 +43,7 @@ svg{display:block;overflow:hidden}
 rect.before{fill:var(--before)}rect.after{fill:var(--after)}rect.track{fill:var(--track)}
 svg text{font:13px system-ui,sans-serif;fill:var(--ink);dominant-baseline:middle}
 svg text.count{font-size:11.5px;fill:var(--faint)}
-.bars{width:calc(100% - 165px);overflow:visible}
+.bars{overflow:visible}
 .ends{display:flex;justify-content:space-between;font-size:.85em;color:var(--faint)}
 .scroll{overflow-x:auto;margin:1.6rem 0 0}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
