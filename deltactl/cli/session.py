@@ -70,6 +70,7 @@ class Session:
         self._cancellation = Cancellation()
         self._spark: SharedSpark | None = None
         self.caught_up_version: int | None = None  # see ``operations.run_record``
+        self.table_id: str | None = None  # by its metadata, once a command has read that
         self.has_skipped = False
         self.outcomes: list[TableOutcome] = []  # of several tables, those that have ended
         self._is_of_several = False
@@ -163,7 +164,7 @@ class Session:
         session = copy(self)
         session.table, session.output, session._jobs = table, output, jobs
         session._lazy_engine, session._is_of_several = None, True
-        session.caught_up_version, session.has_skipped = None, False
+        session.caught_up_version, session.has_skipped, session.table_id = None, False, None
         return session
 
     @property
