@@ -153,12 +153,13 @@ def _bar(output: Output, label: str) -> Iterator[OnProgress]:
         no_color=not has_color(output.stderr, output.environ),
         color_system="standard",
     )
-    # The text is a field, not the description: rich would read markup in the latter. What is short
-    # of room gives way in this order: the bar, then the end of the text, never the time.
-    text = TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True))
-    time_taken = TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=_TIME_WIDTH))
-    bar_column = BarColumn(bar_width=None, table_column=Column(min_width=4, max_width=_BAR_WIDTH))
-    columns = (text, bar_column, time_taken)
+    # The text is a field, not the description: rich would read markup in the latter. Where there
+    # is not room for all, what stands last gives way: the bar, then the end of the text.
+    columns = (
+        TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=_TIME_WIDTH)),
+        TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=None, table_column=Column(max_width=_BAR_WIDTH)),
+    )
     with RichProgress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None, text=label)
         started_at = time.monotonic()
