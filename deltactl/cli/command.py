@@ -77,7 +77,8 @@ class Command(TyperCommand):
         if session.output.form in CI_FORMATS:
             tables = expand_tables(options, session) if single is None else [single]
             return self._invoke_each(ctx, session, options, tables)
-        session.table = session.output.log_fields["table"] = single
+        session.table = single
+        session.output.log_fields["table"] = session.shown_table
         if session.table is not None:
             ctx.params["table"] = session.table
             fill_in_settings(ctx, session.sources)

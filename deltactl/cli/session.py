@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from deltactl.cli.argv import mask_address
 from deltactl.cli.commands import COMMANDS
 from deltactl.cli.config_file import ConfigSource, find_config_files, load_config_file
 from deltactl.cli.engine_options import CliEngines, EngineOptions, open_engines
@@ -136,7 +137,7 @@ class Session:
             environ=environ,
             quiet=options.quiet,
             log_format=options.log_format or LogFormat.TEXT,
-            log_fields={"run_id": self.run_id, "command": command, "table": self.table},
+            log_fields={"run_id": self.run_id, "command": command, "table": self.shown_table},
         )
         self._stack.enter_context(log_to(self.output, options.verbose))
         for key in exposed_secrets(parse_storage_options(options.storage_option)):
@@ -166,6 +167,11 @@ class Session:
         session._lazy_engine, session._is_of_several = None, True
         session.caught_up_version, session.has_skipped, session.table_id = None, False, None
         return session
+
+    @property
+    def shown_table(self) -> str | None:
+        """The address of the table without what nobody may see; such a one is refused."""
+        return None if self.table is None else mask_address(self.table)
 
     @property
     def shares_process(self) -> bool:
@@ -219,7 +225,7 @@ class Session:
         if self._lazy_engine is not None and "engine" in parts:
             parts.setdefault("engine_reason", self._lazy_engine.reason)
         self.has_skipped = parts.get("skipped") is not None
-        return Envelope(command=self.command, table=self.table, **parts)
+        return Envelope(command=self.command, table=self.shown_table, **parts)
 
     def skip(self, reason: str) -> None:
         """Say that nothing was done, and why."""

@@ -205,8 +205,11 @@ def test_the_command_is_exact_and_without_secrets(cli: RunCli, table: TableBuild
 @pytest.mark.parametrize("address", ["s3://me:hush@b/t", "abfss://b/t?a=1&sig=hush"])
 def test_an_address_with_a_secret(cli: RunCli, tmp_path: Path, address: str) -> None:
     page = tmp_path / "r.html"
-    assert cli("optimize", address, "--report", str(page)).code == 2
-    assert "hush" not in page.read_text()
+    ran = cli("optimize", address, "--report", str(page), "-o", "json", "--log-format", "json")
+    assert ran.code == 2
+    assert "hush" not in page.read_text() + ran.out + ran.err
+    ran = cli("optimize", address, address, "--report", str(page), "-o", "json")
+    assert "hush" not in page.read_text() + ran.out + ran.err
     assert mask_address("s3://lake/part-?/t") == "s3://lake/part-?/t"
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from deltactl import __version__
-from deltactl.cli.argv import mask_address
 from deltactl.cli.envelope import Envelope, ErrorInfo
 from deltactl.cli.exits import MEANINGS, ExitCode, find_worst
 from deltactl.cli.fleet_outcome import TableOutcome
@@ -50,7 +49,7 @@ class RunFacts:
 
 def render_report(outcomes: Sequence[TableOutcome], facts: RunFacts) -> str:
     """Write the page: one section a table, before them an overview where there are several."""
-    one = mask_address(outcomes[0].table) if len(outcomes) == 1 else None
+    one = outcomes[0].table if len(outcomes) == 1 else None
     title = f"deltactl {facts.command}: {one or format_count(len(outcomes), 'table', 'tables')}"
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
@@ -103,7 +102,7 @@ def _render_overview(outcomes: Sequence[TableOutcome]) -> Markup:
     heads = [Head("table"), Head("ended"), Head("what")]
     rows = [
         (
-            foreign(mask_address(outcome.table)),
+            foreign(outcome.table),
             render_badge(*_status(outcome)),
             foreign(outcome.message),
         )
@@ -126,7 +125,7 @@ def _status(outcome: TableOutcome) -> tuple[str, Tone]:
 
 def _render_section(outcome: TableOutcome, facts: RunFacts, number: int) -> Markup:
     envelope = outcome.envelope
-    heading = element("h2", foreign(mask_address(outcome.table)), id=f"table-{number}")
+    heading = element("h2", foreign(outcome.table), id=f"table-{number}")
     status = element("p", render_badge(*_status(outcome)), " ", foreign(outcome.headline))
     parts = [heading, status]
     if envelope.error is not None:

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deltactl.cli.argv import mask_address
 from deltactl.cli.envelope import Envelope
 from deltactl.cli.report.charts import Range, draw_share, draw_strip
 from deltactl.cli.report.html import Child, Markup, element, foreign, join
@@ -37,7 +36,7 @@ def render_vacuum(envelope: Envelope, result: Values) -> Iterator[Markup]:
     is_done = not envelope.dry_run and result["run_id"] is not None
     yield render_tiles(_done_tiles(result) if is_done else _planned_tiles(result))
     if is_done:
-        table = shlex.quote(mask_address(envelope.table or ""))
+        table = shlex.quote(envelope.table or "")
         undo = describe_undo(result["run_id"], result["quarantined_until"] is not None, table)
         yield element("p", element("strong", "Undo: "), undo, class_="note")
     yield from _render_stayed(result)
