@@ -112,7 +112,7 @@ def _render_partitions(partitions: Sequence[Values]) -> Markup:
         Head("partition"),
         Head("files", is_number=True),
         Head("after", is_number=True),
-        Head("size", is_number=True),
+        Head("size", is_number=True, is_wide_only=True),
         Head("to rewrite", is_number=True),
         Head("size and to rewrite", is_wide_only=True),
     ]

@@ -48,14 +48,14 @@ svg text.count{font-size:11.5px;fill:var(--faint)}
 .scroll{overflow-x:auto;margin:1.6rem 0 0}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
 table.small{width:auto}
-caption{text-align:left;white-space:nowrap;font-weight:600;padding-bottom:.35rem}
+.small caption{white-space:nowrap}caption{text-align:left;font-weight:600;padding-bottom:.35rem}
 th,td{padding:.3rem .7rem;text-align:left;border-top:1px solid var(--line);vertical-align:top}
 th:first-child{padding-left:0}th{font-weight:400}th:first-child:not(.number){min-width:7rem}
 thead th{border-top:0;color:var(--faint);font-size:.85em;white-space:nowrap}
 tfoot th,tfoot td{font-weight:600;border-top-color:var(--faint)}
 .number{text-align:right;white-space:nowrap}
-td:not(.number){white-space:nowrap}td:has(bdi){white-space:normal}
-td.wide{width:24%;min-width:7rem;padding-top:.65rem;padding-right:0}
+td:not(.number){white-space:nowrap}td:not(.number):has(bdi){white-space:normal}
+td.wide:has(svg){width:24%;min-width:7rem;padding-top:.65rem;padding-right:0}
 .fields{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1.1rem;margin:.5rem 0 0}
 .fields dt{color:var(--faint)}.fields dd{margin:0;overflow-wrap:anywhere}
 ul{margin:.3rem 0;padding-left:1.2rem}

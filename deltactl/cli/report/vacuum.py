@@ -125,7 +125,7 @@ def _render_sums(caption: str, name: str, sums: Sequence[Values]) -> Markup:
         Head(name),
         Head("files", is_number=True),
         Head("size", is_number=True),
-        Head("oldest"),
+        Head("oldest", is_wide_only=True),
         Head("newest"),
         Head("of the largest", is_wide_only=True),
     ]
