@@ -22,24 +22,12 @@ from deltactl.cli.definitions import describe_command, write_help
 from deltactl.cli.engine_options import declare_engine_options
 from deltactl.cli.exits import ExitCode, render_exit_status
 from deltactl.cli.failures import PROGRAM, explain_failure, show_traceback
-from deltactl.cli.fleet_options import (
-    declare_fleet_options,
-)
+from deltactl.cli.fleet_options import declare_fleet_options
 from deltactl.cli.groups import Group
 from deltactl.cli.log_store_options import declare_log_store_options
-from deltactl.cli.options import (
-    DebugOption,
-    GlobalOptions,
-    LogFormatOption,
-    NoColorOption,
-    OutputOption,
-    ProgressOption,
-    QuietOption,
-    StorageOption,
-    VerboseOption,
-    declare_global_options,
-)
+from deltactl.cli.options import GlobalOptions, declare_global_options
 from deltactl.cli.output import ReaderGone, stdout_errors
+from deltactl.cli.report_option import declare_report_option
 from deltactl.cli.run_options import declare_time_limit
 from deltactl.cli.session import Session
 from deltactl.cli.signals import raise_on_sigterm
@@ -73,6 +61,11 @@ class LazyGroup(TyperGroup):
         commands = [(spec.name, spec.help) for spec in self.specs.values() if not spec.is_hidden]
         write_help(doc, formatter, PROGRAM, self.epilog or "", commands)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Move the global options before the command into the session, then go on to it."""
+        Session.of(ctx).options_before = GlobalOptions.take(ctx.params)
+        return super().invoke(ctx)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command, and load it: from here on its own options count."""
         name, found, rest = super().resolve_command(ctx, args)
@@ -99,6 +92,8 @@ def load_command(spec: CommandSpec) -> Command:
         command.params = [tables if p.name == tables.name else p for p in command.params]
         command.params.extend(options)
         command.takes_tables = True
+    if spec.has_report:
+        command.params.extend(_build(declare_report_option, "report").params)
     if spec.takes_turns:
         command.params.extend(_build(declare_turn_options, "turn").params)
         command.takes_turns = True
@@ -118,14 +113,6 @@ def _build(function: Any, name: str) -> Command:
 
 def root(
     ctx: typer.Context,
-    storage_option: StorageOption = None,
-    output: OutputOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = 0,
-    debug: DebugOption = False,
-    no_color: NoColorOption = False,
-    log_format: LogFormatOption = None,
-    progress: ProgressOption = None,
     version: Annotated[
         bool,
         typer.Option(
@@ -149,9 +136,8 @@ def root(
       deltactl optimize /data/events --dry-run
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
-    session.options_before = options = GlobalOptions.take(dict(ctx.params))
     if version:
-        _print_version(session, options)
+        _print_version(session)
         raise typer.Exit
     if install_completion:
         _install_completion(session)
@@ -160,9 +146,9 @@ def root(
         ctx.fail("Missing command.")
 
 
-def _print_version(session: Session, options: GlobalOptions) -> None:
+def _print_version(session: Session) -> None:
     typer.echo(f"{PROGRAM} {__version__}")
-    if options.verbose:
+    if session.options_before.verbose:
         from deltactl.cli.versions import describe_versions
 
         for line in describe_versions(session.environ):
@@ -189,6 +175,7 @@ def build_group(specs: Sequence[CommandSpec] = COMMANDS) -> LazyGroup:
     app.callback()(root)
     group = typer.main.get_command(app)
     assert isinstance(group, LazyGroup)
+    group.params[:0] = _build(declare_global_options, "global").params
     group.register(specs)
     return group
 

@@ -17,6 +17,7 @@ from deltactl.cli.log_store_options import LogStoreOptions
 from deltactl.cli.options import GlobalOptions
 from deltactl.cli.output import CI_FORMATS, stdout_errors
 from deltactl.cli.param_settings import fill_in_settings, settings_of
+from deltactl.cli.report_option import Report, write_at_end
 from deltactl.cli.run_options import TimeLimit
 from deltactl.cli.session import Session
 from deltactl.cli.turns import TurnOptions, take_turn
@@ -48,13 +49,14 @@ class Command(TyperCommand):
         session.check_settings(self.name or "", settings_of(self))
         fill_in_settings(ctx, session.sources)
         session.limit_time(TimeLimit.take(ctx.params))
-        if self.takes_tables:
-            return self._invoke_tables(ctx, session, FleetOptions.take(ctx.params))
-        if session.output.form in CI_FORMATS:
-            raise UsageError(
-                f"{self.name} has no output for CI", hint="use -o json, or -o table for people"
-            )
-        return self._invoke_one(ctx, session)
+        with write_at_end(session, Report.take(ctx.params)):
+            if self.takes_tables:
+                return self._invoke_tables(ctx, session, FleetOptions.take(ctx.params))
+            if session.output.form in CI_FORMATS:
+                raise UsageError(
+                    f"{self.name} has no output for CI", hint="use -o json, or -o table for people"
+                )
+            return self._invoke_one(ctx, session)
 
     def _invoke_one(self, ctx: Any, session: Session) -> Any:
         if session.table is not None:  # else nobody needs Arrow
@@ -75,7 +77,8 @@ class Command(TyperCommand):
         if session.output.form in CI_FORMATS:
             tables = expand_tables(options, session) if single is None else [single]
             return self._invoke_each(ctx, session, options, tables)
-        session.table = session.output.log_fields["table"] = single
+        session.table = single
+        session.output.log_fields["table"] = session.shown_table
         if session.table is not None:
             ctx.params["table"] = session.table
             fill_in_settings(ctx, session.sources)

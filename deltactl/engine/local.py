@@ -90,7 +90,7 @@ class LocalEngine:
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     task = running.pop(future)
-                    counter.add(task.weight_bytes)
+                    counter.add(task.id)
                     if on_progress is not None:
                         on_progress(counter.progress)
                     yield _outcome(task.id, future)

@@ -63,6 +63,7 @@ class OptimizePlan:
     """
 
     version: int
+    table_id: str
     target_bytes: int
     min_bytes: int
     predicate: str | None
@@ -123,7 +124,7 @@ def plan_optimize(
     choice = _Choice(files, groups)
     if unmatched:
         choice.left_alone["not matched by --where"] = unmatched
-    if options.since_version is not None:
+    if options.since_version is not None and _is_of(snapshot, options.since_table_id):
         untouched = _untouched(choice, snapshot, options.since_version, warn)
         choice.leave(untouched, f"in a partition not touched since version {options.since_version}")
     _select(choice, snapshot, options, (target, minimum), now_ms)
@@ -131,6 +132,7 @@ def plan_optimize(
     chosen = _limit_bytes(choice, bins, options.max_bytes)
     return OptimizePlan(
         version=snapshot.version,
+        table_id=snapshot.metadata.id,
         target_bytes=target,
         min_bytes=minimum,
         predicate=None if predicate is None else predicate.sql,
@@ -241,6 +243,11 @@ def _select(
     choice.leave((choice.sizes >= minimum) & ~choice.forced, "large enough")
     tags = lookup_map(files["tags"], TARGET_TAG)
     choice.settled |= pc.fill_null(pc.equal(tags, str(target)), False).to_numpy()
+
+
+def _is_of(snapshot: Snapshot, table_id: str | None) -> bool:
+    """Whether a version is of this table, and not of one that stood here before."""
+    return table_id is None or table_id == snapshot.metadata.id
 
 
 def _untouched(choice: _Choice, snapshot: Snapshot, since: int, warn: Warn) -> Array:
