@@ -11,7 +11,8 @@ from itertools import groupby
 from typing import Final
 
 from tests.explorer.bugs import Bug
-from tests.explorer.machine import Machine, Schedule, Step, letter_of
+from tests.explorer.machine import Machine
+from tests.explorer.schedule import Schedule, Step, letter_of
 from tests.explorer.scenarios import SCENARIOS, one_thread
 from tests.explorer.search import Found, Walker, explore, find_shortest, replay
 from tests.explorer.world import Call, Model, Violation

@@ -124,7 +124,11 @@ def run_program(
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """A point in a program's life: what it asks next, or how it ended."""
+    """A point in a program's life: what it asks next, or how it ended.
+
+    ``future`` is what was seen to be asked from here on, ``verdicts`` whether it lets a call of
+    somebody else commute: see ``commuting``.
+    """
 
     parent: Node | None = None
     reply: Reply | None = None
@@ -135,6 +139,9 @@ class Node:
     known: bool = False
     depth: int = 0
     clocks: int = 0
+    learned: bool = False
+    future: set[Call] = field(default_factory=set)
+    verdicts: dict[tuple[Call, bool], bool] = field(default_factory=dict)
 
     def path(self) -> list[tuple[Call, Reply]]:
         """The calls so far with their answers."""
@@ -215,6 +222,8 @@ class Tree:
         self.program, self._number, self._worlds = program, number, worlds
         self.root = Node()
         self.runs = 0
+        self.dead = Node(known=True)
+        self._ends: dict[Outcome, Node] = {}
         self._live: OrderedDict[Node, _Session] = OrderedDict()
 
     def look(self, node: Node) -> Node:
@@ -222,6 +231,10 @@ class Tree:
         if not node.known:
             self._grow(node)
         return node
+
+    def rest(self, node: Node) -> Node:
+        """One node for all ways to the same end: nothing follows, so they do not differ."""
+        return node if node.outcome is None else self._ends.setdefault(node.outcome, node)
 
     def child(self, node: Node, reply: Reply) -> Node:
         """Where an answer leads."""

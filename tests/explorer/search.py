@@ -5,17 +5,21 @@ States met twice are searched once.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.explorer.machine import ENVIRONMENT, Machine, Schedule, State, Step
+from tests.explorer.commuting import Meetings
+from tests.explorer.machine import Machine, State
+from tests.explorer.schedule import ENVIRONMENT, Schedule, Step
 from tests.explorer.world import Call, Violation
 
 _MOST_PLACES: Final = 400_000
 _PLAIN_SHARE: Final = 0.97
+_LEAST_MORE: Final = 200
 
 
 @dataclass
@@ -37,20 +41,47 @@ class Counts:
     depth: int = 0
     runs: int = 0
     worlds: int = 0
+    passes: int = 1
 
 
 def explore(machine: Machine) -> Counts:
-    """Search every state that can be reached.
+    """Search every state that can be reached, but for the orders of calls that commute.
+
+    What commutes is found out on the way. Where something that was let pass turns out not to, the
+    search begins anew, knowing more: see ``commuting``.
 
     Raises:
         Violation: in one of them an invariant does not hold.
     """
+    meetings = machine.meetings = Meetings(machine.worlds)
+    passes = 0
+    try:
+        while True:
+            passes += 1
+            counts = _search(machine, meetings)
+            if counts is not None:
+                counts.passes = passes
+                counts.runs, counts.worlds = machine.runs, len(machine.worlds)
+                return counts
+    finally:
+        machine.meetings = None
+
+
+def _search(machine: Machine, meetings: Meetings) -> Counts | None:
+    """One pass; ``None`` where it rests on what turned out to be wrong."""
+    meetings.surprised = False
     counts = Counts()
     paths: dict[State, float] = {}
+    most: float = math.inf
     start = machine.start()
     stack: list[tuple[State, list[State], float]] = []
     _enter(machine, start, stack, counts)
     while stack:
+        if meetings.surprised:
+            # To go on for as long again teaches more than to begin anew at once.
+            most = min(most, 2 * len(paths) + _LEAST_MORE)
+            if len(paths) >= most:
+                return None
         state, waiting, total = stack[-1]
         if waiting:
             child = waiting[-1]
@@ -64,8 +95,9 @@ def explore(machine: Machine) -> Counts:
         else:
             stack.pop()
             paths[state] = total or 1.0
+    if meetings.surprised:
+        return None
     counts.schedules, counts.states = paths[start], len(paths)
-    counts.runs, counts.worlds = machine.runs, len(machine.worlds)
     return counts
 
 

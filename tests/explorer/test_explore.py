@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.explorer.jobs import Job, opened, search, tell
-from tests.explorer.machine import Schedule, Step
+from tests.explorer.schedule import Schedule, Step
 from tests.explorer.programs import Outcome, Program
 from tests.explorer.scenarios import PAIRS, SCENARIOS, one_thread
 from tests.explorer.search import Walker, explore
