@@ -12,11 +12,11 @@ from typing import cast, get_args
 
 from tests.explorer.bugs import BUGS
 from tests.explorer.jobs import Job, find_bug, opened, search, summarise, tell
-from tests.explorer.schedule import Schedule, letter_of
 from tests.explorer.scenarios import PAIRS, SCENARIOS, TRIPLES, with_reader
+from tests.explorer.schedule import Schedule, letter_of
 from tests.explorer.world import Model
 
-MODELS: tuple[Model, ...] = ("conditional", "link")
+MODELS: tuple[Model, ...] = ("conditional", "link", "dynamodb")
 
 
 def jobs_of(arguments: argparse.Namespace) -> list[Job]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tests.explorer.programs import Node
-from tests.explorer.world import LOG, MUTATING, Call, Worlds
+from tests.explorer.world import ITEMS, LOG, MUTATING, Call, Worlds
 
 _LISTING: Final = frozenset({"list", "walk", "latest"})
 
@@ -82,9 +82,7 @@ class Meetings:
         if change.op == "create" and exists and not self._worlds.rules.overwrites_commits:
             return False
         # Who reads a data file knows its name from a commit, which is put after the file.
-        return not (
-            look.op == "read" and change.op in ("open", "output") and _is_data(look.name)
-        )
+        return not (look.op == "read" and change.op in ("open", "output") and _is_data(look.name))
 
 
 def _names(change: Call) -> frozenset[str]:
@@ -100,4 +98,4 @@ def _covers(look: Call, name: str) -> bool:
 
 
 def _is_data(name: str) -> bool:
-    return not name.startswith((LOG, "_deltactl/"))
+    return not name.startswith((LOG, ITEMS, "_deltactl/"))

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from tests.explorer.bugs import Bug
+from tests.explorer.bug import Bug
 from tests.explorer.machine import Machine
-from tests.explorer.schedule import Schedule, Step, letter_of
 from tests.explorer.scenarios import SCENARIOS, one_thread
+from tests.explorer.schedule import Schedule, Step, letter_of
 from tests.explorer.search import Found, Walker, explore, find_shortest, replay
 from tests.explorer.world import Call, Model, Violation
 

@@ -16,6 +16,7 @@ from tests.explorer.programs import Node, Outcome, Program, Tree
 from tests.explorer.schedule import ENVIRONMENT, Step
 from tests.explorer.world import (
     FAILED,
+    ITEMS,
     LOG,
     MUTATING,
     Call,
@@ -247,7 +248,7 @@ class Machine:
         """Whether nobody else can notice the call, nor it anybody else."""
         if call.op == "sync" or (call.op == "clock" and not self.setting.tick_ms):
             return True
-        if call.op == "clock" or call.name.startswith(LOG) or not call.name:
+        if call.op == "clock" or call.name.startswith((LOG, ITEMS)) or not call.name:
             return False
         if self.setting.shared_data and not call.name.startswith("_deltactl/"):
             return False
@@ -286,7 +287,7 @@ class Machine:
             yield "outage"
             if self.rules.requests_repeat:
                 yield "lie"
-        if call.op in ("create", "put") and self.rules.requests_repeat:
+        if call.op in ("create", "put", "update") and self.rules.requests_repeat:
             yield "late"
 
     # -- listings that take their time ----------------------------------------------------------

@@ -17,6 +17,8 @@ from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Done, Failed, OnProgress, P, R, Task, Worker
 from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
 from deltactl.storage.store import Store
+from deltactl.storage.wrappers import ReadOnlyStore
+from tests.explorer.sim_dynamodb import agreeing_store
 from tests.explorer.sim_store import SimStore, use_in_this_thread
 from tests.explorer.world import Call, Reply, Violation, Worlds
 
@@ -38,7 +40,8 @@ class Program:
 
     ``effect`` says what rows a commit makes of the rows before it. A ``counted`` program's
     acknowledged commits are exactly those in the log that carry its ids. ``real`` ones are the
-    code under test, ``max_commits`` is the most that a run of it may commit.
+    code under test, ``max_commits`` is the most that a run of it may commit. One that
+    ``only_looks`` asks the store alone, whatever writers agree by.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Program:
     counted: bool = True
     real: bool = False
     max_commits: int = 1
+    only_looks: bool = False
 
 
 class InlineEngine:
@@ -109,8 +113,9 @@ def run_program(
     """
     store = SimStore(worlds, ask)
     use_in_this_thread(store)
+    clock = _Clock(ask, number)
     try:
-        outcome = program.run(store, _Clock(ask, number))
+        outcome = program.run(_store_for(program, store, worlds, ask, clock), clock)
     except CommitOutcomeUnknownError:
         outcome = Outcome("unknown")
     except ConflictError as error:
@@ -120,6 +125,14 @@ def run_program(
     if store.trespasses:
         raise Violation("nothing outside the root is touched", ", ".join(store.trespasses))
     return outcome
+
+
+def _store_for(
+    program: Program, store: Store, worlds: Worlds, ask: Callable[[Call], Reply], clock: Clock
+) -> Store:
+    if program.only_looks:
+        return ReadOnlyStore(store)
+    return agreeing_store(store, worlds, ask, clock) if worlds.rules.has_items else store
 
 
 @dataclass(eq=False, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.explorer.jobs import Job, opened, search, tell
-from tests.explorer.schedule import Schedule, Step
 from tests.explorer.programs import Outcome, Program
 from tests.explorer.scenarios import PAIRS, SCENARIOS, one_thread
+from tests.explorer.schedule import Schedule, Step
 from tests.explorer.search import Walker, explore
 from tests.explorer.world import Model, Violation
 
