@@ -6,10 +6,10 @@ is searched by exchanges of calls that commute, so it goes through the same worl
 
 What others may still do is learned: each node of a program's tree collects the calls that were
 seen to follow from it. A call goes on as long as nothing learned stands against it; where something
-learned later does, the pass of the search is void and is made again. In the last pass nothing that
-was let pass met anything. Were there an order in which it does, take the shortest: up to its last
-call it is equal to one that was searched, in which the program in question came to that very call,
-and it would have been learned.
+learned later does, the state is searched again with all its steps. In the end nothing that was let
+pass met anything. Were there an order in which it does, take the shortest: up to its last call it
+is equal to one that was searched, in which the program in question came to that very call, and it
+would have been learned. (No order goes on for ever, so none is put off for ever.)
 """
 
 from __future__ import annotations
@@ -23,12 +23,27 @@ from tests.explorer.world import ITEMS, LOG, MUTATING, Call, Worlds
 _LISTING: Final = frozenset({"list", "walk", "latest"})
 
 
+Reliance = tuple[Node, Call, bool]
+"""That nothing which follows from a node meets a call, on a name that is taken or is not."""
+
+
 class Meetings:
-    """What is known of who may meet whom. ``surprised``: less was known than was relied upon."""
+    """What is known of who may meet whom."""
 
     def __init__(self, worlds: Worlds) -> None:
         self._worlds = worlds
-        self.surprised = False
+        self._relied: list[Reliance] = []
+        self._wrong: list[Reliance] = []
+
+    def take_reliances(self) -> list[Reliance]:
+        """What was relied upon since the last time."""
+        found, self._relied = self._relied, []
+        return found
+
+    def take_wrong(self) -> list[Reliance]:
+        """What turned out to be wrong since the last time, relied upon or not."""
+        found, self._wrong = self._wrong, []
+        return found
 
     def learn(self, node: Node) -> None:
         """Let all nodes on the way to this one know what is asked here."""
@@ -42,7 +57,7 @@ class Meetings:
             for (other, exists), commutes in at.verdicts.items():
                 if commutes and self._meet(other, call, exists):
                     at.verdicts[other, exists] = False
-                    self.surprised = True
+                    self._wrong.append((at, other, exists))
             at = at.parent
 
     def commutes(
@@ -54,7 +69,11 @@ class Meetings:
         call, exists = call._replace(data=-1), call.name in self._worlds.files(world)
         if any(self._meet(call, landing, exists) for landing in late):
             return False
-        return all(self._allows(node, call, exists) for node in others)
+        asked = list(others)
+        if not all(self._allows(node, call, exists) for node in asked):
+            return False
+        self._relied += [(node, call, exists) for node in asked]
+        return True
 
     def _allows(self, node: Node, call: Call, exists: bool) -> bool:
         found = node.verdicts.get((call, exists))

@@ -30,7 +30,8 @@ class Job:
     seeds: range | None = None
 
     def __str__(self) -> str:
-        what = "all schedules" if self.seeds is None else "by lot"
+        seeds = self.seeds
+        what = "all schedules" if seeds is None else f"seeds {seeds.start} to {seeds.stop - 1}"
         wrong = f", {self.faults} fault" if self.faults else ""
         return f"{self.scenario} ({self.model}{wrong}; {what})"
 
