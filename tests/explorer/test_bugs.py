@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.explorer.bugs import BUGS, Bug
+from tests.explorer.bug import Bug
+from tests.explorer.bugs import BUGS
 from tests.explorer.jobs import Job, find_bug, opened, tell
 
 
