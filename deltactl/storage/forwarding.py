@@ -72,9 +72,9 @@ class ForwardingStore:
         """See ``Store.open_replacement``."""
         return self._inner.open_replacement(name)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         """See ``Store.put``."""
-        self._inner.put(name, data)
+        self._inner.put(name, data, syncs_folder=syncs_folder)
 
     def ensure_put_if_absent(self) -> None:
         """See ``Store.ensure_put_if_absent``."""

@@ -234,7 +234,7 @@ class FsspecStore:
             file = self._service.open_output(key)
         return MappedFile(file, self._mapper("write", name))
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         """Write or replace a whole object; see ``Store.put``."""
         key = self._writable(name)
         self._copies.forget(name)

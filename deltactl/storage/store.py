@@ -144,8 +144,13 @@ class Store(Protocol):
         """A writer to a new or existing file; readers see old or new, never a part."""
         ...
 
-    def put(self, name: str, data: bytes) -> None:
-        """Write or replace whole; readers see old or new, never a part."""
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
+        """Write or replace whole; readers see old or new, never a part.
+
+        Durable when it returns. Without ``syncs_folder`` the name is so only after
+        ``sync_folders``, which costs less for many files: until then a crash of the machine may
+        bring back the old content, but never a part.
+        """
         ...
 
     def ensure_put_if_absent(self) -> None:

@@ -31,7 +31,7 @@ class ReadOnlyStore(ForwardingStore):
         """Raise."""
         self._refuse("replace", name)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         """Raise."""
         self._refuse("write", name)
 
@@ -170,10 +170,10 @@ class MeteredStore(ForwardingStore):
         self._count(StorageUsage(puts=1))
         return _MeteredReplacement(super().open_replacement(name), self._count)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         """Count one put and its bytes."""
         self._count(StorageUsage(puts=1, bytes_written=len(data)))
-        super().put(name, data)
+        super().put(name, data, syncs_folder=syncs_folder)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Count one put and its bytes."""

@@ -87,7 +87,7 @@ class SimStore:
         self._writable(name)
         return _Writer(lambda data: self._write("put", name, data))
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         self._write("put", name, data)
 
     def put_if_absent(self, name: str, data: bytes) -> None:

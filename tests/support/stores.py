@@ -108,7 +108,7 @@ class MemoryStore:
         uri = self._writable(name)
         return _MemoryReplacement(lambda data: self._store(uri, data))
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         self._store(self._writable(name), data)
 
     def ensure_put_if_absent(self) -> None:
@@ -305,11 +305,13 @@ class FaultyStore(ForwardingStore):
         opened = self._do("open_replacement", name, lambda: self._inner.open_replacement(name))
         return _FaultyWriter(self, name, opened)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         def tear() -> None:
             self._inner.put(name, data[: len(data) // 2])
 
-        self._do("put", name, lambda: self._inner.put(name, data), tear)
+        self._do(
+            "put", name, lambda: self._inner.put(name, data, syncs_folder=syncs_folder), tear
+        )
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         def tear() -> None:
@@ -486,9 +488,9 @@ class CountingStore(ForwardingStore):
         self._count("open_replacement", [name])
         return super().open_replacement(name)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         self._count("put", [name])
-        super().put(name, data)
+        super().put(name, data, syncs_folder=syncs_folder)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         self._count("put_if_absent", [name])
