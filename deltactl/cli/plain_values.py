@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from enum import Enum
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 _INTEGER: Final = re.compile(r"0|[1-9][0-9]{0,14}")
 _DECIMAL: Final = re.compile(r"(0|[1-9][0-9]{0,9})(\.[0-9]{1,9})?")
-_OTHERWISE: Final = object()
+_OTHERWISE: Final[Any] = object()
 
 
 def with_plain_values(params: list[Any]) -> list[Any]:
@@ -45,8 +45,8 @@ def _read(param: Any, value: Any) -> Any:
         return _OTHERWISE
     if not is_several:
         return _read_one(param, declared.annotation, value)
-    kinds = getattr(declared.annotation, "__args__", ())
-    if len(kinds) != 1 or not value or not isinstance(value, list | tuple):
+    kinds = get_args(declared.annotation)
+    if len(kinds) != 1 or not isinstance(value, list | tuple) or (param.required and not value):
         return _OTHERWISE
     values = [_read_one(param, kinds[0], one) for one in value]
     return _OTHERWISE if any(one is _OTHERWISE for one in values) else values

@@ -60,6 +60,10 @@ class ForwardingStore:
         """See ``Store.read_ranges``."""
         return self._inner.read_ranges(name, ranges)
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        """See ``Store.read_tail``."""
+        return self._inner.read_tail(name, length)
+
     def open_input(self, name: str) -> pa.NativeFile:
         """See ``Store.open_input``."""
         return self._inner.open_input(name)

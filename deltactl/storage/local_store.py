@@ -142,6 +142,15 @@ class LocalStore:
                 found.append(file.read(length))
             return found
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        """Facts of a file, then its last bytes; see ``Store.read_tail``."""
+        (info,) = self.stat_many([name])
+        if info is None:
+            return None
+        length = min(length, info.size_bytes)
+        (data,) = self.read_ranges(name, [(info.size_bytes - length, length)])
+        return info, data
+
     def open_input(self, name: str) -> pa.NativeFile:
         """An Arrow file for random access; see ``Store.open_input``."""
         import pyarrow as pa

@@ -129,6 +129,13 @@ class Store(Protocol):
         """The bytes of each (offset, length); a range past the end gives what is there."""
         ...
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        """Facts and last bytes of a file, in one request where the store answers both at once.
+
+        Else the facts are looked up first. ``None`` where nothing is stored.
+        """
+        ...
+
     def open_input(self, name: str) -> pa.NativeFile:
         """A random-access Arrow file; the caller closes it."""
         ...

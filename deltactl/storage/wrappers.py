@@ -154,6 +154,13 @@ class MeteredStore(ForwardingStore):
         self._count(StorageUsage(bytes_read=sum(map(len, pieces))))
         return pieces
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        """Count one range and its bytes."""
+        self._count(StorageUsage(ranges=1))
+        found = super().read_tail(name, length)
+        self._count(StorageUsage(bytes_read=len(found[1]) if found else 0))
+        return found
+
     def open_input(self, name: str) -> pa.NativeFile:
         """Count one opened file."""
         self._count(StorageUsage(opens=1))

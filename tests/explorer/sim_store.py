@@ -74,6 +74,10 @@ class SimStore:
         data = self.read(name)
         return [data[offset : offset + length] for offset, length in ranges]
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        (info,) = self.stat_many([name])
+        return None if info is None else (info, self.read(name)[-length:])
+
     def open_input(self, name: str) -> pa.NativeFile:
         return pa.BufferReader(self.read(name))
 

@@ -95,6 +95,10 @@ class MemoryStore:
         data = self.read(name)
         return [data[offset : offset + length] for offset, length in ranges]
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        (info,) = self.stat_many([name])
+        return None if info is None else (info, self.read(name)[-length:])
+
     def open_input(self, name: str) -> pa.NativeFile:
         import pyarrow as pa
 
@@ -294,6 +298,9 @@ class FaultyStore(ForwardingStore):
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return self._do("read_ranges", name, lambda: self._inner.read_ranges(name, ranges))
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        return self._do("read_tail", name, lambda: self._inner.read_tail(name, length))
+
     def open_input(self, name: str) -> pa.NativeFile:
         return self._do("open_input", name, lambda: self._inner.open_input(name))
 
@@ -309,9 +316,7 @@ class FaultyStore(ForwardingStore):
         def tear() -> None:
             self._inner.put(name, data[: len(data) // 2])
 
-        self._do(
-            "put", name, lambda: self._inner.put(name, data, syncs_folder=syncs_folder), tear
-        )
+        self._do("put", name, lambda: self._inner.put(name, data, syncs_folder=syncs_folder), tear)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         def tear() -> None:
@@ -475,6 +480,10 @@ class CountingStore(ForwardingStore):
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         self._count("read_ranges", [name])
         return super().read_ranges(name, ranges)
+
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        self._count("read_tail", [name])
+        return super().read_tail(name, length)
 
     def open_input(self, name: str) -> pa.NativeFile:
         self._count("open_input", [name])
