@@ -27,6 +27,7 @@ from deltactl.cli.groups import Group
 from deltactl.cli.log_store_options import declare_log_store_options
 from deltactl.cli.options import GlobalOptions, declare_global_options
 from deltactl.cli.output import ReaderGone, stdout_errors
+from deltactl.cli.plain_values import with_plain_values
 from deltactl.cli.report_option import declare_report_option
 from deltactl.cli.run_options import declare_time_limit
 from deltactl.cli.session import Session
@@ -49,6 +50,10 @@ class LazyGroup(TyperGroup):
             row = TyperCommand(spec.name, help=spec.help, rich_markup_mode=None)
             row.hidden = spec.is_hidden
             self.add_command(row)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Give the parameters, such that plain values cost little."""
+        return with_plain_values(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; ``--help`` prints here."""

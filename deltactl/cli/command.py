@@ -17,6 +17,7 @@ from deltactl.cli.log_store_options import LogStoreOptions
 from deltactl.cli.options import GlobalOptions
 from deltactl.cli.output import CI_FORMATS, stdout_errors
 from deltactl.cli.param_settings import fill_in_settings, settings_of
+from deltactl.cli.plain_values import with_plain_values
 from deltactl.cli.report_option import Report, write_at_end
 from deltactl.cli.run_options import TimeLimit
 from deltactl.cli.session import Session
@@ -29,6 +30,10 @@ class Command(TyperCommand):
 
     takes_tables = False
     takes_turns = False
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Give the parameters, such that plain values cost little."""
+        return with_plain_values(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; ``--help`` prints here, and its reader may be gone."""

@@ -260,7 +260,7 @@ def _untouched(choice: _Choice, snapshot: Snapshot, since: int, warn: Warn) -> A
         return np.zeros(choice.files.num_rows, dtype=np.bool_)
     fields = snapshot.metadata.partition_fields
     by_text = group_partitions(choice.files["partition_values"], fields, by_text=True)
-    labels = [by_text.label(group) in touched for group in range(by_text.num_groups)]
+    labels = [label in touched for label in by_text.labels()]
     hit = np.asarray(labels, dtype=np.bool_)[by_text.ids]
     # One partition may be written in several ways.
     groups_hit = np.zeros(choice.groups.num_groups, dtype=np.bool_)

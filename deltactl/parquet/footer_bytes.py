@@ -15,12 +15,20 @@ from deltactl.storage.store import Store
 
 MAGIC: Final = b"PAR1"
 _ENCRYPTED: Final = b"PARE"
-_TAIL_BYTES: Final = 64 << 10
+TAIL_BYTES: Final = 64 << 10
 _END_BYTES: Final = 8  # the footer's length, and the magic
 
 
-def read_footer(store: Store, name: str, size_bytes: int) -> pq.FileMetaData:
+def read_footer(
+    store: Store, name: str, size_bytes: int, tail: bytes | None = None
+) -> pq.FileMetaData:
     """The footer of a Parquet file whose size is known.
+
+    Args:
+        store: where it lies.
+        name: in that store.
+        size_bytes: of the whole file.
+        tail: its last ``TAIL_BYTES``, or all of it, where somebody has them already.
 
     Raises:
         DataFileError: it is no Parquet file, or a broken or encrypted one; says which.
@@ -28,7 +36,8 @@ def read_footer(store: Store, name: str, size_bytes: int) -> pq.FileMetaData:
     """
     if size_bytes == 0:
         raise DataFileError("is empty (0 bytes)")
-    tail = _read_end(store, name, size_bytes, _TAIL_BYTES)
+    if tail is None:
+        tail = _read_end(store, name, size_bytes, TAIL_BYTES)
     if tail[-4:] == _ENCRYPTED:
         raise DataFileError("is encrypted")
     if tail[-4:] != MAGIC or len(tail) < _END_BYTES + len(MAGIC):

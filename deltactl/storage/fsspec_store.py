@@ -204,6 +204,16 @@ class FsspecStore:
 
         return [cut(*range_) if range_[1] else b"" for range_ in ranges]
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        """Facts and last bytes of an object; see ``Store.read_tail``."""
+        key = self._readable(name)
+        try:
+            with self._mapped("read", name):
+                found = self._service.read_end(key, length)
+        except ObjectNotFoundError:
+            return None
+        return None if found is None else (file_info(found[1], name), found[0])
+
     def open_input(self, name: str) -> pa.NativeFile:
         """An Arrow file for random access; see ``Store.open_input``."""
         import pyarrow as pa
@@ -234,7 +244,7 @@ class FsspecStore:
             file = self._service.open_output(key)
         return MappedFile(file, self._mapper("write", name))
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         """Write or replace a whole object; see ``Store.put``."""
         key = self._writable(name)
         self._copies.forget(name)

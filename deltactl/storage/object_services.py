@@ -46,6 +46,10 @@ class ObjectService(Protocol):
         """The last bytes of an object, and the size of all of it."""
         ...
 
+    def read_end(self, key: str, length: int) -> tuple[bytes, Entry] | None:
+        """The last bytes of an object, and facts that are no newer; ``None`` as in ``stat``."""
+        ...
+
     def download(self, key: str, path: str) -> None:
         """A whole object into a local file, in one request where its size allows."""
         ...
@@ -127,6 +131,15 @@ class CommonService:
         size = int(self._patience.ask(lambda: self._fs.info(key))["size"])
         first = max(0, size - length)
         return self.read_range(key, first, size - first) if size else b"", size
+
+    def read_end(self, key: str, length: int) -> tuple[bytes, Entry] | None:
+        """The last bytes, after a look at the facts."""
+        entry = self.stat(key)
+        if entry is None:
+            return None
+        size = int(entry["size"])
+        first = max(0, size - length)
+        return self.read_range(key, first, size - first) if size else b"", entry
 
     def download(self, key: str, path: str) -> None:
         """A whole object into a local file."""

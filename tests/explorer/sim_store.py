@@ -80,6 +80,10 @@ class SimStore:
         data = self.read(name)
         return [data[offset : offset + length] for offset, length in ranges]
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        (info,) = self.stat_many([name])
+        return None if info is None else (info, self.read(name)[-length:])
+
     def open_input(self, name: str) -> pa.NativeFile:
         return pa.BufferReader(self.read(name))
 
@@ -93,7 +97,7 @@ class SimStore:
         self._writable(name)
         return _Writer(lambda data: self._write("put", name, data))
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         self._write("put", name, data)
 
     def put_if_absent(self, name: str, data: bytes) -> None:

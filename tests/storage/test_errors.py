@@ -116,8 +116,9 @@ def test_own_errors_pass_unchanged() -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        "list_from", "walk", "stat_many", "read", "read_many", "read_ranges", "open_input",
-        "open_output", "put", "put_if_absent", "sync_folders", "delete_many",
+        "list_from", "walk", "stat_many", "read", "read_many", "read_ranges",
+        "read_tail", "open_input", "open_output", "put", "put_if_absent", "sync_folders",
+        "delete_many",
     ],
 )  # fmt: skip
 def test_every_method_maps_what_the_system_says(
@@ -145,6 +146,8 @@ def _call(store: LocalStore, method: str) -> None:
         getattr(store, method)("y", b"")
     elif method == "read_ranges":
         store.read_ranges("x", [(0, 1)])
+    elif method == "read_tail":
+        store.read_tail("x", 1)
     elif method == "read_many":
         list(store.read_many(["x"]))
     elif method == "delete_many":

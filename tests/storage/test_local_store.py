@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -137,6 +138,39 @@ def test_sync_covers_each_folder_up_to_the_root_once(
     monkeypatch.setattr("deltactl.storage.local_store.sync_folder", synced.append)
     store.sync_folders(["a/b/x", "a/c/x", "a/c/y"])
     assert sorted(synced) == [str(root), f"{root}/a", f"{root}/a/b", f"{root}/a/c"]
+
+
+def test_a_put_flushes_folders_unless_told_otherwise(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr("deltactl.storage.local_store.sync_folder", synced.append)
+    store.put("a/b/x", b"", syncs_folder=False)
+    assert synced == []
+    store.put("a/b/x", b"")
+    assert synced == [f"{root}/a/b"]
+    store.put("c/d/x", b"")
+    assert sorted(synced[1:]) == [str(root), f"{root}/c", f"{root}/c/d"]
+
+
+def test_many_folders_are_flushed_and_the_one_that_cannot_be_is_named(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"a/{number}/x" for number in range(20)]
+    for name in names:
+        store.put(name, b"")
+    synced: list[str] = []
+    monkeypatch.setattr("deltactl.storage.local_store.sync_folder", synced.append)
+    store.sync_folders(names)
+    assert sorted(synced) == sorted([str(root), f"{root}/a", *(f"{root}/a/{n}" for n in range(20))])
+
+    def fail(folder: str) -> None:
+        if folder.endswith("/7"):
+            raise OSError(errno.EIO, "the device failed")
+
+    monkeypatch.setattr("deltactl.storage.local_store.sync_folder", fail)
+    with pytest.raises(StorageError, match="'a/7/x'.*the device failed"):
+        store.sync_folders(names)
 
 
 def test_hadoop_checksums_go_with_their_files(store: LocalStore, root: Path) -> None:
