@@ -24,8 +24,9 @@ _AZURE_PIECE_BYTES: Final = 64 << 20
 
 _VARIABLES: Final = ("AWS_", "AZURE_", "FSSPEC_", "GCSFS_", "GOOGLE_", "STORAGE_EMULATOR_HOST")
 _CONNECTIONS: Final = 32
-_GCS_CONNECT_SECONDS: Final = 10.0
-_GCS_SILENCE_SECONDS: Final = 60.0
+# gcsfs would wait for ever, Azure's client for five minutes.
+_CONNECT_SECONDS: Final = 10.0
+_SILENCE_SECONDS: Final = 60.0
 
 _services: dict[tuple[object, ...], CommonService] = {}
 _lock = threading.Lock()
@@ -97,10 +98,9 @@ def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> Common
 
     from deltactl.storage.gcs_service import GcsService
 
-    # gcsfs would wait for an answer for ever.
     settings.setdefault(
         "requests_timeout",
-        ClientTimeout(sock_connect=_GCS_CONNECT_SECONDS, sock_read=_GCS_SILENCE_SECONDS),
+        ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS),
     )
     nested = {**settings.pop("session_kwargs", {}), **gcs_session_settings(traffic)}
     file_system = GCSFileSystem(**settings, **_NO_CACHES, session_kwargs=nested)
@@ -122,7 +122,7 @@ def _connect_azure(uri: str, settings: dict[str, Any], traffic: Traffic) -> Comm
     file_system.service_client = BlobServiceClient(
         client.url,
         credential=client.credential,
-        transport=azure_transport(traffic),
+        transport=azure_transport(traffic, _CONNECT_SECONDS, _SILENCE_SECONDS),
         max_single_get_size=_AZURE_PIECE_BYTES,
         max_chunk_get_size=_AZURE_PIECE_BYTES,
         retry_total=0,
