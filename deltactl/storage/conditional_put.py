@@ -63,19 +63,6 @@ def is_known(package: str, endpoint: str) -> bool:
     )
 
 
-def find_endpoint(package: str, file_system: Any) -> str:
-    """The address that a file system sends its requests to; empty where it does not tell."""
-    if package == "s3fs":
-        # Options, variables and configuration files all have a say: only the client knows.
-        return str(file_system.connect().meta.endpoint_url)
-    if package == "gcsfs":
-        return str(getattr(file_system, "_location", ""))
-    client = getattr(file_system, "service_client", None)
-    if isinstance(client, (list, tuple)):
-        client = client[0] if client else None
-    return str(getattr(client, "url", ""))
-
-
 class ProbeMemory:
     """Which places were found to keep put-if-absent, in a small file of this user.
 

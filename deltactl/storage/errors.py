@@ -206,7 +206,7 @@ def _classify(error: Exception) -> _Kind:
     if isinstance(error, DeltactlError):
         raise error
     # s3fs wraps what the service said in an error of the system that fits more or less.
-    code = next((code for code in map(_service_code, _chain(error)) if code in _CODES), None)
+    code = next((code for code in map(service_code, _chain(error)) if code in _CODES), None)
     if code is not None:
         return _CODES[code]
     for phrase, kind in _PHRASES.items():
@@ -267,13 +267,14 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__
 
 
-def _response(error: BaseException) -> Mapping[str, Any]:
+def _response(error: BaseException | None) -> Mapping[str, Any]:
     """The answer that botocore keeps in its errors."""
     response = getattr(error, "response", None)
     return response if isinstance(response, Mapping) else {}
 
 
-def _service_code(error: BaseException) -> str:
+def service_code(error: BaseException | None) -> str:
+    """What a service calls its error; empty where it says nothing."""
     details = _response(error).get("Error")
     found = details.get("Code") if isinstance(details, Mapping) else None
     code = found or getattr(error, "error_code", None) or ""

@@ -6,8 +6,7 @@ whole and a table's tree never held; many objects are deleted in one request whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from deltactl.errors import StorageError
@@ -24,6 +23,10 @@ class ObjectService(Protocol):
     @property
     def delete_batch(self) -> int:
         """How many keys one call of ``delete`` takes."""
+        ...
+
+    def find_endpoint(self) -> str:
+        """The address that requests go to; empty where the library does not tell."""
         ...
 
     def key_of(self, uri: str) -> str:
@@ -108,6 +111,10 @@ class CommonService:
         """The fsspec file system."""
         return self._fs
 
+    def find_endpoint(self) -> str:
+        """Not known."""
+        return ""
+
     def key_of(self, uri: str) -> str:
         """The key as the library reads it from an address."""
         return str(self._fs._strip_protocol(uri))
@@ -171,10 +178,23 @@ class CommonService:
         failed: dict[str, Exception] = {}
         for key in keys:
             try:
-                self._patience.ask(partial(self._fs.rm_file, key))
+                self._delete_one(key)
             except Exception as error:
                 failed[key] = error
         return failed
+
+    def _delete_one(self, key: str) -> None:
+        self._patience.ask(lambda: self._fs.rm_file(key))
+
+    def _tail_or_nothing(self, key: str, ask: Callable[[], tuple[bytes, int]]) -> tuple[bytes, int]:
+        """What ``ask`` gives for the last bytes: of an empty object no range can be had."""
+        try:
+            return ask()
+        except Exception:
+            found = self.stat(key)
+            if found is not None and int(found["size"]) == 0:
+                return b"", 0
+            raise
 
     def undelete(self, key: str, *, dry_run: bool) -> bool:
         """Only objects that are there: of versions fsspec knows nothing common."""
