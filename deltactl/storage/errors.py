@@ -95,8 +95,8 @@ _DENIED_CLASSES: Final = frozenset({
 _TRANSIENT_CLASSES: Final = frozenset({
     "ClientConnectionError", "ClientConnectorError", "ClientOSError", "ClientPayloadError",
     "ConnectTimeoutError", "ConnectionClosedError", "EndpointConnectionError", "FSTimeoutError",
-    "IncompleteReadError", "ReadTimeoutError", "ServerDisconnectedError", "ServerTimeoutError",
-    "ServiceRequestError", "ServiceResponseError",
+    "HTTPClientError", "IncompleteReadError", "ReadTimeoutError", "ServerDisconnectedError",
+    "ServerTimeoutError", "ServiceRequestError", "ServiceResponseError",
 })  # fmt: skip
 _CREDENTIALS_HINT: Final = (
     "the store does not take these credentials: check the key, its secret, and whether a token"
@@ -230,7 +230,7 @@ def _classify_number(number: int) -> _Kind:
 
 
 def _classify_foreign(error: Exception) -> _Kind:
-    classes = {cls.__name__ for cls in type(error).__mro__}
+    classes = _class_names(error)
     if classes & _DENIED_CLASSES:
         return _DENIED_KIND
     if "ResourceNotFoundError" in classes:
@@ -240,7 +240,16 @@ def _classify_foreign(error: Exception) -> _Kind:
     if classes & _TRANSIENT_CLASSES:
         return _TRANSIENT_KIND
     status = _http_status(error)
-    return _classify_status(set() if status is None else {status})
+    if status is not None:
+        return _classify_status({status})
+    # Azure's client gives a broken download up with an error that has no status of its own.
+    if any(_class_names(cause) & _TRANSIENT_CLASSES for cause in _chain(error)):
+        return _TRANSIENT_KIND
+    return StorageError, None
+
+
+def _class_names(error: BaseException) -> set[str]:
+    return {cls.__name__ for cls in type(error).__mro__}
 
 
 def _classify_status(statuses: Set[int]) -> _Kind:

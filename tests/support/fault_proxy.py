@@ -299,7 +299,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, reply: _Reply) -> None:
         self._send_head(reply)
-        self.wfile.write(reply.body)
+        if self.command != "HEAD":  # a body would be read as the next answer
+            self.wfile.write(reply.body)
 
     def _send_head(self, reply: _Reply) -> None:
         self.send_response_only(reply.status)
