@@ -6,8 +6,7 @@ whole and a table's tree never held; many objects are deleted in one request whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from deltactl.errors import StorageError
@@ -24,6 +23,10 @@ class ObjectService(Protocol):
     @property
     def delete_batch(self) -> int:
         """How many keys one call of ``delete`` takes."""
+        ...
+
+    def find_endpoint(self) -> str:
+        """The address that requests go to; empty where the library does not tell."""
         ...
 
     def key_of(self, uri: str) -> str:
@@ -112,6 +115,10 @@ class CommonService:
         """The fsspec file system."""
         return self._fs
 
+    def find_endpoint(self) -> str:
+        """Not known."""
+        return ""
+
     def key_of(self, uri: str) -> str:
         """The key as the library reads it from an address."""
         return str(self._fs._strip_protocol(uri))
@@ -184,10 +191,18 @@ class CommonService:
         failed: dict[str, Exception] = {}
         for key in keys:
             try:
-                self._patience.ask(partial(self._fs.rm_file, key))
+                self._delete_one(key)
             except Exception as error:
                 failed[key] = error
         return failed
+
+    def _delete_one(self, key: str) -> None:
+        self._patience.ask(lambda: self._fs.rm_file(key))
+
+    def _empty(self, key: str) -> Entry | None:
+        """Facts of an object that is empty: no range can be had of it, which is no fault."""
+        found = self.stat(key)
+        return found if found is not None and int(found["size"]) == 0 else None
 
     def undelete(self, key: str, *, dry_run: bool) -> bool:
         """Only objects that are there: of versions fsspec knows nothing common."""

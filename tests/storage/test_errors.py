@@ -15,7 +15,7 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
 )
-from deltactl.storage.errors import TransientStorageError, map_error, mapped_errors
+from deltactl.storage.errors import TransientStorageError, is_transient, map_error, mapped_errors
 from deltactl.storage.local_store import LocalStore
 
 EXPECTED_KINDS: dict[type[OSError], type[StorageError]] = {
@@ -157,6 +157,15 @@ def _call(store: LocalStore, method: str) -> None:
         getattr(store, method)(["x"])
     else:
         getattr(store, method)("x")
+
+
+def test_a_download_that_azure_gave_up_may_be_tried_again() -> None:
+    from azure.core.exceptions import HttpResponseError, IncompleteReadError
+
+    given_up = HttpResponseError("not completed")
+    assert not is_transient(given_up)
+    given_up.__cause__ = IncompleteReadError("not completed")
+    assert is_transient(given_up)
 
 
 def test_writing_into_a_full_disk_is_a_storage_error(
