@@ -6,7 +6,7 @@ whole and a table's tree never held; many objects are deleted in one request whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from deltactl.errors import StorageError

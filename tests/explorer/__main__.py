@@ -78,7 +78,7 @@ def _show_bugs(say: Callable[[str], None]) -> int:
             lines = summarise(list(tell(machine, found.schedule)))
         who = ", ".join(f"{letter_of(n)} {name}" for n, name in enumerate(programs))
         say(f"Store: {bug.model}. {who}. Schedule: `{found.schedule}`\n")
-        say("```text\n" + "\n".join(lines) + "\n```\n")
+        say("<!-- checked: schedule -->\n```text\n" + "\n".join(lines) + "\n```\n")
     return 1 if missed else 0
 
 

@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 # The library's own exclusive create looks, then writes; and what is opened for writing is empty at
 # once, where object stores keep the old content until the new one is whole.
-_NOT_FOR_FSSPEC_MEMORY = {conformance.one_thread_wins, conformance.replaces_whole_or_not_at_all}
+NOT_FOR_FSSPEC_MEMORY = {conformance.one_thread_wins, conformance.replaces_whole_or_not_at_all}
 
 
 def _memory(_: Path) -> Store:
@@ -54,6 +54,6 @@ STORES: dict[str, Callable[[Path], Store]] = {
 @pytest.mark.parametrize("kind", STORES)
 @pytest.mark.parametrize("promise", conformance.PROMISES, ids=lambda promise: promise.__name__)
 def test_promise(promise: Callable[[Store], None], kind: str, tmp_path: Path) -> None:
-    if kind == "fsspec" and promise in _NOT_FOR_FSSPEC_MEMORY:
+    if kind == "fsspec" and promise in NOT_FOR_FSSPEC_MEMORY:
         pytest.skip("fsspec's memory file system does not promise this itself")
     promise(STORES[kind](tmp_path))

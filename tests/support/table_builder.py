@@ -262,6 +262,7 @@ class TableBuilder:
         features: Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
         domains: Mapping[str, str] | None = None,
+        created_ms: int = START_MS,
     ) -> None:
         self.store = store
         self.commits: list[list[Action]] = []
@@ -298,7 +299,7 @@ class TableBuilder:
                     "schemaString": json.dumps(struct_of(*columns)),
                     "partitionColumns": list(partition_by),
                     "configuration": configuration,
-                    "createdTime": START_MS,
+                    "createdTime": created_ms,
                 }
             },
             *(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -116,6 +117,7 @@ def _without_secret(name: str, value: str) -> str:
 
 
 def _render(page: Page, rows: Sequence[Row]) -> None:
+    here = f"{Path.cwd()}/"  # the nearest file needs no long name; programs get the whole of it
     columns = [
         Column("command"),
         Column("setting"),
@@ -131,7 +133,7 @@ def _render(page: Page, rows: Sequence[Row]) -> None:
                 Styled(row["setting"], Tone.STRONG),
                 "-" if row["value"] is None else row["value"],
                 Styled(row["origin"], Tone.FAINT if row["origin"] == "default" else Tone.GOOD),
-                row["name"] or "",
+                (row["name"] or "").removeprefix(here),
             )
             for row in rows
         ],

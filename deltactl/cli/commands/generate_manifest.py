@@ -109,7 +109,8 @@ def _run(
     looks = dry_run or options.check
     store = session.open_table(table, read_only=looks)
     output = store if output_root is None else session.open_store(output_root, read_only=looks)
-    with session.cancellation() as cancellation, session.progress("purge") as on_progress:
+    label = "purge" if options.purge_first else "generate-manifest"
+    with session.cancellation() as cancellation, session.progress(label) as on_progress:
         return generate_manifests(
             store,
             options,

@@ -1,0 +1,181 @@
+"""The tables that pages speak of, and what some pages need besides."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltactl.storage.local_store import LocalStore
+from tests.support.damage import true_stats
+from tests.support.table_builder import Column, Row, TableBuilder, commit_path, encode_lines
+
+_HOUR_MS = 3_600_000
+_OLDEST = 300  # hours
+_COLUMNS = (
+    Column("id", nullable=False),
+    Column("day", "date"),
+    Column("kind", "string"),
+    Column("amount", "double"),
+)
+_DAYS = [dt.date(2024, 1, day) for day in (29, 30, 31)]
+_ENGINE = "Apache-Spark/4.2.0 Delta-Lake/4.4.0"
+
+
+class _Timeline:
+    """A table whose commits, files and folders have ages."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._id = 0
+        self._seen: set[Path] = set()
+        self.builder = TableBuilder(
+            LocalStore(str(folder)), _COLUMNS, partition_by=["day"], created_ms=_ago_ms(_OLDEST)
+        )
+        self._date(_OLDEST)
+
+    def commit(self, hours: float, *actions: Any, operation: str, **info: Any) -> int:
+        """A commit so many hours ago."""
+        info = {"userName": "etl", "engineInfo": _ENGINE, **info}
+        self.builder._now_ms = _ago_ms(hours) - 1000
+        version = self.builder.commit(*actions, operation=operation, **info)
+        self._date(hours)
+        return version
+
+    def load(self, hours: float, days: Sequence[dt.date], count: int = 200) -> list[str]:
+        """A commit of a file a day."""
+        adds = [self._file(day, count, hours) for day in days]
+        self.commit(
+            hours,
+            *adds,
+            operation="WRITE",
+            operationParameters={"mode": "Append", "partitionBy": '["day"]'},
+            operationMetrics={
+                "numFiles": str(len(adds)),
+                "numOutputRows": str(len(adds) * count),
+                "numOutputBytes": str(sum(add["add"]["size"] for add in adds)),
+            },
+        )
+        return [add["add"]["path"] for add in adds]
+
+    def _file(self, day: dt.date, count: int, hours: float) -> Any:
+        kinds = ("view", "click", "buy")
+        rows: list[Row] = [
+            {"id": self._id + n, "day": day, "kind": kinds[n % 3], "amount": n / 4}
+            for n in range(count)
+        ]
+        self._id += count
+        self.builder._now_ms = _ago_ms(hours)
+        return self.builder.write_file(rows, stats=true_stats(rows, ["id", "kind", "amount"]))
+
+    def _date(self, hours: float) -> None:
+        """Give what is new the time of its commit."""
+        for path in sorted(self.folder.rglob("*")):
+            if path.is_file() and path not in self._seen:
+                self._seen.add(path)
+                _set_time(path, hours)
+
+
+def _ago_ms(hours: float) -> int:
+    # Half a minute more: a whole number of hours ago stays that while a test runs.
+    return int(time.time() * 1000) - int(hours * _HOUR_MS) - 30_000
+
+
+def _set_time(path: Path, hours: float) -> None:
+    seconds = _ago_ms(hours) / 1000
+    os.utime(path, (seconds, seconds))
+
+
+def build_tables(root: Path) -> None:
+    """``events``: 28 small files of three days, and an old delete; ``orders``: little to do."""
+    events = _Timeline(root / "events")
+    first = events.load(290, _DAYS)
+    second = events.load(280, _DAYS)
+    events.commit(
+        250,
+        *(events.builder.remove_action(path) for path in (first[0], second[0])),
+        operation="DELETE",
+        userName="ann",
+        operationParameters={"predicate": "[\"(day = '2024-01-29')\"]"},
+        operationMetrics={"numRemovedFiles": "2", "numDeletedRows": "400"},
+    )
+    for hours in (100, 76, 52, 50, 28, 26, 4, 3):
+        events.load(hours, _DAYS)
+    orders = _Timeline(root / "orders")
+    orders.load(60, _DAYS[:1], 500)
+    (root / "tables.txt").write_text("events\norders\n")
+
+
+def landing(root: Path) -> None:
+    """A directory of Parquet files that is no table yet."""
+    _write_landing(root, _DAYS[:2])
+
+
+def landing_grows(root: Path) -> None:
+    """Another file came."""
+    _write_landing(root, _DAYS[2:])
+
+
+def _write_landing(root: Path, days: Sequence[dt.date]) -> None:
+    for number, day in enumerate(days):
+        folder = root / "landing" / f"day={day}"
+        folder.mkdir(parents=True)
+        rows = pa.table({"id": pa.array(range(number * 10, number * 10 + 10), pa.int64())})
+        pq.write_table(rows, folder / "part-0.parquet")
+
+
+def lost_commit(root: Path) -> None:
+    """``events`` without one of its commits."""
+    (root / "events" / commit_path(6)).unlink()
+
+
+def lost_file(root: Path) -> None:
+    """``events`` without one of its live files."""
+    path = next(iter(sorted((root / "events" / "day=2024-01-31").glob("*.parquet"))))
+    path.unlink()
+
+
+def unknown_feature(root: Path) -> None:
+    """``events`` with a feature that nobody knows."""
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
+    features = {"readerFeatures": ["timeTurner"], "writerFeatures": ["timeTurner"]}
+    log = root / "events" / "_delta_log"
+    version = len(list(log.glob("*.json")))
+    action = {"protocol": {**protocol, **features}}
+    (root / "events" / commit_path(version)).write_bytes(encode_lines([action]))
+
+
+def settings(root: Path) -> None:
+    """A file of settings in the working directory."""
+    (root / "deltactl.toml").write_text('[vacuum]\nretain = "30d"\n')
+
+
+def fresh(root: Path) -> None:
+    """All tables as at first."""
+    for path in root.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    build_tables(root)
+
+
+_SETUPS = (fresh, landing, landing_grows, lost_commit, lost_file, settings, unknown_feature)
+SETUPS: Final[dict[str, Callable[[Path], None]]] = {
+    function.__name__.replace("_", " "): function for function in _SETUPS
+}
+
+
+def prepare(names: str | None, root: Path) -> None:
+    """Do what a comment on a page asks for."""
+    for name in names.split(", ") if names else ():
+        if name not in SETUPS:
+            raise ValueError(f"there is no setup {name!r}: {', '.join(SETUPS)}")
+        SETUPS[name](root)

@@ -1,0 +1,132 @@
+"""Everything that README and docs show is true: commands run, and print what is shown."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from deltactl.cli.commands import COMMANDS
+from deltactl.cli.exits import render_exit_status
+from deltactl.cli.explanations import load_error_classes
+from tests.conftest import REPOSITORY
+from tests.docs import checks
+from tests.docs.blocks import Block, all_blocks, find_blocks, find_pages, inline_code, read_page
+from tests.docs.sample import build_tables, prepare
+from tests.docs.sandbox import Sandbox
+
+PAGES = find_pages()
+SHOWN = [spec.name for spec in COMMANDS if not spec.is_hidden]
+# Options of other programs that pages speak of.
+FOREIGN = {"--archives", "--conf", "--deploy-mode", "--name", "--cov"}
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("tables") / "data"
+    root.mkdir()
+    build_tables(root)
+    return root
+
+
+@pytest.fixture
+def box(tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    folder = tmp_path / "data"
+    shutil.copytree(tables, folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TERM", "dumb")  # no bars
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    return Sandbox(folder)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page(page: str, box: Sandbox) -> None:
+    for block in find_blocks(page, read_page(page)):
+        run_block(block, box)
+
+
+def run_block(block: Block, box: Sandbox) -> None:
+    assert block.language in checks.CHECKS, f"{block.place}: nothing checks {block.language!r}"
+    prepare(block.said.get("setup"), box.folder)
+    checks.CHECKS[block.language](block, box)
+
+
+def test_nothing_is_passed_over() -> None:
+    """Each block is run, or says why it cannot be; the sums tell when a kind gets lost."""
+    blocks = list(all_blocks())
+    fences = sum(len(re.findall(r"^ *```+\w", read_page(page), re.MULTILINE)) for page in PAGES)
+    assert fences == len(blocks)
+    assert {block.language for block in blocks} == set(checks.CHECKS)
+    ran = Counter(block.language for block in blocks if not block.reason)
+    idle = [block.place for block in blocks if block.reason]
+    assert ran["console"] >= 38
+    assert ran["sh"] >= 10
+    assert ran["python"] >= 5
+    assert len(idle) <= len(blocks) // 5, idle
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_words_in_prose(page: str) -> None:
+    """Commands and options that are only mentioned exist."""
+    for code in inline_code(read_page(page)):
+        if re.match(r"deltactl [a-z][a-z-]+( |$)", code):
+            checks.check_synopsis(code)
+        elif named := re.match(r"--[a-z][a-z-]+", code):
+            assert named[0] in checks.all_options() | FOREIGN, f"{page}: no option {named[0]}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links(page: str) -> None:
+    """Every relative link leads to a file, and to a heading of it."""
+    folder = (REPOSITORY / page).parent
+    for target in re.findall(r"\]\(([^)\s]+)\)", read_page(page)):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        path = folder / name if name else REPOSITORY / page
+        assert path.exists(), f"{page}: {target} leads nowhere"
+        if anchor:
+            assert anchor in _anchors(path.read_text("utf-8")), f"{page}: {target} has no heading"
+
+
+def _anchors(text: str) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+
+
+def test_every_command_has_its_page() -> None:
+    index = read_page("docs/README.md")
+    for name in SHOWN:
+        page = read_page(f"docs/{name}.md")
+        assert f"({name}.md)" in index
+        assert any("console" in block.language for block in find_blocks(name, page)), name
+        assert f"deltactl {name}" in read_page("README.md")
+
+
+def test_the_exit_statuses_are_in_the_readme() -> None:
+    table = read_page("README.md").split("| status | meaning |")[1]
+    for line in render_exit_status().splitlines():
+        if found := re.match(r" *(\d+)  (.*)", line):
+            assert f"| {found[1]} | {found[2]} |" in table
+
+
+def test_every_code_is_in_troubleshooting() -> None:
+    page = read_page("docs/troubleshooting.md")
+    assert [code for code in load_error_classes() if f"`{code}`" not in page] == []
+
+
+def test_targets_of_make() -> None:
+    """Targets that pages speak of are in the Makefile."""
+    targets = set(re.findall(r"^([a-z-]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+    named = {name for page in PAGES for name in re.findall(r"`make ([a-z-]+)", read_page(page))}
+    assert named
+    assert named <= targets
+
+
+def test_every_page_is_in_the_index() -> None:
+    linked = set(re.findall(r"\]\(([\w/-]+\.md)", read_page("docs/README.md")))
+    there = {page.removeprefix("docs/") for page in PAGES if re.fullmatch(r"docs/[\w-]+\.md", page)}
+    assert there - {"README.md"} <= linked

@@ -1,0 +1,112 @@
+"""What ``docs/contributing.md`` has people write is written here, and works."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib.util import spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+import pytest
+
+from deltactl.cli.app import run
+from deltactl.cli.commands import COMMANDS, CommandSpec
+from deltactl.protocol import features
+from deltactl.storage import connect
+from deltactl.storage import open as open_module
+from deltactl.storage.open import open_store
+from deltactl.storage.store import Store
+from tests.cli.conftest import Ran
+from tests.docs.blocks import Block, find_blocks, read_page
+from tests.storage import conformance, test_conformance
+from tests.support import table_builder
+
+PAGE = "docs/contributing.md"
+
+
+def steps(title: str) -> list[Block]:
+    """The code under a heading, step by step."""
+    section = read_page(PAGE).split(f"\n## {title}\n")[1].split("\n## ")[0]
+    return [b for b in find_blocks(PAGE, section) if b.said.get("checked") == "walkthrough"]
+
+
+def load(code: Block, monkeypatch: pytest.MonkeyPatch, name: str) -> dict[str, Any]:
+    """Load code as the module that the page says it is."""
+    module = ModuleType(name)
+    module.__spec__ = spec_from_loader(name, None)
+    monkeypatch.setitem(sys.modules, name, module)
+    exec(compile(code.text, name, "exec"), vars(module))
+    return vars(module)
+
+
+def evaluate(code: Block, names: Mapping[str, Any]) -> Any:
+    return eval(code.text.strip().rstrip(","), dict(names))
+
+
+def test_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    operation, command, row, test = steps("Add a command")
+    load(operation, monkeypatch, "deltactl.operations.list_files")
+    load(command, monkeypatch, "deltactl.cli.commands.list_files")
+    spec = evaluate(row, {"CommandSpec": CommandSpec})
+
+    def cli(*words: str) -> Ran:
+        code = run(words, specs=(*COMMANDS, spec))
+        return Ran(code, *capsys.readouterr())
+
+    load(test, monkeypatch, "test_list_files")["test_live_files"](cli, tmp_path)
+    assert cli("--help").out.count(spec.help) == 1
+
+
+@pytest.fixture
+def new_store(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Store]:
+    service, connection, scheme, line = steps("Add a store")
+    load(service, monkeypatch, "deltactl.storage.ram_service")
+    names = dict(vars(connect))
+    exec(compile(connection.text, PAGE, "exec"), names)
+    ((name, package),) = evaluate_items(scheme, {}).items()
+    monkeypatch.setitem(open_module._PACKAGES, name, package)
+    monkeypatch.setitem(open_module._openers, name, open_module._open_remote)
+    monkeypatch.setitem(connect._CONNECT, package, names["_connect_ram"])
+    (make,) = evaluate_items(line, {**vars(test_conformance), "open_store": open_store}).values()
+    return cast("Callable[[Path], Store]", make)
+
+
+@pytest.mark.parametrize(
+    "promise",
+    [p for p in conformance.PROMISES if p not in test_conformance.NOT_FOR_FSSPEC_MEMORY],
+    ids=lambda promise: promise.__name__,
+)
+def test_a_store(
+    promise: Callable[[Store], None], new_store: Callable[[Path], Store], tmp_path: Path
+) -> None:
+    promise(new_store(tmp_path))
+
+
+# What fsspec opens for writing in memory cannot be thrown away again.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_suite_tells_that_the_store_is_not_fit(
+    new_store: Callable[[Path], Store], tmp_path: Path
+) -> None:
+    with pytest.raises(AssertionError):
+        conformance.replaces_whole_or_not_at_all(new_store(tmp_path))
+
+
+def evaluate_items(code: Block, names: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = eval(f"{{{code.text}}}", dict(names))
+    return found
+
+
+def test_a_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+    row, test = steps("Add a table feature")
+    feature = evaluate(row, vars(features))
+    monkeypatch.setitem(features.REGISTRY, feature.name, feature)
+    monkeypatch.setattr(features, "_ROWS", (*features._ROWS, feature))
+    readers = table_builder.READER_FEATURES | {feature.name}
+    monkeypatch.setattr(table_builder, "READER_FEATURES", readers)
+    check = load(test, monkeypatch, "test_time_turner")["test_what_it_allows"]
+    check("true")
+    check("false")
