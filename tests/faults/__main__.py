@@ -10,16 +10,17 @@ import time
 from pathlib import Path
 from statistics import median
 
-from tests.faults.delta_rs import DeltaRs, delta_rs
-from tests.faults.rounds import Outcome, run_round
+from tests.faults.delta_rs import delta_rs
+from tests.faults.rounds import Outcome, Team, run_round
 from tests.faults.scenes import SCENES, Scene
+from tests.faults.starter import opened_starter
 
 _WRITERS = 2
 _FIRST_GUESS_S = 1.0
 
 
 def _run_scene(
-    scene: Scene, scratch: Path, seeds: range, writers: list[DeltaRs]
+    scene: Scene, scratch: Path, seeds: range, team: Team
 ) -> tuple[list[Outcome], list[str]]:
     """All rounds of a scene; the folder of a failed one is kept."""
     template = scratch / scene.name
@@ -31,7 +32,7 @@ def _run_scene(
         seconds = [outcome.seconds for outcome in outcomes[-9:]]
         usual = median(seconds) if seconds else _FIRST_GUESS_S
         try:
-            outcomes.append(run_round(scene, template, root, seed, writers, usual))
+            outcomes.append(run_round(scene, template, root, seed, team, usual))
             shutil.rmtree(root)
         except AssertionError as error:
             failures.append(f"{scene.name} {seed}: {error}")
@@ -61,11 +62,12 @@ def main(words: list[str]) -> int:
     broken: list[str] = []
     scratch = Path(tempfile.mkdtemp(prefix="faults-", dir=arguments.scratch))
     seeds = range(arguments.seed, arguments.seed + arguments.rounds)
-    with delta_rs(_WRITERS) as writers:
+    with delta_rs(_WRITERS) as writers, opened_starter(scratch) as starter:
+        team = Team(writers, starter)
         for scene in SCENES:
             if arguments.only in (None, scene.name):
                 started = time.monotonic()
-                outcomes, failures = _run_scene(scene, scratch, seeds, writers)
+                outcomes, failures = _run_scene(scene, scratch, seeds, team)
                 broken += failures
                 print(_describe(scene, outcomes, time.monotonic() - started), flush=True)
     if not broken:
