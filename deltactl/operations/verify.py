@@ -139,7 +139,9 @@ class _PlainReader:
         """A row id from the row's place, or the version the file came with."""
         if self.row_tracking is not None and name == self.row_tracking.row_id:
             base = file.base_row_id
-            return pa.array(places + base) if base is not None else pa.nulls(len(places), pa.int64())
+            return (
+                pa.array(places + base) if base is not None else pa.nulls(len(places), pa.int64())
+            )
         return pa.array([file.default_row_commit_version] * len(places), pa.int64())
 
 

@@ -125,11 +125,13 @@ def rows_of(ids: list[int]) -> Any:
     """The rows with these ids: every other value follows from the id."""
     import pyarrow as pa
 
-    return pa.table({
-        "id": pa.array(ids, pa.int64()),
-        "v": pa.array([f"v{i}" for i in ids], pa.string()),
-        "p": pa.array([i % PARTITIONS for i in ids], pa.int32()),
-    })
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "v": pa.array([f"v{i}" for i in ids], pa.string()),
+            "p": pa.array([i % PARTITIONS for i in ids], pa.int32()),
+        }
+    )
 
 
 def _read(root: str) -> dict[str, Any]:
