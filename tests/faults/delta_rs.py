@@ -21,7 +21,7 @@ PARTITIONS = 3
 _IDS_OF_A_WRITER = 1_000_000
 _LARGEST_APPEND = 12
 # Enough of a pause for others to get a word in on few cores.
-_PAUSE_S = 0.02
+_PAUSE_S = 0.15
 
 
 class DeltaRs:

@@ -112,7 +112,10 @@ def ensure_cleaned(root: Path, before: set[str]) -> None:
 # -- no room ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("free_pages", [0, 1, 3, 7])
+@pytest.mark.parametrize(
+    "free_pages",
+    [0, 3, *(pytest.param(pages, marks=pytest.mark.slow) for pages in (1, 2, 5, 7, 11))],
+)
 @_COMMANDS
 def test_a_full_disk(
     templates: dict[str, Path], small_disk: Path, deltactl: Cli, scene: Scene, free_pages: int
@@ -203,12 +206,13 @@ def test_no_memory_is_told_as_such(
     many: Path, tmp_path: Path, deltactl: Cli, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = shutil.copytree(many, tmp_path / "t")
-    refusing = ThreadPoolExecutor if isinstance(error, RuntimeError) else pq.ParquetFile
+    is_thread = isinstance(error, RuntimeError)
+    refusing, name = (ThreadPoolExecutor, "submit") if is_thread else (pq.ParquetFile, "__init__")
 
     def refuse(*arguments: Any, **options: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(refusing, "submit" if refusing is ThreadPoolExecutor else "__init__", refuse)
+    monkeypatch.setattr(refusing, name, refuse)
     ran = deltactl("optimize", str(root), "-o", "json")
     monkeypatch.undo()
     assert ran.code == 1, ran
@@ -246,7 +250,10 @@ def test_a_clock_that_jumps(
 # -- a folder that goes away --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("calls", [2, 5, 9, 14, 25, 40])
+@pytest.mark.parametrize(
+    "calls",
+    [9, 25, *(pytest.param(calls, marks=pytest.mark.slow) for calls in (1, 2, 3, 5, 14, 40, 60))],
+)
 @_COMMANDS
 def test_a_folder_removed_underneath(
     templates: dict[str, Path],
