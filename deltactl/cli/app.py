@@ -33,6 +33,7 @@ from deltactl.cli.run_options import declare_time_limit
 from deltactl.cli.session import Session
 from deltactl.cli.signals import raise_on_sigterm
 from deltactl.cli.turns import declare_turn_options
+from deltactl.engine.memory import limit_of_address_space
 from deltactl.errors import DeltactlError, UsageError
 
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -243,6 +244,10 @@ def main() -> NoReturn:
     # Arrow's allocator gives freed pages back after 10 ms, and takes them again a moment later: a
     # fault each. It reads this when pyarrow is first imported, which is later than here.
     os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10000")
+    if limit_of_address_space() is not None:
+        # Both reserve much more than they use: 1 GiB, and a buffer for each core.
+        os.environ.setdefault("MIMALLOC_ARENA_RESERVE", "0")
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller

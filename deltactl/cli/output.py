@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Enough rows to keep Arrow busy, few enough to keep memory flat.
 _ROWS_AT_ONCE: Final = 4096
+# What a cell begins with that Excel, LibreOffice and others compute.
+_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 _STYLES: Final = {
     Tone.PLAIN: "",
@@ -255,7 +257,7 @@ class Output:
     def _print_csv(self, rows: pa.Table | Iterable[Mapping[str, Any]]) -> None:
         if not hasattr(rows, "schema"):
             rows = list(rows)
-        # In a file the data is kept as it is; on a screen it must not act.
+        # In a file the data is kept, but for formulas; on a screen it must not act.
         escape = safe_text if self.stdout.isatty() else str
         names = column_names(rows)
         writer = csv.writer(self.stdout, lineterminator="\n")
@@ -300,7 +302,21 @@ def _csv_cell(value: Any) -> str:
     plain = to_jsonable(value)
     if plain is None:
         return ""
-    return plain if isinstance(plain, str) else dump_json(plain)
+    return _as_text(plain) if isinstance(plain, str) else dump_json(plain)
+
+
+def _as_text(text: str) -> str:
+    """Text that spreadsheets would take for a formula gets the apostrophe that makes it none.
+
+    Whoever writes to a table chooses such texts, and a formula can send away what stands beside it.
+    """
+    if not text.startswith(_FORMULAS) or len(text) == 1:
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def terminal_width(stream: TextIO, environ: Mapping[str, str]) -> int:

@@ -96,7 +96,7 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
     import socket
 
     from deltactl.operations.find_tables import is_table
-    from deltactl.operations.lease import LEASE_MS, Holder, hold_lease
+    from deltactl.operations.lease import LEASE_MS, Holder, hold_lease, name_processes
 
     store = session.open_store(session.table or "")
     if not is_table(store):  # the command says so better, and nothing is written there
@@ -109,7 +109,12 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
     clock = SystemClock()
     started_ms = clock.now_ms()
     holder = Holder(
-        session.run_id, socket.gethostname(), os.getpid(), started_ms, started_ms + LEASE_MS
+        session.run_id,
+        socket.gethostname(),
+        os.getpid(),
+        started_ms,
+        started_ms + LEASE_MS,
+        name_processes(),
     )
     command = session.command or ""
     lease = hold_lease(store, command, holder, clock=clock, warn=session.output.warn)

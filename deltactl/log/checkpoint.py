@@ -29,6 +29,8 @@ _BATCH_ROWS = 1 << 15
 _LEAST_BATCH_ROWS = 256
 _BATCH_BYTES = 64 << 20
 _BUFFER_BYTES = 4 << 20
+# Each row names a file of its own, or is one of few: none can be squeezed into less than a bit.
+_MOST_ROWS_OF_A_BYTE = 8
 _SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 
 
@@ -173,8 +175,15 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     """A checkpoint to be streamed: Arrow would otherwise keep all that it read until the end.
 
     A column of one row group alone may be hundreds of megabytes: it is read by pieces.
+
+    Raises:
+        ValueError: it counts more rows than can be in it; to look for them would take for ever.
     """
-    return pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+    parquet = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+    num_rows, size = parquet.metadata.num_rows, source.size()
+    if num_rows > _MOST_ROWS_OF_A_BYTE * size:
+        raise ValueError(f"its footer counts {num_rows} rows in {size} bytes")
+    return parquet
 
 
 def _choose_batch_rows(parquet: pq.ParquetFile, leaves: Sequence[str]) -> int:

@@ -20,6 +20,7 @@ from deltactl.storage.errors import (
     no_versions_error,
 )
 from deltactl.storage.exclusive import create_exclusively, move_exclusively
+from deltactl.storage.held_folder import HeldFolder
 from deltactl.storage.local_files import (
     DurableWriter,
     ReplacingWriter,
@@ -238,21 +239,21 @@ class LocalStore:
         """Delete each name; see ``Store.delete_many``.
 
         Raises:
-            SafetyError: a name leads out of the root; nothing is deleted then.
+            SafetyError: a name leads out of the root; nothing is deleted then. Or a link took the
+                place of a folder meanwhile: nothing is deleted there.
         """
         safe_folders: set[str] = set()
         paths = [self._writable(name, safe_folders) for name in names]
         failed: dict[str, StorageError] = {}
-        for name, path in zip(names, paths, strict=True):
-            try:
-                with suppress(FileNotFoundError, NotADirectoryError):
-                    os.unlink(path)
-                remove_checksum(path)
-            except (OSError, UnicodeError) as error:
-                # What unlink says of a folder differs from system to system.
-                is_folder = os.path.isdir(path) and not os.path.islink(path)
-                cause = IsADirectoryError("it is a folder") if is_folder else error
-                failed[name] = map_error(cause, "delete", name, self._uri)
+        with HeldFolder(self._root) as held:
+            for name, path in zip(names, paths, strict=True):
+                try:
+                    held.unlink(path)
+                except (OSError, UnicodeError) as error:
+                    # What unlink says of a folder differs from system to system.
+                    is_folder = os.path.isdir(path) and not os.path.islink(path)
+                    cause = IsADirectoryError("it is a folder") if is_folder else error
+                    failed[name] = map_error(cause, "delete", name, self._uri)
         return failed
 
     def undelete_many(

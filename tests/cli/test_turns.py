@@ -139,7 +139,9 @@ def test_a_signal_gives_the_lease_back(
     assert own_files() == []
 
 
-def test_a_run_that_is_killed_leaves_a_lease_that_expires(table: TableBuilder) -> None:
+def test_a_run_that_is_killed_leaves_a_lease_that_stops_nobody_here(
+    cli: RunCli, table: TableBuilder
+) -> None:
     program = (
         "import os, signal, sys; import deltactl.operations.optimize as o; "
         "o.plan_optimize = lambda *a: os.kill(os.getpid(), signal.SIGKILL); "
@@ -151,6 +153,7 @@ def test_a_run_that_is_killed_leaves_a_lease_that_expires(table: TableBuilder) -
     [name] = own_files()
     said = json.loads(Path("t/_deltactl", name).read_text())
     assert said["expires_ms"] - said["since_ms"] == LEASE_MS
+    assert cli("optimize", "t").code == 0
 
 
 def test_a_vacuum_leaves_leases_and_records_alone(cli: RunCli, table: TableBuilder) -> None:

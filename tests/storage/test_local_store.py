@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -299,3 +300,29 @@ def test_local_tables_import_neither_fsspec_nor_pyarrow(root: Path) -> None:
         "sys.exit(bool({'fsspec', 'pyarrow', 'asyncio'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_link_that_takes_the_place_of_a_folder_misleads_no_delete(
+    store: LocalStore, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is swapped after the folder was found to lie in the root, before the file goes."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "f").write_bytes(b"precious")
+    store.put("p=0/f", b"old")
+    store.put("p=1/f", b"old")
+    real = os.open
+
+    def swap_first(path: Any, *arguments: Any, **options: Any) -> int:
+        if os.fspath(path).endswith("/p=1"):
+            (root / "p=1").rename(tmp_path / "aside")
+            (root / "p=1").symlink_to(outside)
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", swap_first)
+    with pytest.raises(SafetyError, match="a link took its place"):
+        store.delete_many(["p=0/f", "p=1/f"])
+    monkeypatch.undo()
+    assert (outside / "f").read_bytes() == b"precious"
+    assert (tmp_path / "aside" / "f").read_bytes() == b"old"
+    assert not (root / "p=0" / "f").exists()

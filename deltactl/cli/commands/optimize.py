@@ -14,7 +14,7 @@ from deltactl.cli.options import DryRunOption, IfNeededOption, TableArgument
 from deltactl.cli.session import Session
 from deltactl.cli.suggest import with_suggestion
 from deltactl.cli.thresholds import parse_need
-from deltactl.engine.local import machine_memory_bytes
+from deltactl.engine.memory import machine_memory_bytes
 from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
 from deltactl.units import parse_duration, parse_size
 
