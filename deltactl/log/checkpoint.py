@@ -19,6 +19,7 @@ from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.listing import Checkpoint
 from deltactl.log.singletons import Singletons
+from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.protocol.actions import ADD_SCHEMA, JSON_NAMES, REMOVE_SCHEMA
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.protocol.paths import decode_path, is_absolute
@@ -174,7 +175,9 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
 
     A column of one row group alone may be hundreds of megabytes: it is read by pieces.
     """
-    return pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+    parquet = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+    ensure_sound_columns(parquet.metadata, source.size())
+    return parquet
 
 
 def _choose_batch_rows(parquet: pq.ParquetFile, leaves: Sequence[str]) -> int:

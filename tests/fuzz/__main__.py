@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.fuzz.harness import Find, Tally, execute, peak_bytes
+from tests.fuzz.harness import Find, Run, Tally, execute, peak_bytes
 from tests.fuzz.targets import TARGETS
 
 TOTAL = 10_000_000
-_HANGS_AFTER = 20.0
+HANGS_AFTER = 20.0
 _MOST_DEATHS = 200
 _FIGURES = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)")
 
@@ -70,6 +70,7 @@ def _parse(texts: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--replay", type=Path, metavar="FILE")
     parser.add_argument("--only", nargs="+", choices=TARGETS, metavar="TARGET")
     parser.add_argument("--runs", type=int, default=TOTAL, help="in all; with --only: of each")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="of each target")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"))
@@ -96,35 +97,39 @@ def _fuzz(name: str, runs: int, arguments: argparse.Namespace) -> None:
     folder: Path = arguments.folder
     tally = Tally.open(folder / f"{name}.tally")
     command = [sys.executable, "-m", "tests.fuzz.worker", name, str(folder), "--runs", str(runs)]
+    until = time.monotonic() + arguments.seconds
     for death in range(_MOST_DEATHS):
         tally.load()
-        if tally.executions >= runs:
+        left = until - time.monotonic()
+        if tally.executions >= runs or left <= 0:
             break
         seed = arguments.seed + death + tally.executions
         with (folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen([*command, "--seed", str(seed)], stdout=log, stderr=log)
-        find = _watch(process, tally)
-        if find is not None:
-            _keep_death(folder, name, find, tally)
+            process = subprocess.Popen(
+                [*command, "--seed", str(seed), "--seconds", str(left)], stdout=log, stderr=log
+            )
+        find = watch(process, tally)
+        if find is not None and tally.load():  # else it did not die of an input
+            keep_death(folder, name, find, tally)
     result = _result(name, folder)
     print(f"{name}: {result.executions:,} executions, {result.finds} finds", flush=True)
 
 
-def _watch(process: subprocess.Popen[bytes], tally: Tally) -> Find | None:
+def watch(process: subprocess.Popen[bytes], tally: Tally) -> Find | None:
     """Wait for a worker; one that hangs is ended."""
     while process.poll() is None:
         tally.load()
-        if tally.since and time.time() - tally.since > _HANGS_AFTER:
+        if tally.since and time.time() - tally.since > HANGS_AFTER:
             process.kill()
             process.wait()
-            return Find("hang", "hang", f"no end within {_HANGS_AFTER:.0f} s")
+            return Find("hang", "hang", f"no end within {HANGS_AFTER:.0f} s")
         time.sleep(0.2)
     if process.returncode == 0:
         return None
     return Find("death", str(process.returncode), f"the process ended with {process.returncode}")
 
 
-def _keep_death(folder: Path, name: str, find: Find, tally: Tally) -> None:
+def keep_death(folder: Path, name: str, find: Find, tally: Tally) -> None:
     data = tally.load()
     place = folder / "finds" / name
     place.mkdir(parents=True, exist_ok=True)
@@ -133,10 +138,7 @@ def _keep_death(folder: Path, name: str, find: Find, tally: Tally) -> None:
     log = (folder / f"{name}.log").read_text("utf-8", "replace")
     tail = "\n".join(log.splitlines()[-40:])
     (place / f"{find.kind}-{number}.txt").write_text(f"{find.detail}\n{tail}\n")
-    tally.executions, tally.since = tally.executions + 1, 0.0
-    tally.begin(b"")
-    tally.since = 0.0
-    tally._save(0)
+    tally.end(Run(0.0, 0, find))
 
 
 def _result(name: str, folder: Path) -> Result:

@@ -9,6 +9,7 @@ import argparse
 import faulthandler
 import os
 import sys
+import time
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -25,6 +26,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=int, required=True)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"))
     arguments = parser.parse_args()
     faulthandler.enable()
     if find_spec("atheris") is None:
@@ -45,17 +47,19 @@ class _Session:
         self._finds.mkdir(parents=True, exist_ok=True)
         self._tally = harness.Tally.open(arguments.folder / f"{arguments.target}.tally")
         self._left = arguments.runs - self._tally.executions
+        self._until = time.monotonic() + arguments.seconds
 
     def seeds(self) -> list[bytes]:
         """The first inputs; all are executed once, so that what loads late is loaded."""
         found: list[bytes] = self.target.seeds()
         for data in found:
             self._execute(self.target, data)
+            import_module("tests.fuzz.bend").trust(data)
         return found
 
     def take(self, data: bytes) -> None:
-        """Execute one input; ends the process when enough were."""
-        if self._left <= 0:
+        """Execute one input; ends the process when enough were, or the time is up."""
+        if self._left <= 0 or time.monotonic() > self._until:
             sys.stdout.flush()
             os._exit(0)
         self._left -= 1
@@ -101,7 +105,7 @@ def _fuzz_guided(arguments: argparse.Namespace) -> None:
         f"-dict={words}",
         "-print_final_stats=1",
         "-rss_limit_mb=0",
-        "-timeout=0",
+        "-timeout=3600",  # hangs are the parent's to see
         *(f"-handle_{signal}=0" for signal in ("segv", "abrt", "bus", "ill", "fpe")),
     ]
     structured = {"custom_mutator": mutate} if target.form in ("json", "parquet") else {}
