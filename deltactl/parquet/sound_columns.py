@@ -1,8 +1,8 @@
 """A look at what a footer says of its column chunks, before anyone asks for one by one.
 
-Arrow throws in C++ where the metadata of a chunk contradict themselves (lengths of histograms, chunks
-encrypted by keys unknown). Where Python asks ``row_group(i).column(j)`` nothing catches that, and the
-process ends; where a reader is prepared, it becomes an error (seen with pyarrow 26).
+Arrow throws in C++ where the metadata of a chunk contradict themselves (a histogram of another
+length, say). Where Python asks for ``row_group(i).column(j)`` nothing catches that, and the process
+ends; where a reader is prepared, it becomes an error (seen with pyarrow 26).
 """
 
 from __future__ import annotations

@@ -135,8 +135,9 @@ def keep_death(folder: Path, name: str, find: Find, tally: Tally) -> None:
     place.mkdir(parents=True, exist_ok=True)
     number = sum(1 for _ in place.glob(f"{find.kind}-*.txt"))
     (place / f"{find.kind}-{number}").write_bytes(data)
-    log = (folder / f"{name}.log").read_text("utf-8", "replace")
-    tail = "\n".join(log.splitlines()[-40:])
+    log = folder / f"{name}.log"
+    said = log.read_text("utf-8", "replace") if log.exists() else ""
+    tail = "\n".join(said.splitlines()[-40:])
     (place / f"{find.kind}-{number}.txt").write_text(f"{find.detail}\n{tail}\n")
     tally.end(Run(0.0, 0, find))
 

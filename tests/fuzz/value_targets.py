@@ -317,7 +317,7 @@ TARGETS = (
         "json",
         ("numRecords", "minValues", "maxValues", "nullCount", "1e999", '"NaN"', "-0.0"),
     ),
-    Target("dv-file", run_vector_file, _files_of_vectors, 800_000, "bytes"),
-    Target("dv-bitmap", run_bitmap, _bitmaps, 800_000, "bytes"),
+    Target("dv-file", run_vector_file, _files_of_vectors, 800_000, "bytes", max_length=16384),
+    Target("dv-bitmap", run_bitmap, _bitmaps, 800_000, "bytes", max_length=16384),
     Target("dv-descriptor", run_descriptor, _descriptors, 500_000, "bytes"),
 )
