@@ -256,7 +256,7 @@ def run_descriptor(data: bytes) -> None:
     }
     column = pa.chunked_array([pa.array([row, None], DELETION_VECTOR_TYPE)])
     _ = unique_ids(column), vector_files(column)
-    vector = DeletionVector(**row)  # type: ignore[arg-type]
+    vector = DeletionVector(**row)
     assert vector.unique_id == unique_ids(column)[0].as_py()
     load_deletion_vector(STORE, vector)
 
