@@ -19,6 +19,7 @@ from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.listing import Checkpoint
 from deltactl.log.singletons import Singletons
+from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.protocol.actions import ADD_SCHEMA, JSON_NAMES, REMOVE_SCHEMA
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.protocol.paths import decode_path, is_absolute
@@ -167,6 +168,7 @@ def _read_actions(
             structs = batch.column(action)
             if structs.null_count == len(structs):
                 continue
+            structs.validate(full=True)  # texts are any bytes to Parquet: 9 ms for 200,000 files
             # Dropping copies, even where there is nothing to drop.
             yield _to_table(structs.drop_null() if structs.null_count else structs, action, columns)
 
@@ -183,6 +185,7 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     num_rows, size = parquet.metadata.num_rows, source.size()
     if num_rows > _MOST_ROWS_OF_A_BYTE * size:
         raise ValueError(f"its footer counts {num_rows} rows in {size} bytes")
+    ensure_sound_columns(parquet.metadata, source.size())
     return parquet
 
 

@@ -84,8 +84,13 @@ def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> Footer
             problems.append((name, None, str(footer)))
         else:
             left_out.append(LeftOut(name, NOT_PARQUET_INSIDE))
-    groups = tuple(_describe(spec, members) for members in _group_by_schema(found))
-    return FooterBatch(groups, tuple(problems), tuple(left_out))
+    groups: list[FooterGroup] = []
+    for members in _group_by_schema(found):
+        try:
+            groups.append(_describe(spec, members))
+        except DataFileError as error:
+            problems += [(info.name, None, error.message) for info, _ in members]
+    return FooterBatch(tuple(groups), tuple(problems), tuple(left_out))
 
 
 def _read_all(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
+from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.storage.store import Store
 
 MAGIC: Final = b"PAR1"
@@ -52,6 +53,7 @@ def read_footer(
         # pickle calls for metadata is faster still, but a broken footer ends the process there.
         reader = pq.ParquetReader()
         reader.open(pa.BufferReader(tail))
+        ensure_sound_columns(reader.metadata, size_bytes)
         return reader.metadata
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
