@@ -10,8 +10,8 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 CODE := deltactl tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-lowest servers lint format coverage explore explore-slow explore-matrix audit demo \
-	clean
+.PHONY: help setup test test-lowest servers lint format coverage explore explore-slow explore-matrix audit fuzz \
+	demo clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -52,6 +52,14 @@ explore-slow: $(STAMP) ## run the tests marked slow
 explore-matrix: $(STAMP) ## optimize every table of the matrix that Delta on Spark writes
 	DELTACTL_FULL_MATRIX=1 $(PYTEST) -m spark --timeout=3600 tests/interop
 
+# Coverage-guided where atheris can be had, unguided where not; FUZZ holds options (tests/fuzz/README.md).
+fuzz: $(STAMP) ## feed all kinds of input 10,000,000 times with what means harm; very long
+	$(BIN)/python -m venv .venv-fuzz
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		> $$(.venv-fuzz/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tools.pth
+	.venv-fuzz/bin/python -m pip install --quiet --disable-pip-version-check 'atheris>=3' || true
+	.venv-fuzz/bin/python -m tests.fuzz $(FUZZ)
+
 test-lowest: $(STAMP) ## run the tests with the oldest versions of dependencies that are allowed
 	@bash .ci/lowest
 
@@ -64,4 +72,4 @@ demo: $(STAMP) ## make many small files of a sample table into a few
 	$(BIN)/python -m benchmarks.demo
 
 clean: ## remove what was built, .venv included
-	rm -rf $(VENV) .venv-lowest .venv-audit build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf $(VENV) .venv-lowest .venv-audit .venv-fuzz build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -41,6 +41,7 @@ _deltactl() {
     case $command:$previous in
         :--storage-option) kind=nothing ;;
         :-o | :--output) kind=choices values='table json ndjson csv github junit' ;;
+        :--max-requests-per-second) kind=nothing ;;
         :--log-format) kind=choices values='text json' ;;
         :--progress) kind=choices values='auto none plain json' ;;
         describe-history:-n | describe-history:--limit) kind=nothing ;;
@@ -92,6 +93,7 @@ _deltactl() {
         optimize:--timeout-grace) kind=nothing ;;
         optimize:--tables-from) kind=files ;;
         optimize:-j | optimize:--jobs) kind=nothing ;;
+        optimize:--report) kind=files ;;
         optimize:--min-interval) kind=nothing ;;
         optimize:--storage-option) kind=nothing ;;
         optimize:-o | optimize:--output) kind=choices values='table json ndjson csv github junit' ;;
@@ -122,6 +124,7 @@ _deltactl() {
         vacuum:--timeout-grace) kind=nothing ;;
         vacuum:--tables-from) kind=files ;;
         vacuum:-j | vacuum:--jobs) kind=nothing ;;
+        vacuum:--report) kind=files ;;
         vacuum:--min-interval) kind=nothing ;;
         vacuum:--storage-option) kind=nothing ;;
         vacuum:-o | vacuum:--output) kind=choices values='table json ndjson csv github junit' ;;
@@ -225,11 +228,11 @@ _deltactl() {
     esac
     if [[ $kind == options ]]; then
         case $command in
-            '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --log-format --progress --version --install-completion -h --help' ;;
+            '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --version --install-completion -h --help' ;;
             describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --graph --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             describe-detail) values='--version --at --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            optimize) values='--where --purge --since-version --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            optimize) values='--where --purge --since-version --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             checkpoint) values='--version --kind --sidecar-size --part-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             check) values='--version --all-versions --files --sample --checkpoints --dvs --resume --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;

@@ -24,6 +24,7 @@
     │   ├── ObjectNotFoundError                no such file
     │   ├── ObjectExistsError                  put-if-absent found the name taken
     │   └── AccessDeniedError                  credentials or permissions
+    ├── OutOfMemoryError              exit 1   the process got no more memory
     ├── EngineUnavailableError        exit 9   the engine asked for cannot run here
     ├── InterruptedRunError           exit 130 a signal ended the run (143 for SIGTERM)
     └── InternalError                 exit 1   a bug in deltactl, dressed for the user
@@ -224,6 +225,19 @@ class AccessDeniedError(StorageError):
     code = "ACCESS_DENIED"
 
 
+class OutOfMemoryError(DeltactlError):
+    """The process got no more memory, or no more threads."""
+
+    code = "MEMORY"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message,
+            hint="raise the limit (`ulimit -v`, the cgroup's), or ask for less at a time: "
+            "--max-concurrent 1, --memory, --target-size",
+        )
+
+
 class EngineUnavailableError(DeltactlError):
     """The engine asked for cannot run here."""
 
@@ -257,3 +271,14 @@ class InternalError(DeltactlError):
     """A mistake of ours: only the program raises it, in place of what nobody foresaw."""
 
     code = "INTERNAL"
+
+
+def explain_foreign(what: str, error: Exception) -> DeltactlError:
+    """Give an error of ours as it is, and for any other one that says ``what`` failed."""
+    match error:
+        case DeltactlError():
+            return error
+        case MemoryError():
+            return OutOfMemoryError(f"{what} failed: no memory was left")
+        case _:
+            return DeltactlError(f"{what} failed: {type(error).__name__}: {error}")

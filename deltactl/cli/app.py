@@ -22,28 +22,18 @@ from deltactl.cli.definitions import describe_command, write_help
 from deltactl.cli.engine_options import declare_engine_options
 from deltactl.cli.exits import ExitCode, render_exit_status
 from deltactl.cli.failures import PROGRAM, explain_failure, show_traceback
-from deltactl.cli.fleet_options import (
-    declare_fleet_options,
-)
+from deltactl.cli.fleet_options import declare_fleet_options
 from deltactl.cli.groups import Group
 from deltactl.cli.log_store_options import declare_log_store_options
-from deltactl.cli.options import (
-    DebugOption,
-    GlobalOptions,
-    LogFormatOption,
-    NoColorOption,
-    OutputOption,
-    ProgressOption,
-    QuietOption,
-    StorageOption,
-    VerboseOption,
-    declare_global_options,
-)
+from deltactl.cli.options import GlobalOptions, declare_global_options
 from deltactl.cli.output import ReaderGone, stdout_errors
+from deltactl.cli.plain_values import with_plain_values
+from deltactl.cli.report_option import declare_report_option
 from deltactl.cli.run_options import declare_time_limit
 from deltactl.cli.session import Session
 from deltactl.cli.signals import raise_on_sigterm
 from deltactl.cli.turns import declare_turn_options
+from deltactl.engine.memory import limit_of_address_space
 from deltactl.errors import DeltactlError, UsageError
 
 _CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -62,6 +52,10 @@ class LazyGroup(TyperGroup):
             row.hidden = spec.is_hidden
             self.add_command(row)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Give the parameters, such that plain values cost little."""
+        return with_plain_values(super().get_params(ctx))
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; ``--help`` prints here."""
         with stdout_errors():
@@ -72,6 +66,11 @@ class LazyGroup(TyperGroup):
         doc = describe_command(ctx)
         commands = [(spec.name, spec.help) for spec in self.specs.values() if not spec.is_hidden]
         write_help(doc, formatter, PROGRAM, self.epilog or "", commands)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Move the global options before the command into the session, then go on to it."""
+        Session.of(ctx).options_before = GlobalOptions.take(ctx.params)
+        return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command, and load it: from here on its own options count."""
@@ -99,6 +98,8 @@ def load_command(spec: CommandSpec) -> Command:
         command.params = [tables if p.name == tables.name else p for p in command.params]
         command.params.extend(options)
         command.takes_tables = True
+    if spec.has_report:
+        command.params.extend(_build(declare_report_option, "report").params)
     if spec.takes_turns:
         command.params.extend(_build(declare_turn_options, "turn").params)
         command.takes_turns = True
@@ -118,14 +119,6 @@ def _build(function: Any, name: str) -> Command:
 
 def root(
     ctx: typer.Context,
-    storage_option: StorageOption = None,
-    output: OutputOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = 0,
-    debug: DebugOption = False,
-    no_color: NoColorOption = False,
-    log_format: LogFormatOption = None,
-    progress: ProgressOption = None,
     version: Annotated[
         bool,
         typer.Option(
@@ -149,9 +142,8 @@ def root(
       deltactl optimize /data/events --dry-run
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
-    session.options_before = options = GlobalOptions.take(dict(ctx.params))
     if version:
-        _print_version(session, options)
+        _print_version(session)
         raise typer.Exit
     if install_completion:
         _install_completion(session)
@@ -160,9 +152,9 @@ def root(
         ctx.fail("Missing command.")
 
 
-def _print_version(session: Session, options: GlobalOptions) -> None:
+def _print_version(session: Session) -> None:
     typer.echo(f"{PROGRAM} {__version__}")
-    if options.verbose:
+    if session.options_before.verbose:
         from deltactl.cli.versions import describe_versions
 
         for line in describe_versions(session.environ):
@@ -189,6 +181,7 @@ def build_group(specs: Sequence[CommandSpec] = COMMANDS) -> LazyGroup:
     app.callback()(root)
     group = typer.main.get_command(app)
     assert isinstance(group, LazyGroup)
+    group.params[:0] = _build(declare_global_options, "global").params
     group.register(specs)
     return group
 
@@ -251,6 +244,10 @@ def main() -> NoReturn:
     # Arrow's allocator gives freed pages back after 10 ms, and takes them again a moment later: a
     # fault each. It reads this when pyarrow is first imported, which is later than here.
     os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10000")
+    if limit_of_address_space() is not None:
+        # Both reserve much more than they use: 1 GiB, and a buffer for each core.
+        os.environ.setdefault("MIMALLOC_ARENA_RESERVE", "0")
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
+from typing import Final
 
-_SECRET_FLAGS = ("--storage-option", "--spark-conf", "--spark-remote")
+_SECRET_FLAGS: Final = ("--storage-option", "--spark-conf", "--spark-remote")
+_LOOKS: Final = ("--dry-run", "--check")
+_PASSWORD: Final = re.compile(r"(://[^/@:]*):[^/@]*@")
+_SIGNATURE: Final = re.compile(r"(://[^?]*\?)(?=.*(?:sig|token|key)=).+", re.IGNORECASE)
+
+
+def typed_command(argv: Sequence[str]) -> str:
+    """The command that was typed, without secrets."""
+    words, is_secret = ["deltactl"], False
+    for word in argv:
+        if is_secret or word.startswith(tuple(f"{flag}=" for flag in _SECRET_FLAGS)):
+            words.append(_mask(word))
+        else:
+            words.append(shlex.quote(mask_address(word)))
+        is_secret = word in _SECRET_FLAGS
+    return " ".join(words)
 
 
 def real_command(argv: Sequence[str]) -> str:
     """The command that was typed, without what kept it from acting, and without secrets."""
-    words, is_secret = ["deltactl"], False
-    for word in argv:
-        if word in ("--dry-run", "--check"):
-            continue
-        if is_secret or word.startswith(tuple(f"{flag}=" for flag in _SECRET_FLAGS)):
-            words.append(_mask(word))
-        else:
-            words.append(shlex.quote(word))
-        is_secret = word in _SECRET_FLAGS
-    return " ".join(words)
+    return typed_command([word for word in argv if word not in _LOOKS])
+
+
+def mask_address(address: str) -> str:
+    """An address without the password or the signature that it may carry."""
+    return _SIGNATURE.sub(r"\1...", _PASSWORD.sub(r"\1:...@", address))
 
 
 def _mask(word: str) -> str:

@@ -17,6 +17,8 @@ from deltactl.cli.log_store_options import LogStoreOptions
 from deltactl.cli.options import GlobalOptions
 from deltactl.cli.output import CI_FORMATS, stdout_errors
 from deltactl.cli.param_settings import fill_in_settings, settings_of
+from deltactl.cli.plain_values import with_plain_values
+from deltactl.cli.report_option import Report, write_at_end
 from deltactl.cli.run_options import TimeLimit
 from deltactl.cli.session import Session
 from deltactl.cli.turns import TurnOptions, take_turn
@@ -28,6 +30,10 @@ class Command(TyperCommand):
 
     takes_tables = False
     takes_turns = False
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Give the parameters, such that plain values cost little."""
+        return with_plain_values(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse; ``--help`` prints here, and its reader may be gone."""
@@ -48,13 +54,14 @@ class Command(TyperCommand):
         session.check_settings(self.name or "", settings_of(self))
         fill_in_settings(ctx, session.sources)
         session.limit_time(TimeLimit.take(ctx.params))
-        if self.takes_tables:
-            return self._invoke_tables(ctx, session, FleetOptions.take(ctx.params))
-        if session.output.form in CI_FORMATS:
-            raise UsageError(
-                f"{self.name} has no output for CI", hint="use -o json, or -o table for people"
-            )
-        return self._invoke_one(ctx, session)
+        with write_at_end(session, Report.take(ctx.params)):
+            if self.takes_tables:
+                return self._invoke_tables(ctx, session, FleetOptions.take(ctx.params))
+            if session.output.form in CI_FORMATS:
+                raise UsageError(
+                    f"{self.name} has no output for CI", hint="use -o json, or -o table for people"
+                )
+            return self._invoke_one(ctx, session)
 
     def _invoke_one(self, ctx: Any, session: Session) -> Any:
         if session.table is not None:  # else nobody needs Arrow
@@ -75,7 +82,8 @@ class Command(TyperCommand):
         if session.output.form in CI_FORMATS:
             tables = expand_tables(options, session) if single is None else [single]
             return self._invoke_each(ctx, session, options, tables)
-        session.table = session.output.log_fields["table"] = single
+        session.table = single
+        session.output.log_fields["table"] = session.shown_table
         if session.table is not None:
             ctx.params["table"] = session.table
             fill_in_settings(ctx, session.sources)

@@ -240,6 +240,18 @@ EXPLANATIONS: Final = {
             "A dry run needs to read and list only.",
         ),
     ),
+    "MEMORY": Explanation(
+        "The process got no more memory, or no more threads.",
+        (
+            "A limit on its address space (`ulimit -v`) or of its cgroup.",
+            "Row groups of the inputs that are larger than the memory there is.",
+        ),
+        _FAILED_BEFORE_COMMIT,
+        (
+            "Raise the limit.",
+            "Ask for less at a time: `deltactl optimize --max-concurrent 1 --memory 256MiB`.",
+        ),
+    ),
     "ENGINE_UNAVAILABLE": Explanation(
         "The engine that was asked for cannot run here.",
         ("No Java, no PySpark, or a cluster or Spark Connect server that does not answer.",),
@@ -274,7 +286,7 @@ EXPLANATIONS: Final = {
         "Another run of the same command is at work on this table.",
         (
             "A cron job that began before the last one had ended.",
-            "A run that was killed: what it left expires within 15 minutes.",
+            "A run that was killed on another machine: what it left expires within 15 minutes.",
         ),
         _UNTOUCHED,
         (

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import signal
 import traceback
+from typing import Final
 
 import typer
 
 from deltactl.cli.output import Output
 from deltactl.cli.signals import Terminated
 from deltactl.cli.usage_errors import restate_usage_error
-from deltactl.errors import DeltactlError, InternalError, InterruptedRunError
+from deltactl.errors import (
+    DeltactlError,
+    InternalError,
+    InterruptedRunError,
+    OutOfMemoryError,
+)
 
 PROGRAM = "deltactl"
+
+# What threads and libraries say that found no room, instead of raising a MemoryError.
+_NO_MEMORY: Final = ("can't start new thread", "failed to map segment from shared object")
 
 
 def explain_failure(raised: BaseException) -> DeltactlError:
@@ -26,6 +35,10 @@ def explain_failure(raised: BaseException) -> DeltactlError:
             return InterruptedRunError("interrupted")
         case Terminated():
             return InterruptedRunError("terminated", signal_number=signal.SIGTERM)
+        case MemoryError():
+            return OutOfMemoryError("no memory was left")
+        case _ if any(words in str(raised) for words in _NO_MEMORY):
+            return OutOfMemoryError(f"no memory was left: {raised}")
         case _:
             return InternalError(
                 f"this is a bug in deltactl: {type(raised).__name__}: {raised}",

@@ -92,7 +92,7 @@ class Fleet:
     def run(self, tables: Sequence[str]) -> int:
         """Run the command on each table; give the exit status of all."""
         output = FleetOutput(self._session.output, self._session.command)
-        outcomes: dict[str, TableOutcome] = {}
+        outcomes = self._session.outcomes
         with (
             self._session.cancellation() as cancellation,
             self._session.sharing_spark(),
@@ -100,13 +100,15 @@ class Fleet:
         ):
             try:
                 for outcome in coming:
-                    outcomes[outcome.table] = outcome
+                    outcomes.append(outcome)
                     output.show(outcome)
             except BaseException:
                 cancellation.token.set()  # before those at work are waited for
                 raise
-        output.finish([outcomes[table] for table in tables])
-        return find_worst(outcome.exit_code for outcome in outcomes.values())
+        order = {table: number for number, table in enumerate(tables)}
+        outcomes.sort(key=lambda outcome: order[outcome.table])
+        output.finish(outcomes)
+        return find_worst(outcome.exit_code for outcome in outcomes)
 
     def _run_each(self, tables: Sequence[str]) -> Generator[TableOutcome, None, None]:
         self._jobs = jobs = min(self._options.jobs, len(tables))

@@ -38,10 +38,15 @@ class TableOutcome:
         return _WORDS.get(self.exit_code, _FAILED)
 
     @property
+    def headline(self) -> str:
+        """What was done, in a line."""
+        return "".join(cell.text if isinstance(cell, Styled) else cell for cell in self.summary)
+
+    @property
     def message(self) -> str:
         """What failed, or what was done, in a line."""
         error = self.envelope.error
-        return error.message if error else _plain(self.summary)
+        return error.message if error else self.headline
 
     def to_row(self) -> dict[str, Any]:
         """Give the row of csv."""
@@ -55,7 +60,3 @@ class TableOutcome:
             "error_code": error and error.code,
             "message": self.message,
         }
-
-
-def _plain(cells: Sequence[Cell]) -> str:
-    return "".join(cell.text if isinstance(cell, Styled) else cell for cell in cells)

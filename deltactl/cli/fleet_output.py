@@ -42,8 +42,6 @@ class TableOutput(Output):
             stderr=parent.stderr,
         )
         self._table, self.lock = table, parent.lock
-        self.envelope: Envelope | None = None
-        self.summary: Sequence[Cell] = ()
 
     def emit(
         self,
@@ -53,11 +51,7 @@ class TableOutput(Output):
         rows: pa.Table | Iterable[Mapping[str, Any]] | None = None,
     ) -> None:
         """Keep the envelope, and the first line of the page as the table's own."""
-        envelope.warnings = [*envelope.warnings, *self.warnings]
-        self.envelope, self.has_emitted = envelope, True
-        page = Page()
-        render_table(page)
-        self.summary = next((line for line in page.lines if line), ())
+        self.keep(envelope, render_table)
 
     def emit_error(self, envelope: Envelope, error: DeltactlError) -> None:
         """Keep the error, and say it on stderr."""

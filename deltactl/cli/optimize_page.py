@@ -89,17 +89,18 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
             ("size", f"{format_size(report.bytes_removed)} -> {format_size(report.bytes_added)}"),
             ("rows", f"{report.rows_rewritten:,} rewritten, verified, none changed"),
             ("engine", f"{report.engine} ({report.engine_reason})"),
-            (
-                "undo",
-                "the old files stay until a vacuum; version "
-                f"{report.version_before} can still be read",
-            ),
+            ("undo", describe_undo(report.version_before)),
         ]
     )
     for stray in report.strays:
         page.line(Styled("not removed: ", Tone.CAUTION), stray)
     for stray in report.strays_removed:
         page.line(Styled("left by a lost worker, removed: ", Tone.FAINT), stray)
+
+
+def describe_undo(version_before: int) -> str:
+    """Say how to get back to what was before."""
+    return f"the old files stay until a vacuum; version {version_before} can still be read"
 
 
 def _render_left_alone(page: Page, plan: OptimizePlan) -> None:

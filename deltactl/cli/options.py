@@ -165,7 +165,7 @@ class GlobalOptions:
             "quiet", self.quiet or None, parse=parse_flag, default=False, sources=sources
         )
         rate = resolve_setting(
-            "max_requests_per_second",
+            "max-requests-per-second",
             self.max_requests_per_second,
             parse=parse_rate,
             default=None,

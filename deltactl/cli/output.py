@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from deltactl.cli.envelope import (
     format_rfc3339,
     to_jsonable,
 )
-from deltactl.cli.page import Page, Tone
+from deltactl.cli.page import Cell, Page, Tone
 from deltactl.cli.text import safe_text
 from deltactl.errors import DeltactlError, UsageError
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Enough rows to keep Arrow busy, few enough to keep memory flat.
 _ROWS_AT_ONCE: Final = 4096
+# What a cell begins with that Excel, LibreOffice and others compute.
+_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 _STYLES: Final = {
     Tone.PLAIN: "",
@@ -98,7 +100,8 @@ class Output:
         self.stdout = stdout or sys.stdout
         self.stderr = stderr or sys.stderr
         self.warnings: list[str] = []
-        self.has_emitted = False
+        self.envelope: Envelope | None = None  # the last that was emitted
+        self._render_table: RenderTable = lambda page: None
         # A signal's handler may speak while the same thread is speaking.
         self.lock = threading.RLock()
 
@@ -114,11 +117,22 @@ class Output:
         ``render_table`` fills the page for people. ``rows`` is what ndjson and csv print; without
         rows ndjson prints the envelope on one line, and csv one row of ``envelope.result``.
         """
-        envelope.warnings = [*envelope.warnings, *self.warnings]
-        self.has_emitted = True
+        self.keep(envelope, render_table)
         with stdout_errors():
             self._emit(envelope, render_table, rows)
             self.stdout.flush()
+
+    def keep(self, envelope: Envelope, render_table: RenderTable) -> None:
+        """Take a result for this output's own, with what was warned about."""
+        envelope.warnings = [*envelope.warnings, *self.warnings]
+        self.envelope, self._render_table = envelope, render_table
+
+    @property
+    def summary(self) -> Sequence[Cell]:
+        """The first line of the result's page for people."""
+        page = Page()
+        self._render_table(page)
+        return next((line for line in page.lines if line), ())
 
     def _emit(
         self,
@@ -141,7 +155,7 @@ class Output:
 
     def emit_error(self, envelope: Envelope, error: DeltactlError) -> None:
         """Say what failed on stderr; with JSON also as the envelope, unless one is out already."""
-        if self.form is OutputFormat.JSON and not self.has_emitted:
+        if self.form is OutputFormat.JSON and self.envelope is None:
             envelope.error = ErrorInfo.of(error)
             self.emit(envelope, render_table=lambda page: None)
         if self.form is OutputFormat.GITHUB:
@@ -243,7 +257,7 @@ class Output:
     def _print_csv(self, rows: pa.Table | Iterable[Mapping[str, Any]]) -> None:
         if not hasattr(rows, "schema"):
             rows = list(rows)
-        # In a file the data is kept as it is; on a screen it must not act.
+        # In a file the data is kept, but for formulas; on a screen it must not act.
         escape = safe_text if self.stdout.isatty() else str
         names = column_names(rows)
         writer = csv.writer(self.stdout, lineterminator="\n")
@@ -288,7 +302,21 @@ def _csv_cell(value: Any) -> str:
     plain = to_jsonable(value)
     if plain is None:
         return ""
-    return plain if isinstance(plain, str) else dump_json(plain)
+    return _as_text(plain) if isinstance(plain, str) else dump_json(plain)
+
+
+def _as_text(text: str) -> str:
+    """Text that spreadsheets would take for a formula gets the apostrophe that makes it none.
+
+    Whoever writes to a table chooses such texts, and a formula can send away what stands beside it.
+    """
+    if not text.startswith(_FORMULAS) or len(text) == 1:
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def terminal_width(stream: TextIO, environ: Mapping[str, str]) -> int:

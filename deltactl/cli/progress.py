@@ -16,6 +16,8 @@ from deltactl.engine.base import OnProgress, Progress
 from deltactl.units import format_duration, format_size
 
 SECONDS_BETWEEN_LINES: Final = 10.0
+_TIME_WIDTH: Final = 7
+_BAR_WIDTH: Final = 40
 
 
 class ProgressForm(StrEnum):
@@ -143,6 +145,7 @@ def _bar(output: Output, label: str) -> Iterator[OnProgress]:
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as RichProgress
+    from rich.table import Column
 
     console = Console(
         file=output.stderr,
@@ -150,8 +153,13 @@ def _bar(output: Output, label: str) -> Iterator[OnProgress]:
         no_color=not has_color(output.stderr, output.environ),
         color_system="standard",
     )
-    # The text is a field, not the description: rich would read markup in the latter.
-    columns = (TextColumn("{task.fields[text]}", markup=False), BarColumn(), TimeElapsedColumn())
+    # The text is a field, not the description: rich would read markup in the latter. Where there
+    # is not room for all, what stands last gives way: the bar, then the end of the text.
+    columns = (
+        TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=_TIME_WIDTH)),
+        TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=None, table_column=Column(max_width=_BAR_WIDTH)),
+    )
     with RichProgress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=None, text=label)
         started_at = time.monotonic()

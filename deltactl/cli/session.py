@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from deltactl.cli.argv import mask_address
 from deltactl.cli.commands import COMMANDS
 from deltactl.cli.config_file import ConfigSource, find_config_files, load_config_file
 from deltactl.cli.engine_options import CliEngines, EngineOptions, open_engines
@@ -38,6 +39,7 @@ from deltactl.storage.rate import RATE_OPTION
 from deltactl.storage.requests import requests_sent
 
 if TYPE_CHECKING:
+    from deltactl.cli.fleet_outcome import TableOutcome
     from deltactl.storage.store import Store
 
 
@@ -69,7 +71,9 @@ class Session:
         self._cancellation = Cancellation()
         self._spark: SharedSpark | None = None
         self.caught_up_version: int | None = None  # see ``operations.run_record``
+        self.table_id: str | None = None  # by its metadata, once a command has read that
         self.has_skipped = False
+        self.outcomes: list[TableOutcome] = []  # of several tables, those that have ended
         self._is_of_several = False
         self._jobs = 1  # runs that share this process with this one, itself included
         self._stack = ExitStack()
@@ -133,7 +137,7 @@ class Session:
             environ=environ,
             quiet=options.quiet,
             log_format=options.log_format or LogFormat.TEXT,
-            log_fields={"run_id": self.run_id, "command": command, "table": self.table},
+            log_fields={"run_id": self.run_id, "command": command, "table": self.shown_table},
         )
         self._stack.enter_context(log_to(self.output, options.verbose))
         for key in exposed_secrets(parse_storage_options(options.storage_option)):
@@ -161,8 +165,13 @@ class Session:
         session = copy(self)
         session.table, session.output, session._jobs = table, output, jobs
         session._lazy_engine, session._is_of_several = None, True
-        session.caught_up_version, session.has_skipped = None, False
+        session.caught_up_version, session.has_skipped, session.table_id = None, False, None
         return session
+
+    @property
+    def shown_table(self) -> str | None:
+        """The address of the table without what nobody may see; such a one is refused."""
+        return None if self.table is None else mask_address(self.table)
 
     @property
     def shares_process(self) -> bool:
@@ -216,7 +225,7 @@ class Session:
         if self._lazy_engine is not None and "engine" in parts:
             parts.setdefault("engine_reason", self._lazy_engine.reason)
         self.has_skipped = parts.get("skipped") is not None
-        return Envelope(command=self.command, table=self.table, **parts)
+        return Envelope(command=self.command, table=self.shown_table, **parts)
 
     def skip(self, reason: str) -> None:
         """Say that nothing was done, and why."""

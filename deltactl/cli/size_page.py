@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.page import Cell, Column, Page, Styled, Tone
 from deltactl.units import format_count, format_size
@@ -65,10 +65,16 @@ def render_sizes_change(page: Page, before: FileSizes, after: FileSizes) -> None
 
 
 def _render_small(page: Page, label: str, sizes: FileSizes) -> None:
-    page.line(
-        f"  {label}: {sizes.small_files:,} of {format_count(sizes.num_files, 'file', 'files')} "
-        f"({sizes.small_share:.0%}), {format_size(sizes.small_bytes)}; "
-        f"small is below {format_size(sizes.small)}"
+    page.line(f"  {label}: {describe_small(sizes.to_dict())}")
+
+
+def describe_small(sizes: Mapping[str, Any]) -> str:
+    """Say how many files are small, from what JSON has of the sizes."""
+    files = format_count(sum(bucket["files"] for bucket in sizes["histogram"]), "file", "files")
+    return (
+        f"{sizes['small_files']:,} of {files} ({sizes['small_file_share']:.0%}), "
+        f"{format_size(sizes['small_bytes'])}; small is below "
+        f"{format_size(sizes['small_below_bytes'])}"
     )
 
 
@@ -76,9 +82,19 @@ def _shown(all_sizes: Sequence[FileSizes]) -> list[tuple[int, str]]:
     """Buckets from the first to the last that hold files, and what they are called."""
     from deltactl.operations.file_sizes import EDGES
 
-    used = [i for sizes in all_sizes for i, files in enumerate(sizes.files) if files]
+    starts = (0, *EDGES)
+    used = (starts[i] for sizes in all_sizes for i, files in enumerate(sizes.files) if files)
+    return [(starts.index(start), label) for start, label in label_buckets(used)]
+
+
+def label_buckets(used: Iterable[int]) -> list[tuple[int, str]]:
+    """Starts of buckets (bytes) from the first to the last of those used, and their names."""
+    from deltactl.operations.file_sizes import EDGES
+
     labels = [f"< {format_size(edge)}" for edge in EDGES] + [f">= {format_size(EDGES[-1])}"]
-    return [(i, labels[i]) for i in range(min(used), max(used) + 1)] if used else []
+    starts = set(used)
+    named = zip((0, *EDGES), labels, strict=True)
+    return [pair for pair in named if starts and min(starts) <= pair[0] <= max(starts)]
 
 
 def _room(page: Page, bars: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -13,11 +12,12 @@ import typer
 
 from deltactl.cli.groups import Group
 from deltactl.clock import SystemClock
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, TableError
 from deltactl.units import format_duration, format_timestamp, parse_duration
 
 if TYPE_CHECKING:
     from deltactl.cli.session import Session
+    from deltactl.operations.run_record import LastRun
     from deltactl.storage.store import Store
 
 MinIntervalOption = Annotated[
@@ -93,8 +93,10 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
     if options.is_look and options.min_interval_ms is None:
         yield None
         return
+    import socket
+
     from deltactl.operations.find_tables import is_table
-    from deltactl.operations.lease import LEASE_MS, Holder, hold_lease
+    from deltactl.operations.lease import LEASE_MS, Holder, hold_lease, name_processes
 
     store = session.open_store(session.table or "")
     if not is_table(store):  # the command says so better, and nothing is written there
@@ -107,7 +109,12 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
     clock = SystemClock()
     started_ms = clock.now_ms()
     holder = Holder(
-        session.run_id, socket.gethostname(), os.getpid(), started_ms, started_ms + LEASE_MS
+        session.run_id,
+        socket.gethostname(),
+        os.getpid(),
+        started_ms,
+        started_ms + LEASE_MS,
+        name_processes(),
     )
     command = session.command or ""
     lease = hold_lease(store, command, holder, clock=clock, warn=session.output.warn)
@@ -127,22 +134,39 @@ def _find_early(store: Store, session: Session, options: TurnOptions) -> str | N
     # A time from the future says nothing: clocks differ.
     if last is None or not 0 <= now_ms - last.started_ms < options.min_interval_ms:
         return None
+    if not _is_of(last, store, session):
+        return None
     return (
         f"the last run began at {format_timestamp(last.started_ms)}, less than "
         f"{format_duration(options.min_interval_ms)} ago"
     )
 
 
+def _is_of(last: LastRun, store: Store, session: Session) -> bool:
+    """Whether a run was on this table, and not on one that stood here before."""
+    from deltactl.log.snapshot import load_snapshot
+
+    try:
+        return load_snapshot(store, warn=session.output.warn).metadata.id == last.table_id
+    except TableError:  # the command says so better
+        return False
+
+
 def _write_down(store: Store, session: Session, started_ms: int, ended_ms: int) -> None:
     from deltactl.operations.run_record import LastRun, read_last_run, write_last_run
 
+    table_id = session.table_id
+    if table_id is None:  # nothing was read, so nothing was done
+        return
     command = session.command or ""
     try:
         caught_up = session.caught_up_version
         if caught_up is None:
             last = read_last_run(store, command)
-            caught_up = None if last is None else last.caught_up_version
-        write_last_run(store, command, LastRun(session.run_id, started_ms, ended_ms, caught_up))
+            if last is not None and last.table_id == table_id:
+                caught_up = last.caught_up_version
+        run = LastRun(session.run_id, table_id, started_ms, ended_ms, caught_up)
+        write_last_run(store, command, run)
     except DeltactlError as error:
         session.output.warn(
             f"the run could not be written down for --min-interval: {error.message}"

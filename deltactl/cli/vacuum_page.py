@@ -94,11 +94,7 @@ def _render_result(page: Page, report: VacuumReport) -> None:
         pairs.append(("run", report.run_id))
     if moved and report.quarantined_until_ms is not None:
         pairs.append(("kept until", f"{format_timestamp(report.quarantined_until_ms)}, at least"))
-        pairs.append(("undo", f"deltactl vacuum TABLE --undo {report.run_id}"))
-    else:
-        pairs.append(
-            ("undo", "only from versions that the store keeps: nothing was moved (--quarantine)")
-        )
+    pairs.append(("undo", describe_undo(report.run_id, moved)))
     page.fields(pairs)
     for failure in report.failures[:_SHOWN_FOLDERS]:
         page.line(Styled("not removed: ", Tone.CAUTION), f"{failure.path}: {failure.reason}")
@@ -109,7 +105,7 @@ def _render_rules(page: Page, plan: VacuumPlan, *, is_done: bool) -> None:
     kept_for = format_duration(retention.retain_ms)
     pairs = [
         ("cutoff", f"{format_timestamp(retention.cutoff_ms)}, {kept_for} by {retention.rule}"),
-        ("mode", _describe_mode(plan)),
+        ("mode", describe_mode(plan.mode, plan.complete_since, plan.listed_files)),
     ]
     if plan.horizon is not None:
         pairs += _horizon_fields(plan.horizon, is_done)
@@ -117,14 +113,21 @@ def _render_rules(page: Page, plan: VacuumPlan, *, is_done: bool) -> None:
     page.fields(pairs)
 
 
-def _describe_mode(plan: VacuumPlan) -> str:
-    if plan.mode == "lite":
+def describe_mode(mode: str, complete_since: int | None, listed_files: int | None) -> str:
+    """Say where a vacuum looked, and what it saw."""
+    if mode == "lite":
         return (
-            f"lite, complete since version {plan.complete_since} for what commits removed; "
+            f"lite, complete since version {complete_since} for what commits removed; "
             "full finds more"
         )
-    listed = format_count(plan.listed_files or 0, "file", "files")
-    return f"{plan.mode}: {listed} under the root"
+    return f"{mode}: {format_count(listed_files or 0, 'file', 'files')} under the root"
+
+
+def describe_undo(run_id: str | None, was_moved: bool, table: str = "TABLE") -> str:
+    """Say how files come back."""
+    if was_moved:
+        return f"deltactl vacuum {table} --undo {run_id}"
+    return "only from versions that the store keeps: nothing was moved (--quarantine)"
 
 
 def _horizon_fields(horizon: Horizon, is_done: bool) -> list[tuple[str, str]]:

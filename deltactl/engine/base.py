@@ -40,7 +40,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is: tasks done of total, and the bytes of weight they stood for."""
+    """How far a run is: tasks done of total, and the bytes that they go through."""
 
     tasks_done: int
     tasks_total: int

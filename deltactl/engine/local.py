@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from deltactl.engine.base import (
     CancelToken,
@@ -20,30 +19,12 @@ from deltactl.engine.base import (
 )
 from deltactl.engine.tasks import open_tasks
 
-_CGROUP_LIMITS = (
-    "/sys/fs/cgroup/memory.max",
-    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-)
-
 
 def count_cores() -> int:
     """Cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
-
-
-def machine_memory_bytes() -> int:
-    """Bytes of memory this process may use: the cgroup's limit where there is one."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in _CGROUP_LIMITS:
-        try:
-            text = Path(path).read_text().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            return min(physical, int(text))
-    return physical
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +71,7 @@ class LocalEngine:
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     task = running.pop(future)
-                    counter.add(task.weight_bytes)
+                    counter.add(task.id)
                     if on_progress is not None:
                         on_progress(counter.progress)
                     yield _outcome(task.id, future)

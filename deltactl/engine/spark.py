@@ -139,12 +139,11 @@ class SparkEngine:
         jobs = SparkJobs(self._session)
         waiting, counter = open_tasks(tasks)
         slots = self._limit(jobs.count_slots())
-        total = counter.progress
-        full = choose_bundle_weight(total.tasks_total, total.bytes_total, slots)
+        full = choose_bundle_weight(counter.progress.tasks_total, counter.weight_bytes, slots)
         queue = _Queue(iter_bundles(map(pack_task, waiting), full))
         run = _Run[R](jobs, queue, make_runner(worker))
-        for weight_bytes, outcome in run.outcomes(lambda: self._limit(jobs.count_slots()), cancel):
-            counter.add(weight_bytes)
+        for outcome in run.outcomes(lambda: self._limit(jobs.count_slots()), cancel):
+            counter.add(outcome.task_id)
             if on_progress is not None:
                 on_progress(counter.progress)
             yield outcome
@@ -169,9 +168,6 @@ class _Queue:
         self._again.extendleft(reversed(list(jobs)))
 
 
-Weighed = tuple[int, "Done[R] | Failed"]
-
-
 class _Run(Generic[R]):
     """The state of one ``SparkEngine.run``."""
 
@@ -184,7 +180,7 @@ class _Run(Generic[R]):
 
     def outcomes(
         self, count_slots: Callable[[], int], cancel: CancelToken | None
-    ) -> Iterator[Weighed[R]]:
+    ) -> Iterator[Done[R] | Failed]:
         """Outcomes with the weights of their tasks, until all have ended."""
         submit = self._jobs.in_threads(self._jobs.run)
         with ThreadPoolExecutor(_JOBS_AT_ONCE, thread_name_prefix="deltactl-spark") as pool:
@@ -218,7 +214,7 @@ class _Run(Generic[R]):
 
     def _end(
         self, future: Future[list[tuple[Any, ...]]], job: Job, stopping: bool
-    ) -> Iterator[Weighed[R]]:
+    ) -> Iterator[Done[R] | Failed]:
         error = future.exception()
         if error is None:
             yield from self._read(future.result(), job)
@@ -227,22 +223,22 @@ class _Run(Generic[R]):
         elif not stopping:
             yield from self._lose(job, error)
 
-    def _read(self, rows: list[tuple[Any, ...]], job: Job) -> Iterator[Weighed[R]]:
+    def _read(self, rows: list[tuple[Any, ...]], job: Job) -> Iterator[Done[R] | Failed]:
         packed = {task.id: task for bundle in job for task in bundle}
         for task_id, attempt, ok, data in rows:
             task = packed.pop(task_id)
             result = pickle.loads(data)
             if ok:
-                yield task.weight_bytes, Done(task_id, attempt, result)
+                yield Done(task_id, attempt, result)
             elif task.tries + 1 < MAX_TRIES and is_worth_a_retry(result):
                 self._queue.put_back([((replace(task, tries=task.tries + 1),),)])
             else:
-                yield task.weight_bytes, Failed(task_id, attempt, result)
+                yield Failed(task_id, attempt, result)
         for task in packed.values():
             lost = DeltactlError(f"Spark gave no result for task {task.id}")
-            yield task.weight_bytes, Failed(task.id, task.tries, lost)
+            yield Failed(task.id, task.tries, lost)
 
-    def _lose(self, job: Job, error: Exception) -> Iterator[Weighed[R]]:
+    def _lose(self, job: Job, error: Exception) -> Iterator[Done[R] | Failed]:
         """A job without results: its workers died, or Spark itself did."""
         if not self._jobs.is_alive():
             self._gone = EngineUnavailableError(f"Spark went away: {describe_failure(str(error))}")
@@ -253,15 +249,15 @@ class _Run(Generic[R]):
         for part in again:
             task = part[0][0]
             if task.tries >= MAX_TRIES:
-                yield task.weight_bytes, _given_up(task, error)
+                yield _given_up(task, error)
             else:
                 self._queue.put_back([part])
 
-    def _give_up_all(self, error: Exception) -> Iterator[Weighed[R]]:
+    def _give_up_all(self, error: Exception) -> Iterator[Done[R] | Failed]:
         while job := self._queue.take(1):
             for bundle in job:
                 for task in bundle:
-                    yield task.weight_bytes, Failed(task.id, task.tries, error)
+                    yield Failed(task.id, task.tries, error)
 
     def _stop(self) -> None:
         """Cancel until every thread has come back."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -11,10 +11,14 @@ from deltactl.engine.base import P, Progress, Task
 
 @dataclass(frozen=True, slots=True)
 class LazyTasks(Generic[P]):
-    """Tasks numbered from 0, of which only the weights are in memory all the time."""
+    """Tasks numbered from 0, of which only the weights are in memory all the time.
+
+    ``sizes`` are the bytes that each goes through, as progress tells them; by default the weights.
+    """
 
     weights: Sequence[int]
     build: Callable[[int], P]
+    sizes: Sequence[int] | None = None
 
     def __iter__(self) -> Iterator[Task[P]]:
         """Build each payload when its task is asked for."""
@@ -23,22 +27,25 @@ class LazyTasks(Generic[P]):
 
 
 class TaskCounter:
-    """Sums up what is done."""
+    """Sums up what is done. ``weight_bytes`` is the weight of all tasks."""
 
-    def __init__(self, weights: Sequence[int]) -> None:
-        self.progress = Progress(0, len(weights), 0, sum(weights))
+    def __init__(self, sizes: Mapping[int, int], weight_bytes: int) -> None:
+        """Take the size in bytes of each task, by its id."""
+        self._sizes, self.weight_bytes = sizes, weight_bytes
+        self.progress = Progress(0, len(sizes), 0, sum(sizes.values()))
 
-    def add(self, weight_bytes: int) -> None:
+    def add(self, task_id: int) -> None:
         """Count a task that has ended."""
         now = self.progress
-        self.progress = Progress(
-            now.tasks_done + 1, now.tasks_total, now.bytes_done + weight_bytes, now.bytes_total
-        )
+        done = now.bytes_done + self._sizes[task_id]
+        self.progress = Progress(now.tasks_done + 1, now.tasks_total, done, now.bytes_total)
 
 
 def open_tasks(tasks: Iterable[Task[P]]) -> tuple[Iterator[Task[P]], TaskCounter]:
     """Give the tasks one by one, and the counter of all of them."""
     if isinstance(tasks, LazyTasks):
-        return iter(tasks), TaskCounter(tasks.weights)
+        sizes = tasks.weights if tasks.sizes is None else tasks.sizes
+        return iter(tasks), TaskCounter(dict(enumerate(sizes)), sum(tasks.weights))
     listed = list(tasks)
-    return iter(listed), TaskCounter([task.weight_bytes for task in listed])
+    weights = {task.id: task.weight_bytes for task in listed}
+    return iter(listed), TaskCounter(weights, sum(weights.values()))

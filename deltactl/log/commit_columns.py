@@ -50,6 +50,10 @@ def read_others(lines: CommitLines) -> pa.Table:
     Raises:
         pa.ArrowException: they cannot be read this way.
     """
+    # A block that begins with a bare null ends the process inside Arrow (26.0), and any line may be
+    # the first of a block. The other kinds are told by how they begin.
+    if not lines.are_objects("other"):
+        raise pa.ArrowInvalid("a line that does not begin as an object does")
     rows = _read(lines.take("other"), lines, len(lines.places("other")), _OTHERS)
     _ensure_alone(rows.select(FILE_ACTIONS))
     return rows

@@ -66,6 +66,11 @@ class CommitLines:
         """Bytes of the longest line."""
         return int((self._ends - self._starts).max(initial=0))
 
+    def are_objects(self, kind: str) -> bool:
+        """Whether each line of a kind begins, at its first byte, as a JSON object does."""
+        view = np.frombuffer(self._data, np.uint8)
+        return bool((view[self._starts[self.places(kind)]] == ord("{")).all())
+
     def take(self, kind: str) -> bytes:
         """The lines of a kind as a buffer of their own."""
         view = memoryview(self._data)

@@ -98,7 +98,7 @@ def parse_node(
         return parse(node)
     except CorruptLogError as error:
         raise CorruptLogError(f"{name}, line {number}: {error.message}") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CorruptLogError(f"{name}, line {number}: malformed action ({error!r})") from error
 
 

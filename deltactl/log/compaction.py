@@ -29,12 +29,20 @@ from deltactl.protocol.names import LOG_DIR, compacted_name
 from deltactl.storage.store import FileInfo, Store
 
 _ROWS_AT_ONCE = 4096
+_FEWEST_COMMITS = 2
 
 
 def compaction_range(snapshot: Snapshot) -> tuple[int, int] | None:
-    """The commits after the checkpoint, if there are two or more that no file covers yet."""
+    """The commits after the checkpoint, if there are two or more that no file covers yet.
+
+    None either where they only say something, as those of a vacuum: a file of nothing would be
+    taken for a torn one, by us and by others.
+    """
     first, last = snapshot.segment.checkpoint_version + 1, snapshot.version
-    return (first, last) if len(snapshot.segment.tail) > 1 and first < last else None
+    if len(snapshot.segment.tail) < _FEWEST_COMMITS or first >= last:
+        return None
+    changes = next(compacted_lines(snapshot.tail, ()), None)
+    return None if changes is None else (first, last)
 
 
 def write_compaction(snapshot: Snapshot) -> FileInfo | None:

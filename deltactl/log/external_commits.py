@@ -30,7 +30,7 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
 )
-from deltactl.protocol.names import LOG_DIR, CommitFile, commit_name, parse_log_name
+from deltactl.protocol.names import LOG_DIR, commit_name, commit_version
 from deltactl.storage.dynamodb import CommitEntries, CommitEntry
 from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.forwarding import ForwardingStore
@@ -95,15 +95,15 @@ class ExternalCommitStore(ForwardingStore):
             SafetyError: writers disagree about the table's address or its past.
             StorageError: anything else; the outcome is unknown.
         """
-        folder, _, file_name = name.rpartition("/")
-        parsed = parse_log_name(file_name) if folder == LOG_DIR else None
-        if not isinstance(parsed, CommitFile):
+        version = commit_version(name)
+        if version is None:
             self._publish(name, data)
             return
         self.ensure_put_if_absent()
         if self._is_there(name):
             raise _taken(name)
-        self._finish_version(parsed.version - 1)
+        self._finish_version(version - 1)
+        file_name = commit_name(version)
         entry = CommitEntry(file_name, f".tmp/{file_name}.{self._clock.new_id()}")
         self._inner.put(f"{LOG_DIR}/{entry.temp_path}", data)
         won = self._entries.create(self.uri, entry)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from deltactl.errors import SafetyError
-from deltactl.protocol.names import LOG_DIR, CommitFile, parse_log_name
+from deltactl.protocol.names import LOG_DIR, commit_version
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 
@@ -54,8 +54,7 @@ class ConditionalCommitStore(ForwardingStore):
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         """See ``Store.put_if_absent``."""
-        folder, _, file_name = name.rpartition("/")
-        if folder == LOG_DIR and isinstance(parse_log_name(file_name), CommitFile):
+        if commit_version(name) is not None:
             self.ensure_put_if_absent()
         super().put_if_absent(name, data)
 

@@ -18,6 +18,7 @@ import pyarrow.json as pj
 
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.schema import DeltaType, StructType, arrow_type
+from deltactl.protocol.stats import whole_number
 from deltactl.protocol.stats_columns import StatsLeaf, choose_stats_columns
 
 _LEAST_BLOCK: Final = 1 << 20
@@ -84,6 +85,9 @@ def _parse_columns(texts: pa.Array, type_: pa.StructType) -> pa.StructArray:
         return pa.nulls(len(texts), type_)
     if pc.any(pc.match_substring(texts, "\n")).as_py():
         raise ValueError("line breaks")
+    if not pc.all(pc.starts_with(texts, "{")).as_py():
+        # Among them a bare null, which as the first ends the process inside Arrow (26.0).
+        raise ValueError("a text that does not begin as an object does")
     lines = pc.binary_join(
         pa.ListArray.from_arrays([0, len(texts)], pc.fill_null(texts, "{}")), "\n"
     )
@@ -136,7 +140,7 @@ def _parse_one(text: str | None, type_: pa.StructType) -> Any:
         return None
     try:
         return _fit(json.loads(text, parse_float=Decimal), type_)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, InvalidOperation):  # an exponent beyond all decimals
         return None
 
 
@@ -166,4 +170,4 @@ def _fit_leaf(value: Any, type_: pa.DataType) -> Any:
         return Decimal(value)  # one with more digits than the column is refused by Arrow
     if pa.types.is_temporal(type_):
         return _convert(pa.array([value], pa.string()), type_)[0].as_py()
-    return int(value) if value == int(value) else None
+    return whole_number(value)

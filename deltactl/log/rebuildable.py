@@ -72,20 +72,35 @@ def _can_read(store: Store, checkpoint: Checkpoint) -> bool:
         return False
 
 
-def is_readable(store: Store, checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint has its singletons and its sidecars.
+def find_problem(store: Store, checkpoint: Checkpoint) -> str | None:
+    """Why a checkpoint cannot be used, as far as its singletons and sidecars' names tell.
 
     Raises:
+        ObjectNotFoundError: a file of it that was listed is gone by now.
         StorageError: the store does not let us see; that is no fault of the checkpoint.
     """
     from deltactl.log.checkpoint import read_head
 
     try:
         head = read_head(store, checkpoint)
-        if head.singletons.protocol is None or head.singletons.metadata is None:
-            return False
-        return None not in store.stat_many(head.sidecars)
-    except (CorruptLogError, ObjectNotFoundError):
+    except CorruptLogError as error:
+        return error.message
+    if head.singletons.protocol is None or head.singletons.metadata is None:
+        return "it has no protocol or no metaData action"
+    infos = zip(head.sidecars, store.stat_many(head.sidecars), strict=True)
+    missing = [name for name, info in infos if info is None]
+    return f"its sidecar {missing[0]} is missing" if missing else None
+
+
+def is_readable(store: Store, checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint is there with its singletons and its sidecars.
+
+    Raises:
+        StorageError: the store does not let us see; that is no fault of the checkpoint.
+    """
+    try:
+        return find_problem(store, checkpoint) is None
+    except ObjectNotFoundError:
         return False
 
 

@@ -62,7 +62,7 @@ class Singletons:
                 self.txns[txn["appId"]] = parse_txn(txn)
             if (domain := node.get("domainMetadata")) is not None:
                 self.domains[domain["domain"]] = parse_domain_metadata(domain)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             shown = json.dumps(node, default=str)[:200]
             raise CorruptLogError(f"a log action is malformed: {shown}") from error
 

@@ -48,7 +48,14 @@ def find_disagreements(
         found = _parse(json.loads(store.read(name)))
     except ObjectNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         return [f"{name} is not a version checksum ({type(error).__name__}: {error})"[:300]]
     counts = (
         ("numFiles", found.num_files, num_files),

@@ -6,7 +6,7 @@ id. So what it seems to disprove is looked up in the rows before it counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from deltactl.operations.check_stats import (
     widen_dates,
 )
 from deltactl.operations.check_vectors import BROKEN_VECTOR, Vector, check_vector
-from deltactl.parquet.footer import RowFacts, index_leaves, read_file_stats
+from deltactl.parquet.footer import LeafColumn, RowFacts, index_leaves, read_file_stats
 from deltactl.parquet.footer_bytes import read_footer
 from deltactl.parquet.measure import measure_file
 from deltactl.parquet.projection import FileFields, Matcher
@@ -100,7 +100,7 @@ class ContentChecker:
             return
         if said is None:
             return
-        suspects = list(find_contradictions(said, _facts_of_footer(file.footer, leaves), leaves))
+        suspects = list(find_contradictions(said, _facts_of_footer(file, leaves), leaves))
         certain = [found for found in suspects if not found[1]]
         paths = {path for _, path, _ in suspects if path}
         if paths:
@@ -169,7 +169,7 @@ class ContentChecker:
             found.leaves if vector.is_sound else {},
             found.stored_nulls,
             has_deletes=data.deletion_vector is not None,
-            narrow=_narrow_leaves(file.schema),
+            narrow=_narrow_leaves(index_leaves(file.schema)),
         )
         return list(find_contradictions(said, facts, leaves))
 
@@ -217,9 +217,9 @@ def _is_stored(path: Path, fields: Sequence[Field], stored: FileFields, matcher:
     return _is_stored(path[1:], field.type.fields, stored.members(index), matcher)
 
 
-def _facts_of_footer(footer: pq.FileMetaData, leaves: Sequence[StatsLeaf]) -> FileFacts:
+def _facts_of_footer(file: _Opened, leaves: Sequence[StatsLeaf]) -> FileFacts:
     """What a footer tells of all rows."""
-    stored = index_leaves(footer.schema.to_arrow_schema())
+    footer, stored = file.footer, index_leaves(file.schema)
     floats = frozenset(path for path, leaf in stored.items() if pa.types.is_floating(leaf.type))
     told = read_file_stats(footer, StatsColumns(tuple(leaves)), RowFacts(nan_free=floats)).leaves
     found: dict[Path, LeafStats] = {}
@@ -235,10 +235,9 @@ def _facts_of_footer(footer: pq.FileMetaData, leaves: Sequence[StatsLeaf]) -> Fi
         footer.num_rows,
         found,
         {path: stats.null_count for path, stats in found.items()},
-        narrow=_narrow_leaves(footer.schema.to_arrow_schema()),
+        narrow=_narrow_leaves(stored),
     )
 
 
-def _narrow_leaves(schema: pa.Schema) -> frozenset[Path]:
-    stored = index_leaves(schema)
+def _narrow_leaves(stored: Mapping[Path, LeafColumn]) -> frozenset[Path]:
     return frozenset(path for path, leaf in stored.items() if pa.types.is_float32(leaf.type))

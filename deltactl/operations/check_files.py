@@ -25,7 +25,6 @@ from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.check_options import CheckOptions, Depth
 from deltactl.operations.check_resume import ResumeFile
-from deltactl.operations.check_state import as_stream
 from deltactl.operations.check_tasks import BATCH, BatchResult, CheckSpec, CheckTask, check_files
 from deltactl.protocol.spark_hash import hash_texts
 
@@ -45,6 +44,8 @@ Cut: TypeAlias = tuple[int, pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
+    """What is kept of a batch; ``digest`` is empty where nobody will ask which ones were done."""
+
     digest: str
     weight_bytes: int
 
@@ -55,7 +56,8 @@ class FileCheck:
     def __init__(self, batches: Batches, options: CheckOptions, seed: int) -> None:
         """``seed``: other versions take other samples, and one version always the same."""
         self._batches, self._options, self._seed = batches, options, seed
-        self._plan = [_Planned(_digest(cut), self._weigh(cut[1])) for cut in self._tasks()]
+        digest = (lambda _: "") if options.resume is None else _digest
+        self._plan = [_Planned(digest(cut), self._weigh(cut[1])) for cut in self._tasks()]
 
     @property
     def input_bytes(self) -> int:
@@ -136,12 +138,21 @@ def _cut(batch: pa.Table, depth: Depth) -> Iterator[pa.Table]:
 
 
 def _to_task(cut: Cut) -> CheckTask:
-    return CheckTask(cut[0], as_stream(cut[1].combine_chunks()))
+    return CheckTask(cut[0], _as_stream(cut[1].combine_chunks()))
 
 
 def _digest(cut: Cut) -> str:
     """Tells batches apart by what is in them, whatever number they have."""
     return hashlib.sha256(_to_task(cut).files).hexdigest()[:32]
+
+
+def _as_stream(table: pa.Table) -> bytes:
+    """A table as the bytes of an Arrow stream."""
+    sink: Any = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def as_batch(files: pa.Table, *, is_live: bool = True) -> pa.Table:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.checkpoint import read_head
 from deltactl.log.commit_changes import count_changes
 from deltactl.log.commit_info import find_actions, in_commit_timestamp
 from deltactl.log.commit_json import LogFile
 from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.rebuildable import find_problem
 from deltactl.operations.check_findings import Findings
 from deltactl.protocol.actions import Metadata, parse_metadata
 from deltactl.protocol.names import LOG_DIR, commit_name
@@ -64,28 +64,11 @@ def check_checkpoint_heads(
     """Look into every complete checkpoint; give those that cannot be used."""
     broken = set()
     for checkpoint in listing.checkpoints:
-        if (problem := _find_problem(store, checkpoint)) is not None:
+        if (problem := find_problem(store, checkpoint)) is not None:
             broken.add(checkpoint)
             version, name = checkpoint.version, checkpoint.names[0]
             findings.add("CHECKPOINT_UNREADABLE", problem, version=version, file=name)
     return frozenset(broken)
-
-
-def _find_problem(store: Store, checkpoint: Checkpoint) -> str | None:
-    """Why a checkpoint cannot be used, as far as its singletons and sidecars' names tell.
-
-    Raises:
-        StorageError: the store failed, which says nothing about the checkpoint.
-    """
-    try:
-        head = read_head(store, checkpoint)
-    except CorruptLogError as error:
-        return error.message
-    if head.singletons.protocol is None or head.singletons.metadata is None:
-        return "it has no protocol or no metaData action"
-    infos = zip(head.sidecars, store.stat_many(head.sidecars), strict=True)
-    missing = [name for name, info in infos if info is None]
-    return f"its sidecar {missing[0]} is missing" if missing else None
 
 
 class CommitChecker:

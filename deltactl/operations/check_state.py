@@ -7,7 +7,7 @@ Vectors", "Row Tracking".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -218,12 +218,3 @@ def _parses(text: str, type_: pa.DataType) -> bool:
     except CorruptLogError:
         return False
     return True
-
-
-def as_stream(table: pa.Table) -> bytes:
-    """A table as the bytes of an Arrow stream."""
-    sink: Any = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltactl.protocol.partition_texts import text_parser
-from deltactl.protocol.stats import LeafStats, Path, Value
+from deltactl.protocol.stats import LeafStats, Path, Value, whole_number
 from deltactl.protocol.stats_columns import StatsLeaf
 
 Contradiction: TypeAlias = tuple[str, Path, str]
@@ -70,6 +70,8 @@ class Statistics:
             node = json.loads(text, parse_float=Decimal)
         except RecursionError as error:
             raise ValueError("it is nested beyond measure") from error
+        except ArithmeticError as error:
+            raise ValueError("it holds a number beyond all decimals") from error
         if not isinstance(node, dict):
             raise ValueError("it is not an object")
         self._node = node
@@ -207,7 +209,7 @@ def _parse(value: Any, kind: str) -> Any:  # noqa: PLR0911 - a table of kinds
             case "string":
                 return value if isinstance(value, str) else None
             case "integer":
-                return int(value) if _is_number(value) and value == int(value) else None
+                return whole_number(value) if _is_number(value) else None
             case "decimal":
                 return Decimal(value) if _is_number(value) or isinstance(value, str) else None
             case "float":

@@ -87,12 +87,15 @@ def checkpoint_table(
     skipped = job.find_shortfall()
     if skipped is not None:
         idle = CheckpointPlan(job.snapshot.version, None, f"not needed: {skipped}")
-        return CheckpointReport(idle, run.engine.name, dry_run=dry_run, skipped=skipped)
+        return CheckpointReport(
+            idle, run.engine.name, job.table_id, dry_run=dry_run, skipped=skipped
+        )
     plan = job.plan()
     cleanup = job.plan_cleanup(plan) if job.cleans else None
     report = CheckpointReport(
         plan,
         run.engine.name,
+        job.table_id,
         dry_run=dry_run,
         cleanup=cleanup,
         compaction_range=compaction_range(job.snapshot) if options.compact_log else None,
@@ -124,6 +127,11 @@ class _Job:
         store, version, warn = self._store, self._options.version, self._warn
         listing = list_log(store) if self.cleans else list_from_hint(store, warn, version)
         return listing, load_snapshot(store, version, warn=warn, listing=listing)
+
+    @property
+    def table_id(self) -> str:
+        """The id in the table's metadata."""
+        return self.snapshot.metadata.id
 
     def find_shortfall(self) -> str | None:
         """What there is since the last checkpoint, where that is less than ``options`` ask for."""

@@ -42,6 +42,7 @@ class CheckpointReport:
 
     plan: CheckpointPlan
     engine: str
+    table_id: str
     dry_run: bool = False
     written: WrittenCheckpoint | None = None
     hint_moved: bool = False

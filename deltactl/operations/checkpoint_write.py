@@ -15,6 +15,7 @@ from deltactl.errors import (
     InterruptedRunError,
     StorageError,
     VerificationError,
+    explain_foreign,
 )
 from deltactl.log.action_lines import line
 from deltactl.log.checkpoint_nodes import (
@@ -275,7 +276,7 @@ class _Writing:
                     case Failed(_, _, error):
                         failures.append(error)
             if failures:
-                raise _as_ours(failures[0])
+                raise explain_foreign("writing the checkpoint", failures[0])
             if len(done) < len(tasks):
                 raise InterruptedRunError(
                     "interrupted before the checkpoint was written", hint="Nothing was changed."
@@ -289,12 +290,6 @@ class _Writing:
 
 def _part_name(version: int, part: int, count: int) -> str:
     return checkpoint_name(version) if count == 1 else multipart_name(version, part, count)
-
-
-def _as_ours(error: Exception) -> DeltactlError:
-    if isinstance(error, DeltactlError):
-        return error
-    return DeltactlError(f"writing the checkpoint failed: {type(error).__name__}: {error}")
 
 
 def _summary(

@@ -14,7 +14,7 @@ from deltactl.operations.convert_listing import NOT_PARQUET_INSIDE, LeftOut, has
 from deltactl.operations.convert_partitions import Problem
 from deltactl.operations.requests import map_requests
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
-from deltactl.parquet.footer_bytes import read_footer
+from deltactl.parquet.footer_bytes import TAIL_BYTES, read_footer
 from deltactl.parquet.footer_columns import read_leaf_columns
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_bounds import LeafColumns
@@ -74,37 +74,42 @@ def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> Footer
         StorageError: the store failed.
     """
     store = open_store(spec.uri, spec.storage_options)
-    # Before the footer: a file that is replaced in between gets caught by the next listing.
-    infos = store.stat_many(names)
     problems: list[Problem] = []
     left_out: list[LeftOut] = []
     found: list[tuple[FileInfo, pq.FileMetaData]] = []
-    for name, info, footer in zip(names, infos, _read_all(store, names, infos), strict=True):
+    for name, (info, footer) in zip(names, _read_all(store, names), strict=True):
         if not isinstance(footer, str) and info is not None:
             found.append((info, footer))
         elif has_parquet_name(name):
             problems.append((name, None, str(footer)))
         else:
             left_out.append(LeftOut(name, NOT_PARQUET_INSIDE))
-    groups = tuple(_describe(spec, members) for members in _group_by_schema(found))
-    return FooterBatch(groups, tuple(problems), tuple(left_out))
+    groups: list[FooterGroup] = []
+    for members in _group_by_schema(found):
+        try:
+            groups.append(_describe(spec, members))
+        except DataFileError as error:
+            problems += [(info.name, None, error.message) for info, _ in members]
+    return FooterBatch(tuple(groups), tuple(problems), tuple(left_out))
 
 
 def _read_all(
-    store: Store, names: Sequence[str], infos: Sequence[FileInfo | None]
-) -> Iterator[pq.FileMetaData | str]:
-    """Each file's footer, or why there is none."""
+    store: Store, names: Sequence[str]
+) -> Iterator[tuple[FileInfo | None, pq.FileMetaData | str]]:
+    """Each file's facts and footer, or why there is none."""
 
-    def read(found: tuple[str, FileInfo | None]) -> pq.FileMetaData | str:
-        name, info = found
-        if info is None:
-            return "vanished while the directory was read"
+    def read(name: str) -> tuple[FileInfo | None, pq.FileMetaData | str]:
+        # Facts never newer than the footer: the next listing catches what was replaced between.
+        found = store.read_tail(name, TAIL_BYTES)
+        if found is None:
+            return None, "vanished while the directory was read"
+        info, tail = found
         try:
-            return read_footer(store, name, info.size_bytes)
+            return info, read_footer(store, name, info.size_bytes, tail)
         except DataFileError as error:
-            return error.message
+            return info, error.message
 
-    return map_requests(store, read, zip(names, infos, strict=True))
+    return map_requests(store, read, names)
 
 
 def _group_by_schema(

@@ -5,17 +5,22 @@
 It is advice and no part of correctness: two runs at a time are safe without it, and a run that
 loses its lease goes on. The highest number that has not expired holds. It is taken by creating the
 next number exclusively, then looking once more; whoever then sees another that holds gives way.
+
+A run that was killed cannot give its lease back. Who runs on the same machine sees that the process
+is no more and does not wait for the end of the lease; elsewhere it has to expire.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 from deltactl.clock import Clock
@@ -41,13 +46,17 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lease; times in ms since 1970 UTC."""
+    """Who holds a lease; times in ms since 1970 UTC.
+
+    ``processes`` names the set of processes that ``pid`` belongs to: see :func:`name_processes`.
+    """
 
     run_id: str
     host: str
     pid: int
     since_ms: int
     expires_ms: int
+    processes: str = ""
 
     def describe(self) -> str:
         """Say who, since when and until when."""
@@ -56,6 +65,31 @@ class Holder:
             f"{format_timestamp(self.since_ms)}, until {format_timestamp(self.expires_ms)} unless "
             "it is renewed"
         )
+
+    def is_gone(self) -> bool:
+        """Whether its process is surely no more: a process of this machine that is not there."""
+        if not self.processes or self.processes != name_processes():
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):  # somebody else's and there, or no number of a process
+            pass
+        return False
+
+
+def name_processes() -> str:
+    """Name the processes that can be seen from here, or give ``""`` where that cannot be told.
+
+    On Linux the start of the machine and the space of process numbers: hosts, and containers on one
+    of them, may well have the same name.
+    """
+    try:
+        started = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        return f"{started} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
 
 
 @contextmanager
@@ -108,7 +142,7 @@ def _acquire(store: Store, command: str, holder: Holder, clock: Clock) -> str:
         except LeaseHeldError:
             store.delete_many([name])
             raise
-        store.delete_many([info.name for info in now.values()])  # expired, all of them
+        store.delete_many([info.name for info in now.values()])  # none of them holds
         return name
     raise LeaseHeldError(
         f"many runs of {command} want this table at the same time", hint="run again later"
@@ -118,7 +152,9 @@ def _acquire(store: Store, command: str, holder: Holder, clock: Clock) -> str:
 def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], clock: Clock) -> None:
     for number in sorted(found, reverse=True):
         holder = _read(store, found[number])
-        if holder is not None and holder.expires_ms > clock.now_ms():
+        if holder is None or holder.is_gone():
+            continue
+        if holder.expires_ms > clock.now_ms():
             raise LeaseHeldError(
                 f"another {command} is at work on this table: {holder.describe()}",
                 hint="run again later; --no-lease goes ahead, which is safe and does work twice",
@@ -143,6 +179,7 @@ def _read(store: Store, info: FileInfo) -> Holder | None:
             int(said["pid"]),
             int(said["since_ms"]),
             int(said["expires_ms"]),
+            str(said.get("processes", "")),
         )
     except ObjectNotFoundError:
         return None

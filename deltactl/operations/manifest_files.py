@@ -18,7 +18,7 @@ from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.protocol.paths import absolute_mask, canonical_paths
+from deltactl.protocol.paths import absolute_mask, canonical_paths, holds_character
 from deltactl.storage.local_uris import uri_to_path
 from deltactl.storage.names import parse_scheme
 
@@ -36,10 +36,6 @@ class LiveFiles:
     partition_values: pa.ChunkedArray
     groups: PartitionGroups
     vectors: int
-
-    def folder(self, group: int) -> str:
-        """The folder of a partition below the manifests' root; empty without partitions."""
-        return self.groups.label(group)
 
 
 def load_live_files(snapshot: Snapshot) -> LiveFiles:
@@ -84,17 +80,18 @@ def ensure_no_vectors(live: LiveFiles, table: str) -> None:
 
 @dataclass(frozen=True)
 class Manifests:
-    """The content of each partition's manifest, as slices of one buffer."""
+    """The content of each partition's manifest, all lines but the first's start and last's end."""
 
     folders: tuple[str, ...]
     num_files: tuple[int, ...]
-    _data: pa.Buffer
-    _ends: np.ndarray[tuple[int], np.dtype[np.int64]]
+    _texts: pa.LargeStringArray
+    _base: str
 
     def content(self, index: int) -> bytes:
         """The bytes of a manifest: a line each file."""
-        start = int(self._ends[index])
-        return bytes(self._data.slice(start, int(self._ends[index + 1]) - start))
+        if not self.num_files[index]:
+            return b""
+        return f"{self._base}{self._texts[index]}\n".encode()
 
 
 def render_manifests(live: LiveFiles, root: str, schemes: Mapping[str, str]) -> Manifests:
@@ -109,41 +106,38 @@ def render_manifests(live: LiveFiles, root: str, schemes: Mapping[str, str]) -> 
         CorruptLogError: a path with a line break, which would be read as two.
     """
     groups = live.groups
-    lines = _format_lines(live.paths, root, schemes)
+    names, base = _name_files(live.paths, root, schemes)
     order = np.argsort(groups.ids, kind="stable")
-    ordered = lines.take(pa.array(order))
     counts = np.bincount(groups.ids, minlength=groups.num_groups)
-    folders = tuple(groups.label(group) for group in range(groups.num_groups))
+    folders = tuple(groups.labels())
     if not folders and not groups.texts:
         folders, counts = ("",), np.zeros(1, np.int64)
-    _, offsets, data = ordered.buffers()
     rows = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    ends = np.frombuffer(offsets, np.int64)[rows + ordered.offset]
-    return Manifests(folders, tuple(counts.tolist()), data or pa.py_buffer(b""), ends)
+    listed = pa.LargeListArray.from_arrays(pa.array(rows), names.take(pa.array(order)))
+    texts = pc.binary_join(listed, _wide(f"\n{base}"))
+    return Manifests(folders, tuple(counts.tolist()), texts, base)
 
 
-def _format_lines(
+def _name_files(
     paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str]
-) -> pa.LargeStringArray:
-    """Each file as an absolute URI of its decoded name, and the line's end."""
-    if any(pc.any(pc.match_substring(paths, end)).as_py() for end in "\n\r"):
+) -> tuple[pa.LargeStringArray, str]:
+    """What is said of each file, and what stands before each: together URIs of decoded names."""
+    if any(holds_character(paths, end) for end in "\n\r"):
         raise CorruptLogError("a path of the log holds a line break, which no manifest can name")
     is_local = parse_scheme(root) == "file"
-    base = f"file:{uri_to_path(root)}" if is_local else root
+    base = f"{_map_scheme(f'file:{uri_to_path(root)}' if is_local else root, schemes)}/"
     absolute = absolute_mask(paths)
-    named = paths.cast(pa.large_string())
-    lines = pc.binary_join_element_wise(
-        _wide(f"{_map_scheme(base, schemes)}/"), named, _wide("\n"), _wide("")
-    )
+    names = paths.cast(pa.large_string())
     if pc.any(absolute).as_py():
         kept = canonical_paths(paths, "file" if is_local else "").cast(pa.large_string())
         if is_local:
             kept = pc.replace_substring_regex(kept, r"^/", "file:/")
         for before, after in schemes.items():
             kept = pc.replace_substring_regex(kept, f"^{_quoted(before)}:", f"{after}:")
-        kept = pc.binary_join_element_wise(kept, _wide("\n"), _wide(""))
-        lines = pc.if_else(absolute, kept, lines)
-    return pa.concat_arrays(lines.chunks) if lines.num_chunks else pa.array([], pa.large_string())
+        joined = pc.binary_join_element_wise(_wide(base), names, _wide(""))
+        names, base = pc.if_else(absolute, kept, joined), ""
+    array = pa.concat_arrays(names.chunks) if names.num_chunks else pa.array([], pa.large_string())
+    return array, base
 
 
 def _wide(text: str) -> pa.Scalar:

@@ -45,6 +45,7 @@ class ManifestPlan:
     """What a run would write and delete; ``stale`` are names of files to delete."""
 
     version: int
+    table_id: str
     partitions: tuple[PartitionManifest, ...]
     stale: tuple[str, ...]
     _manifests: Manifests = field(repr=False)
@@ -104,7 +105,14 @@ def plan_manifests(
     current = {manifest_name(folder) for folder in manifests.folders}
     stale = sorted(name for name in there - current if _folder_of(name) in chosen)
     partitions += [PartitionManifest(_folder_of(name), 0, STALE) for name in stale]
-    return ManifestPlan(snapshot.version, tuple(partitions), tuple(stale), manifests, tuple(wanted))
+    return ManifestPlan(
+        snapshot.version,
+        snapshot.metadata.id,
+        tuple(partitions),
+        tuple(stale),
+        manifests,
+        tuple(wanted),
+    )
 
 
 def _is_seen(name: str) -> bool:

@@ -133,9 +133,11 @@ def execute_optimize(
     """Rewrite the bins of a plan and commit them, in lots as ``options`` says."""
     spec = build_spec(snapshot, plan, options, run_id or clock.new_id(), storage_options)
     bins = list(plan.iter_bins())
+    sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
     tasks = LazyTasks(
-        [_estimate_memory(int(pc.sum(files["size_bytes"]).as_py() or 0)) for files in bins],
+        [_estimate_memory(size) for size in sizes],
         lambda number: _build_task(spec, snapshot, plan, number, bins[number]),
+        sizes,
     )
     run = OptimizeRun(
         snapshot,

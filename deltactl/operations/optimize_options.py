@@ -42,8 +42,9 @@ class OptimizeOptions:
 
     ``None`` means: decide from the table. ``where`` is SQL over partition columns;
     ``memory_bytes`` is what the whole process should keep to, which bounds the row groups.
-    ``since_version``: only partitions that a later version touched. ``need``: what has to be
-    there to do for the run to be worth it.
+    ``since_version``: only partitions that a later version touched, unless that was a version of
+    a table with another id than ``since_table_id``. ``need``: what has to be there to do for the
+    run to be worth it.
     """
 
     where: str | None = None
@@ -62,6 +63,7 @@ class OptimizeOptions:
     include_clustered: bool = False
     memory_bytes: int | None = None
     since_version: int | None = None
+    since_table_id: str | None = None
     need: Need | None = None
 
     def __post_init__(self) -> None:

@@ -63,6 +63,7 @@ class OptimizePlan:
     """
 
     version: int
+    table_id: str
     target_bytes: int
     min_bytes: int
     predicate: str | None
@@ -123,7 +124,7 @@ def plan_optimize(
     choice = _Choice(files, groups)
     if unmatched:
         choice.left_alone["not matched by --where"] = unmatched
-    if options.since_version is not None:
+    if options.since_version is not None and _is_of(snapshot, options.since_table_id):
         untouched = _untouched(choice, snapshot, options.since_version, warn)
         choice.leave(untouched, f"in a partition not touched since version {options.since_version}")
     _select(choice, snapshot, options, (target, minimum), now_ms)
@@ -131,6 +132,7 @@ def plan_optimize(
     chosen = _limit_bytes(choice, bins, options.max_bytes)
     return OptimizePlan(
         version=snapshot.version,
+        table_id=snapshot.metadata.id,
         target_bytes=target,
         min_bytes=minimum,
         predicate=None if predicate is None else predicate.sql,
@@ -147,10 +149,21 @@ def plan_optimize(
 def _sizes_after(sizes: Array, bins: list[Array]) -> Array:
     """The files that stay, and one as large as its inputs for each bin."""
     stays = np.ones(len(sizes), dtype=np.bool_)
-    for members in bins:
-        stays[members] = False
-    made = np.array([sizes[members].sum() for members in bins], dtype=np.int64)
-    return np.concatenate([sizes[stays], made])
+    stays[_rows_of(bins)] = False
+    return np.concatenate([sizes[stays], _sums(sizes, bins)])
+
+
+def _rows_of(bins: list[Array]) -> Array:
+    """The rows of all bins, one after another."""
+    return np.concatenate(bins) if bins else np.empty(0, dtype=np.int64)
+
+
+def _sums(sizes: Array, bins: list[Array]) -> Array:
+    """The bytes of each bin, none of which is empty."""
+    if not bins:
+        return np.empty(0, dtype=np.int64)
+    lengths = np.fromiter(map(len, bins), np.int64, len(bins))
+    return np.asarray(np.add.reduceat(sizes[_rows_of(bins)], np.cumsum(lengths) - lengths))
 
 
 class _Choice:
@@ -243,6 +256,11 @@ def _select(
     choice.settled |= pc.fill_null(pc.equal(tags, str(target)), False).to_numpy()
 
 
+def _is_of(snapshot: Snapshot, table_id: str | None) -> bool:
+    """Whether a version is of this table, and not of one that stood here before."""
+    return table_id is None or table_id == snapshot.metadata.id
+
+
 def _untouched(choice: _Choice, snapshot: Snapshot, since: int, warn: Warn) -> Array:
     """Files of partitions of which no file came or went after a version."""
     if since > snapshot.version:  # of a table that stood here before, perhaps
@@ -253,7 +271,7 @@ def _untouched(choice: _Choice, snapshot: Snapshot, since: int, warn: Warn) -> A
         return np.zeros(choice.files.num_rows, dtype=np.bool_)
     fields = snapshot.metadata.partition_fields
     by_text = group_partitions(choice.files["partition_values"], fields, by_text=True)
-    labels = [by_text.label(group) in touched for group in range(by_text.num_groups)]
+    labels = [label in touched for label in by_text.labels()]
     hit = np.asarray(labels, dtype=np.bool_)[by_text.ids]
     # One partition may be written in several ways.
     groups_hit = np.zeros(choice.groups.num_groups, dtype=np.bool_)
@@ -290,11 +308,11 @@ def _pack_groups(choice: _Choice, rule: PackingRule, options: OptimizeOptions) -
         if len(part) >= rule.min_input_files or choice.forced[part].any():
             packed = pack(choice.sizes[part], choice.settled[part], choice.forced[part], rule)
             bins += [part[members] for members in packed]
-    in_bins = sum(len(members) for members in bins)
+    packed_rows = _rows_of(bins)
     settled_left = int((choice.settled & choice.candidates).sum())
-    settled_left -= sum(int(choice.settled[members].sum()) for members in bins)
+    settled_left -= int(choice.settled[packed_rows].sum())
     choice.left_alone["made for this target already"] = settled_left
-    choice.left_alone["not worth a rewrite yet"] = len(rows) - in_bins - settled_left
+    choice.left_alone["not worth a rewrite yet"] = len(rows) - len(packed_rows) - settled_left
     return bins
 
 
@@ -302,7 +320,7 @@ def _limit_bytes(choice: _Choice, bins: list[Array], max_bytes: int | None) -> l
     """With a limit, the bins that save most files for each byte; in partition order again."""
     if max_bytes is None:
         return bins
-    weights = [int(choice.sizes[members].sum()) for members in bins]
+    weights = _sums(choice.sizes, bins).tolist()
     gain = [(1 - len(b)) / max(weight, 1) for b, weight in zip(bins, weights, strict=True)]
     taken: set[int] = set()
     left = max_bytes
@@ -316,7 +334,7 @@ def _limit_bytes(choice: _Choice, bins: list[Array], max_bytes: int | None) -> l
 
 
 def _bin_files(choice: _Choice, bins: list[Array]) -> pa.Table:
-    rows = np.concatenate(bins) if bins else np.empty(0, dtype=np.int64)
+    rows = _rows_of(bins)
     ids = np.repeat(np.arange(len(bins)), [len(members) for members in bins])
     files = choice.files.take(pa.array(rows, pa.int64()))
     return files.append_column("bin", pa.array(ids, pa.int64()))
@@ -325,12 +343,12 @@ def _bin_files(choice: _Choice, bins: list[Array]) -> pa.Table:
 def _summarise(choice: _Choice, bins: list[Array]) -> pa.Table:
     """One row a partition that has bins."""
     num_groups = choice.groups.num_groups
-    rewritten, removed, added = (np.zeros(num_groups, dtype=np.int64) for _ in range(3))
-    for members in bins:
-        group = choice.groups.ids[members[0]]
-        rewritten[group] += choice.sizes[members].sum()
-        removed[group] += len(members)
-        added[group] += 1
+    rows = _rows_of(bins)
+    rewritten = np.zeros(num_groups, dtype=np.int64)
+    np.add.at(rewritten, choice.groups.ids[rows], choice.sizes[rows])  # exact, unlike bincount's
+    removed = np.bincount(choice.groups.ids[rows], minlength=num_groups)
+    firsts = np.array([members[0] for members in bins], dtype=np.int64)
+    added = np.bincount(choice.groups.ids[firsts], minlength=num_groups)
     before = np.bincount(choice.groups.ids, minlength=num_groups)
     size = np.bincount(choice.groups.ids, weights=choice.sizes, minlength=num_groups)
     touched = np.flatnonzero(added)

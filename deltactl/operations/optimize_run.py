@@ -13,7 +13,12 @@ import pyarrow.compute as pc
 from deltactl import __version__
 from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Done, Engine, Failed
-from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
+from deltactl.errors import (
+    CommitOutcomeUnknownError,
+    ConflictError,
+    DeltactlError,
+    explain_foreign,
+)
 from deltactl.log.commit import Committer, Draft, Group
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot
@@ -162,11 +167,8 @@ class OptimizeRun:
         self._errors.append(error)
         self._discard([group])
 
-    def _fail(self, files: pa.Table, error: Exception) -> None:
-        if not isinstance(error, DeltactlError):
-            error = DeltactlError(
-                f"rewriting {files.num_rows} files failed: {type(error).__name__}: {error}"
-            )
+    def _fail(self, files: pa.Table, raised: Exception) -> None:
+        error = explain_foreign(f"rewriting {files.num_rows} files", raised)
         size = int(pc.sum(files["size_bytes"]).as_py() or 0)
         self._failures.append(BinFailure(files.num_rows, size, error.message))
         self._errors.append(error)

@@ -17,6 +17,7 @@ from deltactl.operations.optimize_options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize_plan import OptimizePlan
 from deltactl.operations.optimize_tasks import RewriteSpec, RowTrackingColumns
 from deltactl.parquet.reader import RowReader, naming_file
+from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.features import has_feature
 from deltactl.protocol.schema import StructType, variant_groups
@@ -123,6 +124,7 @@ def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:
             snapshot.store.open_input(path) as source,
         ):
             footer = pq.read_metadata(source)
+            ensure_sound_columns(footer, source.size())
             if footer.num_row_groups and footer.num_columns:
                 codecs[footer.row_group(0).column(0).compression.lower()] += 1
     known = (resolve_codec(name) for name, _ in codecs.most_common())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,8 @@ from deltactl.protocol.paths import partition_folder
 from deltactl.protocol.schema import Field, arrow_type
 
 Array = np.ndarray[Any, Any]
+
+_CODES_A_ROW: Final = 4  # as many possible codes may be numbered by a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,18 @@ class PartitionGroups:
         """``a=1/b=x`` as Hive would name the folder; empty for unpartitioned tables."""
         row = int(self.first_rows[group])
         return partition_folder([(name, values[row].as_py()) for name, values in self.texts])
+
+    def labels(self) -> list[str]:
+        """The label of each partition, in order."""
+        rows = pa.array(self.first_rows)
+        columns = [values.take(rows).to_pylist() for _, values in self.texts]
+        names = [name for name, _ in self.texts]
+        if not columns:
+            return [""] * self.num_groups
+        return [
+            partition_folder(list(zip(names, row, strict=True)))
+            for row in zip(*columns, strict=True)
+        ]
 
     def newest(self, times: Array) -> Array:
         """The greatest time of each partition."""
@@ -75,9 +89,22 @@ def group_partitions(
         dictionary = encoded.dictionary_encode(null_encoding="encode")
         column = np.asarray(dictionary.indices)
         # Compact after each column so that the product of cardinalities never overflows.
-        _, codes = np.unique(codes * len(dictionary.dictionary) + column, return_inverse=True)
-    _, first_rows, ids = np.unique(codes, return_index=True, return_inverse=True)
+        codes, _ = _number_groups(codes * len(dictionary.dictionary) + column)
+    ids, first_rows = _number_groups(codes)
     return PartitionGroups(ids, first_rows, tuple(texts))
+
+
+def _number_groups(codes: Array) -> tuple[Array, Array]:
+    """Codes made compact, in their order, and where each first stands."""
+    bound = int(codes.max(initial=-1)) + 1
+    if bound > _CODES_A_ROW * len(codes):
+        _, first_rows, ids = np.unique(codes, return_index=True, return_inverse=True)
+        return ids, first_rows
+    # A table of the codes takes a fraction of what sorting the rows does.
+    firsts = np.full(bound, len(codes))
+    np.minimum.at(firsts, codes, np.arange(len(codes)))
+    seen = firsts < len(codes)
+    return (np.cumsum(seen) - 1)[codes], firsts[seen]
 
 
 def _comparable(texts: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:

@@ -20,11 +20,14 @@ from deltactl.storage.store import Store
 class LastRun:
     """A run that ended well; times in ms since 1970 UTC.
 
+    ``table_id`` is the id in the table's metadata: another table may stand at the same place by
+    now, of which the record says nothing.
     ``caught_up_version`` is the version up to which an ``optimize`` has left no partition to look
     at, by this run or by one before.
     """
 
     run_id: str
+    table_id: str
     started_ms: int
     ended_ms: int
     caught_up_version: int | None = None
@@ -42,7 +45,8 @@ def read_last_run(store: Store, command: str) -> LastRun | None:
     except (ObjectNotFoundError, ValueError, KeyError, TypeError):
         return None
     numbers = (values["started_ms"], values["ended_ms"], values["caught_up_version"] or 0)
-    return LastRun(**values) if all(type(number) is int for number in numbers) else None
+    is_sound = all(type(number) is int for number in numbers)
+    return LastRun(**values) if is_sound and isinstance(values["table_id"], str) else None
 
 
 def write_last_run(store: Store, command: str, run: LastRun) -> None:
@@ -52,16 +56,6 @@ def write_last_run(store: Store, command: str, run: LastRun) -> None:
         StorageError: it cannot be written.
     """
     store.put(_name(command), (json.dumps(asdict(run), indent=2) + "\n").encode())
-
-
-def find_caught_up_version(store: Store, command: str) -> int | None:
-    """The version from which on a run has to look; ``None`` where none is known.
-
-    Raises:
-        StorageError: the store failed.
-    """
-    last = read_last_run(store, command)
-    return None if last is None else last.caught_up_version
 
 
 def _name(command: str) -> str:

@@ -34,5 +34,5 @@ def find_touched(snapshot: Snapshot, since: int, warn: Warn) -> set[str] | None:
             return None
         for actions in (parsed.adds, parsed.removes):
             groups = group_partitions(actions["partition_values"], fields, by_text=True)
-            touched |= {groups.label(group) for group in range(groups.num_groups)}
+            touched |= set(groups.labels())
     return touched

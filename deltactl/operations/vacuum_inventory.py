@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import io
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from deltactl.errors import ObjectNotFoundError, UsageError
+from deltactl.errors import DeltactlError, ObjectNotFoundError, UsageError
 from deltactl.operations.vacuum_listing import Listing, stat_files
 from deltactl.protocol.paths import canonical_paths
 from deltactl.storage.open import open_store
@@ -38,6 +40,12 @@ _INVENTORY = pa.schema(
     ]
 )
 _DUMP_ROWS = 65_536
+_LONGEST_HEADER = 1 << 20
+# What readers of the formats raise, and what reaches into a manifest of another shape.
+_UNREADABLE = (
+    *(pa.ArrowException, OSError, EOFError, zlib.error),
+    *(ValueError, LookupError, TypeError, RecursionError),
+)
 
 
 def read_inventory(store: Store, address: str, storage_options: Mapping[str, str]) -> Listing:
@@ -51,10 +59,13 @@ def read_inventory(store: Store, address: str, storage_options: Mapping[str, str
     place = open_store(folder or ("/" if address.startswith("/") else "."), storage_options)
     files: list[pa.Array] = []
     rows = 0
-    for table in _read_tables(place, name, address):
-        rows += table.num_rows
-        paths = table["path"].filter(pc.invert(table["isDir"]))
-        files += _below_root(store, paths).chunks
+    with _as_inventory(address):
+        for table in _read_tables(place, name, address):
+            # Texts of Parquet and ORC may be any bytes, and a broken file makes broken columns.
+            table.validate(full=True)
+            rows += table.num_rows
+            paths = table["path"].filter(pc.invert(table["isDir"]))
+            files += _below_root(store, paths).chunks
     found = pc.unique(pa.chunked_array(files, pa.string()))
     if not len(found):
         raise UsageError(
@@ -62,6 +73,20 @@ def read_inventory(store: Store, address: str, storage_options: Mapping[str, str
             hint="give the inventory of this table's bucket or folder",
         )
     return Listing(pa.chunked_array([found], pa.string()))
+
+
+@contextmanager
+def _as_inventory(address: str) -> Iterator[None]:
+    """Turn what readers of formats raise into an error of the user's, with the file's name."""
+    try:
+        yield
+    except DeltactlError:
+        raise
+    except _UNREADABLE as error:
+        detail = str(error).splitlines()[0][:200] if str(error) else ""
+        raise UsageError(
+            f"{address} cannot be read as an inventory: {type(error).__name__}: {detail}"
+        ) from error
 
 
 def _below_root(store: Store, paths: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -149,7 +174,7 @@ def _header(data: bytes, lowered: str) -> list[str]:
     if lowered.endswith(".gz"):
         import gzip
 
-        data = gzip.decompress(data)
+        data = gzip.GzipFile(fileobj=io.BytesIO(data)).readline(_LONGEST_HEADER)
     line = data.partition(b"\n")[0].decode("utf-8", "replace")
     return [name.strip().strip('"') for name in line.split(",")]
 

@@ -18,7 +18,7 @@ _SHOWN_FOLDERS = 10
 
 @dataclass(frozen=True, slots=True)
 class VacuumPlan:
-    """Files and folders to remove from a table at ``version``.
+    """Files and folders to remove from the table ``table_id``, by its metadata, at ``version``.
 
     ``mode`` is ``full``, ``lite`` or ``inventory``. ``files`` are rows of ``CANDIDATES`` by path,
     ``folders`` those that will be empty, deepest first, ``old_folders`` old ones that are already.
@@ -33,6 +33,7 @@ class VacuumPlan:
     """
 
     version: int
+    table_id: str
     mode: str
     retention: Retention
     files: pa.Table

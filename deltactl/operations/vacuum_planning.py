@@ -114,6 +114,7 @@ class Planner:
         if current is None or start > current:
             return VacuumPlan(
                 self.snapshot.version,
+                self.snapshot.metadata.id,
                 "lite",
                 self.retention,
                 NO_FILES,
@@ -266,6 +267,7 @@ class Planner:
         )
         return VacuumPlan(
             self.snapshot.version,
+            self.snapshot.metadata.id,
             mode,
             self.retention,
             files,

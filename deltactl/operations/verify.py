@@ -81,9 +81,10 @@ class _PlainReader:
             for group in range(parquet.num_row_groups):
                 for batch in _read_group(parquet, group, set(stored.values())):
                     live = _strike_out(deleted, first_row, batch.num_rows)
-                    kept = batch.take(pa.array(live - first_row))
+                    # Converted first: Arrow cannot take rows of the string views some files hold.
+                    plain = self._convert(batch, stored, first_row, file)
+                    yield plain.take(pa.array(live - first_row))
                     first_row += batch.num_rows
-                    yield self._convert(kept, stored, live, file)
 
     @property
     def _fields(self) -> list[Field]:
@@ -100,8 +101,9 @@ class _PlainReader:
         return found
 
     def _convert(
-        self, batch: pa.RecordBatch, stored: dict[str, str], live: Places, file: DataFile
+        self, batch: pa.RecordBatch, stored: dict[str, str], first_row: int, file: DataFile
     ) -> pa.RecordBatch:
+        places = np.arange(first_row, first_row + batch.num_rows, dtype=np.int64)
         partition = {field.name for field in self.reader.partition_fields}
         arrays = []
         for field, wanted in zip(self._fields, self.reader.schema, strict=False):
@@ -115,7 +117,7 @@ class _PlainReader:
             else:
                 arrays.append(self._column(batch.column(name), field, wanted))
         for extra in self.reader.extra:
-            value = self._implied(extra.name, live, file)
+            value = self._implied(extra.name, places, file)
             if extra.name in stored:
                 value = pc.coalesce(batch.column(extra.name).cast(extra.type), value)
             arrays.append(value)
@@ -133,12 +135,14 @@ class _PlainReader:
                 f"column {field.name!r} cannot be read as {wanted.type}: {error}"
             ) from error
 
-    def _implied(self, name: str, live: Places, file: DataFile) -> pa.Array:
+    def _implied(self, name: str, places: Places, file: DataFile) -> pa.Array:
         """A row id from the row's place, or the version the file came with."""
         if self.row_tracking is not None and name == self.row_tracking.row_id:
             base = file.base_row_id
-            return pa.array(live + base) if base is not None else pa.nulls(len(live), pa.int64())
-        return pa.array([file.default_row_commit_version] * len(live), pa.int64())
+            return (
+                pa.array(places + base) if base is not None else pa.nulls(len(places), pa.int64())
+            )
+        return pa.array([file.default_row_commit_version] * len(places), pa.int64())
 
 
 def _find_column(field: Field, present: pa.Schema, mode: str) -> str | None:

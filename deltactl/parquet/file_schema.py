@@ -13,6 +13,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltactl.errors import DataFileError
 from deltactl.protocol.schema import ArrayType, DeltaType, Field, MapType, PrimitiveType, StructType
 
 _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = (
@@ -59,7 +60,18 @@ class _UnusableTypeError(Exception):
 
 
 def read_file_schema(metadata: pq.FileMetaData) -> FileSchema:
-    """The Delta columns of a Parquet file, in its order; what never has a value is void."""
+    """The Delta columns of a Parquet file, in its order; what never has a value is void.
+
+    Raises:
+        DataFileError: the name of a column is no text.
+    """
+    try:
+        return _read_file_schema(metadata)
+    except UnicodeDecodeError as error:
+        raise DataFileError("is broken: the name of a column is not UTF-8") from error
+
+
+def _read_file_schema(metadata: pq.FileMetaData) -> FileSchema:
     reader = _SchemaReader(metadata)
     fields: list[Field] = []
     unusable: list[tuple[str, str]] = []

@@ -11,16 +11,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
+from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.storage.store import Store
 
 MAGIC: Final = b"PAR1"
 _ENCRYPTED: Final = b"PARE"
-_TAIL_BYTES: Final = 64 << 10
+TAIL_BYTES: Final = 64 << 10
 _END_BYTES: Final = 8  # the footer's length, and the magic
 
 
-def read_footer(store: Store, name: str, size_bytes: int) -> pq.FileMetaData:
+def read_footer(
+    store: Store, name: str, size_bytes: int, tail: bytes | None = None
+) -> pq.FileMetaData:
     """The footer of a Parquet file whose size is known.
+
+    Args:
+        store: where it lies.
+        name: in that store.
+        size_bytes: of the whole file.
+        tail: its last ``TAIL_BYTES``, or all of it, where somebody has them already.
 
     Raises:
         DataFileError: it is no Parquet file, or a broken or encrypted one; says which.
@@ -28,7 +37,8 @@ def read_footer(store: Store, name: str, size_bytes: int) -> pq.FileMetaData:
     """
     if size_bytes == 0:
         raise DataFileError("is empty (0 bytes)")
-    tail = _read_end(store, name, size_bytes, _TAIL_BYTES)
+    if tail is None:
+        tail = _read_end(store, name, size_bytes, TAIL_BYTES)
     if tail[-4:] == _ENCRYPTED:
         raise DataFileError("is encrypted")
     if tail[-4:] != MAGIC or len(tail) < _END_BYTES + len(MAGIC):
@@ -43,6 +53,7 @@ def read_footer(store: Store, name: str, size_bytes: int) -> pq.FileMetaData:
         # pickle calls for metadata is faster still, but a broken footer ends the process there.
         reader = pq.ParquetReader()
         reader.open(pa.BufferReader(tail))
+        ensure_sound_columns(reader.metadata, size_bytes)
         return reader.metadata
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__

@@ -123,6 +123,7 @@ def convert(
     """
     if isinstance(array, pa.ExtensionArray) and delta_type != _VARIANT:
         array = array.storage
+    _ensure_kind(array.type, delta_type)
     match delta_type:
         case StructType():
             return _convert_struct(array, delta_type, target, match)
@@ -134,6 +135,21 @@ def convert(
             return read_variant(array)
         case _:
             return cast_leaf(array, target)
+
+
+def _ensure_kind(stored: pa.DataType, wanted: DeltaType) -> None:
+    """Refuse a column that is no struct, list or map where the table has one.
+
+    Raises:
+        pa.ArrowTypeError: it is not.
+    """
+    fits = {
+        StructType: pa.types.is_struct,
+        MapType: pa.types.is_map,
+        ArrayType: lambda kind: hasattr(kind, "value_field") and not pa.types.is_map(kind),
+    }.get(type(wanted))
+    if fits is not None and not fits(stored):
+        raise pa.ArrowTypeError(f"the file has {stored} there")
 
 
 def _convert_struct(

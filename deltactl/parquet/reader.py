@@ -276,7 +276,7 @@ def naming_file(path: str) -> Iterator[None]:
         if path in error.message:
             raise
         raise DataFileError(f"{path!r}: {error.message}", hint=error.hint) from error
-    except DeltactlError:
+    except (DeltactlError, MemoryError):  # Arrow's is one of both kinds, and no fault of the file
         raise
     except (pa.ArrowException, OSError) as error:
         detail = str(error).splitlines()[0][:300] if str(error) else type(error).__name__

@@ -174,8 +174,8 @@ def parse_protocol(node: Mapping[str, Any]) -> Protocol:
     return Protocol(
         min_reader_version=int(node["minReaderVersion"]),
         min_writer_version=int(node["minWriterVersion"]),
-        reader_features=None if reader is None else frozenset(reader),
-        writer_features=None if writer is None else frozenset(writer),
+        reader_features=None if reader is None else frozenset(_texts(reader)),
+        writer_features=None if writer is None else frozenset(_texts(writer)),
     )
 
 
@@ -192,7 +192,7 @@ def parse_metadata(node: Mapping[str, Any]) -> Metadata:
     return Metadata(
         id=str(node.get("id") or ""),
         schema_string=str(schema_string),
-        partition_columns=tuple(node.get("partitionColumns") or ()),
+        partition_columns=_texts(node.get("partitionColumns") or []),
         configuration=_string_map(node.get("configuration")),
         name=node.get("name"),
         description=node.get("description"),
@@ -200,6 +200,12 @@ def parse_metadata(node: Mapping[str, Any]) -> Metadata:
         created_time_ms=None if created is None else int(created),
         format_options=_string_map((node.get("format") or {}).get("options")),
     )
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise TypeError(f"{values!r} is no list of texts")
+    return tuple(values)
 
 
 def _string_map(pairs: Any) -> dict[str, str]:

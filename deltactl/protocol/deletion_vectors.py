@@ -150,11 +150,14 @@ def _relative_vector_files(texts: pa.Array) -> pa.Array:
         texts: storage type and path of each vector in one text, without nulls.
     """
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
-    data = np.frombuffer(texts.buffers()[2], np.uint8)
-    plain = (np.diff(offsets) > _UUID_CHARS) & (data[offsets[:-1]] == ord(UUID_RELATIVE))
-    ends = np.where(plain, offsets[1:], _UUID_CHARS)
+    plain = np.diff(offsets) > _UUID_CHARS
     if not plain.any():
         return pa.nulls(len(texts), pa.string())
+    data = np.frombuffer(texts.buffers()[2], np.uint8)
+    plain[plain] = data[offsets[:-1][plain]] == ord(UUID_RELATIVE)  # others may begin at the end
+    if not plain.any():
+        return pa.nulls(len(texts), pa.string())
+    ends = np.where(plain, offsets[1:], _UUID_CHARS)
     words, valid = decode_words(data[ends[:, None] + np.arange(-_UUID_CHARS, 0)])
     digits = np.char.encode(_HEX_DIGITS)[words.astype(">u4").view(np.uint8)].view(np.uint8)
     uuids = np.full((len(texts), len(_UUID_FORM)), ord("-"), np.uint8)

@@ -87,6 +87,13 @@ def parse_log_name(name: str) -> LogFile | None:
     return _parse_suffix(int(match[1]), match[2])
 
 
+def commit_version(name: str) -> int | None:
+    """The version whose commit a name relative to the table's root is; ``None`` for all others."""
+    folder, _, file_name = name.rpartition("/")
+    parsed = parse_log_name(file_name) if folder == LOG_DIR else None
+    return parsed.version if isinstance(parsed, CommitFile) else None
+
+
 def _parse_suffix(version: int, suffix: str) -> LogFile | None:
     if suffix == "crc":
         return ChecksumFile(version)

@@ -88,7 +88,7 @@ def _by_chunk(
 
 def _decode_array(array: pa.Array) -> pa.Array:
     data, offsets = _text_buffers(array)
-    if not _has_percent(data):
+    if not _holds(data, _PERCENT):
         return array
     decoded = np.empty_like(data)
     moved = np.zeros_like(offsets)
@@ -134,9 +134,9 @@ def _text_buffers(array: pa.Array) -> tuple[_Bytes, _Offsets]:
     return np.frombuffer(data_buffer, np.uint8)[first:last], offsets - first
 
 
-def _has_percent(data: _Bytes) -> bool:
+def _holds(data: _Bytes, byte: int) -> bool:
     return any(
-        bool((data[start : start + _BLOCK_BYTES] == _PERCENT).any())
+        bool((data[start : start + _BLOCK_BYTES] == byte).any())
         for start in range(0, len(data), _BLOCK_BYTES)
     )
 
@@ -240,11 +240,23 @@ def is_absolute(path: str) -> bool:
 
 def absolute_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """:func:`is_absolute` of each row as booleans; null rows give false."""
-    # Few tables have any, and looking for a text is many times as fast as an expression.
-    suspects = pc.or_(pc.starts_with(paths, "/"), pc.match_substring(paths, ":/"))
+    # Few tables have any, and looking for a character is many times as fast as for a text, and
+    # that many times as fast as an expression.
+    suspects = pc.starts_with(paths, "/")
+    if holds_character(paths, ":"):
+        suspects = pc.or_(suspects, pc.match_substring(paths, ":/"))
     if pc.any(suspects).as_py():
         suspects = pc.match_substring_regex(paths, _ABSOLUTE)
     return pc.fill_null(suspects, False)
+
+
+def holds_character(texts: pa.Array | pa.ChunkedArray, character: str) -> bool:
+    """Whether any row of ``string`` or ``large_string`` has an ASCII character.
+
+    It is looked for in the bytes of all rows at once, which takes a tenth of what a kernel does.
+    """
+    chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
+    return any(_holds(_text_buffers(chunk)[0], ord(character)) for chunk in chunks if len(chunk))
 
 
 def canonical_paths(decoded: pa.Array | pa.ChunkedArray, scheme: str) -> pa.Array | pa.ChunkedArray:

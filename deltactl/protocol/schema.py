@@ -125,7 +125,14 @@ def parse_schema(text: str) -> StructType:
     """
     try:
         parsed = _parse_type(json.loads(text))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise CorruptLogError(
             f"the table's schemaString is not a Delta schema: {type(error).__name__}: {error}"[:500]
         ) from error
@@ -157,13 +164,19 @@ def _parse_type(node: Any) -> DeltaType:
 def _parse_field(node: Mapping[str, Any]) -> Field:
     if not isinstance(node["name"], str):
         raise TypeError(f"{node['name']!r} is no name of a field")
-    node["name"].encode()  # raises for half of a surrogate pair, which JSON can spell
-    return Field(
+    metadata = node.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise TypeError(f"the metadata of field {node['name']!r} are no object")
+    parsed = Field(
         name=node["name"],
         type=_parse_type(node["type"]),
         nullable=bool(node.get("nullable", True)),
-        metadata=node.get("metadata") or {},
+        metadata=metadata,
     )
+    for name in (parsed.name, parsed.physical_name):
+        name.encode()  # raises for half of a surrogate pair, which JSON can spell
+    _ = parsed.field_id  # raises where it is no number
+    return parsed
 
 
 def render_type(kind: DeltaType) -> str:

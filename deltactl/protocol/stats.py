@@ -217,6 +217,7 @@ _FIRST = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>[0-9]{1,18})\s*[,}]'
 """A row count as the first member: there it can be nothing else."""
 _HEAD_CHARACTERS: Final = 48
 _MAX_RECORDS: Final = (1 << 63) - 1
+_MOST_DIGITS: Final = 400  # more than any double has, written out
 
 
 def num_records(stats: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -252,3 +253,17 @@ def _parse_num_records(text: str) -> int | None:
     if not isinstance(rows, int) or isinstance(rows, bool) or not 0 <= rows <= _MAX_RECORDS:
         return None
     return rows
+
+
+def whole_number(value: Any) -> int | None:
+    """The number as an integer; ``None`` where it has a fraction, or is beyond all doubles.
+
+    ``1e999999999`` is a short text: as an integer it would fill the memory.
+
+    Raises:
+        ValueError, ArithmeticError, TypeError: the value is no number.
+    """
+    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > _MOST_DIGITS:
+        return None
+    whole = int(value)
+    return whole if whole == value else None

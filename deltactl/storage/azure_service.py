@@ -53,6 +53,10 @@ class AzureService(CommonService):
 
     delete_batch: int = 256
 
+    def find_endpoint(self) -> str:
+        """The account's, from the options."""
+        return str(self._fs.service_client.url)
+
     def key_of(self, uri: str) -> str:
         """The container and the name, to the letter."""
         account, container, name = split_azure_uri(uri)
@@ -137,17 +141,11 @@ class AzureService(CommonService):
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
         """One batch; what it leaves is deleted one by one, which tells why it was left."""
-        gone: set[str] = set()
-        if len(keys) > 1:
-            gone = self._ask(self._delete_batch, keys)
-        failed: dict[str, Exception] = {}
-        for key in keys:
-            if key not in gone:
-                try:
-                    self._ask(self._delete, key)
-                except Exception as error:
-                    failed[key] = error
-        return failed
+        gone = self._ask(self._delete_batch, keys) if len(keys) > 1 else set()
+        return super().delete([key for key in keys if key not in gone])
+
+    def _delete_one(self, key: str) -> None:
+        self._ask(self._delete, key)
 
     def _ask(self, work: Callable[..., Any], *arguments: Any) -> Any:
         return self._patience.ask(lambda: sync(self._fs.loop, work, *arguments))

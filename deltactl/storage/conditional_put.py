@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 
 from deltactl.clock import Clock, SystemClock
 from deltactl.errors import ObjectExistsError, SafetyError, StorageError
-from deltactl.storage.errors import UnsupportedByStoreError
+from deltactl.storage.errors import TransientStorageError, UnsupportedByStoreError
+from deltactl.storage.patience import Patience
 
 PROBE_PREFIX: Final = "_deltactl/put-if-absent-"
 """Where a table's root gets its probe objects; no reader looks below ``_deltactl``."""
@@ -34,6 +35,7 @@ _KNOWN_HOSTS: Final[Mapping[str, Sequence[str]]] = {
 }
 # Of the services at Amazon's own hosts, this one is no S3 with conditional writes.
 _UNKNOWN_HOST_PART: Final = "s3-outposts"
+_ATTEMPTS: Final = 5
 _REMEMBERED_MS: Final = 7 * 24 * 3600 * 1000
 
 PART_BYTES: Final = 5 << 20
@@ -61,19 +63,6 @@ def is_known(package: str, endpoint: str) -> bool:
         host.endswith(known) if known.startswith(".") else host == known
         for known in _KNOWN_HOSTS.get(package, ())
     )
-
-
-def find_endpoint(package: str, file_system: Any) -> str:
-    """The address that a file system sends its requests to; empty where it does not tell."""
-    if package == "s3fs":
-        # Options, variables and configuration files all have a say: only the client knows.
-        return str(file_system.connect().meta.endpoint_url)
-    if package == "gcsfs":
-        return str(getattr(file_system, "_location", ""))
-    client = getattr(file_system, "service_client", None)
-    if isinstance(client, (list, tuple)):
-        client = client[0] if client else None
-    return str(getattr(client, "url", ""))
 
 
 class ProbeMemory:
@@ -202,14 +191,24 @@ def _probe(puts: RawPuts, kind: _Kind, where: str) -> None:
 
 
 def _is_refused(puts: RawPuts, name: str, kind: _Kind, where: str) -> bool:
-    """Put the probe; a first one that is refused had landed before, and the library tried again."""
-    try:
-        puts.create(name, kind.content, kind.part_bytes)
-    except ObjectExistsError:
-        return True
-    except UnsupportedByStoreError as error:
-        raise _refusal(where, f"knows no conditional puts ({error.message})") from error
-    return False
+    """Put the probe, again where the store had no time for it.
+
+    A first one that is refused had landed before, and was tried again by us or the library.
+    """
+    patience = Patience()
+    for failures in range(_ATTEMPTS):
+        try:
+            puts.create(name, kind.content, kind.part_bytes)
+            return False
+        except ObjectExistsError:
+            return True
+        except UnsupportedByStoreError as error:
+            raise _refusal(where, f"knows no conditional puts ({error.message})") from error
+        except TransientStorageError:
+            if failures == _ATTEMPTS - 1:
+                raise
+        patience.pause(failures)
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _refusal(where: str, what: str) -> SafetyError:

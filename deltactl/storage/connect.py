@@ -17,15 +17,16 @@ from deltactl.storage.pacing import Pacer
 from deltactl.storage.patience import Patience
 from deltactl.storage.rate import RATE_OPTION, parse_rate
 from deltactl.storage.secrets import load_nested
-from deltactl.storage.traffic import Traffic
+from deltactl.storage.traffic import Traffic, azure_transport, gcs_session_settings, watch_s3
 
 # Checkpoints and small data files come in one piece; what is larger, in pieces of this size.
 _AZURE_PIECE_BYTES: Final = 64 << 20
 
 _VARIABLES: Final = ("AWS_", "AZURE_", "FSSPEC_", "GCSFS_", "GOOGLE_", "STORAGE_EMULATOR_HOST")
 _CONNECTIONS: Final = 32
-_GCS_CONNECT_SECONDS: Final = 10.0
-_GCS_SILENCE_SECONDS: Final = 60.0
+# gcsfs would wait for ever, Azure's client for five minutes.
+_CONNECT_SECONDS: Final = 10.0
+_SILENCE_SECONDS: Final = 60.0
 
 _services: dict[tuple[object, ...], CommonService] = {}
 _lock = threading.Lock()
@@ -70,8 +71,8 @@ def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonS
     from aiobotocore.session import AioSession
     from s3fs import S3FileSystem
 
+    from deltactl.storage.aws_models import use_direct_loader
     from deltactl.storage.s3_service import S3Service
-    from deltactl.storage.traffic import watch_s3
 
     # Other programs for Delta tables read AWS_REGION, botocore only AWS_DEFAULT_REGION.
     region = settings.pop("region", None) or os.environ.get("AWS_REGION")
@@ -81,6 +82,7 @@ def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonS
     ours = {"max_pool_connections": _CONNECTIONS, "retries": {"max_attempts": 0}}
     settings["config_kwargs"] = {**ours, **(settings.get("config_kwargs") or {})}
     session = AioSession(profile=settings.pop("profile", None))
+    use_direct_loader(session)
     watch_s3(session, traffic)
     file_system = S3FileSystem(**settings, **_NO_CACHES, session=session)
     # What may be sent again is for `Patience` to say, and how often for it alone.
@@ -95,12 +97,10 @@ def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> Common
     from gcsfs.core import GCSFileSystem
 
     from deltactl.storage.gcs_service import GcsService
-    from deltactl.storage.traffic import gcs_session_settings
 
-    # gcsfs would wait for an answer for ever.
     settings.setdefault(
         "requests_timeout",
-        ClientTimeout(sock_connect=_GCS_CONNECT_SECONDS, sock_read=_GCS_SILENCE_SECONDS),
+        ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS),
     )
     nested = {**settings.pop("session_kwargs", {}), **gcs_session_settings(traffic)}
     file_system = GCSFileSystem(**settings, **_NO_CACHES, session_kwargs=nested)
@@ -113,7 +113,6 @@ def _connect_azure(uri: str, settings: dict[str, Any], traffic: Traffic) -> Comm
     from azure.storage.blob.aio import BlobServiceClient
 
     from deltactl.storage.azure_service import AzureService, split_azure_uri
-    from deltactl.storage.traffic import azure_transport
 
     account = split_azure_uri(uri)[0]
     if account is not None:
@@ -123,7 +122,7 @@ def _connect_azure(uri: str, settings: dict[str, Any], traffic: Traffic) -> Comm
     file_system.service_client = BlobServiceClient(
         client.url,
         credential=client.credential,
-        transport=azure_transport(traffic),
+        transport=azure_transport(traffic, _CONNECT_SECONDS, _SILENCE_SECONDS),
         max_single_get_size=_AZURE_PIECE_BYTES,
         max_chunk_get_size=_AZURE_PIECE_BYTES,
         retry_total=0,

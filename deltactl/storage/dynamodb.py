@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from deltactl.errors import StorageError
-from deltactl.storage.errors import map_error
+from deltactl.storage.errors import map_error, service_code
 from deltactl.storage.secrets import secret_values
 
 _CONNECT_TIMEOUT_SECONDS: Final = 5
@@ -139,7 +139,7 @@ class DynamoDbEntries:
         try:
             return self._call(method, name, **request)
         except StorageError as error:
-            if _code(error.__cause__) == "ConditionalCheckFailedException":
+            if service_code(error.__cause__) == "ConditionalCheckFailedException":
                 return None
             raise
 
@@ -150,7 +150,7 @@ class DynamoDbEntries:
                 self._client = self._connect()
             return getattr(self._client, method)(TableName=self._place.table_name, **request)
         except Exception as error:
-            if _code(error) == "ResourceNotFoundException":
+            if service_code(error) == "ResourceNotFoundException":
                 raise StorageError(
                     f"there is no {where}",
                     hint="Give the table and region of the other writers with --ddb-table-name and"
@@ -194,8 +194,3 @@ class DynamoDbEntries:
 
 def _key(table_path: str, file_name: str) -> dict[str, Any]:
     return {"tablePath": {"S": table_path}, "fileName": {"S": file_name}}
-
-
-def _code(error: BaseException | None) -> str:
-    response = getattr(error, "response", None)
-    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""

@@ -95,8 +95,8 @@ _DENIED_CLASSES: Final = frozenset({
 _TRANSIENT_CLASSES: Final = frozenset({
     "ClientConnectionError", "ClientConnectorError", "ClientOSError", "ClientPayloadError",
     "ConnectTimeoutError", "ConnectionClosedError", "EndpointConnectionError", "FSTimeoutError",
-    "IncompleteReadError", "ReadTimeoutError", "ServerDisconnectedError", "ServerTimeoutError",
-    "ServiceRequestError", "ServiceResponseError",
+    "HTTPClientError", "IncompleteReadError", "ReadTimeoutError", "ServerDisconnectedError",
+    "ServerTimeoutError", "ServiceRequestError", "ServiceResponseError",
 })  # fmt: skip
 _CREDENTIALS_HINT: Final = (
     "the store does not take these credentials: check the key, its secret, and whether a token"
@@ -206,7 +206,7 @@ def _classify(error: Exception) -> _Kind:
     if isinstance(error, DeltactlError):
         raise error
     # s3fs wraps what the service said in an error of the system that fits more or less.
-    code = next((code for code in map(_service_code, _chain(error)) if code in _CODES), None)
+    code = next((code for code in map(service_code, _chain(error)) if code in _CODES), None)
     if code is not None:
         return _CODES[code]
     for phrase, kind in _PHRASES.items():
@@ -230,7 +230,7 @@ def _classify_number(number: int) -> _Kind:
 
 
 def _classify_foreign(error: Exception) -> _Kind:
-    classes = {cls.__name__ for cls in type(error).__mro__}
+    classes = _class_names(error)
     if classes & _DENIED_CLASSES:
         return _DENIED_KIND
     if "ResourceNotFoundError" in classes:
@@ -240,7 +240,16 @@ def _classify_foreign(error: Exception) -> _Kind:
     if classes & _TRANSIENT_CLASSES:
         return _TRANSIENT_KIND
     status = _http_status(error)
-    return _classify_status(set() if status is None else {status})
+    if status is not None:
+        return _classify_status({status})
+    # Azure's client gives a broken download up with an error that has no status of its own.
+    if any(_class_names(cause) & _TRANSIENT_CLASSES for cause in _chain(error)):
+        return _TRANSIENT_KIND
+    return StorageError, None
+
+
+def _class_names(error: BaseException) -> set[str]:
+    return {cls.__name__ for cls in type(error).__mro__}
 
 
 def _classify_status(statuses: Set[int]) -> _Kind:
@@ -267,13 +276,14 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__
 
 
-def _response(error: BaseException) -> Mapping[str, Any]:
+def _response(error: BaseException | None) -> Mapping[str, Any]:
     """The answer that botocore keeps in its errors."""
     response = getattr(error, "response", None)
     return response if isinstance(response, Mapping) else {}
 
 
-def _service_code(error: BaseException) -> str:
+def service_code(error: BaseException | None) -> str:
+    """What a service calls its error; empty where it says nothing."""
     details = _response(error).get("Error")
     found = details.get("Code") if isinstance(details, Mapping) else None
     code = found or getattr(error, "error_code", None) or ""

@@ -60,6 +60,10 @@ class ForwardingStore:
         """See ``Store.read_ranges``."""
         return self._inner.read_ranges(name, ranges)
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        """See ``Store.read_tail``."""
+        return self._inner.read_tail(name, length)
+
     def open_input(self, name: str) -> pa.NativeFile:
         """See ``Store.open_input``."""
         return self._inner.open_input(name)
@@ -72,9 +76,9 @@ class ForwardingStore:
         """See ``Store.open_replacement``."""
         return self._inner.open_replacement(name)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         """See ``Store.put``."""
-        self._inner.put(name, data)
+        self._inner.put(name, data, syncs_folder=syncs_folder)
 
     def ensure_put_if_absent(self) -> None:
         """See ``Store.ensure_put_if_absent``."""

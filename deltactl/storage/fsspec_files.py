@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
+def discard_file(file: Any) -> None:
+    """Give up a writer of fsspec, or one like it; the object stays as it was."""
+    with suppress(Exception):
+        file.discard()
+    if not file.closed:
+        file.closed = True  # what fsspec's own close asks before it uploads
+
+
 class MappedFile(io.BufferedIOBase):
     """Forwards to a writer of fsspec, and turns what that raises by ``to_error``."""
 
@@ -46,10 +54,7 @@ class MappedFile(io.BufferedIOBase):
         """Give up what was written; the object stays as it was."""
         if self.closed:
             return
-        with suppress(Exception):
-            self._file.discard()
-        if not self._file.closed:
-            self._file.closed = True  # what fsspec's own close asks before it uploads
+        discard_file(self._file)
         super().close()
 
     def __del__(self) -> None:

@@ -6,12 +6,12 @@ Source: Cloud Storage JSON API, Objects: get, list; batch requests.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from fsspec.asyn import sync
 
+from deltactl.storage.fsspec_files import discard_file
 from deltactl.storage.object_services import CommonService, Entry, no_bucket, split_folder
 from deltactl.storage.part_writer import PART_BYTES, PartWriter
 
@@ -23,20 +23,22 @@ class GcsService(CommonService):
 
     delete_batch: int = 100
 
+    def find_endpoint(self) -> str:
+        """Google's, or the emulator's."""
+        return str(self._fs._location)
+
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
         """The last bytes; the answer names the size of the whole."""
-        headers = {"Range": f"bytes=-{length}"}
-        url = self._fs.url(key)
         try:
-            answer, data = self._patience.ask(
-                lambda: self._fs.call("GET", url, headers=dict(headers))
-            )
+            return self._patience.ask(partial(self._read_tail, key, length))
         except Exception:
-            # No range can be had of an empty object.
-            found = self.stat(key)
-            if found is not None and int(found["size"]) == 0:
-                return b"", 0
-            raise
+            if self._empty(key) is None:
+                raise
+            return b"", 0
+
+    def _read_tail(self, key: str, length: int) -> tuple[bytes, int]:
+        headers = {"Range": f"bytes=-{length}"}
+        answer, data = self._fs.call("GET", self._fs.url(key), headers=headers)
         total = answer.get("Content-Range", "").rpartition("/")[2]
         return bytes(data), int(total) if total.isdigit() else len(data)
 
@@ -117,6 +119,4 @@ class _Resumable:
         self._file.close()
 
     def abandon(self) -> None:
-        with suppress(Exception):
-            self._file.discard()
-        self._file.closed = True  # what fsspec's own close asks before it uploads
+        discard_file(self._file)

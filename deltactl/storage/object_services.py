@@ -7,7 +7,6 @@ whole and a table's tree never held; many objects are deleted in one request whe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Protocol
 
 from deltactl.errors import StorageError
@@ -24,6 +23,10 @@ class ObjectService(Protocol):
     @property
     def delete_batch(self) -> int:
         """How many keys one call of ``delete`` takes."""
+        ...
+
+    def find_endpoint(self) -> str:
+        """The address that requests go to; empty where the library does not tell."""
         ...
 
     def key_of(self, uri: str) -> str:
@@ -44,6 +47,10 @@ class ObjectService(Protocol):
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
         """The last bytes of an object, and the size of all of it."""
+        ...
+
+    def read_end(self, key: str, length: int) -> tuple[bytes, Entry] | None:
+        """The last bytes of an object, and facts that are no newer; ``None`` as in ``stat``."""
         ...
 
     def download(self, key: str, path: str) -> None:
@@ -108,6 +115,10 @@ class CommonService:
         """The fsspec file system."""
         return self._fs
 
+    def find_endpoint(self) -> str:
+        """Not known."""
+        return ""
+
     def key_of(self, uri: str) -> str:
         """The key as the library reads it from an address."""
         return str(self._fs._strip_protocol(uri))
@@ -127,6 +138,15 @@ class CommonService:
         size = int(self._patience.ask(lambda: self._fs.info(key))["size"])
         first = max(0, size - length)
         return self.read_range(key, first, size - first) if size else b"", size
+
+    def read_end(self, key: str, length: int) -> tuple[bytes, Entry] | None:
+        """The last bytes, after a look at the facts."""
+        entry = self.stat(key)
+        if entry is None:
+            return None
+        size = int(entry["size"])
+        first = max(0, size - length)
+        return self.read_range(key, first, size - first) if size else b"", entry
 
     def download(self, key: str, path: str) -> None:
         """A whole object into a local file."""
@@ -171,10 +191,18 @@ class CommonService:
         failed: dict[str, Exception] = {}
         for key in keys:
             try:
-                self._patience.ask(partial(self._fs.rm_file, key))
+                self._delete_one(key)
             except Exception as error:
                 failed[key] = error
         return failed
+
+    def _delete_one(self, key: str) -> None:
+        self._patience.ask(lambda: self._fs.rm_file(key))
+
+    def _empty(self, key: str) -> Entry | None:
+        """Facts of an object that is empty: no range can be had of it, which is no fault."""
+        found = self.stat(key)
+        return found if found is not None and int(found["size"]) == 0 else None
 
     def undelete(self, key: str, *, dry_run: bool) -> bool:
         """Only objects that are there: of versions fsspec knows nothing common."""

@@ -83,7 +83,7 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
     package = _PACKAGES[scheme]
     try:
         # fsspec takes 0.1 s and more to import: only those who need it pay.
-        from deltactl.storage.conditional_put import PutIfAbsentGuard, find_endpoint
+        from deltactl.storage.conditional_put import PutIfAbsentGuard
         from deltactl.storage.connect import find_service
         from deltactl.storage.fsspec_store import FsspecStore
 
@@ -104,7 +104,7 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
         options=options,
         guard=PutIfAbsentGuard(
             package,
-            lambda: find_endpoint(package, service.file_system),
+            service.find_endpoint,
             key.partition("/")[0],
             whole_below_bytes=_WHOLE_BELOW_BYTES.get(package),
         ),

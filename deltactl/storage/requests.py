@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, fields
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from deltactl.units import format_size
 
 Kind = Literal["lists", "gets", "heads", "puts", "deletes", "others"]
-_KINDS: Final = 6
+_KINDS: Final = len(get_args(Kind))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -30,6 +31,10 @@ class S3Service(CommonService):
 
     delete_batch: int = 1000
 
+    def find_endpoint(self) -> str:
+        """Options, variables and configuration files all have a say: only the client knows."""
+        return str(self._fs.connect().meta.endpoint_url)
+
     def read(self, key: str) -> bytes:
         """A whole object; s3fs would first ask for its size, to read pieces side by side."""
         return self._ask(key)[0]
@@ -40,29 +45,34 @@ class S3Service(CommonService):
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
         """The last bytes; the answer names the size of the whole."""
+        data, entry = self.read_end(key, length)
+        return data, entry["size"]
+
+    def read_end(self, key: str, length: int) -> tuple[bytes, Entry]:
+        """The last bytes; the answer has the facts. Nothing there is an error."""
         try:
             return self._ask(key, f"bytes=-{length}")
         except Exception:
-            # No range can be had of an empty object.
-            found = self.stat(key)
-            if found is not None and found["size"] == 0:
-                return b"", 0
-            raise
+            empty = self._empty(key)
+            if empty is None:
+                raise
+            return b"", empty
 
-    def _ask(self, key: str, wanted: str | None = None) -> tuple[bytes, int]:
-        answer: tuple[bytes, int] = self._patience.ask(
+    def _ask(self, key: str, wanted: str | None = None) -> tuple[bytes, Entry]:
+        answer: tuple[bytes, Entry] = self._patience.ask(
             lambda: sync(self._fs.loop, self._get, key, wanted)
         )
         return answer
 
-    async def _get(self, key: str, wanted: str | None = None) -> tuple[bytes, int]:
+    async def _get(self, key: str, wanted: str | None = None) -> tuple[bytes, Entry]:
         bucket, _, name = key.partition("/")
         range_ = {} if wanted is None else {"Range": wanted}
         answer = await self._fs._call_s3("get_object", Bucket=bucket, Key=name, **range_)
         async with answer["Body"] as body:
             data = bytes(await body.read())
         total = answer.get("ContentRange", "").rpartition("/")[2]
-        return data, int(total) if total.isdigit() else len(data)
+        size = int(total) if total.isdigit() else len(data)
+        return data, _entry(key, size, answer["LastModified"])
 
     def download(self, key: str, path: str) -> None:
         """A whole object; a broken answer begins again, so that no two versions mix."""
@@ -83,12 +93,7 @@ class S3Service(CommonService):
             found = self.call("head_object", Bucket=bucket, Key=name)
         except FileNotFoundError:
             return None
-        return {
-            "name": key,
-            "type": "file",
-            "size": found["ContentLength"],
-            "LastModified": found["LastModified"],
-        }
+        return _entry(key, found["ContentLength"], found["LastModified"])
 
     def open_output(self, key: str) -> Any:
         """A writer whose parts are each sent again where that is needed."""
@@ -178,6 +183,10 @@ class S3Service(CommonService):
                 return bool(kept)
             marker = hiding[0]["VersionId"]
             self.call("delete_object", Bucket=bucket, Key=name, VersionId=marker)
+
+
+def _entry(key: str, size: int, modified: datetime) -> Entry:
+    return {"name": key, "type": "file", "size": size, "LastModified": modified}
 
 
 class _Parts:

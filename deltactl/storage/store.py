@@ -129,6 +129,13 @@ class Store(Protocol):
         """The bytes of each (offset, length); a range past the end gives what is there."""
         ...
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        """Facts and last bytes of a file, in one request where the store answers both at once.
+
+        Else the facts are looked up first. ``None`` where nothing is stored.
+        """
+        ...
+
     def open_input(self, name: str) -> pa.NativeFile:
         """A random-access Arrow file; the caller closes it."""
         ...
@@ -144,8 +151,13 @@ class Store(Protocol):
         """A writer to a new or existing file; readers see old or new, never a part."""
         ...
 
-    def put(self, name: str, data: bytes) -> None:
-        """Write or replace whole; readers see old or new, never a part."""
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
+        """Write or replace whole; readers see old or new, never a part.
+
+        Durable when it returns. Without ``syncs_folder`` the name is so only after
+        ``sync_folders``, which costs less for many files: until then a crash of the machine may
+        bring back the old content, but never a part.
+        """
         ...
 
     def ensure_put_if_absent(self) -> None:

@@ -94,8 +94,11 @@ def gcs_session_settings(traffic: Traffic) -> dict[str, Any]:
 _SLASHES_OF_A_LISTING: Final = 5  # /storage/v1/b/BUCKET/o
 
 
-def azure_transport(traffic: Traffic) -> Any:
-    """A transport of Azure's clients that is watched."""
+def azure_transport(traffic: Traffic, connect_s: float, silence_s: float) -> Any:
+    """A transport of Azure's clients that is watched.
+
+    ``connect_s`` and ``silence_s`` are how many seconds a connection and a next byte may take.
+    """
     from azure.core.pipeline.transport import AioHttpTransport
 
     class WatchedTransport(AioHttpTransport):  # type: ignore[misc]
@@ -112,7 +115,7 @@ def azure_transport(traffic: Traffic) -> Any:
             traffic.arrived(answer.status_code, _number(length))
             return answer
 
-    return WatchedTransport()
+    return WatchedTransport(connection_timeout=connect_s, read_timeout=silence_s)
 
 
 def _number(text: object) -> int:

@@ -31,7 +31,7 @@ class ReadOnlyStore(ForwardingStore):
         """Raise."""
         self._refuse("replace", name)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         """Raise."""
         self._refuse("write", name)
 
@@ -154,6 +154,13 @@ class MeteredStore(ForwardingStore):
         self._count(StorageUsage(bytes_read=sum(map(len, pieces))))
         return pieces
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        """Count one range and its bytes."""
+        self._count(StorageUsage(ranges=1))
+        found = super().read_tail(name, length)
+        self._count(StorageUsage(bytes_read=len(found[1]) if found else 0))
+        return found
+
     def open_input(self, name: str) -> pa.NativeFile:
         """Count one opened file."""
         self._count(StorageUsage(opens=1))
@@ -170,10 +177,10 @@ class MeteredStore(ForwardingStore):
         self._count(StorageUsage(puts=1))
         return _MeteredReplacement(super().open_replacement(name), self._count)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         """Count one put and its bytes."""
         self._count(StorageUsage(puts=1, bytes_written=len(data)))
-        super().put(name, data)
+        super().put(name, data, syncs_folder=syncs_folder)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Count one put and its bytes."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import io
 import json
 import logging
@@ -67,6 +68,18 @@ def test_csv_keeps_data_as_it_is_in_a_file() -> None:
 
 def test_csv_is_escaped_on_a_screen() -> None:
     assert "x\\x1b[31m\\ny" in emit(OutputFormat.CSV, ROWS, Screen())
+
+
+@pytest.mark.parametrize("text", ["=1+1", "@SUM(A1)", "+x", "-x", "\t=1", "=cmd|' /C calc'!A0"])
+def test_no_cell_of_csv_is_a_formula(text: str) -> None:
+    (cell,) = list(csv.reader(io.StringIO(emit(OutputFormat.CSV, [{"who": text}]))))[1]
+    assert cell == f"'{text}"
+
+
+@pytest.mark.parametrize("text", ["-", "-12", "+1.5e3", "a=b", ""])
+def test_what_is_no_formula_stays(text: str) -> None:
+    printed = emit(OutputFormat.CSV, [{"who": text, "n": 1}])
+    assert list(csv.reader(io.StringIO(printed)))[1][0] == text
 
 
 def test_csv_of_arrow_keeps_the_columns_of_no_rows() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
 import threading
 
@@ -56,6 +57,18 @@ def test_no_bar_in_a_log_or_on_a_dumb_terminal() -> None:
         with progress(Output(environ=environ, stderr=err), "optimize") as show:
             show(STATE)
         assert err.getvalue() == ""
+
+
+@pytest.mark.parametrize("extra", [0, 24, 33, 60])
+def test_a_long_text_leaves_room_for_the_time(monkeypatch: pytest.MonkeyPatch, extra: int) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    err = Screen()
+    with progress(Output(environ={}, stderr=err), "optimize" + "x" * extra) as show:
+        show(STATE)
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", err.getvalue())
+    lines = [line for line in re.split(r"[\r\n]+", plain) if "12 of 60" in line or "xxx:" in line]
+    assert lines
+    assert all(line.startswith("0:00:00 optimize") and len(line) <= 80 for line in lines)
 
 
 def test_a_bar_on_a_terminal_from_any_thread() -> None:

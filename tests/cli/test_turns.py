@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder
 
 HOUR = 3_600_000
+TABLE_ID = "5fba94ed-9794-4965-ba6e-6ee3c0d22af9"
+OTHER_ID = TABLE_ID[::-1]
 
 
 @pytest.fixture
@@ -38,6 +41,15 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
 def own_files(folder: str = "t") -> list[str]:
     root = Path(folder, "_deltactl")
     return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
+
+
+def become_another_table() -> None:
+    """Let the log tell of a table with another id, in the same place."""
+    log = Path("t/_delta_log")
+    for path in (*log.glob("*.checkpoint*"), *log.glob("*.crc"), *log.glob("_last*")):
+        path.unlink()
+    for path in log.glob("*.json"):
+        path.write_text(path.read_text().replace(TABLE_ID, OTHER_ID))
 
 
 def result(cli: RunCli, *args: str) -> dict[str, Any]:
@@ -127,7 +139,9 @@ def test_a_signal_gives_the_lease_back(
     assert own_files() == []
 
 
-def test_a_run_that_is_killed_leaves_a_lease_that_expires(table: TableBuilder) -> None:
+def test_a_run_that_is_killed_leaves_a_lease_that_stops_nobody_here(
+    cli: RunCli, table: TableBuilder
+) -> None:
     program = (
         "import os, signal, sys; import deltactl.operations.optimize as o; "
         "o.plan_optimize = lambda *a: os.kill(os.getpid(), signal.SIGKILL); "
@@ -139,6 +153,7 @@ def test_a_run_that_is_killed_leaves_a_lease_that_expires(table: TableBuilder) -
     [name] = own_files()
     said = json.loads(Path("t/_deltactl", name).read_text())
     assert said["expires_ms"] - said["since_ms"] == LEASE_MS
+    assert cli("optimize", "t").code == 0
 
 
 def test_a_vacuum_leaves_leases_and_records_alone(cli: RunCli, table: TableBuilder) -> None:
@@ -165,11 +180,44 @@ def test_a_run_within_the_interval_does_nothing(cli: RunCli, table: TableBuilder
     last = read_last_run(table.store, "optimize")
     assert last is not None
     for started_ms in (last.started_ms - HOUR, last.started_ms + 9 * HOUR):  # long ago; the future
-        write_last_run(table.store, "optimize", LastRun("x", started_ms, started_ms))
+        run = replace(last, started_ms=started_ms, ended_ms=started_ms)
+        write_last_run(table.store, "optimize", run)
         late = result(cli, "optimize", "t", "--min-interval", "1h", "--dry-run")
         assert late["skipped"] is None
     # Another command has a time of its own.
     assert result(cli, "checkpoint", "t", "--min-interval", "1h")["skipped"] is None
+
+
+@pytest.mark.parametrize("command", ["optimize", "vacuum", "checkpoint", "generate-manifest"])
+def test_a_table_made_anew_has_no_last_run(cli: RunCli, table: TableBuilder, command: str) -> None:
+    args = (command, "t", "--min-interval", "1h", *(["--yes"] if command == "vacuum" else []))
+    assert cli(*args).code == 0
+    last = read_last_run(table.store, command)
+    assert last is not None
+    assert last.table_id == TABLE_ID
+    assert result(cli, *args)["skipped"].startswith("the last run began at ")
+    become_another_table()
+    again = result(cli, *args)
+    assert (again["skipped"], again["error"]) == (None, None)
+    after = read_last_run(table.store, command)
+    assert after is not None
+    assert after.table_id == OTHER_ID
+
+
+def test_a_mark_of_another_table_is_none(cli: RunCli, table: TableBuilder) -> None:
+    assert cli("optimize", "t").code == 0
+    become_another_table()
+    append_later(table, "a")
+    append_later(table, "b")
+    plan = result(cli, "optimize", "t", "--since-version", "last-run", "--dry-run")["result"][
+        "plan"
+    ]
+    assert not any("not touched since" in reason for reason in plan["left_alone"])
+    # What the run of the new table leaves out does not bring the old one's mark back.
+    assert cli("optimize", "t", "--where", "p = 'a'").code == 0
+    last = read_last_run(table.store, "optimize")
+    assert last is not None
+    assert (last.table_id, last.caught_up_version) == (OTHER_ID, None)
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{}", b'{"run_id": 1, "started_ms": "x"}'])
@@ -306,9 +354,10 @@ def test_a_log_that_does_not_reach_back_is_said(cli: RunCli, table: TableBuilder
 
 
 def test_a_mark_from_the_future_is_none(cli: RunCli, table: TableBuilder) -> None:
-    """The table was put back, or made anew, and its record stayed."""
+    """The table was put back, and its record stayed."""
     now = SystemClock().now_ms()
-    write_last_run(table.store, "optimize", LastRun("x", now, now, table.version + 1))
+    run = LastRun("x", TABLE_ID, now, now, table.version + 1)
+    write_last_run(table.store, "optimize", run)
     ran = cli("optimize", "t", "--since-version", "last-run")
     assert ran.out.startswith("5 files became 2 in version ")
     assert f"there is no version {table.version + 1} yet" in ran.err

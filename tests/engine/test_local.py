@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from deltactl.engine.base import CancelToken, Done, Engine, Failed, Task
+from deltactl.engine.base import CancelToken, Done, Engine, Failed, Progress, Task
 from deltactl.engine.local import LocalEngine, count_cores
+from deltactl.engine.tasks import LazyTasks
 
 
 @pytest.fixture
@@ -106,3 +107,15 @@ def test_an_engine_for_this_machine() -> None:
     engine = LocalEngine()
     assert engine.name == "local"
     assert engine.workers == count_cores() >= 1
+
+
+def test_progress_tells_bytes_and_not_memory() -> None:
+    seen: list[Progress] = []
+    tasks = LazyTasks([600, 600], lambda number: number, sizes=[100, 50])
+    list(LocalEngine().run(echo, tasks, on_progress=seen.append))
+    assert {p.bytes_done for p in seen[:1]} <= {100, 50}
+    assert seen[-1] == Progress(2, 2, 150, 150)
+
+
+def echo(payload: int, attempt: int) -> int:
+    return payload

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -35,22 +35,8 @@ from deltactl.operations.vacuum_names import locate
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.storage.store import FileInfo, Store
 from tests.explorer import tested
-from tests.explorer.world import Model
-
-Patch = Callable[[], AbstractContextManager[object]]
-
-
-@dataclass(frozen=True)
-class Bug:
-    """A mistake: where it shows, and the invariant that it breaks."""
-
-    name: str
-    apply: Patch
-    scenario: str
-    rule: str
-    model: Model = "conditional"
-    faults: int = 0
-    kinds: frozenset[str] = frozenset()
+from tests.explorer.bug import Bug
+from tests.explorer.log_store_bugs import LOG_STORE_BUGS
 
 
 def _skip_conflicts() -> AbstractContextManager[object]:
@@ -350,4 +336,5 @@ BUGS: Sequence[Bug] = (
         "optimize against protocol upgrade",
         "no commit beyond the protocol",
     ),
+    *LOG_STORE_BUGS,
 )

@@ -14,7 +14,7 @@ from typing import Any
 from tests.explorer import naive
 from tests.explorer.machine import Checks, State
 from tests.explorer.programs import Outcome, Program, owner_of
-from tests.explorer.world import LOG, Entry, Violation, Worlds
+from tests.explorer.world import ITEMS, LOG, Entry, Violation, Worlds
 from tests.support.table_builder import Action
 from tests.support.table_builder import State as TableState
 
@@ -87,6 +87,7 @@ class TableChecks(Checks):
             previous = version
         self._check_tombstones(files, versions[-1])
         self._check_hint(files)
+        self._check_items(files)
 
     def _versions(self, files: Mapping[str, Entry]) -> list[Version]:
         """Every version from the oldest that can be rebuilt; checkpoints agree with commits."""
@@ -267,6 +268,28 @@ class TableChecks(Checks):
                 "a hint follows its checkpoint", f"it names {version}, the newest is {newest}"
             )
 
+    def _check_items(self, files: Mapping[str, Entry]) -> None:
+        """A commit has the content of its item, and is there once the item says so."""
+        for item in naive.items(files, self._worlds.data):
+            stored = files.get(item.commit)
+            if stored is None:
+                if item.complete and item.version not in _cleaned_up(files):
+                    raise Violation("an item tells the truth", f"{item.commit} is not there")
+            elif item.temporary in files and files[item.temporary].data != stored.data:
+                raise Violation(
+                    "one winner per version", f"{item.commit} is not what its item names"
+                )
+
+    def _decided(self, files: Mapping[str, Entry]) -> Mapping[str, Entry]:
+        """With the commits that are won, and that the next one who lists the log will finish."""
+        found = dict(files)
+        for item in naive.items(files, self._worlds.data):
+            if item.commit not in files and item.version not in _cleaned_up(files):
+                if item.temporary not in files:
+                    raise Violation("an item tells the truth", f"{item.temporary} is gone")
+                found[item.commit] = files[item.temporary]
+        return found
+
     # -- where somebody, or everybody, has ended ------------------------------------------------
 
     def finished(self, world: int, program: int, outcome: Outcome) -> None:
@@ -288,7 +311,7 @@ class TableChecks(Checks):
                 raise Violation("ConsistentRead", f"a reader saw other rows in version {number}")
 
     def end(self, state: State) -> None:
-        files = self._worlds.files(state.world)
+        files = self._decided(self._worlds.files(state.world))
         for number, program in enumerate(self._programs):
             outcome = state.nodes[number].outcome
             mine = self._commits_of(files, number)
@@ -308,11 +331,13 @@ class TableChecks(Checks):
 
     @staticmethod
     def _check_refusal(state: State, program: Program, outcome: Outcome) -> None:
-        """Where nothing went wrong, only the protocol is a reason to give up."""
-        if outcome.kind == "refused" and not state.faults:
-            reason = str(outcome.value)
-            if not reason.startswith("UNSUPPORTED_FEATURE"):
-                raise Violation("no false alarm", f"{program.name}: {reason}")
+        """Only the protocol is a reason to give up, unless something went wrong but a crash."""
+        if state.faults > state.dead.bit_count() or outcome.kind not in ("refused", "unknown"):
+            return
+        reason = str(outcome.value)
+        if not reason.startswith("UNSUPPORTED_FEATURE"):
+            rule = "who crashed stops nobody" if state.dead else "no false alarm"
+            raise Violation(rule, f"{program.name} ended with {outcome.kind}: {reason}")
 
     def _commits_of(self, files: Mapping[str, Entry], program: int) -> set[int]:
         found = set()
@@ -358,7 +383,7 @@ class TableChecks(Checks):
             for state in (self._states[version.key],):
                 for body in (*state.files.values(), *state.tombstones.values()):
                     named.update(naive.file_names(body))
-        return frozenset(n for n in files if not n.startswith(("_", "."))) - named
+        return frozenset(n for n in files if not n.startswith(("_", ".", ITEMS))) - named
 
 
 def _row(row: Mapping[str, Any], partition: Sequence[tuple[str, Any]]) -> Rows:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from tests.explorer.bugs import Bug
-from tests.explorer.machine import Machine, Schedule, Step, letter_of
+from tests.explorer.bug import Bug
+from tests.explorer.machine import Machine
 from tests.explorer.scenarios import SCENARIOS, one_thread
+from tests.explorer.schedule import Schedule, Step, letter_of
 from tests.explorer.search import Found, Walker, explore, find_shortest, replay
 from tests.explorer.world import Call, Model, Violation
 
@@ -29,7 +30,8 @@ class Job:
     seeds: range | None = None
 
     def __str__(self) -> str:
-        what = "all schedules" if self.seeds is None else "by lot"
+        seeds = self.seeds
+        what = "all schedules" if seeds is None else f"seeds {seeds.start} to {seeds.stop - 1}"
         wrong = f", {self.faults} fault" if self.faults else ""
         return f"{self.scenario} ({self.model}{wrong}; {what})"
 

@@ -11,9 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from tests.explorer.commuting import Meetings
 from tests.explorer.programs import Node, Outcome, Program, Tree
+from tests.explorer.schedule import ENVIRONMENT, Step
 from tests.explorer.world import (
     FAILED,
+    ITEMS,
     LOG,
     MUTATING,
     Call,
@@ -24,67 +27,12 @@ from tests.explorer.world import (
     Worlds,
 )
 
-ENVIRONMENT: Final = -1
-
 # A program whose clean-up or writing failed may leave files behind.
 _LEAVING: Final = frozenset({"delete", "open", "output", "move"})
 
 
-class Step(NamedTuple):
-    """What happens next: a program goes on, or the environment acts. ``choice`` says how.
-
-    ``""`` is the plain answer. ``crash`` and ``tear`` end a program, ``fail`` and ``ambiguous``
-    are errors before and after the effect, ``lie`` says "exists" of what was just created,
-    ``late`` an error whose effect comes at some later time, ``outage`` one after which the
-    program cannot reach that name again. ``some`` and ``gap`` are what a listing may see that was
-    begun earlier. The environment lets time pass (``tick``) or a late request land (``land``).
-    """
-
-    program: int
-    choice: str = ""
-
-
-class Schedule(tuple[Step, ...]):
-    """Steps in order; reads and writes as ``A12 B3 B:ambiguous A4``."""
-
-    def __str__(self) -> str:
-        words: list[str] = []
-        run, count = -2, 0
-        for step in [*self, Step(-2)]:
-            if step.program == run and not step.choice:
-                count += 1
-                continue
-            if count:
-                words.append(f"{letter_of(run)}{count}")
-            run, count = (-2, 0) if step.choice else (step.program, 1)
-            if step.choice:
-                words.append(f"{letter_of(step.program)}:{step.choice}")
-        return " ".join(words)
-
-    @classmethod
-    def parse(cls, text: str) -> Schedule:
-        steps: list[Step] = []
-        for word in text.split():
-            program = ENVIRONMENT if word[0] == "*" else ord(word[0]) - ord("A")
-            if word[1] == ":":
-                steps.append(Step(program, word[2:]))
-            else:
-                steps += [Step(program)] * int(word[1:])
-        return cls(steps)
-
-    @property
-    def switches(self) -> int:
-        """How often another one goes on."""
-        return sum(1 for a, b in zip(self, self[1:], strict=False) if a.program != b.program)
-
-
-def letter_of(program: int) -> str:
-    """``A``, ``B`` ..., and ``*`` for the environment."""
-    return "*" if program == ENVIRONMENT else chr(ord("A") + program)
-
-
 class State(NamedTuple):
-    """Everything that the future depends on. ``begun`` are the worlds that listings started in."""
+    """Everything that the future depends on. ``begun`` is what listings under way saw at first."""
 
     world: int
     ticks: int
@@ -92,7 +40,7 @@ class State(NamedTuple):
     dead: int
     faulty: int
     faults: int
-    begun: tuple[int, ...]
+    begun: tuple[frozenset[str] | None, ...]
     late: tuple[Call, ...] = ()
     cut_off: tuple[tuple[int, str], ...] = ()
 
@@ -143,6 +91,8 @@ class Machine:
         self._checked: set[int] = set()
         self._writers: dict[str, int] = {}
         self._ended: set[tuple[int, Node]] = set()
+        self._seen_listed: dict[frozenset[str], frozenset[str]] = {}
+        self.meetings: Meetings | None = None
 
     def close(self) -> None:
         for tree in self.trees:
@@ -156,7 +106,7 @@ class Machine:
     def start(self) -> State:
         world = self.worlds.world(self.setting.files)
         nodes = tuple(tree.look(tree.root) for tree in self.trees)
-        return State(world, 0, nodes, 0, 0, 0, (-1,) * len(nodes))
+        return State(world, 0, nodes, 0, 0, 0, (None,) * len(nodes))
 
     def look(self, state: State) -> None:
         """Check what holds everywhere.
@@ -168,6 +118,8 @@ class Machine:
             self.checks.world(state.world)
             self._checked.add(state.world)
         for number, node in enumerate(state.nodes):
+            if self.meetings is not None:
+                self.meetings.learn(node)
             if node.fault is not None:
                 if isinstance(node.fault, Violation):
                     raise node.fault
@@ -184,7 +136,7 @@ class Machine:
             if node.call is not None and not state.dead >> n & 1
         ]
         for number in going:
-            if self._is_private(number, self._call(state, number)):
+            if self._goes_on(state, number, going):
                 return self._options(state, number)
         found = [step for number in going for step in self._options(state, number)]
         if found and self._may_tick(state):
@@ -228,8 +180,9 @@ class Machine:
         if (number, call.name) in state.cut_off:
             return self._answer(state, number, FAILED, state.world)
         if self._takes_time(call):
-            if state.begun[number] < 0:
-                return state._replace(begun=_put(state.begun, number, state.world))
+            if state.begun[number] is None:
+                seen = self._covered(state, call)
+                return state._replace(begun=_put(state.begun, number, seen))
             return self._end_listing(state, number, call, "")
         reply, world = self.worlds.apply(state.world, call, self.now_ms(state))
         return self._answer(state, number, reply, world)
@@ -252,18 +205,21 @@ class Machine:
 
     def _answer(self, state: State, number: int, reply: Reply, world: int) -> State:
         tree, node = self.trees[number], state.nodes[number]
-        child = tree.look(tree.child(node, reply))
-        begun = state.begun if state.begun[number] < 0 else _put(state.begun, number, -1)
-        return state._replace(world=world, nodes=_put(state.nodes, number, child), begun=begun)
+        child = tree.rest(tree.look(tree.child(node, reply)))
+        begun = state.begun if state.begun[number] is None else _put(state.begun, number, None)
+        state = state._replace(world=world, nodes=_put(state.nodes, number, child), begun=begun)
+        return state if child.call is not None else _reconnect(state, number)
 
     def _die(self, state: State, number: int, world: int) -> State:
-        return state._replace(
+        state = state._replace(
             world=world,
+            nodes=_put(state.nodes, number, self.trees[number].dead),
             dead=state.dead | 1 << number,
             faulty=state.faulty | 1 << number,
             faults=state.faults + 1,
-            begun=_put(state.begun, number, -1),
+            begun=_put(state.begun, number, None),
         )
+        return _reconnect(state, number)
 
     def _environment(self, state: State, choice: str) -> State:
         if choice == "tick":
@@ -278,11 +234,21 @@ class Machine:
             return False
         return state.nodes[self.setting.ticks_after].clocks > 0
 
+    def _goes_on(self, state: State, number: int, going: Sequence[int]) -> bool:
+        """Whether a call commutes with all that may come before it: then its order is no choice."""
+        call = self._call(state, number)
+        if self.meetings is None:
+            return self._is_private(number, call)
+        if self.setting.tick_ms and not state.ticks and (call.op == "clock" or call.op in MUTATING):
+            return False
+        others = [state.nodes[other] for other in going if other != number]
+        return self.meetings.commutes(call, state.world, others, state.late)
+
     def _is_private(self, number: int, call: Call) -> bool:
         """Whether nobody else can notice the call, nor it anybody else."""
         if call.op == "sync" or (call.op == "clock" and not self.setting.tick_ms):
             return True
-        if call.op == "clock" or call.name.startswith(LOG) or not call.name:
+        if call.op == "clock" or call.name.startswith((LOG, ITEMS)) or not call.name:
             return False
         if self.setting.shared_data and not call.name.startswith("_deltactl/"):
             return False
@@ -301,7 +267,7 @@ class Machine:
     def _options(self, state: State, number: int) -> list[Step]:
         call = self._call(state, number)
         found = [Step(number)]
-        if self._takes_time(call) and state.begun[number] >= 0:
+        if self._takes_time(call) and state.begun[number] is not None:
             found += [Step(number, kind) for kind in self._views(state, number, call)]
         if state.faults < self.setting.max_faults and (number, call.name) not in state.cut_off:
             found += [Step(number, k) for k in self._faults(call) if k in self.setting.kinds]
@@ -321,7 +287,7 @@ class Machine:
             yield "outage"
             if self.rules.requests_repeat:
                 yield "lie"
-        if call.op in ("create", "put") and self.rules.requests_repeat:
+        if call.op in ("create", "put", "update") and self.rules.requests_repeat:
             yield "late"
 
     # -- listings that take their time ----------------------------------------------------------
@@ -330,24 +296,25 @@ class Machine:
         return call.op in ("list", "walk") and self.rules.listings_take_time
 
     def _views(self, state: State, number: int, call: Call) -> list[str]:
-        before, after = self._covered(state, number, call)
-        new = sorted(after - before)
+        new = self._news(state, number, call)
         if not new:
             return []
         return ["some", "gap"] if len(new) > 1 else ["some"]
 
-    def _covered(self, state: State, number: int, call: Call) -> tuple[set[str], set[str]]:
-        found = []
-        for world in (state.begun[number], state.world):
-            facts = self.worlds.listing(call, self.worlds.files(world)).value
-            assert isinstance(facts, tuple)
-            found.append({fact[0] for fact in facts})
-        return found[0], found[1]
+    def _covered(self, state: State, call: Call) -> frozenset[str]:
+        """The names that a listing covers: the same set is the same object."""
+        facts = self.worlds.listing(call, self.worlds.files(state.world)).value
+        assert isinstance(facts, tuple)
+        names = frozenset(fact[0] for fact in facts)
+        return self._seen_listed.setdefault(names, names)
+
+    def _news(self, state: State, number: int, call: Call) -> list[str]:
+        """What was created since a listing was begun."""
+        return sorted(self._covered(state, call) - (state.begun[number] or frozenset()))
 
     def _end_listing(self, state: State, number: int, call: Call, view: str) -> State:
         """Give what was there all the time; of what is new, all, nothing, or not the first."""
-        before, after = self._covered(state, number, call)
-        new = sorted(after - before)
+        new = self._news(state, number, call)
         hidden = {"": set[str](), "some": set(new), "gap": set(new[:1])}[view]
         files = {n: e for n, e in self.worlds.files(state.world).items() if n not in hidden}
         return self._answer(state, number, self.worlds.listing(call, files), state.world)
@@ -355,6 +322,13 @@ class Machine:
 
 def _half(worlds: Worlds, call: Call) -> int:
     return len(worlds.data(call.data)) // 2
+
+
+def _reconnect(state: State, number: int) -> State:
+    """Forget what a program that is over could not reach."""
+    if not state.cut_off:
+        return state
+    return state._replace(cut_off=tuple(cut for cut in state.cut_off if cut[0] != number))
 
 
 def _put(items: tuple[Any, ...], index: int, item: Any) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ import json
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 from uuid import UUID
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from tests.explorer.world import COMMIT, LOG, Entry
+from tests.explorer.world import COMMIT, ITEMS, LOG, Entry
 from tests.support.table_builder import _Z85, Action, State
 
 _CHECKPOINT = re.compile(
@@ -40,6 +40,27 @@ def checkpoint_names(files: Mapping[str, Entry] | Iterable[str]) -> dict[int, li
         if match:
             found.setdefault(int(match[1]), []).append(name)
     return found
+
+
+class Item(NamedTuple):
+    """An entry in DynamoDB: who won a commit. Names as a world has them."""
+
+    version: int
+    commit: str
+    temporary: str
+    complete: bool
+
+
+def items(files: Mapping[str, Entry], data: Callable[[int], bytes]) -> Iterator[Item]:
+    """All entries of a world."""
+    for name, entry in files.items():
+        if name.startswith(ITEMS):
+            body = {key: value.get("S") for key, value in json.loads(data(entry.data)).items()}
+            commit = f"{LOG}/{body['fileName']}"
+            match = COMMIT.fullmatch(commit)
+            assert match
+            complete = body["complete"] == "true"
+            yield Item(int(match[1]), commit, f"{LOG}/{body['tempPath']}", complete)
 
 
 def parse_lines(data: bytes) -> list[Action]:

@@ -17,6 +17,8 @@ from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Done, Failed, OnProgress, P, R, Task, Worker
 from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
 from deltactl.storage.store import Store
+from deltactl.storage.wrappers import ReadOnlyStore
+from tests.explorer.sim_dynamodb import agreeing_store
 from tests.explorer.sim_store import SimStore, use_in_this_thread
 from tests.explorer.world import Call, Reply, Violation, Worlds
 
@@ -38,7 +40,8 @@ class Program:
 
     ``effect`` says what rows a commit makes of the rows before it. A ``counted`` program's
     acknowledged commits are exactly those in the log that carry its ids. ``real`` ones are the
-    code under test, ``max_commits`` is the most that a run of it may commit.
+    code under test, ``max_commits`` is the most that a run of it may commit. One that
+    ``only_looks`` asks the store alone, whatever writers agree by.
     """
 
     name: str
@@ -47,6 +50,7 @@ class Program:
     counted: bool = True
     real: bool = False
     max_commits: int = 1
+    only_looks: bool = False
 
 
 class InlineEngine:
@@ -109,8 +113,9 @@ def run_program(
     """
     store = SimStore(worlds, ask)
     use_in_this_thread(store)
+    clock = _Clock(ask, number)
     try:
-        outcome = program.run(store, _Clock(ask, number))
+        outcome = program.run(_store_for(program, store, worlds, ask, clock), clock)
     except CommitOutcomeUnknownError:
         outcome = Outcome("unknown")
     except ConflictError as error:
@@ -122,9 +127,21 @@ def run_program(
     return outcome
 
 
+def _store_for(
+    program: Program, store: Store, worlds: Worlds, ask: Callable[[Call], Reply], clock: Clock
+) -> Store:
+    if program.only_looks:
+        return ReadOnlyStore(store)
+    return agreeing_store(store, worlds, ask, clock) if worlds.rules.has_items else store
+
+
 @dataclass(eq=False, slots=True)
 class Node:
-    """A point in a program's life: what it asks next, or how it ended."""
+    """A point in a program's life: what it asks next, or how it ended.
+
+    ``future`` is what was seen to be asked from here on, ``verdicts`` whether it lets a call of
+    somebody else commute: see ``commuting``.
+    """
 
     parent: Node | None = None
     reply: Reply | None = None
@@ -135,6 +152,9 @@ class Node:
     known: bool = False
     depth: int = 0
     clocks: int = 0
+    learned: bool = False
+    future: set[Call] = field(default_factory=set)
+    verdicts: dict[tuple[Call, bool], bool] = field(default_factory=dict)
 
     def path(self) -> list[tuple[Call, Reply]]:
         """The calls so far with their answers."""
@@ -215,6 +235,8 @@ class Tree:
         self.program, self._number, self._worlds = program, number, worlds
         self.root = Node()
         self.runs = 0
+        self.dead = Node(known=True)
+        self._ends: dict[Outcome, Node] = {}
         self._live: OrderedDict[Node, _Session] = OrderedDict()
 
     def look(self, node: Node) -> Node:
@@ -222,6 +244,10 @@ class Tree:
         if not node.known:
             self._grow(node)
         return node
+
+    def rest(self, node: Node) -> Node:
+        """One node for all ways to the same end: nothing follows, so they do not differ."""
+        return node if node.outcome is None else self._ends.setdefault(node.outcome, node)
 
     def child(self, node: Node, reply: Reply) -> Node:
         """Where an answer leads."""

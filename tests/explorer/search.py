@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tests.explorer.machine import ENVIRONMENT, Machine, Schedule, State, Step
+from tests.explorer.commuting import Meetings, Reliance
+from tests.explorer.machine import Machine, State
+from tests.explorer.schedule import ENVIRONMENT, Schedule, Step
 from tests.explorer.world import Call, Violation
 
 _MOST_PLACES: Final = 400_000
@@ -40,48 +42,67 @@ class Counts:
 
 
 def explore(machine: Machine) -> Counts:
-    """Search every state that can be reached.
+    """Search every state that can be reached, but for the orders of calls that commute.
+
+    What commutes is found out on the way. Where something that was let pass turns out not to, the
+    states in which it was are searched again, with all their steps: see ``commuting``.
 
     Raises:
         Violation: in one of them an invariant does not hold.
     """
+    meetings = machine.meetings = Meetings(machine.worlds)
+    after: dict[State, list[State]] = {}
+    relying: dict[Reliance, list[State]] = {}
     counts = Counts()
-    paths: dict[State, float] = {}
     start = machine.start()
-    stack: list[tuple[State, list[State], float]] = []
-    _enter(machine, start, stack, counts)
-    while stack:
-        state, waiting, total = stack[-1]
-        if waiting:
-            child = waiting[-1]
-            known = paths.get(child)
-            if known is None:
-                _enter(machine, child, stack, counts)
-                counts.depth = max(counts.depth, len(stack) - 1)
-            else:
-                waiting.pop()
-                stack[-1] = (state, waiting, total + known)
-        else:
-            stack.pop()
-            paths[state] = total or 1.0
-    counts.schedules, counts.states = paths[start], len(paths)
-    counts.runs, counts.worlds = machine.runs, len(machine.worlds)
+    waiting = [start]
+    try:
+        while waiting:
+            state = waiting.pop()
+            if state in after:
+                continue
+            after[state] = _enter(machine, state)
+            for reliance in meetings.take_reliances():
+                relying.setdefault(reliance, []).append(state)
+            again = [s for wrong in meetings.take_wrong() for s in relying.pop(wrong, ())]
+            for stale in again:
+                after.pop(stale, None)
+            waiting += [s for s in (*after.get(state, ()), *again) if s not in after]
+    finally:
+        machine.meetings = None
+    counts.steps = sum(map(len, after.values()))
+    counts.ends = sum(1 for steps in after.values() if not steps)
+    counts.states, counts.runs, counts.worlds = len(after), machine.runs, len(machine.worlds)
+    counts.schedules, counts.depth = _measure(start, after)
     return counts
 
 
-def _enter(
-    machine: Machine,
-    state: State,
-    stack: list[tuple[State, list[State], float]],
-    counts: Counts,
-) -> None:
+def _enter(machine: Machine, state: State) -> list[State]:
+    """Check a state, and give those that may follow."""
     machine.look(state)
     steps = machine.steps(state)
-    counts.steps += len(steps)
     if not steps:
-        counts.ends += 1
         machine.checks.end(state)
-    stack.append((state, [machine.follow(state, step) for step in steps], 0.0))
+    return [machine.follow(state, step) for step in steps]
+
+
+def _measure(start: State, after: Mapping[State, Sequence[State]]) -> tuple[float, int]:
+    """How many ways lead from the start to an end, and how long the longest is."""
+    ways: dict[State, tuple[float, int]] = {}
+    stack = [start]
+    while stack:
+        state = stack[-1]
+        missing = [child for child in after[state] if child not in ways]
+        if missing:
+            stack += missing
+            continue
+        stack.pop()
+        found = [ways[child] for child in after[state]]
+        ways[state] = (
+            sum(count for count, _ in found) or 1.0,
+            max((length + 1 for _, length in found), default=0),
+        )
+    return ways[start]
 
 
 def find_shortest(machine: Machine, most_states: int = 2_000_000) -> Found | None:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from deltactl.errors import DeltactlError, ObjectExistsError, ObjectNotFoundError, StorageError
+from deltactl.errors import (
+    DeltactlError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    SafetyError,
+    StorageError,
+)
 from deltactl.storage.errors import TransientStorageError, no_versions_error
 from deltactl.storage.names import is_absolute_name, resolve_name, resolve_prefix
 from deltactl.storage.open import register_scheme
@@ -74,6 +80,10 @@ class SimStore:
         data = self.read(name)
         return [data[offset : offset + length] for offset, length in ranges]
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        (info,) = self.stat_many([name])
+        return None if info is None else (info, self.read(name)[-length:])
+
     def open_input(self, name: str) -> pa.NativeFile:
         return pa.BufferReader(self.read(name))
 
@@ -87,14 +97,16 @@ class SimStore:
         self._writable(name)
         return _Writer(lambda data: self._write("put", name, data))
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         self._write("put", name, data)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
+        self.ensure_put_if_absent()
         self._write("create", name, data)
 
     def ensure_put_if_absent(self) -> None:
-        pass
+        if self._worlds.rules.has_items:
+            raise SafetyError("this store knows no conditions")
 
     def undelete_many(
         self, names: Sequence[str], *, dry_run: bool = False

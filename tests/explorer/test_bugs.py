@@ -8,7 +8,8 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.docs.blocks import find_blocks
-from tests.explorer.bugs import BUGS, Bug
+from tests.explorer.bug import Bug
+from tests.explorer.bugs import BUGS
 from tests.explorer.jobs import Job, find_bug, opened, summarise, tell
 from tests.explorer.machine import Schedule
 

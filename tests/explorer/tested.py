@@ -68,4 +68,4 @@ def reader() -> Program:
         )
         return Outcome("read", (snapshot.version,), tuple(found))
 
-    return Program("reader", run, real=True, counted=False, max_commits=0)
+    return Program("reader", run, real=True, counted=False, max_commits=0, only_looks=True)

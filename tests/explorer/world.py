@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 LOG: Final = "_delta_log"
+ITEMS: Final = "dynamodb:"
 COMMIT: Final = re.compile(rf"{LOG}/(\d{{20}})\.json")
 
-Model = Literal["link", "conditional", "plain"]
+Model = Literal["link", "conditional", "dynamodb", "plain"]
 """``link``: a local file system, whose listings are not atomic and whose files grow in sight;
-``conditional``: an object store with conditional puts; ``plain``: one without, which overwrites."""
+``conditional``: an object store with conditional puts; ``dynamodb``: one without, whose writers
+agree through a DynamoDB table; ``plain``: one whose writers do not, so that they overwrite."""
 
 
 class Violation(BaseException):
@@ -27,7 +29,10 @@ class Violation(BaseException):
 
 
 class Call(NamedTuple):
-    """One request. ``data`` is the number of a content, ``other`` a second name or a start."""
+    """One request. ``data`` is the number of a content, ``other`` a second name or a start.
+
+    An ``update`` replaces what is there and has the text ``other`` in it.
+    """
 
     op: str
     name: str = ""
@@ -53,7 +58,7 @@ OK: Final = Reply("")
 MISSING: Final = Reply("missing")
 EXISTS: Final = Reply("exists")
 FAILED: Final = Reply("failed")
-MUTATING: Final = frozenset({"open", "output", "put", "create", "delete", "move"})
+MUTATING: Final = frozenset({"open", "output", "put", "create", "update", "delete", "move"})
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,11 @@ class Rules:
     @property
     def uri(self) -> str:
         return "file:///explored" if self.model == "link" else "explored://table"
+
+    @property
+    def has_items(self) -> bool:
+        """Whether writers agree by items in DynamoDB, since puts have no conditions."""
+        return self.model == "dynamodb"
 
     @property
     def overwrites_commits(self) -> bool:
@@ -145,6 +155,8 @@ class Worlds:
                 return self._move(world, call)
             case "create" if entry is not None and not self.rules.overwrites_commits:
                 return EXISTS, world
+            case "update" if entry is None or call.other.encode() not in self._data[entry.data]:
+                return EXISTS, world
         self._ensure_commit_stays(call, entry)
         return OK, self.world({**files, call.name: Entry(call.data, now_ms)})
 
@@ -160,6 +172,10 @@ class Worlds:
                 return MISSING if entry is None else Reply("", entry.data)
             case "stat":
                 return Reply("", self._fact(call.name, entry))
+            case "latest":
+                found = self.listing(call, files).value
+                assert isinstance(found, tuple)
+                return Reply("", files[found[-1][0]].data if found else None)
             case "list" | "walk":
                 return self.listing(call, files)
         raise AssertionError(f"no such call: {call.op}")
@@ -184,7 +200,9 @@ class Worlds:
         """Facts of the files that a listing covers, sorted by name."""
         prefix = f"{call.name}/" if call.name else ""
         chosen = sorted(name for name in files if name.startswith(prefix))
-        if call.op == "list":
+        if call.op == "walk":
+            chosen = [name for name in chosen if not name.startswith(ITEMS)]
+        else:
             skip = len(prefix)
             chosen = [n for n in chosen if "/" not in n[skip:] and n[skip:] >= call.other]
         return Reply("", tuple(self._fact(name, files[name]) for name in chosen))

@@ -615,6 +615,18 @@ def test_commits_are_compacted_on_request_and_say_the_same() -> None:
     assert snapshot.txns["x"].version == 7
 
 
+def test_commits_that_change_nothing_are_not_compacted() -> None:
+    """Of those of a vacuum nothing would be left but an empty file, which nobody can read."""
+    builder = table()
+    checkpoint(builder.store)
+    builder.commit(operation="VACUUM START")
+    builder.commit(operation="VACUUM END")
+    report = checkpoint(builder.store, compact_log=True)
+    assert (report.compaction_range, report.compaction) == (None, None)
+    assert not [info for info in builder.store.list_from(LOG) if "compacted" in info.name]
+    assert load_snapshot(builder.store).version == builder.version
+
+
 def test_nothing_is_compacted_twice() -> None:
     builder = table()
     assert checkpoint(builder.store, compact_log=True).compaction is not None

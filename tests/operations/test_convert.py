@@ -128,7 +128,7 @@ def test_every_footer_is_read_once_and_no_file_is_written(tmp_path: Path) -> Non
     store = CountingStore(LocalStore(str(tmp_path)))
     with opened_as(store):
         convert_directory(store, ConvertOptions(), warn=lambda message: None)
-    assert sorted(store.names["read_ranges"]) == sorted(
+    assert sorted(store.names["read_tail"]) == sorted(
         str(path.relative_to(tmp_path)) for path in paths
     )
     assert store.calls["walk"] == store.calls["put_if_absent"] == 1

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 import threading
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import pytest
@@ -77,6 +80,31 @@ def test_what_a_crash_leaves_expires_and_is_taken_over() -> None:
     with scene.hold(store, "two"):
         assert list(store.contents()) == ["_deltactl/leases/optimize.00000008.json"]
     assert store.contents() == {}
+
+
+def _number_of_no_process() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        pass
+    return process.pid
+
+
+@pytest.mark.parametrize(
+    ("pid", "processes", "holds"),
+    [
+        pytest.param("dead", lease.name_processes(), False, id="killed here"),
+        pytest.param("own", lease.name_processes(), True, id="alive here"),
+        pytest.param("dead", "another boot pid:[1]", True, id="of another machine"),
+        pytest.param("dead", "", True, id="of nobody knows where"),
+        pytest.param("absurd", lease.name_processes(), True, id="no number of a process"),
+    ],
+)
+def test_a_run_that_was_killed_here_holds_nothing(pid: str, processes: str, holds: bool) -> None:
+    scene, store = Scene(), new_store()
+    numbers = {"dead": _number_of_no_process, "own": os.getpid, "absurd": lambda: 1 << 80}
+    left = replace(holder_at(scene.clock), pid=numbers[pid](), processes=processes)
+    store.put("_deltactl/leases/optimize.00000007.json", lease._encode(left))
+    with pytest.raises(LeaseHeldError) if holds else nullcontext(), scene.hold(store, "two"):
+        assert list(store.contents()) == ["_deltactl/leases/optimize.00000008.json"]
 
 
 def test_a_file_that_cannot_be_read_holds_until_it_is_old() -> None:

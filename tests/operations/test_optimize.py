@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.clock import FixedClock
-from deltactl.engine.base import CancelToken
+from deltactl.engine.base import CancelToken, Progress
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import (
     DataFileError,
@@ -619,15 +619,23 @@ def test_when_every_bin_fails_the_first_error_is_raised() -> None:
 def test_a_cancelled_run_commits_what_is_done() -> None:
     builder = build_sample(fresh_store(), layout="partitioned")
     cancel = CancelToken()
+    seen: list[Progress] = []
+
+    def stop(progress: Progress) -> None:
+        seen.append(progress)
+        cancel.set()
+
     report = optimize_table(
         builder.store,
         OptimizeOptions(),
         warn=lambda message: None,
         engine=LocalEngine(workers=1),
         cancel=cancel,
-        on_progress=lambda progress: cancel.set(),
+        on_progress=stop,
     )
     assert report.interrupted
+    assert [p.bytes_total for p in seen] == [report.plan.bytes_to_rewrite]
+    assert [p.bytes_done for p in seen] == [report.bytes_removed]
     assert len(report.versions) == 1
     assert report.files_added == 1
     assert rows_of(builder) == multiset(builder.rows())

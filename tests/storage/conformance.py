@@ -140,6 +140,23 @@ def reads_ranges(store: Store) -> None:
     assert store.read_ranges("x", []) == []
 
 
+def reads_facts_and_last_bytes(store: Store) -> None:
+    store.put("p=1/x", b"0123456789")
+    store.put("empty", b"")
+    for length, data in ((3, b"789"), (10, b"0123456789"), (50, b"0123456789")):
+        found = store.read_tail("p=1/x", length)
+        assert found is not None
+        info, tail = found
+        assert (info.name, info.size_bytes, tail) == ("p=1/x", 10, data)
+        (listed,) = store.stat_many(["p=1/x"])
+        assert info == listed
+    found = store.read_tail("empty", 3)
+    assert found is not None
+    assert (found[0].size_bytes, found[1]) == (0, b"")
+    assert store.read_tail("absent", 3) is None
+    assert store.read_tail("p=1", 3) is None
+
+
 def opens_for_random_access(store: Store) -> None:
     store.put("x", b"0123456789")
     with store.open_input("x") as file:
@@ -159,6 +176,16 @@ def writes_through_open_output(store: Store) -> None:
     file.close()
     assert store.read("p=1/new folder/x.parquet") == data + b"end"
     store.sync_folders(["p=1/new folder/x.parquet"])
+
+
+def puts_whose_folders_are_synced_later(store: Store) -> None:
+    names = [f"a/b={number}/x" for number in range(9)]
+    for name in names:
+        store.put(name, name.encode(), syncs_folder=False)
+    store.sync_folders(names)
+    assert list(store.read_many(names)) == [name.encode() for name in names]
+    store.put(names[0], b"new", syncs_folder=False)
+    assert store.read(names[0]) == b"new"
 
 
 def replaces_whole_or_not_at_all(store: Store) -> None:

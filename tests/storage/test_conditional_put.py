@@ -194,6 +194,14 @@ def test_a_lost_reply_to_the_probe_is_no_refusal(uri: str, proxy: FaultProxy) ->
     assert len(proxy.find("PUT", PROBE)) == 2
 
 
+@pytest.mark.parametrize("after", [True, False])
+def test_a_store_that_is_busy_is_tried_out_later(uri: str, proxy: FaultProxy, after: bool) -> None:
+    proxy.add(Rule(Answer(503, after=after), "PUT", PROBE, times=2))
+    opened(uri, proxy).ensure_put_if_absent()
+    statuses = [request.status for request in proxy.find("PUT", PROBE) if request.fault is None]
+    assert statuses == ([412] if after else [200, 412])
+
+
 def test_large_commits_go_up_in_parts_and_are_refused_at_the_end(
     uri: str, proxy: FaultProxy
 ) -> None:

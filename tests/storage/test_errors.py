@@ -15,7 +15,7 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
 )
-from deltactl.storage.errors import TransientStorageError, map_error, mapped_errors
+from deltactl.storage.errors import TransientStorageError, is_transient, map_error, mapped_errors
 from deltactl.storage.local_store import LocalStore
 
 EXPECTED_KINDS: dict[type[OSError], type[StorageError]] = {
@@ -116,8 +116,9 @@ def test_own_errors_pass_unchanged() -> None:
 @pytest.mark.parametrize(
     "method",
     [
-        "list_from", "walk", "stat_many", "read", "read_many", "read_ranges", "open_input",
-        "open_output", "put", "put_if_absent", "sync_folders", "delete_many",
+        "list_from", "walk", "stat_many", "read", "read_many", "read_ranges",
+        "read_tail", "open_input", "open_output", "put", "put_if_absent", "sync_folders",
+        "delete_many",
     ],
 )  # fmt: skip
 def test_every_method_maps_what_the_system_says(
@@ -145,6 +146,8 @@ def _call(store: LocalStore, method: str) -> None:
         getattr(store, method)("y", b"")
     elif method == "read_ranges":
         store.read_ranges("x", [(0, 1)])
+    elif method == "read_tail":
+        store.read_tail("x", 1)
     elif method == "read_many":
         list(store.read_many(["x"]))
     elif method == "delete_many":
@@ -154,6 +157,15 @@ def _call(store: LocalStore, method: str) -> None:
         getattr(store, method)(["x"])
     else:
         getattr(store, method)("x")
+
+
+def test_a_download_that_azure_gave_up_may_be_tried_again() -> None:
+    from azure.core.exceptions import HttpResponseError, IncompleteReadError
+
+    given_up = HttpResponseError("not completed")
+    assert not is_transient(given_up)
+    given_up.__cause__ = IncompleteReadError("not completed")
+    assert is_transient(given_up)
 
 
 def test_writing_into_a_full_disk_is_a_storage_error(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -139,6 +141,39 @@ def test_sync_covers_each_folder_up_to_the_root_once(
     assert sorted(synced) == [str(root), f"{root}/a", f"{root}/a/b", f"{root}/a/c"]
 
 
+def test_a_put_flushes_folders_unless_told_otherwise(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr("deltactl.storage.local_store.sync_folder", synced.append)
+    store.put("a/b/x", b"", syncs_folder=False)
+    assert synced == []
+    store.put("a/b/x", b"")
+    assert synced == [f"{root}/a/b"]
+    store.put("c/d/x", b"")
+    assert sorted(synced[1:]) == [str(root), f"{root}/c", f"{root}/c/d"]
+
+
+def test_many_folders_are_flushed_and_the_one_that_cannot_be_is_named(
+    store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"a/{number}/x" for number in range(20)]
+    for name in names:
+        store.put(name, b"")
+    synced: list[str] = []
+    monkeypatch.setattr("deltactl.storage.local_store.sync_folder", synced.append)
+    store.sync_folders(names)
+    assert sorted(synced) == sorted([str(root), f"{root}/a", *(f"{root}/a/{n}" for n in range(20))])
+
+    def fail(folder: str) -> None:
+        if folder.endswith("/7"):
+            raise OSError(errno.EIO, "the device failed")
+
+    monkeypatch.setattr("deltactl.storage.local_store.sync_folder", fail)
+    with pytest.raises(StorageError, match="'a/7/x'.*the device failed"):
+        store.sync_folders(names)
+
+
 def test_hadoop_checksums_go_with_their_files(store: LocalStore, root: Path) -> None:
     for name in ("replaced", "deleted", "absent", "taken"):
         (root / f".{name}.crc").write_bytes(b"old sum")
@@ -265,3 +300,29 @@ def test_local_tables_import_neither_fsspec_nor_pyarrow(root: Path) -> None:
         "sys.exit(bool({'fsspec', 'pyarrow', 'asyncio'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_link_that_takes_the_place_of_a_folder_misleads_no_delete(
+    store: LocalStore, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is swapped after the folder was found to lie in the root, before the file goes."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "f").write_bytes(b"precious")
+    store.put("p=0/f", b"old")
+    store.put("p=1/f", b"old")
+    real = os.open
+
+    def swap_first(path: Any, *arguments: Any, **options: Any) -> int:
+        if os.fspath(path).endswith("/p=1"):
+            (root / "p=1").rename(tmp_path / "aside")
+            (root / "p=1").symlink_to(outside)
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", swap_first)
+    with pytest.raises(SafetyError, match="a link took its place"):
+        store.delete_many(["p=0/f", "p=1/f"])
+    monkeypatch.undo()
+    assert (outside / "f").read_bytes() == b"precious"
+    assert (tmp_path / "aside" / "f").read_bytes() == b"old"
+    assert not (root / "p=0" / "f").exists()

@@ -82,8 +82,8 @@ def test_object_stores(address: str, options: dict[str, str], root: str, alias: 
     store = open_store(address, options)
     assert isinstance(store, FsspecStore)
     assert store.uri == address.rstrip("/")
-    assert store._readable("x/y") == f"{root}/x/y"
-    assert store._readable(alias) == "o/x"
+    assert store._keys.readable("x/y") == f"{root}/x/y"
+    assert store._keys.readable(alias) == "o/x"
     assert store._exclusive_create
     assert not store._fs.dircache.use_listings_cache
     for secret in ("k3y", "s3cr3t", "czNjcjN0"):

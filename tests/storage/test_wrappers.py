@@ -27,6 +27,7 @@ READS: list[Callable[[Store], object]] = [
     lambda store: store.read("a"),
     lambda store: list(store.read_many(["b", "a"])),
     lambda store: store.read_ranges("a", [(0, 1), (1, 1)]),
+    lambda store: store.read_tail("b", 2),
     lambda store: store.open_input("a").read(),
 ]
 WRITES: list[Callable[[Store], object]] = [
@@ -80,11 +81,11 @@ def test_meter_counts_calls_and_bytes(tmp_path: Path) -> None:
         lists=2,
         stats=3,
         reads=4,
-        ranges=2,
+        ranges=3,
         opens=1,
         puts=3,
         deletes=2,
-        bytes_read=2 + 3 + 2 + 2,
+        bytes_read=2 + 3 + 2 + 2 + 2,
         bytes_written=2 + 3 + 5,
     )
     assert (store.usage + store.usage).bytes_written == 20

@@ -81,12 +81,14 @@ class Rule:
     """``fault`` for ``times`` requests (``None``: all) of a method whose target matches.
 
     ``target`` is searched in the decoded path and query; ``headers`` are texts that the request's
-    headers must have (names in lower case), and ``skip`` lets so many pass first.
+    headers must have (names in lower case), ``body`` is what its body must hold, and ``skip`` lets
+    so many pass first.
     """
 
     fault: Fault
     method: str = ".*"
     target: str = ""
+    body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     times: int | None = 1
     skip: int = 0
@@ -96,6 +98,7 @@ class Rule:
         return (
             re.fullmatch(self.method, request.method) is not None
             and re.search(self.target, request.target) is not None
+            and self.body in request.body
             and all(request.headers.get(name) == text for name, text in self.headers.items())
         )
 
@@ -167,9 +170,9 @@ class FaultProxy:
             self._quotas.clear()
             self._requests.clear()
 
-    def find(self, method: str, target: str) -> list[Request]:
-        """Requests of a method whose decoded target matches, as in ``Rule``."""
-        wanted = Rule(Cut(after=False), method, target)
+    def find(self, method: str, target: str, body: bytes = b"") -> list[Request]:
+        """Requests of a method whose decoded target and body match, as in ``Rule``."""
+        wanted = Rule(Cut(after=False), method, target, body)
         return [request for request in self.requests if wanted.matches(request)]
 
     def _take(self, request: Request) -> Fault | None:
@@ -296,7 +299,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, reply: _Reply) -> None:
         self._send_head(reply)
-        self.wfile.write(reply.body)
+        if self.command != "HEAD":  # a body would be read as the next answer
+            self.wfile.write(reply.body)
 
     def _send_head(self, reply: _Reply) -> None:
         self.send_response_only(reply.status)

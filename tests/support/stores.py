@@ -95,6 +95,10 @@ class MemoryStore:
         data = self.read(name)
         return [data[offset : offset + length] for offset, length in ranges]
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        (info,) = self.stat_many([name])
+        return None if info is None else (info, self.read(name)[-length:])
+
     def open_input(self, name: str) -> pa.NativeFile:
         import pyarrow as pa
 
@@ -108,7 +112,7 @@ class MemoryStore:
         uri = self._writable(name)
         return _MemoryReplacement(lambda data: self._store(uri, data))
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         self._store(self._writable(name), data)
 
     def ensure_put_if_absent(self) -> None:
@@ -294,6 +298,9 @@ class FaultyStore(ForwardingStore):
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return self._do("read_ranges", name, lambda: self._inner.read_ranges(name, ranges))
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        return self._do("read_tail", name, lambda: self._inner.read_tail(name, length))
+
     def open_input(self, name: str) -> pa.NativeFile:
         return self._do("open_input", name, lambda: self._inner.open_input(name))
 
@@ -305,11 +312,11 @@ class FaultyStore(ForwardingStore):
         opened = self._do("open_replacement", name, lambda: self._inner.open_replacement(name))
         return _FaultyWriter(self, name, opened)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         def tear() -> None:
             self._inner.put(name, data[: len(data) // 2])
 
-        self._do("put", name, lambda: self._inner.put(name, data), tear)
+        self._do("put", name, lambda: self._inner.put(name, data, syncs_folder=syncs_folder), tear)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         def tear() -> None:
@@ -474,6 +481,10 @@ class CountingStore(ForwardingStore):
         self._count("read_ranges", [name])
         return super().read_ranges(name, ranges)
 
+    def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
+        self._count("read_tail", [name])
+        return super().read_tail(name, length)
+
     def open_input(self, name: str) -> pa.NativeFile:
         self._count("open_input", [name])
         return super().open_input(name)
@@ -486,9 +497,9 @@ class CountingStore(ForwardingStore):
         self._count("open_replacement", [name])
         return super().open_replacement(name)
 
-    def put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
         self._count("put", [name])
-        super().put(name, data)
+        super().put(name, data, syncs_folder=syncs_folder)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         self._count("put_if_absent", [name])

@@ -23,6 +23,8 @@ class CommandSpec:
     """Whether it takes the options of ``cli/run_options.py``."""
     takes_tables: bool = False
     """Whether it takes several tables, and the options of ``cli/fleet_options.py``."""
+    has_report: bool = False
+    """Whether it takes the option of ``cli/report_option.py``."""
     takes_turns: bool = False
     """Whether its runs take turns on a table, by the options of ``cli/turns.py``."""
 
@@ -32,11 +34,14 @@ class CommandSpec:
         return f"{self.package}.{self.name.replace('-', '_')}"
 
 
-def _maintenance(name: str, text: str, *, has_engine: bool = True) -> CommandSpec:
+def _maintenance(
+    name: str, text: str, *, has_engine: bool = True, has_report: bool = False
+) -> CommandSpec:
     return CommandSpec(
         name,
         text,
         has_engine=has_engine,
+        has_report=has_report,
         commits=True,
         has_time_limit=True,
         takes_tables=True,
@@ -47,8 +52,8 @@ def _maintenance(name: str, text: str, *, has_engine: bool = True) -> CommandSpe
 COMMANDS: Final = (
     CommandSpec("describe-history", "Show the commits of a table, newest first"),
     CommandSpec("describe-detail", "Show what a table is: schema, size, features"),
-    _maintenance("optimize", "Rewrite many small files into a few of a good size"),
-    _maintenance("vacuum", "Remove files that no version needs; can be undone"),
+    _maintenance("optimize", "Rewrite many small files into a few of a good size", has_report=True),
+    _maintenance("vacuum", "Remove files that no version needs; can be undone", has_report=True),
     _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
     CommandSpec(
         "check",

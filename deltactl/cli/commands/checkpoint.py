@@ -211,6 +211,7 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
 def _emit(session: Session, report: CheckpointReport, error: DeltactlError | None = None) -> None:
     from deltactl.cli.checkpoint_page import render_report
 
+    session.table_id = report.table_id
     envelope = session.envelope(
         version_before=report.plan.version,
         version_after=report.plan.version,

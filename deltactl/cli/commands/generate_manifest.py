@@ -126,6 +126,7 @@ def _run(
 def _emit(session: Session, report: ManifestReport, options: ManifestOptions) -> None:
     from deltactl.cli.manifest_page import render_report, summarise
 
+    session.table_id = report.plan.table_id
     if report.ddl:
         session.output.note(summarise(report))
     session.output.emit(

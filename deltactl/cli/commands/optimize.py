@@ -14,7 +14,7 @@ from deltactl.cli.options import DryRunOption, IfNeededOption, TableArgument
 from deltactl.cli.session import Session
 from deltactl.cli.suggest import with_suggestion
 from deltactl.cli.thresholds import parse_need
-from deltactl.engine.local import machine_memory_bytes
+from deltactl.engine.memory import machine_memory_bytes
 from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
 from deltactl.units import parse_duration, parse_size
 
@@ -140,6 +140,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     every_ms, every_bytes = _parse_commit_every(commit_every or [])
     from deltactl.operations.optimize import OptimizeOptions
 
+    since = _parse_since(session, table, since_version)
     defaults = OptimizeOptions()
     options = OptimizeOptions(
         where=where,
@@ -156,7 +157,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         purge=purge,
         skip_hot_ms=None if skip_hot is None else parse_duration(skip_hot),
         include_clustered=include_clustered,
-        since_version=_parse_since(session, table, since_version),
+        since_version=since[0],
+        since_table_id=since[1],
         need=parse_need(if_needed),
         memory_bytes=machine_memory_bytes() // 2 if memory is None else parse_size(memory),
     )
@@ -231,6 +233,7 @@ def _emit(
 ) -> None:
     from deltactl.cli.optimize_page import render_report
 
+    session.table_id = report.plan.table_id
     envelope = session.envelope(
         version_before=report.version_before,
         version_after=report.version_after,
@@ -257,17 +260,18 @@ def _committed(report: OptimizeReport) -> str:
     )
 
 
-def _parse_since(session: Session, table: str, text: str | None) -> int | None:
-    """Give the version to look from; ``None`` to look at everything."""
+def _parse_since(session: Session, table: str, text: str | None) -> tuple[int | None, str | None]:
+    """Give the version to look from, ``None`` for all, and the id of the table if that is known."""
     if text is None:
-        return None
+        return None, None
     if text == LAST_RUN:
-        from deltactl.operations.run_record import find_caught_up_version
+        from deltactl.operations.run_record import read_last_run
 
-        return find_caught_up_version(session.open_store(table), "optimize")
+        last = read_last_run(session.open_store(table), "optimize")
+        return (None, None) if last is None else (last.caught_up_version, last.table_id)
     if not (text.isascii() and text.isdecimal()):
         raise UsageError(f"--since-version {text!r} is neither a version nor {LAST_RUN}")
-    return int(text)
+    return int(text), None
 
 
 def _size(text: str | None) -> int | None:

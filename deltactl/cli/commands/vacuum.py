@@ -277,6 +277,7 @@ def _present(session: Session, report: VacuumReport) -> None:
 def _emit(session: Session, report: VacuumReport, error: DeltactlError | None = None) -> None:
     from deltactl.cli.vacuum_page import render_report
 
+    session.table_id = report.plan.table_id
     envelope = session.envelope(
         version_before=report.version_before,
         version_after=report.version_after,

@@ -1,0 +1,76 @@
+"""Values on the command line that need no validator: read at once, and all others by Typer.
+
+Typer builds a pydantic adapter for each parameter, used or not. That is most of what a command
+line costs, for texts, numbers and choices that a comparison can settle. What is not plainly right
+goes to Typer, which also says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from functools import partial
+from typing import Any, Final, get_args
+
+_INTEGER: Final = re.compile(r"0|[1-9][0-9]{0,14}")
+_DECIMAL: Final = re.compile(r"(0|[1-9][0-9]{0,9})(\.[0-9]{1,9})?")
+_OTHERWISE: Final[Any] = object()
+
+
+def with_plain_values(params: list[Any]) -> list[Any]:
+    """Let parameters read plain values themselves; for a command's ``get_params``.
+
+    ``process_value`` is where Click and Typer turn what was typed into what the command gets. Were
+    it no longer called, Typer would read everything, as if this were not here.
+    """
+    for param in params:
+        if not isinstance(getattr(param, "process_value", None), partial):
+            param.process_value = partial(_process_value, param, param.process_value)
+    return params
+
+
+def _process_value(param: Any, typer_reads: Any, ctx: Any, value: Any) -> Any:
+    plain = _read(param, value)
+    if plain is _OTHERWISE:
+        return typer_reads(ctx, value)
+    return plain if param.callback is None else param.callback(ctx, param, plain)
+
+
+def _read(param: Any, value: Any) -> Any:
+    is_several = param.nargs == -1 or getattr(param, "multiple", False)
+    if value is None:
+        return _OTHERWISE if param.required else (() if is_several else None)
+    declared = getattr(param, "type_descriptor", None)
+    if declared is None or declared.parameter_info.parser is not None:
+        return _OTHERWISE
+    if not is_several:
+        return _read_one(param, declared.annotation, value)
+    kinds = get_args(declared.annotation)
+    if len(kinds) != 1 or not isinstance(value, list | tuple) or (param.required and not value):
+        return _OTHERWISE
+    values = [_read_one(param, kinds[0], one) for one in value]
+    return _OTHERWISE if any(one is _OTHERWISE for one in values) else values
+
+
+def _read_one(param: Any, kind: Any, value: Any) -> Any:
+    if kind is str:
+        return value if isinstance(value, str) else _OTHERWISE
+    if kind is int:
+        return _read_number(param, kind, _INTEGER, value)
+    if kind is float:
+        return _read_number(param, kind, _DECIMAL, value)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        hits = (member for member in kind if value is member or value == str(member.value))
+        return next(hits, _OTHERWISE)
+    return _OTHERWISE
+
+
+def _read_number(param: Any, kind: Any, form: re.Pattern[str], value: Any) -> Any:
+    if isinstance(value, str) and form.fullmatch(value):
+        value = kind(value)
+    is_fit = (
+        type(value) is kind
+        and (param.min is None or value >= param.min)
+        and (param.max is None or value <= param.max)
+    )
+    return value if is_fit else _OTHERWISE

@@ -1,0 +1,161 @@
+"""A report as one page of HTML that needs nothing else: no network, no scripts.
+
+What it says of a table is what ``-o json`` prints; only sizes and times are put as people read
+them, and long lists are cut, which the page tells.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from deltactl import __version__
+from deltactl.cli.envelope import Envelope, ErrorInfo
+from deltactl.cli.exits import MEANINGS, ExitCode, find_worst
+from deltactl.cli.fleet_outcome import TableOutcome
+from deltactl.cli.page import Tone
+from deltactl.cli.report.html import Markup, element, foreign, join
+from deltactl.cli.report.optimize import render_optimize
+from deltactl.cli.report.parts import Head, render_badge, render_fields, render_items, render_table
+from deltactl.cli.report.style import STYLE
+from deltactl.cli.report.vacuum import render_vacuum
+from deltactl.units import format_count, format_duration, format_timestamp
+
+_MOST_TABLES: Final = 1000
+_MOST_SECTIONS: Final = 100
+
+_SECTIONS: Final[
+    Mapping[str, Callable[[Envelope, Mapping[str, Any]], Iterator[Markup]]]
+] = {"optimize": render_optimize, "vacuum": render_vacuum}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What holds for a run over whatever tables; times in ms, command lines without secrets.
+
+    ``to_do_it`` is the command line without what kept it from acting.
+    """
+
+    command: str
+    command_line: str
+    to_do_it: str
+    run_id: str
+    began_ms: int
+    took_ms: int
+
+
+def render_report(outcomes: Sequence[TableOutcome], facts: RunFacts) -> str:
+    """Write the page: one section a table, before them an overview where there are several."""
+    one = outcomes[0].table if len(outcomes) == 1 else None
+    title = f"deltactl {facts.command}: {one or format_count(len(outcomes), 'table', 'tables')}"
+    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("meta", name="generator", content=f"deltactl {__version__}"),
+        element("title", title),
+        element("style", Markup(STYLE)),
+    )
+    body = element("body", *_render_body(outcomes, facts))
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _render_body(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Iterator[Markup]:
+    yield element(
+        "header",
+        element("h1", f"deltactl {facts.command}"),
+        element("p", f"{_instant(facts.began_ms)}, took {format_duration(facts.took_ms)}"),
+    )
+    yield element("main", *_render_tables(outcomes, facts), _render_commands(outcomes, facts))
+    made = f"Written by deltactl {__version__}, run {facts.run_id}. Times are UTC."
+    yield element("footer", element("p", made))
+
+
+def _instant(ms: int) -> str:
+    return f"{format_timestamp(ms)[:19].replace('T', ' ')} UTC"
+
+
+def _render_tables(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Iterator[Markup]:
+    if len(outcomes) == 1:
+        yield _render_section(outcomes[0], facts, 1)
+        return
+    yield _render_overview(outcomes)
+    # What somebody has to look at first.
+    numbered = sorted(enumerate(outcomes, 1), key=lambda pair: pair[1].exit_code == 0)
+    for number, outcome in sorted(numbered[:_MOST_SECTIONS]):
+        yield _render_section(outcome, facts, number)
+    more = len(outcomes) - _MOST_SECTIONS
+    if more > 0:
+        text = f"{more:,} more tables have no section here; -o json tells of all of them."
+        yield element("p", text, class_="faint")
+
+
+def _render_overview(outcomes: Sequence[TableOutcome]) -> Markup:
+    heads = [Head("table"), Head("ended"), Head("what")]
+    rows = [
+        (
+            foreign(outcome.table),
+            render_badge(*_status(outcome)),
+            foreign(outcome.message),
+        )
+        for outcome in outcomes[:_MOST_TABLES]
+    ]
+    more = len(outcomes) - len(rows)
+    last = [(f"{more:,} others", "", "-o csv lists them")] if more else []
+    table = render_table(format_count(len(outcomes), "table", "tables"), heads, rows, last)
+    return element("section", element("h2", "All tables"), table)
+
+
+def _status(outcome: TableOutcome) -> tuple[str, Tone]:
+    envelope = outcome.envelope
+    if envelope.error is None and envelope.skipped is not None:
+        return "not needed", Tone.PLAIN
+    if outcome.exit_code == 0 and envelope.dry_run:
+        return "plan only", Tone.CAUTION
+    return outcome.status
+
+
+def _render_section(outcome: TableOutcome, facts: RunFacts, number: int) -> Markup:
+    envelope = outcome.envelope
+    heading = element("h2", foreign(outcome.table), id=f"table-{number}")
+    status = element("p", render_badge(*_status(outcome)), " ", foreign(outcome.headline))
+    parts = [heading, status]
+    if envelope.error is not None:
+        parts.append(_render_error(envelope.error))
+    parts.append(render_items("Warnings", envelope.warnings))
+    if isinstance(envelope.result, Mapping) and envelope.skipped is None:
+        parts += _SECTIONS[facts.command](envelope, envelope.result)
+    return element("section", *parts, aria_labelledby=f"table-{number}")
+
+
+def _render_error(error: ErrorInfo) -> Markup:
+    hint = element("p", foreign(error.hint)) if error.hint else Markup()
+    first = element("p", element("strong", error.code), ": ", foreign(error.message))
+    more = element("p", "More: ", element("code", f"deltactl explain {error.code}"))
+    return element("div", first, hint, more, class_="error", role="note")
+
+
+def _render_commands(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Markup:
+    lines = [element("h2", "The command"), _code(facts.command_line)]
+    if any(outcome.envelope.dry_run for outcome in outcomes):
+        lines += [
+            element("p", "Nothing was changed. Without --dry-run or --check:"),
+            _code(facts.to_do_it),
+        ]
+    code = find_worst(outcome.exit_code for outcome in outcomes)
+    known = code in MEANINGS
+    ended = f"{code}: {MEANINGS[ExitCode(code)]}" if known else str(code)
+    fields = [("run", facts.run_id), ("exit status", ended)]
+    return element("section", *lines, render_fields(fields))
+
+
+def _code(line: str) -> Markup:
+    return element("pre", element("code", join(line)), tabindex=0)

@@ -1,0 +1,142 @@
+"""``--report FILE``: the run as a page to keep, written once everything else is done."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deltactl.cli.argv import real_command, typed_command
+from deltactl.cli.envelope import ErrorInfo
+from deltactl.cli.exits import ExitCode
+from deltactl.cli.failures import explain_failure
+from deltactl.cli.fleet_outcome import TableOutcome
+from deltactl.cli.groups import Group
+from deltactl.cli.output import ReaderGone
+from deltactl.clock import SystemClock
+from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
+
+if TYPE_CHECKING:
+    from deltactl.cli.session import Session
+
+ReportOption = Annotated[
+    str | None,
+    typer.Option(
+        "--report",
+        metavar="FILE",
+        help="Also write plan, result and charts as one page of HTML, in the place of an older one",
+        show_default=False,
+        rich_help_panel=Group.OUTPUT,
+    ),
+]
+
+
+def declare_report_option(report: ReportOption = None) -> None:
+    """Carry the declaration above in the only form that Typer reads: a signature."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The page of a run, and when that began."""
+
+    path: Path
+    began_ms: int = field(default_factory=lambda: SystemClock().now_ms())
+    _began: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def take(cls, params: dict[str, Any]) -> Report | None:
+        """Move the option out of parsed parameters, and look whether a page can be written there.
+
+        Raises:
+            UsageError: it cannot; nothing was done yet.
+        """
+        name = params.pop("report", None)
+        if name is None:
+            return None
+        path = Path(name)
+        if "://" in name or name == "-":
+            raise UsageError(
+                f"--report {name} is not a file", hint="the page is written on this machine"
+            )
+        if path.is_dir():
+            raise UsageError(
+                f"--report {name!r} is a folder", hint="name the page in it, such as run.html"
+            )
+        if not os.access(path.parent, os.W_OK):
+            raise UsageError(
+                f"--report {name}: the folder {path.parent} is not there, or may not be written to"
+            )
+        return cls(path)
+
+    def write(self, session: Session, raised: BaseException | None) -> None:
+        """Write the page of a run that ends, with ``raised`` if it fails.
+
+        Raises:
+            DeltactlError: it cannot be written.
+        """
+        from deltactl.cli.report.page import RunFacts, render_report
+        from deltactl.storage.local_store import LocalStore
+
+        facts = RunFacts(
+            command=session.command or "",
+            command_line=typed_command(session.argv),
+            to_do_it=real_command(session.argv),
+            run_id=session.run_id,
+            began_ms=self.began_ms,
+            took_ms=int((time.monotonic() - self._began) * 1000),
+        )
+        page = render_report(session.outcomes or [_single(session, raised)], facts)
+        LocalStore(str(self.path.parent)).put(self.path.name, page.encode())
+
+
+def _single(session: Session, raised: BaseException | None) -> TableOutcome:
+    """How the run over one table ends."""
+    output, code = session.output, int(ExitCode.DONE)
+    envelope = output.envelope or session.envelope()
+    if isinstance(raised, typer.Exit):
+        code = raised.exit_code
+    elif raised is not None and not isinstance(raised, ReaderGone):
+        error = explain_failure(raised)
+        code = error.exit_code
+        envelope.error = ErrorInfo.of(error)
+    return TableOutcome(session.shown_table or "all tables", code, envelope, output.summary)
+
+
+@contextmanager
+def write_at_end(session: Session, report: Report | None) -> Iterator[None]:
+    """Write the page when the context ends, however it ends.
+
+    What the run itself ended with is what its caller hears; a page that cannot be written is then
+    warned about.
+
+    Raises:
+        PartialSuccessError: the run ended well, and its page could not be written.
+    """
+    if report is None:
+        yield
+        return
+    try:
+        yield
+    except BaseException as raised:
+        _write_after_failure(session, report, raised)
+        raise
+    try:
+        report.write(session, None)
+    except DeltactlError as error:
+        raise PartialSuccessError(
+            f"the run ended well, but --report could not be written: {error.message}",
+            hint=error.hint,
+        ) from error
+
+
+def _write_after_failure(session: Session, report: Report, raised: BaseException) -> None:
+    try:
+        report.write(session, raised)
+    except DeltactlError as error:
+        session.output.warn(f"--report could not be written: {error.message}")

@@ -1,0 +1,97 @@
+"""Names in a table on an object store, and the keys and errors that they stand for."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from deltactl.errors import SafetyError, StorageError
+from deltactl.storage.errors import map_error
+from deltactl.storage.names import (
+    is_absolute_name,
+    is_plain_name,
+    parse_scheme,
+    refuse_nul,
+    resolve_name,
+    resolve_prefix,
+)
+from deltactl.storage.object_services import ObjectService
+
+
+class ObjectKeys:
+    """Keys below one root.
+
+    Attributes:
+        uri: the root as it was given.
+        root: its key.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        root: str,
+        service: ObjectService,
+        schemes: frozenset[str],
+        secrets: Sequence[str],
+    ) -> None:
+        """Serve ``root``; absolute names may carry any of ``schemes``, messages no ``secrets``."""
+        self.uri, self.root = uri, root
+        self._base = f"{root}/"
+        self._service = service
+        self._schemes = schemes
+        self._secrets = secrets
+
+    def readable(self, name: str) -> str:
+        """The key of a name in the table, or of an absolute one on the same kind of storage."""
+        if is_plain_name(name):
+            return self._base + name
+        if not is_absolute_name(name):
+            return self._base + resolve_name(name)
+        refuse_nul(name)
+        if parse_scheme(name) not in self._schemes:
+            raise StorageError(
+                f"{name!r} lies on another kind of storage than {self.uri}",
+                hint="open it as a table of its own",
+            )
+        with self.mapped("read", name):
+            return self._service.key_of(name)
+
+    def folder(self, prefix: str) -> tuple[str, str]:
+        """The key of a folder, and what the names of what lies in it begin with."""
+        if is_absolute_name(prefix):
+            return self.readable(prefix.rstrip("/")), f"{prefix.rstrip('/')}/"
+        relative = resolve_prefix(prefix)
+        return (self._base + relative, f"{relative}/") if relative else (self.root, "")
+
+    def writable(self, name: str) -> str:
+        """The key of a name in the table.
+
+        Raises:
+            SafetyError: it leads out of the root.
+        """
+        key = self._base + resolve_name(name)
+        if not key.startswith(self._base):  # pragma: no cover - resolve_name has refused it
+            raise SafetyError(f"{name!r} leads out of {self.uri}")
+        return key
+
+    def mapper(self, verb: str, name: str) -> Callable[[Exception], StorageError]:
+        """What turns an error of the library into one of deltactl."""
+        return lambda error: map_error(error, verb, name, self.uri, self._secrets)
+
+    @contextmanager
+    def mapped(self, verb: str, name: str) -> Iterator[None]:
+        """Turn the errors of the library inside the block into deltactl's."""
+        try:
+            yield
+        except Exception as error:
+            raise map_error(error, verb, name, self.uri, self._secrets) from error
+
+    def real_name(self, name: str) -> str | None:
+        """The name of what a name leads to; ``None`` outside of the table."""
+        key = self.readable(name) if is_absolute_name(name) else self._base + name
+        folder, slash, rest = key.partition("/")
+        key = folder + slash + posixpath.normpath(rest) if rest else key.rstrip("/")
+        if key == self.root:
+            return ""
+        return key[len(self._base) :] if key.startswith(self._base) else None

@@ -1,0 +1,88 @@
+"""What lies in the folders of a table on an object store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from deltactl.errors import ObjectNotFoundError
+from deltactl.storage.fsspec_facts import file_info
+from deltactl.storage.object_keys import ObjectKeys
+from deltactl.storage.object_services import Entry, ObjectService
+from deltactl.storage.parallel import each_in_parallel
+from deltactl.storage.store import Enter, FileInfo
+
+_NAMES_IN_A_BATCH: Final = 1000
+
+
+class ObjectListing:
+    """Listings of folders, which are but prefixes of keys."""
+
+    def __init__(self, keys: ObjectKeys, service: ObjectService) -> None:
+        """List below the root of ``keys`` what ``service`` knows."""
+        self._keys, self._service = keys, service
+
+    def list_from(self, prefix: str, start: str = "") -> list[FileInfo]:
+        """Files directly in a folder from ``start`` on; see ``Store.list_from``."""
+        key, name_prefix = self._keys.folder(prefix)
+        first = start.encode("utf-8", "surrogateescape")
+        found = []
+        for entry in self._entries(key, prefix, start):
+            last = entry["name"].rsplit("/", 1)[-1]
+            encoded = last.encode("utf-8", "surrogateescape")
+            # Some stores list the marker object of the folder itself among its files.
+            if entry["type"] == "file" and encoded >= first and entry["name"].rstrip("/") != key:
+                found.append((encoded, file_info(entry, name_prefix + last)))
+        found.sort(key=lambda pair: pair[0])
+        return [info for _, info in found]
+
+    def list_folders(self, prefix: str = "") -> list[str]:
+        """Common prefixes directly below a folder; see ``Store.list_folders``."""
+        key, name_prefix = self._keys.folder(prefix)
+        return sorted(
+            name_prefix + entry["name"].rstrip("/").rsplit("/", 1)[-1]
+            for entry in self._entries(key, prefix)
+            if entry["type"] == "directory" and entry["name"].rstrip("/") != key
+        )
+
+    def walk(self, prefix: str, enter: Enter) -> Iterator[list[str]]:
+        """Names of all files below a folder, without its sub-folders where ``enter`` says no."""
+        key, name_prefix = self._keys.folder(prefix)
+        skip = len(key) + 1
+        here: list[str] = []
+        folders: list[str] = []
+        for entry in self._entries(key, prefix):
+            if entry["name"].rstrip("/") == key:
+                continue  # the marker object of the folder itself
+            name = name_prefix + entry["name"][skip:]
+            if entry["type"] != "directory":
+                here.append(name)
+                if len(here) == _NAMES_IN_A_BATCH:
+                    yield here
+                    here = []
+            elif enter(name):
+                folders.append(entry["name"])
+        if here:
+            yield here
+        for below in each_in_parallel(lambda folder: self._find(folder, prefix), folders):
+            if below:
+                yield [name_prefix + name[skip:] for name in below]
+
+    def _find(self, key: str, prefix: str) -> list[str]:
+        """Keys of all files below a folder."""
+        return [
+            entry["name"]
+            for entry in self._entries(key, prefix, deep=True)
+            if not entry["name"].endswith("/")
+        ]
+
+    def _entries(
+        self, key: str, prefix: str, start: str = "", *, deep: bool = False
+    ) -> Iterator[Entry]:
+        """What lies in, or anywhere below, a folder; nothing if it is absent."""
+        try:
+            with self._keys.mapped("list", prefix):
+                for page in self._service.pages(key, start, deep=deep):
+                    yield from page
+        except ObjectNotFoundError:
+            return

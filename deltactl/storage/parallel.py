@@ -1,0 +1,32 @@
+"""Requests side by side, which object stores need to be fast."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+_PARALLEL_REQUESTS: Final = 16
+
+
+def each_in_parallel(work: Callable[[A], R], items: Sequence[A]) -> Iterator[R]:
+    """Give ``work`` of each item in order, a bounded number ahead of the caller."""
+    if len(items) <= 1:
+        yield from map(work, items)
+        return
+    waiting: deque[Future[R]] = deque()
+    with ThreadPoolExecutor(min(_PARALLEL_REQUESTS, len(items))) as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) >= _PARALLEL_REQUESTS:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

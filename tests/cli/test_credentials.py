@@ -1,0 +1,135 @@
+"""Credentials planted wherever one can be given: no byte that a run writes holds any of them.
+
+Event logs and plans of Spark are looked through in ``tests/cli/test_optimize_spark.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deltactl.cli.commands import COMMANDS
+from deltactl.storage.open import open_store
+from tests.cli.conftest import RunCli
+from tests.faults.scenes import build_directory, build_table
+from tests.support.object_servers import S3_ENVIRON, ObjectServer
+from tests.support.object_store_fixtures import choose_servers
+from tests.support.table_builder import Column, TableBuilder
+
+_OPTIONS = (
+    "key", "secret", "token", "password", "secret_key", "aws_secret_access_key",
+    "aws_session_token", "account_key", "sas_token", "client_secret", "connection_string",
+    "credential", "access_token", "refresh_token", "private_key", "signature",
+)  # fmt: skip
+_NESTED = {
+    "client_kwargs": '{"aws_secret_access_key": "%s"}',
+    "s3_additional_kwargs": '{"SSECustomerKey": "%s"}',
+    "config_kwargs": '{"proxies_config": {"proxy_password": "%s"}}',
+}
+_VARIABLES = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AZURE_STORAGE_KEY",
+    "AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_CONNECTION_STRING",
+    "AZURE_CLIENT_SECRET", "GOOGLE_APPLICATION_CREDENTIALS", "FSSPEC_S3_SECRET", "FSSPEC_S3_KEY",
+    "DELTACTL_TEST_SECRET",
+)  # fmt: skip
+_MARK = "Pl4nt3dAs"
+
+pytestmark = [
+    # aiohttp's sessions are closed by the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every variable is set; gives the arguments that set every option."""
+    for name in _VARIABLES:
+        monkeypatch.setenv(name, f"{_MARK}-variable-{name}")
+    options = {name: f"{_MARK}-option-{name}" for name in _OPTIONS}
+    options["session_token"] = "env:DELTACTL_TEST_SECRET"
+    options |= {name: form % f"{_MARK}-nested-{name}" for name, form in _NESTED.items()}
+    return [word for item in options.items() for word in ("--storage-option", "=".join(item))]
+
+
+def find_marks(*folders: Path) -> list[tuple[str, bytes]]:
+    """Files with a planted text in their name or content, and what stands around it."""
+    return [
+        (str(path), data[max(0, data.find(_MARK.encode()) - 40) :][:120])
+        for folder in folders
+        for path in folder.rglob("*")
+        for data in [path.read_bytes() if path.is_file() else b""]
+        if _MARK.encode() in data or _MARK in str(path)
+    ]
+
+
+def runs(root: Path) -> Iterator[list[str]]:
+    """Every command once, some in ways that keep more of what they do."""
+    more = {
+        "vacuum": ["--yes", "--mode", "full", "--max-orphan-fraction", "1", "--quarantine"],
+        "checkpoint": ["--cleanup", "--compact-log"],
+        "check": ["--files", "data", "--resume", str(root.parent / "resume")],
+        "generate-manifest": ["--ddl", "athena"],
+    }
+    for spec in COMMANDS:
+        if spec.name not in ("config", "explain", "complete", "generate-files"):
+            folder = root.parent / "directory" if spec.name == "convert" else root
+            yield [spec.name, str(folder), *more.get(spec.name, [])]
+
+
+def test_no_run_on_a_disk_writes_a_credential(
+    cli: RunCli, planted: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_table(tmp_path / "t")
+    build_directory(tmp_path / "directory")
+    monkeypatch.chdir(tmp_path)
+    for words in runs(tmp_path / "t"):
+        ran = cli(*words, *planted, "-vvv", "--debug", "--log-format", "json")
+        assert ran.code == 0, ran.err
+        assert _MARK not in ran.out + ran.err
+    for words in (
+        ["config"],
+        ["optimize", "nowhere", *planted],
+        ["optimize", "t", *planted, "--x"],
+    ):
+        assert _MARK not in "".join(map(str, [cli(*words).out, cli(*words).err]))
+    assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
+
+
+@pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
+def test_no_run_on_s3_writes_a_credential(
+    cli: RunCli, server: ObjectServer, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The keys that are used, and options that the library refuses, one at a time."""
+    store = open_store(root, server.options)
+    builder = TableBuilder(store, [Column("id")])
+    builder.append(*[[{"id": number}] for number in range(3)])
+    secret, token = f"{_MARK}-secret", f"{_MARK}-token"
+    used = {**S3_ENVIRON, "AWS_ENDPOINT_URL": server.endpoint, "AWS_SECRET_ACCESS_KEY": secret}
+    for name, value in {**used, "AWS_SESSION_TOKEN": token}.items():
+        monkeypatch.setenv(name, value)
+    said = []
+    for words in (
+        ["optimize"],
+        ["checkpoint"],
+        ["vacuum", "--yes"],
+        ["generate-manifest"],
+        ["check"],
+    ):
+        ran = cli(words[0], root, *words[1:], "-vvv", "--debug")
+        assert ran.code == 0, ran.err
+        said += [ran.out, ran.err]
+    odd = {name: f"{_MARK}-{name}" for name in _OPTIONS}
+    odd |= {name: form % f"{_MARK}-{name}" for name, form in _NESTED.items()}
+    for name, value in odd.items():
+        ran = cli("describe-detail", root, "--storage-option", f"{name}={value}", "--debug")
+        said += [ran.out, ran.err]
+    assert [text for text in said if _MARK in text] == []
+    names = [name for batch in store.walk() for name in batch]
+    assert any("_deltactl" in name for name in names)
+    assert [name for name in names if _MARK.encode() in store.read(name)] == []
+    assert json.loads(store.read("_delta_log/00000000000000000002.json").splitlines()[0])

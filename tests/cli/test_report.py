@@ -1,0 +1,351 @@
+"""``--report``: one page that needs nothing else, says what JSON says, and lets no table act."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.cli.argv import mask_address
+from deltactl.cli.envelope import Envelope, ErrorInfo
+from deltactl.cli.fleet_outcome import TableOutcome
+from deltactl.cli.report.charts import draw_strip
+from deltactl.cli.report.page import RunFacts, render_report
+from deltactl.storage.local_store import LocalStore
+from deltactl.units import format_size
+from tests.cli.conftest import RunCli
+from tests.support.html_page import Node, parse_page
+from tests.support.table_builder import Column, TableBuilder
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=//x.example/a onerror=b>',
+    "\u202egpj\x07\n",
+    "&amp;",
+)
+FACTS = RunFacts("optimize", "deltactl optimize t", "deltactl optimize t", "run-1", 0, 1234)
+VACUUM = ("--mode", "full", "--retain", "0s", "--force-retention")
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
+    """Two files in each of the partitions named above, and one file that was removed."""
+    monkeypatch.chdir(tmp_path)
+    return make_table(tmp_path / "t")
+
+
+def make_table(folder: Path) -> TableBuilder:
+    builder = TableBuilder(
+        LocalStore(str(folder)), [Column("id"), Column("p", "string")], partition_by=["p"]
+    )
+    adds = [builder.write_file([{"id": n, "p": p}]) for p in HOSTILE for n in range(2)]
+    gone = builder.write_file([{"id": 9, "p": HOSTILE[0]}])
+    builder.commit(*adds, gone)
+    builder.remove(gone["add"]["path"])
+    return builder
+
+
+def read_page(name: str = "r.html") -> Node:
+    text = Path(name).read_text("utf-8")
+    ensure_harmless(text)
+    return parse_page(text)
+
+
+def ensure_harmless(text: str) -> None:
+    """Nothing to load, nothing to run, no letter that acts; and what reads aloud finds its way."""
+    html = parse_page(text)
+    assert not [c for c in text if unicodedata.category(c) in ("Cc", "Cf") and c != "\n"]
+    tags = {node.tag for node in html.all()}
+    assert not tags & {"script", "link", "img", "iframe", "object", "a", "form", "base", "image"}
+    for node in html.all():
+        acting = {"href", "src", "srcset", "style", "action", "data", "xlink:href", "background"}
+        assert not acting & set(node.attributes)
+        assert not [name for name in node.attributes if name.startswith("on")]
+    style = html.one("style").text
+    assert not re.search(r"url\(|@import|//|expression", style)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    metas = {
+        m.attributes.get("http-equiv") or m.attributes.get("name"): m for m in html.all("meta")
+    }
+    assert metas["Content-Security-Policy"].attributes["content"] == (
+        f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    )
+    assert html.attributes["lang"] == "en"
+    assert html.one("title").text.startswith("deltactl ")
+    assert "prefers-color-scheme:dark" in style
+    assert "@media print" in style
+    ensure_readable_aloud(html)
+
+
+def ensure_readable_aloud(html: Node) -> None:
+    levels = [int(node.tag[1]) for node in html.all() if re.fullmatch("h[1-6]", node.tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(later <= earlier + 1 for earlier, later in zip(levels, levels[1:], strict=False))
+    for table in html.all("table"):
+        assert table.one("caption").text
+        assert all(th.attributes["scope"] in ("col", "row") for th in table.all("th"))
+    for figure in html.all("figure"):
+        (chart,) = (s for s in figure.all("svg") if s.attributes.get("role") == "img")
+        assert chart.attributes["aria-label"]
+    names = {n.attributes["id"] for n in html.all() if "id" in n.attributes}
+    for section in html.all("section"):
+        assert section.attributes.get("aria-labelledby", next(iter(names))) in names
+
+
+def tiles(html: Node) -> dict[str, tuple[str, str]]:
+    (found,) = (node for node in html.all("dl") if node.attributes["class"] == "tiles")
+    boxes = found.all("div")
+    return {b.one("dt").text: (b.one("strong").text, b.one("span").text) for b in boxes}
+
+
+def codes(html: Node) -> list[str]:
+    return [pre.text for pre in html.all("pre")]
+
+
+@pytest.mark.parametrize("is_look", [True, False])
+def test_an_optimize_says_what_json_says(cli: RunCli, table: TableBuilder, is_look: bool) -> None:
+    look = ("--dry-run",) if is_look else ()
+    ran = cli("optimize", "t", *look, "--report", "r.html", "-o", "json")
+    assert (ran.code, ran.err) == (0, "")
+    result = json.loads(ran.out)["result"]
+    plan, html = result["plan"], read_page()
+    if is_look:
+        assert tiles(html)["files to rewrite"] == (str(plan["files"]), f"into {plan['bins']}")
+        assert tiles(html)["to read and write"][0] == format_size(plan["bytes"])
+    else:
+        rewritten = (str(result["files_removed"]), f"into {result['files_added']}")
+        assert tiles(html)["files rewritten"] == rewritten
+        assert tiles(html)["size of these"][0] == format_size(result["bytes_added"])
+        assert tiles(html)["rows"][0] == str(result["rows_rewritten"])
+        assert "version 2 can still be read" in html.one("main").text
+    rows = html.table("Partitions").rows()
+    assert sorted(row[1:5] for row in rows) == sorted(
+        [
+            str(p["files_before"]), str(p["files_after"]),
+            format_size(p["bytes_before"]), format_size(p["bytes_to_rewrite"]),
+        ]
+        for p in plan["partitions"]
+    )  # fmt: skip
+    bars = next(n for n in html.all("svg") if n.attributes.get("class") == "bars")
+    histograms = (plan["sizes_before"]["histogram"], plan["sizes_after"]["histogram"])
+    assert sorted(n.text for n in bars.all("text")) == sorted(
+        f"{bucket['files']:,}" for side in histograms for bucket in side
+    )
+    assert ("plan only" if is_look else "done") in [
+        n.text for n in html.all("span") if "badge" in n.attributes.get("class", "")
+    ]
+
+
+def test_names_of_a_table_are_text(cli: RunCli, table: TableBuilder) -> None:
+    assert cli("optimize", "t", "--dry-run", "--report", "r.html").code == 0
+    shown = {row[0] for row in read_page().table("Partitions").rows()}
+    document = json.loads(cli("optimize", "t", "--dry-run", "-o", "json").out)
+    names = {p["partition"] for p in document["result"]["plan"]["partitions"]}
+    assert len(shown) == len(names) == len(HOSTILE)
+    for name in names:
+        assert name.replace("\u202e", "\\u202e") in shown
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_texts_of_errors_and_warnings_are_text(text: str) -> None:
+    envelope = Envelope("optimize", text, warnings=[text], error=ErrorInfo("X", text, text))
+    page = render_report([TableOutcome(text, 1, envelope, (text,))], FACTS)
+    ensure_harmless(page)
+    safe = text.replace("\u202e", "\\u202e").replace("\x07", "\\x07").replace("\n", "\\n")
+    assert [node.text for node in parse_page(page).one("body").all("bdi")] == [safe] * 5
+
+
+def test_a_vacuum_there_and_back(cli: RunCli, table: TableBuilder) -> None:
+    looked = json.loads(cli("vacuum", "t", *VACUUM, "--dry-run", "-o", "json").out)["result"]
+    args = ("vacuum", "t", *VACUUM, "--quarantine", "--yes", "--report", "r.html", "-o", "json")
+    result = json.loads(cli(*args).out)["result"]
+    html = read_page()
+    assert tiles(html)["files moved to quarantine"] == ("1", "of 1 planned")
+    assert tiles(html)["moved"][0] == format_size(result["bytes_removed"])
+    assert f"deltactl vacuum t --undo {result['run_id']}" in html.one("main").text
+    assert codes(html) == [" ".join(("deltactl", *args))]
+    for name in ("reason", "folder"):
+        caption = {"reason": "Why", "folder": "Folders"}[name]
+        rows = html.table(caption).rows()
+        assert [row[1:3] for row in rows] == [
+            [str(row["files"]), format_size(row["bytes"])] for row in looked[f"by_{name}"]
+        ]
+    strip = next(n for n in html.all("svg") if "Versions" in n.attributes.get("aria-label", ""))
+    assert strip.attributes["aria-label"] == (
+        "Versions 0 to 2. in the log: 3; readable before: 3; ended by this run: 1"
+    )
+    assert cli("vacuum", "t", "--undo", "last", "--report", "r.html").code == 0
+    assert tiles(read_page())["files brought back"] == ("1", "")
+    assert cli("vacuum", "t", "--purge-quarantine", "--yes", "--report", "r.html").code == 0
+    assert tiles(read_page())["quarantined files"][0] == "0"
+
+
+def test_the_command_is_exact_and_without_secrets(cli: RunCli, table: TableBuilder) -> None:
+    args = (
+        "-q", "optimize", "t", "--where", "p = 'a b'", "--dry-run", "--storage-option",
+        "secret=hush1", "--storage-option=token=hush2", "--spark-conf", "a.password=hush3",
+        "--report=r.html",
+    )  # fmt: skip
+    assert cli(*args).code == 0
+    assert "hush" not in Path("r.html").read_text()
+    told = (
+        "deltactl -q optimize t --where 'p = '\"'\"'a b'\"'\"''{} --storage-option secret=... "
+        "--storage-option=token=... --spark-conf a.password=... --report=r.html"
+    )
+    assert codes(read_page()) == [told.format(" --dry-run"), told.format("")]
+
+
+@pytest.mark.parametrize("address", ["s3://me:hush@b/t", "abfss://b/t?a=1&sig=hush"])
+def test_an_address_with_a_secret(cli: RunCli, tmp_path: Path, address: str) -> None:
+    page = tmp_path / "r.html"
+    ran = cli("optimize", address, "--report", str(page), "-o", "json", "--log-format", "json")
+    assert ran.code == 2
+    assert "hush" not in page.read_text() + ran.out + ran.err
+    ran = cli("optimize", address, address, "--report", str(page), "-o", "json")
+    assert "hush" not in page.read_text() + ran.out + ran.err
+    assert mask_address("s3://lake/part-?/t") == "s3://lake/part-?/t"
+
+
+def test_a_section_a_table(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+    make_table(tmp_path / "u")
+    ran = cli("optimize", "t", "u", "none", "--report", "r.html", "-o", "json")
+    runs = json.loads(ran.out)["runs"]
+    html = read_page()
+    assert ran.code == 1
+    assert [h.text for h in html.all("h2")] == ["All tables", "t", "u", "none", "The command"]
+    assert [row[:2] for row in html.table("3 tables").rows()] == [
+        ["t", "done"], ["u", "done"], ["none", "failed"],
+    ]  # fmt: skip
+    assert runs[2]["error"]["message"] in html.one("main").text
+    assert "exit status1: failure" in html.one("main").text
+
+
+@pytest.mark.parametrize("form", ["table", "json", "ndjson", "csv", "github", "junit"])
+def test_whatever_the_form_of_the_output(cli: RunCli, table: TableBuilder, form: str) -> None:
+    assert cli("optimize", "t", "--dry-run", "--report", "r.html", "-o", form).code == 0
+    assert tiles(read_page())["files to rewrite"] == ("8", "into 4")
+
+
+def test_a_run_that_fails_replaces_the_page_of_the_one_before(
+    cli: RunCli, table: TableBuilder
+) -> None:
+    assert cli("optimize", "t", "--dry-run", "--report", "r.html").code == 0
+    ran = cli("optimize", "none", "--report", "r.html")
+    text = read_page().one("main").text
+    assert ran.code == 1
+    assert "NOT_A_TABLE: no Delta table at " in text
+    assert "deltactl explain NOT_A_TABLE" in text
+    assert "exit status1: failure" in text
+    assert cli("optimize", "t", "--check", "--report", "r.html").code == 3
+    assert "exit status3: a check failed, or work is needed" in read_page().one("main").text
+
+
+def test_a_run_that_is_not_due(cli: RunCli, table: TableBuilder) -> None:
+    assert cli("optimize", "t", "--if-needed", "files=99", "--report", "r.html").code == 0
+    assert "not needed Not needed: 8 files of at least 99" in read_page().one("main").text
+    assert cli("optimize", "t").code == 0
+    assert cli("optimize", "t", "--min-interval", "1h", "--report", "r.html").code == 0
+    assert "not needed Not due: the last run began at" in read_page().one("main").text
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none/r.html", "the folder none is not there, or may not be written to"),
+        ("t", "--report 't' is a folder"),
+        ("", "--report '' is a folder"),
+        ("s3://b/r.html", "--report s3://b/r.html is not a file"),
+        ("-", "--report - is not a file"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_anything_is_done(
+    cli: RunCli, table: TableBuilder, name: str, message: str
+) -> None:
+    ran = cli("optimize", "t", "--report", name)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+    assert not Path("t/_delta_log/00000000000000000003.json").exists()
+
+
+def test_a_page_that_cannot_be_written_hides_no_result(cli: RunCli, table: TableBuilder) -> None:
+    name = "x" * 250 + ".html"  # longer than file systems take, which nobody sees beforehand
+    ran = cli("optimize", "t", "--report", name, "-o", "json")
+    document = json.loads(ran.out)
+    assert (ran.code, document["version_after"], document["error"]) == (5, 3, None)
+    assert "error: the run ended well, but --report could not be written: " in ran.err
+    ran = cli("optimize", "none", "--report", name)
+    assert ran.code == 1
+    assert "warning: --report could not be written: " in ran.err
+    assert "error: no Delta table at " in ran.err
+    assert [p.name for p in Path().iterdir()] == ["t"]  # no half of a page either
+
+
+def many_partitions(count: int) -> dict[str, Any]:
+    sizes = {
+        "histogram": [{"from_bytes": 0, "to_bytes": 65536, "files": 9 * count, "bytes": 1}],
+        "small_below_bytes": 1, "small_files": 0, "small_bytes": 0, "small_file_share": 0,
+    }  # fmt: skip
+    partitions = [
+        {
+            "partition": f"p={n:07d}" + "x" * 500, "files_before": 9, "files_after": 1,
+            "bytes_before": 10**9 + n, "bytes_to_rewrite": 10**6 + n, "bins": 1,
+        }
+        for n in range(count)
+    ]  # fmt: skip
+    plan = {
+        "files": 9 * count, "bytes": 1, "bins": count, "partitions": partitions,
+        "considered_files": 9 * count, "considered_bytes": 1, "left_alone": {},
+        "sizes_before": sizes, "sizes_after": sizes,
+    }  # fmt: skip
+    return {
+        "target_size_bytes": 1, "min_file_size_bytes": 1, "plan": plan, "versions": [],
+        "failures": [], "conflicts": [], "strays": [], "deletion_vectors_removed": 0,
+    }  # fmt: skip
+
+
+def test_a_page_is_no_larger_for_more_partitions() -> None:
+    pages = {}
+    for count in (1000, 50_000):
+        envelope = Envelope("optimize", "t", 0, 0, dry_run=True, result=many_partitions(count))
+        pages[count] = render_report([TableOutcome("t", 0, envelope)], FACTS)
+    assert len(pages[50_000]) < len(pages[1000]) + 500 < 50_000
+    table = parse_page(pages[50_000]).table("Partitions to rewrite: the 50 with most to rewrite of")
+    assert "50,000; the others are summed in one row" in table.one("caption").text
+    assert [row[0][:9] for row in table.rows()] == [f"p={n:07d}" for n in range(49_999, 49_949, -1)]
+    foot = [
+        [c.text for c in row.children if isinstance(c, Node)]
+        for row in table.one("tfoot").all("tr")
+    ]
+    assert foot[0][:3] == ["49,950 others", f"{49_950 * 9:,}", "49,950"]
+    assert foot[0][4] == format_size(sum(10**6 + n for n in range(49_950)))
+    assert foot[1][:3] == ["all", "450,000", "50,000"]
+
+
+def test_a_page_of_very_many_tables_has_those_that_failed() -> None:
+    outcomes = [
+        TableOutcome(f"t{n}", int(n == 1400), Envelope("optimize", f"t{n}")) for n in range(1500)
+    ]
+    html = parse_page(render_report(outcomes, FACTS))
+    headings = [h.text for h in html.all("h2")]
+    assert len(headings) == 102
+    assert "t1400" in headings
+    assert len(html.table("1,500 tables").rows()) == 1000
+
+
+def test_ranges_of_versions_are_drawn_where_they_are() -> None:
+    figure = draw_strip(0, 9, [("after", "readable", [(0, 0), (5, 9)])])
+    chart = parse_page(f"<html>{figure}</html>")
+    rects = [r.attributes for r in chart.all("rect") if "x" in r.attributes]
+    assert [(r["x"], r["width"]) for r in rects] == [("0%", "10%"), ("50%", "50%")]
+    # Every second of very many: as many pieces as can be told apart, and a single one is seen.
+    odd = draw_strip(0, 10**5, [("after", "readable", [(n, n) for n in range(1, 10**5, 2)])])
+    assert len(list(parse_page(f"<html>{odd}</html>").all("rect"))) <= 1000
+    one = parse_page(f"<html>{draw_strip(0, 10**6, [('before', 'ends', [(7, 7)])])}</html>")
+    assert [r.attributes["width"] for r in one.all("rect") if "x" in r.attributes] == ["0.1%"]

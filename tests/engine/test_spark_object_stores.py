@@ -1,0 +1,85 @@
+"""Spark's executors read and write tables on object stores by themselves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl import Table
+from deltactl.engine.spark import SparkEngine
+from deltactl.operations.convert import convert
+from deltactl.storage.open import open_store
+from tests.support.object_servers import ObjectServer
+from tests.support.object_store_fixtures import ALL_SERVERS
+from tests.support.spark_cluster import ON_CLUSTER
+from tests.support.spark_servers import worker_environ
+from tests.support.table_builder import build_sample, multiset
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def build(server: ObjectServer, root: str, folder: Path) -> tuple[Table, str]:
+    """A table with small files, and a directory of Parquet files beside it."""
+    build_sample(open_store(root, server.options), layout="partitioned")
+    directory = f"{root} of files"
+    store = open_store(directory, server.options)
+    for number in range(6):
+        file = folder / f"{number}.parquet"
+        pq.write_table(pa.table({"id": [number, number + 10]}), file)
+        store.put(f"p={number % 2}/{file.name}", file.read_bytes())
+    return Table(root, server.options), directory
+
+
+def ids_of(table: Table) -> list[int]:
+    return sorted(row["id"] for row in table.scan().read_all().to_pylist())
+
+
+CONVERTED = sorted(number + more for number in range(6) for more in (0, 10))
+
+
+@pytest.mark.parametrize("server", ["moto"], indirect=True)
+@pytest.mark.parametrize("mark", [pytest.param("", marks=ON_CLUSTER)])
+def test_workers_of_a_cluster(
+    mark: str, server: ObjectServer, root: str, cluster: SparkSession, tmp_path: Path
+) -> None:
+    table, directory = build(server, root, tmp_path)
+    before = multiset(table.scan().read_all().to_pylist())
+    report = table.optimize(engine=SparkEngine(cluster))
+    assert (report.engine, report.failures) == ("spark", ())
+    assert report.files_added < report.files_removed
+    assert multiset(table.scan().read_all().to_pylist()) == before
+    convert(directory, storage_options=server.options, engine=SparkEngine(cluster))
+    assert ids_of(Table(directory, server.options)) == CONVERTED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ALL_SERVERS, indirect=True)
+@pytest.mark.parametrize("mark", [pytest.param("", marks=ON_CLUSTER)])
+def test_executors_of_a_command(mark: str, server: ObjectServer, root: str, tmp_path: Path) -> None:
+    table, directory = build(server, root, tmp_path)
+    before = multiset(table.scan().read_all().to_pylist())
+    for arguments in (["optimize", root], ["convert", directory]):
+        given = [f"{name}={value}" for name, value in server.options.items()]
+        options = [word for text in given for word in ("--storage-option", text)]
+        engine = ["--engine", "spark", "--master", "local-cluster[2,1,1024]"]
+        done = subprocess.run(
+            [sys.executable, "-m", "deltactl", *arguments, "-o", "json", *engine, *options],
+            env=worker_environ(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["engine"] == "spark"
+    assert multiset(table.scan().read_all().to_pylist()) == before
+    assert table.snapshot().num_files < len(before)
+    assert ids_of(Table(directory, server.options)) == CONVERTED

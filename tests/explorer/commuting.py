@@ -1,0 +1,120 @@
+"""Which calls need no order: those that commute with all that others may still do.
+
+Where such a call waits, it goes on at once, and nobody else's turn is tried before it (a persistent
+set of one, in terms of partial-order reduction). Every order that is left out differs from one that
+is searched by exchanges of calls that commute, so it goes through the same worlds to the same ends.
+
+What others may still do is learned: each node of a program's tree collects the calls that were
+seen to follow from it. A call goes on as long as nothing learned stands against it; where something
+learned later does, the state is searched again with all its steps. In the end nothing that was let
+pass met anything. Were there an order in which it does, take the shortest: up to its last call it
+is equal to one that was searched, in which the program in question came to that very call, and it
+would have been learned. (No order goes on for ever, so none is put off for ever.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tests.explorer.programs import Node
+from tests.explorer.world import ITEMS, LOG, MUTATING, Call, Worlds
+
+_LISTING: Final = frozenset({"list", "walk", "latest"})
+
+
+Reliance = tuple[Node, Call, bool]
+"""That nothing which follows from a node meets a call, on a name that is taken or is not."""
+
+
+class Meetings:
+    """What is known of who may meet whom."""
+
+    def __init__(self, worlds: Worlds) -> None:
+        self._worlds = worlds
+        self._relied: list[Reliance] = []
+        self._wrong: list[Reliance] = []
+
+    def take_reliances(self) -> list[Reliance]:
+        """What was relied upon since the last time."""
+        found, self._relied = self._relied, []
+        return found
+
+    def take_wrong(self) -> list[Reliance]:
+        """What turned out to be wrong since the last time, relied upon or not."""
+        found, self._wrong = self._wrong, []
+        return found
+
+    def learn(self, node: Node) -> None:
+        """Let all nodes on the way to this one know what is asked here."""
+        if node.learned or node.call is None:
+            return
+        node.learned = True
+        call = node.call._replace(data=-1)
+        at: Node | None = node
+        while at is not None and call not in at.future:
+            at.future.add(call)
+            for (other, exists), commutes in at.verdicts.items():
+                if commutes and self._meet(other, call, exists):
+                    at.verdicts[other, exists] = False
+                    self._wrong.append((at, other, exists))
+            at = at.parent
+
+    def commutes(
+        self, call: Call, world: int, others: Iterable[Node], late: Sequence[Call]
+    ) -> bool:
+        """Whether the order of a call and of all that others do from here makes no difference."""
+        if call.op in ("sync", "clock"):
+            return True
+        call, exists = call._replace(data=-1), call.name in self._worlds.files(world)
+        if any(self._meet(call, landing, exists) for landing in late):
+            return False
+        asked = list(others)
+        if not all(self._allows(node, call, exists) for node in asked):
+            return False
+        self._relied += [(node, call, exists) for node in asked]
+        return True
+
+    def _allows(self, node: Node, call: Call, exists: bool) -> bool:
+        found = node.verdicts.get((call, exists))
+        if found is None:
+            found = not any(self._meet(call, other, exists) for other in node.future)
+            node.verdicts[call, exists] = found
+        return found
+
+    def _meet(self, call: Call, other: Call, exists: bool) -> bool:
+        """Whether the order of two calls may matter; ``exists``: the first one's name is taken."""
+        if call.op == "create" and exists and not self._worlds.rules.overwrites_commits:
+            call = call._replace(op="stat")  # it changes nothing
+        if call.op not in MUTATING:
+            return other.op in MUTATING and self._notices(call, other, exists)
+        if other.op in MUTATING:
+            return not _names(call).isdisjoint(_names(other))
+        return self._notices(other, call, exists=False)
+
+    def _notices(self, look: Call, change: Call, exists: bool) -> bool:
+        """Whether the answer to a look may depend on a change."""
+        if look.op in _LISTING:
+            return any(_covers(look, name) for name in _names(change))
+        if look.name not in _names(change):
+            return False
+        if change.op == "create" and exists and not self._worlds.rules.overwrites_commits:
+            return False
+        # Who reads a data file knows its name from a commit, which is put after the file.
+        return not (look.op == "read" and change.op in ("open", "output") and _is_data(look.name))
+
+
+def _names(change: Call) -> frozenset[str]:
+    return frozenset({change.name, change.other} if change.op == "move" else {change.name})
+
+
+def _covers(look: Call, name: str) -> bool:
+    prefix = f"{look.name}/" if look.name else ""
+    if not name.startswith(prefix):
+        return False
+    rest = name[len(prefix) :]
+    return look.op == "walk" or ("/" not in rest and rest >= look.other)
+
+
+def _is_data(name: str) -> bool:
+    return not name.startswith((LOG, ITEMS, "_deltactl/"))

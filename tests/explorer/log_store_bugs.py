@@ -1,0 +1,136 @@
+"""Mistakes sown into the log store that agrees through DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from unittest.mock import patch
+
+from deltactl.errors import ObjectExistsError
+from deltactl.log.external_commits import ExternalCommitStore
+from deltactl.protocol.names import LOG_DIR
+from deltactl.storage.dynamodb import CommitEntry, DynamoDbEntries
+from tests.explorer.bug import Bug
+
+
+def _recover_nothing() -> AbstractContextManager[object]:
+    return patch.object(ExternalCommitStore, "_finish", lambda *args: None)
+
+
+def _complete_first() -> AbstractContextManager[object]:
+    end = ExternalCommitStore._end
+
+    def hasty(self: ExternalCommitStore, entry: CommitEntry, data: bytes) -> None:
+        self._complete(entry)
+        end(self, entry, data)
+
+    return patch.object(ExternalCommitStore, "_end", hasty)
+
+
+@contextmanager
+def _recover_with_own_content() -> Iterator[None]:
+    """Who lost finishes the winner's commit, with what it wanted to commit itself."""
+    held: dict[ExternalCommitStore, bytes] = {}
+    put, finish = ExternalCommitStore.put_if_absent, ExternalCommitStore._finish
+
+    def remember(self: ExternalCommitStore, name: str, data: bytes) -> None:
+        held[self] = data
+        put(self, name, data)
+
+    def mixed_up(self: ExternalCommitStore, entry: CommitEntry) -> None:
+        if self in held:
+            self._inner.put(f"{LOG_DIR}/{entry.file_name}", held[self])
+        finish(self, entry)
+
+    with (
+        patch.object(ExternalCommitStore, "put_if_absent", remember),
+        patch.object(ExternalCommitStore, "_finish", mixed_up),
+    ):
+        yield
+
+
+def _take_no_for_lost() -> AbstractContextManager[object]:
+    """Whoever is told that there is an entry tidies up, without a look at whose it is."""
+    give_way = ExternalCommitStore._give_way
+
+    def hasty(self: ExternalCommitStore, entry: CommitEntry) -> None:
+        self._inner.delete_many([f"{LOG_DIR}/{entry.temp_path}"])
+        give_way(self, entry)
+
+    return patch.object(ExternalCommitStore, "_give_way", hasty)
+
+
+def _overwrite_entries() -> AbstractContextManager[object]:
+    """The condition on the entry is left out: the last one to come wins."""
+    call = DynamoDbEntries._call
+
+    def unconditional(self: DynamoDbEntries, method: str, name: str, **request: object) -> object:
+        try:
+            return call(self, method, name, **request)
+        except Exception:
+            if method != "put_item":
+                raise
+            return {}
+
+    return patch.object(DynamoDbEntries, "_call", unconditional)
+
+
+def _publish_without_a_look() -> AbstractContextManager[object]:
+    """The commit file is put before anybody was asked: as if there were no log store."""
+
+    def hasty(self: ExternalCommitStore, name: str, data: bytes) -> None:
+        if self._is_there(name):
+            raise ObjectExistsError(f"{name} is there")
+        self._inner.put(name, data)
+
+    return patch.object(ExternalCommitStore, "put_if_absent", hasty)
+
+
+LOG_STORE_BUGS: Sequence[Bug] = (
+    Bug(
+        "no recovery of an incomplete item",
+        _recover_nothing,
+        "append against append",
+        "who crashed stops nobody",
+        model="dynamodb",
+        faults=1,
+        kinds=frozenset({"crash"}),
+    ),
+    Bug(
+        "item complete before the copy",
+        _complete_first,
+        "append against append",
+        "an item tells the truth",
+        model="dynamodb",
+    ),
+    Bug(
+        "recovery with another writer's content",
+        _recover_with_own_content,
+        "append against append",
+        "one winner per version",
+        model="dynamodb",
+    ),
+    Bug(
+        "own item taken for another's",
+        _take_no_for_lost,
+        "append against append",
+        "nobody leaves files behind",
+        model="dynamodb",
+        faults=1,
+        kinds=frozenset({"lie"}),
+    ),
+    Bug(
+        "a condition that fails taken for a success",
+        _overwrite_entries,
+        "append against append",
+        "one winner per version",
+        model="dynamodb",
+    ),
+    Bug(
+        "commits put without an item",
+        _publish_without_a_look,
+        "append against append",
+        "one winner per version",
+        model="dynamodb",
+    ),
+)

@@ -1,0 +1,322 @@
+"""What the user hands over: predicates, durations, configuration, inventories; and data files."""
+
+from __future__ import annotations
+
+import io
+import json
+import tomllib  # noqa: F401 - loaded late by the program: here it is watched from the start
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from deltactl.cli.config_file import load_config_file
+from deltactl.cli.groups import SETTABLE
+from deltactl.errors import UsageError
+from deltactl.operations.predicate import parse_predicate
+from deltactl.operations.vacuum_inventory import read_inventory
+from deltactl.parquet.file_schema import read_file_schema
+from deltactl.parquet.footer import read_file_stats, read_null_counts
+from deltactl.parquet.footer_bytes import read_footer
+from deltactl.protocol.schema import Field, PrimitiveType
+from deltactl.protocol.stats_columns import StatsColumns, list_leaves
+from deltactl.units import (
+    format_duration,
+    format_size,
+    format_timestamp,
+    parse_duration,
+    parse_size,
+    parse_timestamp,
+)
+from tests.fuzz.target import STORE, Target, as_text, stored
+from tests.support.stores import MemoryStore
+
+# -- units --------------------------------------------------------------------------------------
+
+
+def run_units(data: bytes) -> None:
+    """One text as a duration, a size and an instant; a duration is read back as it is shown."""
+    text = as_text(data)
+    for parse, render in ((parse_size, format_size), (parse_timestamp, format_timestamp)):
+        try:
+            render(parse(text))
+        except UsageError:
+            continue
+    duration = parse_duration(text)
+    assert parse_duration(format_duration(duration)) == duration
+
+
+_TEXTS = (
+    "7d",
+    "1h30m",
+    "interval 1 week 2 days",
+    "PT1H30M",
+    "1.5GiB",
+    "128 MB",
+    "2024-01-31T12:00:00.123+02:00",
+    "2024-01-31",
+    "9223372036854775807ms",
+)
+
+# -- predicates ---------------------------------------------------------------------------------
+
+_FIELDS = tuple(
+    Field(name, PrimitiveType(type_))
+    for name, type_ in (
+        ("p", "string"),
+        ("n", "integer"),
+        ("d", "date"),
+        ("t", "timestamp"),
+        ("x", "double"),
+        ("q", "decimal(10,2)"),
+        ("b", "boolean"),
+    )
+)
+
+
+@cache
+def _partition_values() -> pa.Array:
+    rows = [
+        [
+            ("p", "a"),
+            ("n", "7"),
+            ("d", "2024-01-31"),
+            ("t", "2024-01-31 12:00:00"),
+            ("x", "NaN"),
+            ("q", "1.25"),
+            ("b", "true"),
+        ],
+        [(field.name, None) for field in _FIELDS],
+    ]
+    return pa.array(rows, pa.map_(pa.string(), pa.string()))
+
+
+def run_predicate(data: bytes) -> None:
+    """A predicate over partition columns; its normal form means the same."""
+    found = parse_predicate(as_text(data), _FIELDS)
+    answer = found.evaluate(_partition_values())
+    again = parse_predicate(found.sql, _FIELDS)
+    assert again.evaluate(_partition_values()).equals(answer), found.sql
+
+
+_PREDICATES = (
+    "p = 'a' AND n >= 3",
+    "d BETWEEN '2024-01-01' AND DATE '2024-12-31' OR x IS NOT NULL",
+    "NOT (p LIKE 'a%_' OR `n` IN (1, 2.0, 1e1)) AND t < TIMESTAMP '2024-01-31 12:00:00'",
+    "q <=> 1.25 AND b != true",
+)
+_SQL = (
+    "AND",
+    "OR",
+    "NOT",
+    "LIKE",
+    "IN",
+    "BETWEEN",
+    "IS NULL",
+    "<=>",
+    "CAST(",
+    "DATE '",
+    "\\'",
+    "1e999",
+    "--",
+    "/*",
+    "`",
+    "CASE",
+    "X'",
+    "INTERVAL",
+    "::",
+    "ESCAPE",
+    "RLIKE",
+    "EXISTS(",
+)
+
+# -- configuration ------------------------------------------------------------------------------
+
+
+@cache
+def _config_path() -> Path:
+    return Path(mkdtemp(prefix="deltactl-fuzz-")) / "deltactl.toml"
+
+
+_COMMANDS = ("optimize", "vacuum", "checkpoint")
+
+
+def run_config(data: bytes) -> None:
+    """``deltactl.toml``: checked, then asked for every setting."""
+    path = _config_path()
+    path.write_bytes(data)
+    found = load_config_file(path, _COMMANDS)
+    for command in _COMMANDS:
+        found.check_command(command, SETTABLE)
+    for key in SETTABLE:
+        type(found)(path, found.content, "optimize", "/data/small/x").find(key)
+
+
+_TOML = b"""output = "json"
+[optimize]
+target-size = "256MiB"
+[profiles.small]
+tables = ["/data/small/*", "s3://lake/staging/*"]
+engine = "local"
+[profiles.small.optimize]
+target-size = "64MiB"
+jobs = 3
+"""
+
+# -- inventories --------------------------------------------------------------------------------
+
+_ROOT = MemoryStore("memory://fuzz/t")
+
+
+def _run_inventory(ending: str, data: bytes) -> None:
+    stored(f"inventory.{ending}", data)
+    read_inventory(_ROOT, f"{STORE.uri}/inventory.{ending}", {})
+
+
+def run_inventory_csv(data: bytes) -> None:
+    """An inventory as CSV."""
+    _run_inventory("csv", data)
+
+
+def run_inventory_parquet(data: bytes) -> None:
+    """An inventory as Parquet."""
+    _run_inventory("parquet", data)
+
+
+def run_inventory_orc(data: bytes) -> None:
+    """An inventory as ORC."""
+    _run_inventory("orc", data)
+
+
+def run_inventory_manifest(data: bytes) -> None:
+    """The manifest of an inventory, which names a CSV that is there."""
+    stored("shard.csv", b"path,length,isDir,modificationTime\nmemory://fuzz/t/x,3,false,1\n")
+    _run_inventory("json", data)
+
+
+def _listing() -> pa.Table:
+    return pa.table(
+        {
+            "path": ["memory://fuzz/t/x.parquet", "memory://fuzz/t/p=1/"],
+            "length": [3, 0],
+            "isDir": [False, True],
+            "modificationTime": [1, 2],
+        }
+    )
+
+
+def _csvs() -> list[bytes]:
+    s3 = b'"bucket","key","is_latest","is_delete_marker"\n"b","t/x%20y.parquet","true","false"\n'
+    ours = b"path,length,isDir,modificationTime\nmemory://fuzz/t/x,3,false,1\n"
+    return [s3, ours, b"bucket,name\nb,t/x\n"]
+
+
+def _manifests() -> list[bytes]:
+    s3 = {
+        "fileSchema": "path, length, isDir, modificationTime",
+        "fileFormat": "CSV",
+        "files": [{"key": "shard.csv"}],
+    }
+    return [json.dumps(s3).encode(), b'{"report_shards_file_names":["shard.csv"]}']
+
+
+def _parquet(table: pa.Table) -> list[bytes]:
+    found = []
+    for compression, version in (("none", "1.0"), ("snappy", "2.0")):
+        sink = io.BytesIO()
+        pq.write_table(table, sink, compression=compression, data_page_version=version)
+        found.append(sink.getvalue())
+    return found
+
+
+def _orcs() -> list[bytes]:
+    sink = io.BytesIO()
+    orc.write_table(_listing(), sink)
+    return [sink.getvalue()]
+
+
+# -- data files ---------------------------------------------------------------------------------
+
+
+def run_footer(data: bytes) -> None:
+    """A data file's footer: schema, statistics, null counts."""
+    info = stored("x.parquet", data)
+    footer = read_footer(STORE, info.name, info.size_bytes)
+    schema = read_file_schema(footer).struct
+    read_file_stats(footer, StatsColumns(list_leaves(schema)))
+    read_null_counts(footer)
+
+
+def _data_files() -> list[bytes]:
+    return _parquet(
+        pa.table(
+            {
+                "a": pa.array([1, None, 3], pa.int32()),
+                "s": [{"x": "a", "y": [1.5]}, None, {"x": None, "y": []}],
+                "q": pa.array([Decimal("1.5"), Decimal(2), None], pa.decimal128(20, 2)),
+                "t": pa.array([1, None, 3], pa.timestamp("us", "UTC")),
+                "m": pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int64())),
+            }
+        )
+    )
+
+
+TARGETS = (
+    Target(
+        "units",
+        run_units,
+        lambda: [text.encode() for text in _TEXTS],
+        1_200_000,
+        "text",
+        ("interval", "days", "h", "PT", "ms", "GiB", "+02:00", "1e9", "month"),
+        256,
+    ),
+    Target(
+        "predicate",
+        run_predicate,
+        lambda: [text.encode() for text in _PREDICATES],
+        100_000,
+        "text",
+        _SQL,
+        1024,
+    ),
+    Target(
+        "config",
+        run_config,
+        lambda: [_TOML],
+        100_000,
+        "text",
+        ("[profiles.", "tables = [", '"""', "'''", "[[", "0x", "2024-01-31", "engine", "{"),
+        1024,
+    ),
+    Target(
+        "inventory-csv",
+        run_inventory_csv,
+        _csvs,
+        100_000,
+        "text",
+        ("bucket", "key", "isDir", "path", '"', "%2F", "true", "memory://fuzz/t/"),
+    ),
+    Target(
+        "inventory-parquet",
+        run_inventory_parquet,
+        lambda: _parquet(_listing()),
+        100_000,
+        "parquet",
+        max_length=16384,
+    ),
+    Target("inventory-orc", run_inventory_orc, _orcs, 100_000, "bytes", max_length=16384),
+    Target(
+        "inventory-manifest",
+        run_inventory_manifest,
+        _manifests,
+        150_000,
+        "json",
+        ("fileSchema", "files", "key", "report_shards_file_names", ".."),
+    ),
+    Target("footer", run_footer, _data_files, 100_000, "parquet", max_length=16384),
+)

@@ -1,0 +1,97 @@
+"""A short slice of ``make fuzz`` without chance, and every find there ever was, once more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from deltactl.errors import UsageError
+from tests.fuzz import __main__ as runner
+from tests.fuzz.harness import CONSTANT_BYTES, Tally, execute
+from tests.fuzz.strategies import inputs_of
+from tests.fuzz.target import Target
+from tests.fuzz.targets import TARGETS
+
+FINDS = Path(__file__).parent / "finds"
+FOUND = sorted(str(path.relative_to(FINDS)) for path in FINDS.glob("*/*"))
+EXAMPLES = 30
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_stays_mended(name: str) -> None:
+    run = execute(TARGETS[name.partition("/")[0]], (FINDS / name).read_bytes())
+    assert run.find is None, run.find
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_bent_inputs_meet_typed_errors(name: str) -> None:
+    target = TARGETS[name]
+
+    @seed(1)
+    @settings(
+        max_examples=EXAMPLES,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(inputs_of(target))
+    def holds(data: bytes) -> None:
+        find = execute(target, data).find
+        assert find is None, find
+
+    holds()
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_seeds_get_past_the_parser(name: str) -> None:
+    """An input that is refused at once explores nothing."""
+    target = TARGETS[name]
+    passed = 0
+    for data in target.seeds():
+        assert len(data) <= target.max_length
+        try:
+            target.run(data)
+        except Exception:  # noqa: BLE001 - some are meant to be refused
+            continue
+        passed += 1
+    assert passed
+
+
+def _bad(data: bytes) -> None:
+    match data:
+        case b"typed":
+            raise UsageError("refused")
+        case b"untyped":
+            raise KeyError("x")
+        case b"large":
+            bytearray(CONSTANT_BYTES * 2)[:: 1 << 12] = bytes(CONSTANT_BYTES * 2 >> 12)
+
+
+def test_the_harness_finds() -> None:
+    target = Target("bad", _bad, list, 1, "text")
+    assert execute(target, b"").find is None
+    assert execute(target, b"typed").find is None
+    found = execute(target, b"untyped").find
+    assert found is not None and found.kind == "error" and "KeyError" in found.key
+    found = execute(target, b"large").find
+    assert found is not None and found.kind == "memory"
+
+
+def test_a_worker_that_dies_or_hangs_is_a_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the input that it was at work on."""
+    monkeypatch.setattr(runner, "HANGS_AFTER", 0.2)
+    for code, kind in (("import os; os.abort()", "death"), ("import time; time.sleep(9)", "hang")):
+        tally = Tally.open(tmp_path / "log-name.tally")
+        tally.begin(b"the input")
+        with subprocess.Popen([sys.executable, "-c", code]) as process:
+            find = runner.watch(process, tally)
+        assert find is not None and find.kind == kind
+        runner.keep_death(tmp_path, "log-name", find, tally)
+        assert (tmp_path / "finds" / "log-name" / f"{kind}-0").read_bytes() == b"the input"
+    assert Tally.open(tmp_path / "log-name.tally").executions == 2

@@ -1,0 +1,40 @@
+"""Numbering partitions by a table of codes, and by sorting where the table would be too large."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltactl.operations.partition_groups import group_partitions
+from deltactl.protocol.partitions import build_map
+from deltactl.protocol.schema import Field, PrimitiveType
+
+VALUES = st.lists(st.tuples(*[st.sampled_from(["", "a", "b", "c", "d e", None])] * 3), max_size=30)
+FIELDS = [Field(name, PrimitiveType("string"), True) for name in "xyz"]
+
+
+@given(VALUES)
+def test_groups_are_those_of_the_texts_in_the_order_they_first_come(
+    rows: list[tuple[str | None, ...]],
+) -> None:
+    columns = {
+        f.name: pa.array([row[at] for row in rows], pa.string()) for at, f in enumerate(FIELDS)
+    }
+    values = pa.chunked_array([build_map(columns, num_rows=len(rows))])
+    groups = group_partitions(values, FIELDS, by_text=True)
+    keys = [tuple(value or None for value in row) for row in rows]
+    firsts = [keys.index(key) for key in dict.fromkeys(keys)]
+    assert sorted(groups.first_rows.tolist()) == firsts
+    assert [keys[groups.first_rows[group]] for group in groups.ids] == keys
+    assert groups.labels() == [groups.label(group) for group in range(groups.num_groups)]
+
+
+def test_a_sparse_numbering_is_the_same_as_a_dense_one() -> None:
+    from deltactl.operations.partition_groups import _number_groups
+
+    codes = np.array([5, 3, 5, 9, 0, 3])
+    for spread in (1, 1_000_000):
+        ids, firsts = _number_groups(codes * spread)
+        assert (ids.tolist(), firsts.tolist()) == ([2, 1, 2, 3, 0, 1], [4, 1, 0, 3])
