@@ -11,7 +11,7 @@ from tests.docs.blocks import find_blocks
 from tests.explorer.bug import Bug
 from tests.explorer.bugs import BUGS
 from tests.explorer.jobs import Job, find_bug, opened, summarise, tell
-from tests.explorer.machine import Schedule
+from tests.explorer.schedule import Schedule
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
