@@ -21,7 +21,7 @@ from deltactl.errors import UsageError
 
 Row = dict[str, Any]
 
-_DEFAULT: Final = re.compile(r"\[default: (.*?)(?:; .*)?\](?: |$)|by default (\w+)")
+_DEFAULT: Final = re.compile(r"\[default: (.*?)(?:; .*)?\](?: |$)|by default ([^:;,.]+)")
 _PROPERTIES: Final = {
     "codec": "delta.parquet.compression.codec",
     "kind": "delta.checkpointPolicy",
