@@ -25,6 +25,8 @@ class CommandSpec:
     """Whether it takes several tables, and the options of ``cli/fleet_options.py``."""
     takes_turns: bool = False
     """Whether its runs take turns on a table, by the options of ``cli/turns.py``."""
+    needs_arrow: bool = True
+    """Whether every run with a table needs Arrow; else the command prepares it where it does."""
 
     @property
     def module(self) -> str:
@@ -45,7 +47,7 @@ def _maintenance(name: str, text: str, *, has_engine: bool = True) -> CommandSpe
 
 
 COMMANDS: Final = (
-    CommandSpec("describe-history", "Show the commits of a table, newest first"),
+    CommandSpec("describe-history", "Show the commits of a table, newest first", needs_arrow=False),
     CommandSpec("describe-detail", "Show what a table is: schema, size, features"),
     _maintenance("optimize", "Rewrite many small files into a few of a good size"),
     _maintenance("vacuum", "Remove files that no version needs; can be undone"),
