@@ -63,7 +63,12 @@ def run_process(command: Command) -> Run:
         starter = [sys.executable, "-I", "-S", "-c", f"import os; os.dup2({send}, 3){_STARTER}"]
         try:
             subprocess.run(
-                [*starter, *command], stdout=out, stderr=err, pass_fds=[send], check=True
+                [*starter, *command],
+                stdout=out,
+                stderr=err,
+                pass_fds=[send],
+                env=_environ(),
+                check=True,
             )
             wall, cpu, peak, status = literal_eval(os.read(receive, 1000).decode())
         finally:
@@ -77,6 +82,11 @@ def run_process(command: Command) -> Run:
         # Linux counts in KiB, macOS in bytes.
         unit = 1 if sys.platform == "darwin" else 1024
         return Run(wall, cpu, peak * unit, out.read().decode())
+
+
+def _environ() -> dict[str, str]:
+    """That of this process, with bytecode kept, as that of an installed package is."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 def run_in_turn(ours: Prepare, theirs: Prepare, runs: int) -> Pair:

@@ -104,6 +104,7 @@ def load_command(spec: CommandSpec) -> Command:
         command.params.extend(_build(declare_turn_options, "turn").params)
         command.takes_turns = True
     command.params.extend(_build(declare_global_options, "global").params)
+    command.needs_arrow = spec.needs_arrow
     return command
 
 

@@ -30,6 +30,7 @@ class Command(TyperCommand):
 
     takes_tables = False
     takes_turns = False
+    needs_arrow = True
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Give the parameters, such that plain values cost little."""
@@ -64,7 +65,7 @@ class Command(TyperCommand):
             return self._invoke_one(ctx, session)
 
     def _invoke_one(self, ctx: Any, session: Session) -> Any:
-        if session.table is not None:  # else nobody needs Arrow
+        if session.table is not None and self.needs_arrow:
             keep_pandas_out()
         if not self.takes_turns:
             return super().invoke(ctx)

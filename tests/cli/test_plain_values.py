@@ -67,11 +67,27 @@ def test_a_usual_command_line_loads_no_validator(
     TableBuilder(LocalStore(str(tmp_path)), [Column("id")]).append([{"id": 1}])
     program = (
         "import sys; from deltactl.cli.app import run; code = run(sys.argv[1:]); "
-        "sys.exit('pydantic' in sys.modules or code)"
+        "sys.exit('pydantic' in sys.modules or 'pandas' in sys.modules or code)"
     )
     command = [sys.executable, "-c", program, "describe-history", str(tmp_path), *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_plain_rows_of_commits_load_no_arrow(tmp_path: Path) -> None:
+    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    for number in range(3):
+        builder.append([{"id": number}])
+    builder.checkpoint()
+    program = (
+        "import sys; from deltactl.cli.app import run; code = run(sys.argv[1:]); "
+        "sys.exit('pyarrow' in sys.modules or 'numpy' in sys.modules or code)"
+    )
+    for form in ("json", "ndjson", "csv"):
+        arguments = ["describe-history", str(tmp_path), "--limit", "2", "-o", form]
+        command = [sys.executable, "-c", program, *arguments]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (ran.returncode, bool(ran.stdout)) == (0, True), ran.stderr
 
 
 def test_a_wrong_value_is_still_told_by_typer(tmp_path: Path) -> None:

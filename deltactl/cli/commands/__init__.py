@@ -27,6 +27,8 @@ class CommandSpec:
     """Whether it takes the option of ``cli/report_option.py``."""
     takes_turns: bool = False
     """Whether its runs take turns on a table, by the options of ``cli/turns.py``."""
+    needs_arrow: bool = True
+    """Whether every run with a table needs Arrow; else the command prepares it where it does."""
 
     @property
     def module(self) -> str:
@@ -50,7 +52,7 @@ def _maintenance(
 
 
 COMMANDS: Final = (
-    CommandSpec("describe-history", "Show the commits of a table, newest first"),
+    CommandSpec("describe-history", "Show the commits of a table, newest first", needs_arrow=False),
     CommandSpec("describe-detail", "Show what a table is: schema, size, features"),
     _maintenance("optimize", "Rewrite many small files into a few of a good size", has_report=True),
     _maintenance("vacuum", "Remove files that no version needs; can be undone", has_report=True),

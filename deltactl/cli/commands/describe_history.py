@@ -17,6 +17,7 @@ from deltactl.cli.history_questions import (
     show_graph,
 )
 from deltactl.cli.history_rows import change_row, json_row
+from deltactl.cli.imports import keep_pandas_out
 from deltactl.cli.options import TableArgument
 from deltactl.cli.output import OutputFormat
 from deltactl.cli.session import Session
@@ -30,7 +31,6 @@ from deltactl.operations.history import (
     load_history,
     version_at,
 )
-from deltactl.operations.history_blame import parse_partition
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -157,6 +157,8 @@ def command(
     _ensure_belongs("--restorable", restorable, "a list of commits", is_plain)
     _ensure_belongs("--blame", blame is not None, "a list of commits", is_list and not graph)
     _ensure_belongs("--graph", graph, "a list of commits", is_list and version is None)
+    if not is_plain or restorable or session.output.form is OutputFormat.TABLE:
+        keep_pandas_out()  # plain rows of commits need no Arrow, whose import is half of their time
     store = session.open_store(table)
     if diff is not None:
         show_diff(session, store, *_parse_diff(diff))
@@ -183,6 +185,8 @@ def command(
         if graph:
             show_graph(session, store, options)
         elif blame is not None:
+            from deltactl.operations.history_blame import parse_partition
+
             show_blame(session, store, parse_partition(blame), options, now_ms)
         else:
             _show_history(session, store, options, now_ms)
