@@ -10,8 +10,8 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 CODE := deltactl tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-lowest servers lint format coverage explore explore-slow explore-matrix audit demo \
-	clean
+.PHONY: help setup test test-lowest servers lint format coverage explore explore-slow explore-matrix faults audit \
+	demo clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -51,6 +51,10 @@ explore-slow: $(STAMP) ## run the tests marked slow
 
 explore-matrix: $(STAMP) ## optimize every table of the matrix that Delta on Spark writes
 	DELTACTL_FULL_MATRIX=1 $(PYTEST) -m spark --timeout=3600 tests/interop
+
+faults: $(STAMP) ## kill each command 60 times while delta-rs writes (docs/security.md), then Spark; long
+	$(BIN)/python -m tests.faults
+	$(BIN)/python -m tests.faults.spark_rounds
 
 test-lowest: $(STAMP) ## run the tests with the oldest versions of dependencies that are allowed
 	@bash .ci/lowest
