@@ -10,8 +10,8 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 CODE := deltactl tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-lowest servers lint format coverage explore explore-slow explore-matrix audit fuzz \
-	demo clean
+.PHONY: help setup test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fuzz \
+	audit demo clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,6 +59,10 @@ fuzz: $(STAMP) ## feed all kinds of input 10,000,000 times with what means harm;
 		> $$(.venv-fuzz/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tools.pth
 	.venv-fuzz/bin/python -m pip install --quiet --disable-pip-version-check 'atheris>=3' || true
 	.venv-fuzz/bin/python -m tests.fuzz $(FUZZ)
+
+faults: $(STAMP) ## kill each command 60 times while delta-rs writes (docs/security.md), then Spark; long
+	$(BIN)/python -m tests.faults
+	$(BIN)/python -m tests.faults.spark_rounds
 
 test-lowest: $(STAMP) ## run the tests with the oldest versions of dependencies that are allowed
 	@bash .ci/lowest

@@ -100,6 +100,7 @@ def test_no_run_on_a_disk_writes_a_credential(
     assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
 def test_no_run_on_s3_writes_a_credential(
     cli: RunCli, server: ObjectServer, root: str, monkeypatch: pytest.MonkeyPatch

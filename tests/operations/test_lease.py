@@ -100,8 +100,8 @@ def _number_of_no_process() -> int:
 )
 def test_a_run_that_was_killed_here_holds_nothing(pid: str, processes: str, holds: bool) -> None:
     scene, store = Scene(), new_store()
-    numbers = {"dead": _number_of_no_process, "own": os.getpid, "absurd": lambda: 1 << 80}
-    left = replace(holder_at(scene.clock), pid=numbers[pid](), processes=processes)
+    numbers = {"dead": _number_of_no_process(), "own": os.getpid(), "absurd": 1 << 80}
+    left = replace(holder_at(scene.clock), pid=numbers[pid], processes=processes)
     store.put("_deltactl/leases/optimize.00000007.json", lease._encode(left))
     with pytest.raises(LeaseHeldError) if holds else nullcontext(), scene.hold(store, "two"):
         assert list(store.contents()) == ["_deltactl/leases/optimize.00000008.json"]
