@@ -15,18 +15,24 @@ from deltactl.parquet.footer_bytes import read_footer
 from deltactl.parquet.sound_columns import ensure_sound_columns
 from tests.support.stores import MemoryStore
 
-BROKEN = Path(__file__).parents[1] / "fuzz" / "finds" / "footer" / "histogram-of-another-length"
+FINDS = Path(__file__).parents[1] / "fuzz" / "finds" / "footer"
 
 
-def test_a_histogram_of_another_length_is_an_error() -> None:
-    """Without the look before, Arrow ends the process at ``row_group(0).column(i)``."""
-    data = BROKEN.read_bytes()
-    metadata = pq.read_metadata(io.BytesIO(data))
-    with pytest.raises(OSError, match="histogram"):
-        ensure_sound_columns(metadata, len(data))
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("histogram-of-another-length", "Definition level histogram"),
+        ("type-of-another-column", "column 0 is declared as INT32 and stored as BOOLEAN"),
+    ],
+)
+def test_what_would_end_the_process_is_an_error(name: str, message: str) -> None:
+    """Without the look before, Arrow ends it at ``column(i)`` or its ``statistics``."""
+    data = (FINDS / name).read_bytes()
+    with pytest.raises(OSError, match=message):
+        ensure_sound_columns(pq.read_metadata(io.BytesIO(data)), len(data))
     store = MemoryStore("memory://sound-columns")
     store.put("x.parquet", data)
-    with pytest.raises(DataFileError, match="is broken: Definition level histogram"):
+    with pytest.raises(DataFileError, match=f"is broken: {message}"):
         read_footer(store, "x.parquet", len(data))
 
 
