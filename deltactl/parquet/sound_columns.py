@@ -43,6 +43,16 @@ def ensure_sound_columns(metadata: pq.FileMetaData, size_bytes: int) -> None:
         except OSError:
             if not source.was_asked:
                 raise
+        _ensure_types(metadata, group)
+
+
+def _ensure_types(metadata: pq.FileMetaData, group: int) -> None:
+    """Refuse chunks of another type than their column: to ask for their statistics is the end."""
+    schema, chunks = metadata.schema, metadata.row_group(group)
+    for index in range(metadata.num_columns):
+        stored, declared = chunks.column(index).physical_type, schema.column(index).physical_type
+        if stored != declared:
+            raise OSError(f"column {index} is declared as {declared} and stored as {stored}")
 
 
 class _Unread(io.RawIOBase):
