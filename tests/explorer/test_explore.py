@@ -113,6 +113,9 @@ def _end(machine: Machine, state: State) -> object:
         ("append against append", "conditional", 1),
         ("append against append", "dynamodb", 0),
         ("optimize against deletion vector", "link", 1),
+        ("append against append, and a reader", "link", 0),
+        ("append against vacuum full", "conditional", 0),
+        ("append against checkpoint and cleanup", "conditional", 0),
     ],
 )
 def test_the_reduction_leaves_nothing_out(scenario: str, model: Model, faults: int) -> None:
