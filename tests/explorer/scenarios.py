@@ -38,6 +38,11 @@ class Scenario:
     ticks_after: int = 0
     heavy: bool = False
 
+    @property
+    def is_short(self) -> bool:
+        """Whether it has neither a vacuum nor a checkpoint, whose runs are long."""
+        return not self.shared_data and "checkpoint" not in self.name
+
     def on(self, model: Model, max_faults: int = 0, kinds: frozenset[str] | None = None) -> Machine:
         """The machine that explores this."""
         scene = self.scene()

@@ -16,14 +16,15 @@ from tests.explorer.search import Walker, explore
 from tests.explorer.world import Model, Violation
 
 # Complete within a second or two each, on one core.
-_QUICK = [s.name for s in PAIRS if "vacuum" not in s.name and "checkpoint" not in s.name]
+_QUICK = [s.name for s in PAIRS if s.is_short]
 
 
 @pytest.mark.parametrize("scenario", _QUICK)
 def test_every_schedule_of_two_writers(scenario: str) -> None:
     answer = search(Job(scenario, "conditional"))
     assert not answer.violation, answer.violation
-    assert answer.schedules > 100
+    assert answer.schedules >= 4
+    assert answer.states > 50
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_with_what_may_go_wrong_and_who_else_is_there(
 ) -> None:
     answer = search(Job(scenario, model, faults))
     assert not answer.violation, answer.violation
-    assert answer.states > 500
+    assert answer.states > 200
 
 
 def test_three_writers_by_lot() -> None:
@@ -112,6 +113,9 @@ def _end(machine: Machine, state: State) -> object:
         ("append against append", "conditional", 1),
         ("append against append", "dynamodb", 0),
         ("optimize against deletion vector", "link", 1),
+        ("append against append, and a reader", "link", 0),
+        ("append against vacuum full", "conditional", 0),
+        ("append against checkpoint and cleanup", "conditional", 0),
     ],
 )
 def test_the_reduction_leaves_nothing_out(scenario: str, model: Model, faults: int) -> None:
