@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -90,10 +90,15 @@ def read_all_footers(
     outcomes = engine.run(
         partial(read_footers, spec), tasks, cancel=cancel, on_progress=on_progress
     )
-    for outcome in outcomes:
-        if isinstance(outcome, Failed):
-            raise outcome.error
-        found[outcome.task_id] = outcome.result
+    try:
+        for outcome in outcomes:
+            if isinstance(outcome, Failed):
+                raise outcome.error
+            found[outcome.task_id] = outcome.result
+    finally:
+        # Left to the garbage collector, it would join its threads wherever that happens to run.
+        if isinstance(outcomes, Generator):
+            outcomes.close()
     if cancel is not None and cancel.is_set():
         raise InterruptedRunError("interrupted", hint="Nothing was changed.")
     for number in sorted(found):  # whatever the order in which they ended
