@@ -230,10 +230,11 @@ class OutOfMemoryError(DeltactlError):
 
     code = "MEMORY"
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(
             message,
-            hint="raise the limit (`ulimit -v`, the cgroup's), or ask for less at a time: "
+            hint=hint
+            or "raise the limit (`ulimit -v`, the cgroup's), or ask for less at a time: "
             "--max-concurrent 1, --memory, --target-size",
         )
 

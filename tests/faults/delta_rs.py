@@ -154,7 +154,8 @@ def _serve(number: int) -> None:
             case "work":
                 stop.clear()
                 working = threading.Thread(
-                    target=lambda order=order: _say(work.run(order["root"], order["seed"], stop))
+                    target=lambda order=order: _say(work.run(order["root"], order["seed"], stop)),
+                    daemon=True,  # who gave the orders may be gone
                 )
                 working.start()
             case "stop":
