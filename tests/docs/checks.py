@@ -216,7 +216,7 @@ def _check_modules(block: Block) -> None:
     package = REPOSITORY / "deltactl"
     modules = {path.name for path in package.rglob("*.py")}
     for name in re.findall(r"[\w/]+\.py\b", block.text.replace("<verb>", "optimize")):
-        there = (package / name).exists() or (REPOSITORY / name).exists()
+        there = any((top / name).exists() for top in (package, package / "cli", REPOSITORY))
         assert there or ("/" not in name and name in modules), f"{block.place}: no {name}"
 
 
