@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
@@ -102,6 +103,19 @@ class Engine(Protocol):
         new task starts and the iterator ends when those running have ended, or were stopped.
         """
         ...
+
+
+@contextmanager
+def ended(outcomes: Iterator[Done[R] | Failed]) -> Iterator[Iterator[Done[R] | Failed]]:
+    """Outcomes of a run that ends with the block, even where an error leaves some unread.
+
+    Left to the garbage collector, it would join its threads wherever that happens to come by.
+    """
+    try:
+        yield outcomes
+    finally:
+        if isinstance(outcomes, Generator):
+            outcomes.close()
 
 
 @runtime_checkable

@@ -20,6 +20,7 @@ from deltactl.engine.base import (
     Failed,
     LazyEngine,
     OnProgress,
+    ended,
 )
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import InterruptedRunError
@@ -85,15 +86,16 @@ class FileCheck:
             return
         waiting = (cut for cut in self._tasks() if not done or _digest(cut) not in done)
         tasks = LazyTasks([p.weight_bytes for p in left], lambda _: _to_task(next(waiting)))
-        outcomes = engine.run(
+        running = engine.run(
             partial(check_files, spec), tasks, cancel=cancel, on_progress=on_progress
         )
-        for outcome in outcomes:
-            if isinstance(outcome, Failed):
-                raise outcome.error
-            if resume is not None:
-                resume.note(left[outcome.task_id].digest, outcome.result)
-            yield outcome.result
+        with ended(running) as outcomes:
+            for outcome in outcomes:
+                if isinstance(outcome, Failed):
+                    raise outcome.error
+                if resume is not None:
+                    resume.note(left[outcome.task_id].digest, outcome.result)
+                yield outcome.result
         if cancel is not None and cancel.is_set():
             hint = "Run again with the same --resume FILE to do the rest."
             raise InterruptedRunError("interrupted", hint=None if resume is None else hint)

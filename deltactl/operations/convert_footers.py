@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from deltactl.engine.base import CancelToken, Engine, Failed, OnProgress, Task
+from deltactl.engine.base import CancelToken, Engine, Failed, OnProgress, Task, ended
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.convert_listing import LeftOut
 from deltactl.operations.convert_options import ConvertOptions
@@ -87,18 +87,12 @@ def read_all_footers(
         for number, batch in enumerate(batches)
     ]
     found: dict[int, FooterBatch] = {}
-    outcomes = engine.run(
-        partial(read_footers, spec), tasks, cancel=cancel, on_progress=on_progress
-    )
-    try:
+    running = engine.run(partial(read_footers, spec), tasks, cancel=cancel, on_progress=on_progress)
+    with ended(running) as outcomes:
         for outcome in outcomes:
             if isinstance(outcome, Failed):
                 raise outcome.error
             found[outcome.task_id] = outcome.result
-    finally:
-        # Left to the garbage collector, it would join its threads wherever that happens to run.
-        if isinstance(outcomes, Generator):
-            outcomes.close()
     if cancel is not None and cancel.is_set():
         raise InterruptedRunError("interrupted", hint="Nothing was changed.")
     for number in sorted(found):  # whatever the order in which they ended
