@@ -14,7 +14,7 @@ from deltactl.operations.convert_listing import NOT_PARQUET_INSIDE, LeftOut, has
 from deltactl.operations.convert_partitions import Problem
 from deltactl.operations.requests import map_requests
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
-from deltactl.parquet.footer_bytes import TAIL_BYTES, read_footer
+from deltactl.parquet.footer_bytes import TAIL_BYTES, ensure_sound, parse_footer
 from deltactl.parquet.footer_columns import read_leaf_columns
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_bounds import LeafColumns
@@ -85,7 +85,10 @@ def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> Footer
         else:
             left_out.append(LeftOut(name, NOT_PARQUET_INSIDE))
     groups: list[FooterGroup] = []
-    for members in _group_by_schema(found):
+    for alike in _group_by_schema(found):
+        members = _only_sound(alike, problems)
+        if not members:
+            continue
         try:
             groups.append(_describe(spec, members))
         except DataFileError as error:
@@ -105,7 +108,7 @@ def _read_all(
             return None, "vanished while the directory was read"
         info, tail = found
         try:
-            return info, read_footer(store, name, info.size_bytes, tail)
+            return info, parse_footer(store, name, info.size_bytes, tail)
         except DataFileError as error:
             return info, error.message
 
@@ -127,6 +130,21 @@ def _group_by_schema(
         else:
             groups.append((schema, arrow_schema, [(info, footer)]))
     return [members for _, _, members in groups]
+
+
+def _only_sound(
+    members: list[tuple[FileInfo, pq.FileMetaData]], problems: list[Problem]
+) -> list[tuple[FileInfo, pq.FileMetaData]]:
+    """The footers whose columns may be asked for; the others become problems."""
+    largest = max(info.size_bytes for info, _ in members)
+    try:
+        ensure_sound([footer for _, footer in members], largest)
+    except DataFileError as error:
+        if len(members) == 1:
+            problems.append((members[0][0].name, None, error.message))
+            return []
+        return [found for member in members for found in _only_sound([member], problems)]
+    return members
 
 
 def _describe(spec: FooterSpec, members: Sequence[tuple[FileInfo, pq.FileMetaData]]) -> FooterGroup:

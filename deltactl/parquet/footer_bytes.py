@@ -5,6 +5,7 @@ Source: the Parquet format, "File format" and "Modular encryption".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -20,10 +21,34 @@ TAIL_BYTES: Final = 64 << 10
 _END_BYTES: Final = 8  # the footer's length, and the magic
 
 
-def read_footer(
+def read_footer(store: Store, name: str, size_bytes: int) -> pq.FileMetaData:
+    """The footer of a Parquet file whose size is known, its columns found sound.
+
+    Raises:
+        DataFileError: it is no Parquet file, or a broken or encrypted one; says which.
+        StorageError: the store failed.
+    """
+    footer = parse_footer(store, name, size_bytes)
+    ensure_sound([footer], size_bytes)
+    return footer
+
+
+def ensure_sound(footers: Sequence[pq.FileMetaData], size_bytes: int) -> None:
+    """Refuse footers of one schema whose columns may not be asked for; ``ensure_sound_columns``.
+
+    Raises:
+        DataFileError: the metadata of a column chunk are broken.
+    """
+    try:
+        ensure_sound_columns(footers, size_bytes)
+    except (pa.ArrowException, OSError) as error:
+        raise _broken(error) from error
+
+
+def parse_footer(
     store: Store, name: str, size_bytes: int, tail: bytes | None = None
 ) -> pq.FileMetaData:
-    """The footer of a Parquet file whose size is known.
+    """The footer of a Parquet file; nobody may ask for its columns before ``ensure_sound``.
 
     Args:
         store: where it lies.
@@ -53,11 +78,14 @@ def read_footer(
         # pickle calls for metadata is faster still, but a broken footer ends the process there.
         reader = pq.ParquetReader()
         reader.open(pa.BufferReader(tail))
-        ensure_sound_columns(reader.metadata, size_bytes)
         return reader.metadata
     except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise DataFileError(f"is broken: {reason}") from error
+        raise _broken(error) from error
+
+
+def _broken(error: Exception) -> DataFileError:
+    reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+    return DataFileError(f"is broken: {reason}")
 
 
 def _read_end(store: Store, name: str, size_bytes: int, length: int) -> bytes:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import DataFileError
+from deltactl.errors import DataFileError, DeltactlError
+from deltactl.operations.convert import convert
 from deltactl.parquet.footer_bytes import read_footer
 from deltactl.parquet.sound_columns import ensure_sound_columns
 from tests.support.stores import MemoryStore
@@ -29,7 +30,7 @@ def test_what_would_end_the_process_is_an_error(name: str, message: str) -> None
     """Without the look before, Arrow ends it at ``column(i)`` or its ``statistics``."""
     data = (FINDS / name).read_bytes()
     with pytest.raises(OSError, match=message):
-        ensure_sound_columns(pq.read_metadata(io.BytesIO(data)), len(data))
+        ensure_sound_columns([pq.read_metadata(io.BytesIO(data))], len(data))
     store = MemoryStore("memory://sound-columns")
     store.put("x.parquet", data)
     with pytest.raises(DataFileError, match=f"is broken: {message}"):
@@ -50,4 +51,46 @@ def test_sound_files_are_let_be(rows: int, options: dict[str, Any]) -> None:
     table = pa.table({"a": [1, 2, 3], "s": [{"x": [1.5], "y": None}] * 3, "m": ["a", None, ""]})
     sink = io.BytesIO()
     pq.write_table(table.slice(0, rows), sink, **options)
-    ensure_sound_columns(pq.read_metadata(sink), sink.tell())
+    footer = pq.read_metadata(sink)
+    ensure_sound_columns([footer], sink.tell())
+    ensure_sound_columns([footer] * 3, sink.tell())
+    assert footer.num_row_groups == pq.read_metadata(sink).num_row_groups
+
+
+@pytest.mark.parametrize("name", ["histogram-of-another-length", "type-of-another-column"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_one_that_is_broken_is_found_among_others(name: str, place: int) -> None:
+    data = (FINDS / name).read_bytes()
+    broken = pq.read_metadata(io.BytesIO(data))
+    sink = io.BytesIO()
+    pq.write_table(_rows_of(broken), sink)
+    with pytest.raises(OSError, match="column|histogram"):
+        ensure_sound_columns([broken] * 3, len(data))
+    footers = [pq.read_metadata(sink)] * 2
+    ensure_sound_columns(footers, max(len(data), sink.tell()))
+    footers.insert(place, broken)
+    with pytest.raises(OSError, match="column|histogram"):
+        ensure_sound_columns(footers, max(len(data), sink.tell()))
+
+
+@pytest.mark.parametrize("name", ["histogram-of-another-length", "type-of-another-column"])
+def test_a_convert_names_just_the_broken_file(name: str, tmp_path: Path) -> None:
+    data = (FINDS / name).read_bytes()
+    for sound in ("a", "c"):
+        pq.write_table(_rows_of(pq.read_metadata(io.BytesIO(data))), tmp_path / f"{sound}.parquet")
+    (tmp_path / "b.parquet").write_bytes(data)
+    with pytest.raises(DeltactlError) as caught:
+        convert(str(tmp_path))
+    assert "b.parquet" in str(caught.value)
+    assert not {"a.parquet", "c.parquet"} & set(str(caught.value).split())
+    assert not (tmp_path / "_delta_log").exists()
+
+
+def _rows_of(footer: pq.FileMetaData) -> pa.Table:
+    """Two rows of next to nothing in the schema of a file."""
+    schema = footer.schema.to_arrow_schema()
+    columns = [
+        pa.nulls(2, field.type) if field.nullable else pa.array([0, 0], field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
