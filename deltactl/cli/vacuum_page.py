@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ _SHOWN_FOLDERS = 20
 _SHOWN_RANGES = 4
 
 
-def render_report(page: Page, report: VacuumReport, argv: Sequence[str]) -> None:
+def render_report(page: Page, report: VacuumReport, argv: Sequence[str], table: str) -> None:
     """Lay out what would be done (dry run, check) or what was done; ``argv`` is what was typed."""
     plan = report.plan
     if report.skipped is not None:
@@ -29,7 +30,7 @@ def render_report(page: Page, report: VacuumReport, argv: Sequence[str]) -> None
     elif report.dry_run:
         _render_totals(page, plan)
     else:
-        _render_result(page, report)
+        _render_result(page, report, table)
     page.line()
     _render_rules(page, plan, is_done=not report.dry_run)
     if report.dry_run and not plan.is_empty:
@@ -75,7 +76,7 @@ def _facts(row: dict[str, int]) -> list[str]:
     ]
 
 
-def _render_result(page: Page, report: VacuumReport) -> None:
+def _render_result(page: Page, report: VacuumReport, table: str) -> None:
     moved = report.quarantined_until_ms is not None
     verb = "moved to quarantine" if moved else "deleted"
     tone = Tone.GOOD if not report.failures and not report.lost else Tone.CAUTION
@@ -94,7 +95,7 @@ def _render_result(page: Page, report: VacuumReport) -> None:
         pairs.append(("run", report.run_id))
     if moved and report.quarantined_until_ms is not None:
         pairs.append(("kept until", f"{format_timestamp(report.quarantined_until_ms)}, at least"))
-    pairs.append(("undo", describe_undo(report.run_id, moved)))
+    pairs.append(("undo", describe_undo(report.run_id, moved, table)))
     page.fields(pairs)
     for failure in report.failures[:_SHOWN_FOLDERS]:
         page.line(Styled("not removed: ", Tone.CAUTION), f"{failure.path}: {failure.reason}")
@@ -123,10 +124,10 @@ def describe_mode(mode: str, complete_since: int | None, listed_files: int | Non
     return f"{mode}: {format_count(listed_files or 0, 'file', 'files')} under the root"
 
 
-def describe_undo(run_id: str | None, was_moved: bool, table: str = "TABLE") -> str:
+def describe_undo(run_id: str | None, was_moved: bool, table: str) -> str:
     """Say how files come back."""
     if was_moved:
-        return f"deltactl vacuum {table} --undo {run_id}"
+        return f"deltactl vacuum {shlex.quote(table)} --undo {run_id}"
     return "only from versions that the store keeps: nothing was moved (--quarantine)"
 
 

@@ -88,7 +88,7 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
         "folders     2 empty ones removed\n"
         "run         RUN\n"
         "kept until  TIME, at least\n"
-        "undo        deltactl vacuum TABLE --undo RUN\n"
+        "undo        deltactl vacuum events --undo RUN\n"
     )
     assert not (tmp_path / "events" / "p=c").exists()
     assert cli("vacuum", "events", "--mode", "full", "--check").code == 0

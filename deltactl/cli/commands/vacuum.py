@@ -290,7 +290,7 @@ def _emit(session: Session, report: VacuumReport, error: DeltactlError | None = 
         envelope.error = ErrorInfo.of(error)
     session.output.emit(
         envelope,
-        render_table=lambda page: render_report(page, report, session.argv),
+        render_table=lambda page: render_report(page, report, session.argv, envelope.table or ""),
         rows=report.plan.files,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -36,8 +35,8 @@ def render_vacuum(envelope: Envelope, result: Values) -> Iterator[Markup]:
     is_done = not envelope.dry_run and result["run_id"] is not None
     yield render_tiles(_done_tiles(result) if is_done else _planned_tiles(result))
     if is_done:
-        table = shlex.quote(envelope.table or "")
-        undo = describe_undo(result["run_id"], result["quarantined_until"] is not None, table)
+        moved = result["quarantined_until"] is not None
+        undo = describe_undo(result["run_id"], moved, envelope.table or "")
         yield element("p", element("strong", "Undo: "), undo, class_="note")
     yield from _render_stayed(result)
     if result["horizon"] is not None:
