@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,6 +31,9 @@ REPOSITORY = Path(__file__).parent.parent
 # Shared machines stall at times: a slow example is no bug.
 settings.register_profile("deltactl", deadline=None)
 settings.load_profile("deltactl")
+
+# Ignored in what a script starts in the background, and by all that this starts in turn.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _FOREIGN = ("DELTACTL_", "AWS_", "AZURE_", "GOOGLE_", "GCS_", "FSSPEC_", "SPARK_REMOTE")
 _TERMINAL = ("NO_COLOR", "FORCE_COLOR", "TERM", "COLORTERM", "COLUMNS", "LINES")

@@ -7,6 +7,7 @@ import resource
 import struct
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -47,12 +48,19 @@ class Run:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process ever held."""
+    """The most memory that this process held since ``forget_peak``, or ever where it cannot."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def forget_peak() -> None:
+    """Let the peak begin anew at what is held now (Linux: proc(5), ``clear_refs``)."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_bytes(b"5")
 
 
 def execute(target: Target, data: bytes) -> Run:
     """Run a target once. A slow one is run again: a busy machine is no find."""
+    forget_peak()
     peak = peak_bytes()
     started = time.perf_counter()
     find = _call(target, data)
