@@ -109,6 +109,7 @@ SEEDS = st.integers(0, 2**32)
 
 @settings(max_examples=20)
 @given(SEEDS, st.integers(3, 25), st.sampled_from([1, 7, 10, 30]), st.booleans())
+@example(68980, 47, 30, False)  # a checkpoint of the run let go of tombstones that it had kept
 @example(8929354, 12, 1, False)  # log cleanup after the run took the commit of a kept version
 def test_no_plan_holds_what_a_version_needs(
     seed: int, steps: int, days: int, keeps_last: bool
@@ -127,13 +128,22 @@ def test_no_plan_holds_what_a_version_needs(
     needed = set().union(*(scene.needed(version) for version in keep))
     plan = set(scene.plan(**options))
     assert not plan & needed
-    rows = scene.live_rows()
+    rows, checkpoints = scene.live_rows(), count_checkpoints(scene)
     assert not set(lite_plan(scene, **options)) & needed
     scene.vacuum(**options)
     assert needed <= scene.names()
     assert scene.live_rows() == rows
     if not keeps_last:  # the START and END of the run are versions too
-        assert scene.plan(**options) == {}
+        again = set(scene.plan(**options))
+        assert not again & needed
+        # A checkpoint of the run lets go of tombstones by the table's own retention. Where the run
+        # was told to keep them for longer they are orphans to the next, which no version needs.
+        assert not again or count_checkpoints(scene) > checkpoints
+
+
+def count_checkpoints(scene: Scene) -> int:
+    """Checkpoints in the log."""
+    return sum(".checkpoint" in name for name in scene.store.contents())
 
 
 def lite_plan(scene: Scene, **options: Any) -> dict[str, str]:
