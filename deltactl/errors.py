@@ -35,10 +35,19 @@ A message says what failed, on which file or version, and why; ``hint`` says wha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 Warn: TypeAlias = Callable[[str], None]
 """Takes what is worth knowing about a table but stops nothing, such as a torn hint."""
+
+
+MALFORMED: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+"""What reaching into a JSON value of another shape raises; the last for infinite numbers."""
+
+
+def first_line(error: BaseException, most: int = 200) -> str:
+    """The first line of what a library says, at most so many characters; empty if it is silent."""
+    return next(iter(str(error).splitlines()), "")[:most]
 
 
 def ignore_warning(message: str) -> None:

@@ -181,7 +181,7 @@ class _Run(Generic[R]):
     def outcomes(
         self, count_slots: Callable[[], int], cancel: CancelToken | None
     ) -> Iterator[Done[R] | Failed]:
-        """Outcomes with the weights of their tasks, until all have ended."""
+        """Outcomes of tasks as they come, until all have ended."""
         submit = self._jobs.in_threads(self._jobs.run)
         with ThreadPoolExecutor(_JOBS_AT_ONCE, thread_name_prefix="deltactl-spark") as pool:
             try:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltactl.errors import CorruptLogError, DeltactlError, ObjectNotFoundError
+from deltactl.errors import CorruptLogError, DeltactlError, ObjectNotFoundError, first_line
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.listing import Checkpoint
@@ -58,7 +58,7 @@ def _named(name: str, version: int) -> Iterator[None]:
     except DeltactlError:
         raise
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
-        detail = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        detail = first_line(error) or type(error).__name__
         raise CorruptLogError(
             f"checkpoint file {name} of version {version} cannot be read: {detail}",
             hint="An older checkpoint or the JSON commits may still rebuild the table.",

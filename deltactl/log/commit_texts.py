@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from deltactl.errors import CorruptLogError
+from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commit_columns import DELETION_VECTOR_JSON_TYPE, FILE_ACTIONS, SINGLETONS
 from deltactl.protocol.actions import STRING_MAP
 
@@ -98,7 +98,7 @@ def parse_node(
         return parse(node)
     except CorruptLogError as error:
         raise CorruptLogError(f"{name}, line {number}: {error.message}") from error
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except MALFORMED as error:
         raise CorruptLogError(f"{name}, line {number}: malformed action ({error!r})") from error
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltactl.errors import CorruptLogError
+from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.protocol.actions import (
     DomainMetadata,
     Metadata,
@@ -62,7 +62,7 @@ class Singletons:
                 self.txns[txn["appId"]] = parse_txn(txn)
             if (domain := node.get("domainMetadata")) is not None:
                 self.domains[domain["domain"]] = parse_domain_metadata(domain)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except MALFORMED as error:
             shown = json.dumps(node, default=str)[:200]
             raise CorruptLogError(f"a log action is malformed: {shown}") from error
 

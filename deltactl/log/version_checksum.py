@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deltactl.errors import ObjectExistsError, ObjectNotFoundError
+from deltactl.errors import MALFORMED, ObjectExistsError, ObjectNotFoundError
 from deltactl.log.commit_info import in_commit_timestamp, parse_commit_info
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.action_nodes import (
@@ -48,14 +48,7 @@ def find_disagreements(
         found = _parse(json.loads(store.read(name)))
     except ObjectNotFoundError:
         return None
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except (*MALFORMED, RecursionError) as error:
         return [f"{name} is not a version checksum ({type(error).__name__}: {error})"[:300]]
     counts = (
         ("numFiles", found.num_files, num_files),

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from deltactl.errors import DeltactlError, ObjectNotFoundError, UsageError
+from deltactl.errors import DeltactlError, ObjectNotFoundError, UsageError, first_line
 from deltactl.operations.vacuum_listing import Listing, stat_files
 from deltactl.protocol.paths import canonical_paths
 from deltactl.storage.open import open_store
@@ -83,9 +83,8 @@ def _as_inventory(address: str) -> Iterator[None]:
     except DeltactlError:
         raise
     except _UNREADABLE as error:
-        detail = str(error).splitlines()[0][:200] if str(error) else ""
         raise UsageError(
-            f"{address} cannot be read as an inventory: {type(error).__name__}: {detail}"
+            f"{address} cannot be read as an inventory: {type(error).__name__}: {first_line(error)}"
         ) from error
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltactl.errors import DataFileError
+from deltactl.errors import DataFileError, first_line
 from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.storage.store import Store
 
@@ -84,8 +84,7 @@ def parse_footer(
 
 
 def _broken(error: Exception) -> DataFileError:
-    reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-    return DataFileError(f"is broken: {reason}")
+    return DataFileError(f"is broken: {first_line(error) or type(error).__name__}")
 
 
 def _read_end(store: Store, name: str, size_bytes: int, length: int) -> bytes:

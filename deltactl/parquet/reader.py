@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltactl.errors import DataFileError, DeltactlError, ObjectNotFoundError
+from deltactl.errors import DataFileError, DeltactlError, ObjectNotFoundError, first_line
 from deltactl.parquet.projection import FileFields, Matcher, convert, ensure_field_ids
 from deltactl.protocol.deletion_vectors import (
     FRAME_OVERHEAD,
@@ -279,5 +279,5 @@ def naming_file(path: str) -> Iterator[None]:
     except (DeltactlError, MemoryError):  # Arrow's is one of both kinds, and no fault of the file
         raise
     except (pa.ArrowException, OSError) as error:
-        detail = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+        detail = first_line(error, 300) or type(error).__name__
         raise DataFileError(f"data file {path!r} cannot be read: {detail}") from error

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 
-from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+from deltactl.errors import MALFORMED, CorruptLogError, UnsupportedFeatureError
 
 Naming: TypeAlias = Literal["logical", "physical"]
 """Which names an Arrow schema carries: those users see, or those stored in files."""
@@ -125,14 +125,7 @@ def parse_schema(text: str) -> StructType:
     """
     try:
         parsed = _parse_type(json.loads(text))
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        OverflowError,
-        RecursionError,
-    ) as error:
+    except (*MALFORMED, RecursionError) as error:
         raise CorruptLogError(
             f"the table's schemaString is not a Delta schema: {type(error).__name__}: {error}"[:500]
         ) from error

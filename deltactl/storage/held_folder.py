@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from deltactl.errors import SafetyError
 
@@ -32,19 +31,6 @@ class HeldFolder:
         self._root = root
         self._folder: str | None = None
         self._descriptor = -1
-
-    def __enter__(self) -> Self:
-        """Nothing is held yet."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Let the folder go."""
-        self._let_go()
 
     def unlink(self, path: str) -> None:
         """Delete a file and the checksum that Hadoop keeps beside it; one that is gone is fine.
@@ -68,18 +54,19 @@ class HeldFolder:
     def _hold(self, folder: str) -> None:
         if not _CAN_HOLD or folder == self._folder:
             return
-        self._let_go()
+        self.close()
         self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         actual = os.readlink(f"{_WHERE}/{self._descriptor}")
         if actual != self._root and not actual.startswith(f"{self._root.rstrip('/')}/"):
-            self._let_go()
+            self.close()
             raise SafetyError(
                 f"{folder!r} leads out of {self._root!r}: a link took its place during the run",
                 hint="nothing was deleted there; find out who may write into the table's folder",
             )
         self._folder = folder
 
-    def _let_go(self) -> None:
+    def close(self) -> None:
+        """Let the folder go."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor, self._folder = -1, None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from deltactl.errors import SafetyError, StorageError
@@ -245,7 +245,7 @@ class LocalStore:
         safe_folders: set[str] = set()
         paths = [self._writable(name, safe_folders) for name in names]
         failed: dict[str, StorageError] = {}
-        with HeldFolder(self._root) as held:
+        with closing(HeldFolder(self._root)) as held:
             for name, path in zip(names, paths, strict=True):
                 try:
                     held.unlink(path)

@@ -136,17 +136,18 @@ class CommonService:
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
         """The last bytes, after a look at the size."""
         size = int(self._patience.ask(lambda: self._fs.info(key))["size"])
-        first = max(0, size - length)
-        return self.read_range(key, first, size - first) if size else b"", size
+        return self._last(key, size, length), size
 
     def read_end(self, key: str, length: int) -> tuple[bytes, Entry] | None:
         """The last bytes, after a look at the facts."""
         entry = self.stat(key)
         if entry is None:
             return None
-        size = int(entry["size"])
+        return self._last(key, int(entry["size"]), length), entry
+
+    def _last(self, key: str, size: int, length: int) -> bytes:
         first = max(0, size - length)
-        return self.read_range(key, first, size - first) if size else b"", entry
+        return self.read_range(key, first, size - first) if size else b""
 
     def download(self, key: str, path: str) -> None:
         """A whole object into a local file."""
