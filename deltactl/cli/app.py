@@ -243,8 +243,9 @@ def main() -> NoReturn:
     # A long history is a million plain values: the default looks through them again and again.
     gc.set_threshold(200_000, 50, 50)
     # Arrow's allocator gives freed pages back after 10 ms, and takes them again a moment later: a
-    # fault each. It reads this when pyarrow is first imported, which is later than here.
-    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "10000")
+    # fault each, and the kernel clears them. What it keeps is no more than the peak.
+    # It reads this when pyarrow is first imported, which is later than here.
+    os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")
     if limit_of_address_space() is not None:
         # Both reserve much more than they use: 1 GiB, and a buffer for each core.
         os.environ.setdefault("MIMALLOC_ARENA_RESERVE", "0")

@@ -19,7 +19,7 @@ from deltactl.errors import DeltactlError, VerificationError
 from deltactl.log.action_lines import NewFile
 from deltactl.operations.verify import ensure_equal_rows
 from deltactl.parquet.footer import count_nulls
-from deltactl.parquet.reader import DataFile, LiveBatch, RowReader
+from deltactl.parquet.reader import DataFile, LiveBatch, RowReader, open_in_turn
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
 from deltactl.protocol.stats_columns import StatsColumns
 from deltactl.storage.open import open_store
@@ -92,8 +92,9 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
     with DataFileWriter(
         store, name, spec.reader.schema, spec.write_options, spec.stats_columns
     ) as writer:
-        for file in task.files:
-            for columns in _live_columns(store, spec, file, counts):
+        sources = open_in_turn(store, task.files)
+        for file, source in zip(task.files, sources, strict=True):
+            for columns in _live_columns(store, spec, file, source, counts):
                 writer.write(columns)
         written = writer.close()
     try:
@@ -139,10 +140,10 @@ class _Counts:
 
 
 def _live_columns(
-    store: Store, spec: RewriteSpec, file: DataFile, counts: _Counts
+    store: Store, spec: RewriteSpec, file: DataFile, source: pa.NativeFile, counts: _Counts
 ) -> Iterator[pa.RecordBatch]:
     first_row, physical_rows = counts.rows, 0
-    for live in spec.reader.read(store, file):
+    for live in spec.reader.read(store, file, source=source):
         columns = live.columns
         if spec.row_tracking is not None:
             columns = keep_row_ids(live, file, spec.row_tracking)

@@ -16,7 +16,11 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, DeltactlError, UnsupportedFeatureError
 from deltactl.parquet.amend import HeldSink, amend_footer
-from deltactl.parquet.encodings import DICTIONARY_PAGE_BYTES, choose_dictionary_columns
+from deltactl.parquet.encodings import (
+    DICTIONARY_PAGE_BYTES,
+    choose_dictionary_columns,
+    choose_levels,
+)
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import read_file_stats, read_null_counts
 from deltactl.protocol.stats import encode_stats
@@ -33,7 +37,8 @@ _LEVELLED: Final = frozenset({"zstd", "gzip", "brotli"})
 class WriteOptions:
     """How Parquet is written; a row group ends at whichever of its two limits comes first.
 
-    ``codec`` is zstd, snappy, gzip, lz4, brotli or none; ``level`` ``None`` is the codec's own.
+    ``codec`` is zstd, snappy, gzip, lz4, brotli or none; ``level`` ``None`` is the codec's own,
+    and another is the most that is spent on a column (see ``choose_levels``).
     ``variants`` are the groups to annotate as such (see ``schema.variant_groups``).
     """
 
@@ -227,14 +232,37 @@ class DataFileWriter:
 
 
 def _open_parquet(sink: object, first: pa.Table, options: WriteOptions) -> pq.ParquetWriter:
+    dictionaries = choose_dictionary_columns(first)
+
+    def compress(rows: pa.Table, level: int) -> dict[str, int]:
+        buffer = pa.BufferOutputStream()
+        with _new_parquet(buffer, rows.schema, options, dictionaries, level) as writer:
+            writer.write_table(rows)
+        group = pq.read_metadata(pa.BufferReader(buffer.getvalue())).row_group(0)
+        chunks = map(group.column, range(group.num_columns))
+        return {chunk.path_in_schema: chunk.total_compressed_size for chunk in chunks}
+
+    level: int | dict[str, int] | None = None
+    if options.level is not None and options.codec in _LEVELLED:
+        level = choose_levels(first, options.level, compress)
+    return _new_parquet(sink, first.schema, options, dictionaries, level)
+
+
+def _new_parquet(
+    sink: object,
+    schema: pa.Schema,
+    options: WriteOptions,
+    dictionaries: list[str],
+    level: int | dict[str, int] | None,
+) -> pq.ParquetWriter:
     return pq.ParquetWriter(
         sink,
-        first.schema,
+        schema,
         version=options.format_version,
         data_page_version=options.data_page_version,
         compression=options.codec,
-        compression_level=options.level if options.codec in _LEVELLED else None,
-        use_dictionary=choose_dictionary_columns(first),
+        compression_level=level,
+        use_dictionary=dictionaries,
         dictionary_pagesize_limit=DICTIONARY_PAGE_BYTES,
         # Values that are encoded between two looks at the page's size: the default 1024 is slower.
         write_batch_size=_WRITE_BATCH_ROWS,

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import given
 
-from deltactl.parquet.encodings import choose_dictionary_columns
+from deltactl.parquet.encodings import choose_dictionary_columns, choose_levels
 from deltactl.protocol.actions import Metadata
 from tests.parquet.tables import tables
 
@@ -62,3 +62,31 @@ def test_paths_are_those_of_parquet(made: tuple[Metadata, pa.Table]) -> None:
     expected = [column.path for column in stored if column.physical_type != "BOOLEAN"]
     if len(table):
         assert choose_dictionary_columns(table) == expected
+
+
+def compress(rows: pa.Table, level: int) -> dict[str, int]:
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd", compression_level=level, use_dictionary=False)
+    group = pq.read_metadata(pa.BufferReader(sink.getvalue())).row_group(0)
+    return {name: group.column(i).total_compressed_size for i, name in enumerate(rows.schema.names)}
+
+
+def test_noise_gets_no_effort() -> None:
+    rng = np.random.default_rng(1)
+    table = pa.table(
+        {
+            "noise": pa.array(rng.integers(-(2**63), 2**63 - 1, ROWS)),
+            "steps": pa.array(np.arange(ROWS) * 250_000 + rng.integers(0, 250_000, ROWS)),
+        }
+    )
+    assert choose_levels(table, 9, compress) == {"noise": 1, "steps": 9}
+
+
+def test_the_fastest_level_and_few_rows_are_not_tried() -> None:
+    def never(rows: pa.Table, level: int) -> dict[str, int]:
+        raise AssertionError("tried")
+
+    table = pa.table({"a": ints(10)})
+    assert choose_levels(table, 1, never) == 1
+    assert choose_levels(table, -5, never) == -5
+    assert choose_levels(table.slice(0, 10_000), 9, never) == 9
