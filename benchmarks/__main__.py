@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 
@@ -34,8 +35,10 @@ def run_case(case: Case, runs: int, scale: float, cache: Path) -> Result:
         RuntimeError: a side failed, or the sides disagree on the answer.
     """
     table = ensure_table(case.table, scale, cache)
-    ours, theirs = case.prepare(table, case.ours), case.prepare(table, case.theirs)
-    pair = run_in_turn(ours, theirs, runs)
+    with ExitStack() as ends:
+        ours = case.prepare(table, case.ours, ends)
+        theirs = case.prepare(table, case.theirs, ends)
+        pair = run_in_turn(ours, theirs, runs)
     for our_run, their_run in zip(pair.ours, pair.theirs, strict=True):
         answers = case.our_answer(our_run.output), case.their_answer(their_run.output)
         if answers[0] != answers[1]:

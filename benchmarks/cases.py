@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,20 +36,22 @@ class Case:
     their_answer: Answer = str.strip
     writes: bool = False
 
-    def prepare(self, table: Path, command: Callable[[str], Command]) -> Prepare:
-        """Give what each run of a side starts with."""
+    def prepare(self, table: Path, command: Callable[[str], Command], ends: ExitStack) -> Prepare:
+        """Give what each run of a side starts with; ``ends`` removes copies.
+
+        After the last run, because ext4 does not reuse a file's place at once: it looks for
+        another, past all that were deleted lately, and each new folder takes milliseconds.
+        """
 
         @contextmanager
         def prepared() -> Iterator[Command]:
             if not self.writes:
                 yield command(str(table))
                 return
-            copy = table.with_name(f"{table.name}.run-{os.getpid()}")
+            copy = table.with_name(f"{table.name}.run-{uuid.uuid4().hex}")
+            ends.callback(shutil.rmtree, copy, ignore_errors=True)
             copy_table(table, copy)
-            try:
-                yield command(str(copy))
-            finally:
-                shutil.rmtree(copy)
+            yield command(str(copy))
 
         return prepared
 
