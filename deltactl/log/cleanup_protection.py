@@ -5,7 +5,13 @@ Source: the RFC "Checkpoint Protection" (``delta.requireCheckpointProtectionBefo
 
 from __future__ import annotations
 
-from deltactl.errors import CorruptLogError, SafetyError, UnsupportedFeatureError, UsageError
+from deltactl.errors import (
+    MALFORMED,
+    CorruptLogError,
+    SafetyError,
+    UnsupportedFeatureError,
+    UsageError,
+)
 from deltactl.log.checkpoint import read_head
 from deltactl.log.commit_info import find_actions
 from deltactl.log.listing import LogListing
@@ -41,7 +47,7 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
     try:
         for protocol in _find_protocols(snapshot.store, listing, base):
             ensure_supported(protocol, snapshot.metadata, Operation.CHECKPOINT)
-    except (CorruptLogError, UnsupportedFeatureError, KeyError, TypeError, ValueError) as error:
+    except (CorruptLogError, UnsupportedFeatureError, *MALFORMED) as error:
         raise SafetyError(
             f"checkpoints before version {protected} are protected, and the log before version "
             f"{base} cannot be removed by this program: {error}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from deltactl.errors import CorruptLogError
+from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commit_changes import count_changes
 from deltactl.log.commit_info import find_actions, in_commit_timestamp
 from deltactl.log.commit_json import LogFile
@@ -122,7 +122,7 @@ class CommitChecker:
         for version, name, data in zip(versions, names, contents, strict=True):
             try:
                 self._look(version, name, data)
-            except (CorruptLogError, ValueError, TypeError, AttributeError):
+            except (CorruptLogError, *MALFORMED):
                 self._times[version] = None  # parsing will say it
             yield LogFile(name, data)
 

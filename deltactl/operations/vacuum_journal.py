@@ -85,7 +85,7 @@ def read_run(store: Store, run_id: str) -> tuple[RunRecord, pa.Table]:
     record = _parse_record(store, run_id)
     try:
         files = pq.read_table(pa.BufferReader(store.read(f"{_RUNS}/{run_id}/plan.parquet")))
-    except (pa.ArrowException, ObjectNotFoundError) as error:
+    except (pa.ArrowException, OSError, ObjectNotFoundError) as error:
         raise DeltactlError(f"the journal of run {run_id} cannot be read: {error}") from error
     return record, files
 

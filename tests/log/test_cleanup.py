@@ -232,6 +232,19 @@ def test_checkpoint_protection_refuses_what_it_cannot_know() -> None:
         plan(builder)
 
 
+def test_a_protocol_that_cannot_be_read_deletes_no_protected_history() -> None:
+    properties = {"delta.requireCheckpointProtectionBeforeVersion": "4"}
+    builder = make_log([60, 55, 50, 1, 1], features=["checkpointProtection"], properties=properties)
+    endless = {"protocol": {"minReaderVersion": float("inf"), "minWriterVersion": 2}}
+    after = builder.store.read(commit_path(1)).decode()
+    builder.store.put(commit_path(1), (after + json.dumps(endless) + "\n").encode())
+    set_age(builder, commit_path(1), 55)
+    builder.checkpoint(0)
+    builder.checkpoint(2)
+    with pytest.raises(SafetyError, match="cannot be removed"):
+        plan(builder)
+
+
 @pytest.mark.parametrize("text", ["interval 1 year", "12 months", "90", "-1 days", ""])
 def test_a_retention_that_cannot_be_understood_deletes_no_history(text: str) -> None:
     """Whoever wrote it meant something else than the default."""

@@ -457,6 +457,15 @@ def test_protocols(protocol: dict[str, Any], problem: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("action", "member"), [("metaData", "createdTime"), ("protocol", "minReaderVersion")]
+)
+def test_a_number_without_end_is_a_finding(action: str, member: str) -> None:
+    builder = new_table(Column("id"))
+    edit_action(builder, 0, action, **{member: float("inf")})
+    assert set(codes(check(builder.store))) == {"COMMIT_UNREADABLE"}
+
+
+@pytest.mark.parametrize(
     "protocol",
     [
         _protocol(1, 2),

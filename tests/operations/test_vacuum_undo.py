@@ -123,3 +123,14 @@ def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:
     assert list_runs(scene.store)[-1].status == "purged"
     again = purge_quarantine(scene.store, clock=FixedClock(NOW + 4 * DAY))
     assert (again.runs, again.waiting) == ((), ())
+
+
+@pytest.mark.parametrize("keep", [0, 4, 60, -9])
+def test_a_torn_journal_is_told_and_restores_nothing(keep: int) -> None:
+    scene, gone = scene_with_work()
+    report = scene.vacuum(quarantine=True)
+    plan = f"_deltactl/vacuum/{report.run_id}/plan.parquet"
+    scene.store.put(plan, scene.store.read(plan)[:keep])
+    with pytest.raises(DeltactlError, match="journal of run .* cannot be read"):
+        undo_vacuum(scene.store, str(report.run_id))
+    assert gone.isdisjoint(scene.names())
