@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from deltactl.cli.ci_output import iterate_annotations
 from deltactl.cli.envelope import SCHEMA_VERSION, Envelope, ErrorInfo, dump_json
 from deltactl.cli.fleet_outcome import TableOutcome
-from deltactl.cli.junit_output import render_junit
 from deltactl.cli.output import LogFormat, Output, OutputFormat, RenderTable
 from deltactl.cli.page import Cell, Page, Styled, Tone
 from deltactl.cli.text import safe_text
@@ -95,6 +94,9 @@ class FleetOutput:
             document = {"schema_version": SCHEMA_VERSION, "command": self._command, "runs": runs}
             self._output.print_text(dump_json(document, indent=2))
         elif self._output.form is OutputFormat.JUNIT:
+            # Here, because Python's helpers for XML load those for HTTP.
+            from deltactl.cli.junit_output import render_junit
+
             self._output.print_text(render_junit(outcomes, self._command or ""))
         elif self._output.form is OutputFormat.TABLE:
             counts = Counter(outcome.status[0] for outcome in outcomes)
