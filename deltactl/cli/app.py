@@ -258,6 +258,6 @@ def main() -> NoReturn:
             # A terminal that cannot show a letter must not end the run.
             stream.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
-    # The interpreter looks through all objects as it ends: a seventh of the time of a short command.
+    # The interpreter looks through all objects as it ends, for a seventh of a short command.
     gc.freeze()
     sys.exit(code)
