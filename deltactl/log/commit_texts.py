@@ -111,7 +111,7 @@ def _value(file_name: str, number: int, name: str, node: Any) -> Any:
         return json.dumps(node)
     try:
         return {key: _coerce(kind, node.get(key)) for key, kind in _MEMBERS.items()}
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+    except MALFORMED as error:
         raise CorruptLogError(
             f"{file_name}, line {number}: malformed {name} action ({error})"
         ) from error

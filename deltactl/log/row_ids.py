@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deltactl.errors import CorruptLogError
+from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commit_base import CommitBase
 from deltactl.protocol.actions import DomainMetadata
 from deltactl.protocol.features import has_feature
@@ -29,7 +29,7 @@ def read_high_water_mark(domains: Mapping[str, DomainMetadata]) -> int:
         return -1
     try:
         return int(json.loads(domain.configuration)["rowIdHighWaterMark"])
-    except (ValueError, TypeError, KeyError) as error:
+    except MALFORMED as error:
         raise CorruptLogError(
             f"domain {ROW_TRACKING_DOMAIN} has no rowIdHighWaterMark: "
             f"{domain.configuration[:200]!r}"

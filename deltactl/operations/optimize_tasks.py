@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -89,10 +89,12 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
     suffix = "" if spec.write_options.codec == "none" else f".{spec.write_options.codec}"
     name = f"{task.folder}part-{task.number:05d}-{spec.run_id}-{attempt}.c000{suffix}.parquet"
     counts = _Counts()
-    with DataFileWriter(
-        store, name, spec.reader.schema, spec.write_options, spec.stats_columns
-    ) as writer:
-        sources = open_in_turn(store, task.files)
+    with (
+        DataFileWriter(
+            store, name, spec.reader.schema, spec.write_options, spec.stats_columns
+        ) as writer,
+        closing(open_in_turn(store, task.files)) as sources,
+    ):
         for file, source in zip(task.files, sources, strict=True):
             for columns in _live_columns(store, spec, file, source, counts):
                 writer.write(columns)

@@ -5,7 +5,7 @@ Source: PROTOCOL.md, "Deletion Vectors", "Column Mapping", "Type Widening", "Row
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -216,22 +216,27 @@ class RowReader:
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def open_in_turn(store: Store, files: Sequence[DataFile]) -> Iterator[pa.NativeFile]:
+def open_in_turn(store: Store, files: Sequence[DataFile]) -> Generator[pa.NativeFile, None, None]:
     """Each file for reading, small ones whole: that is cheaper, and a far store is asked ahead.
+
+    A file is closed when the next one is asked for, or this is closed.
 
     Raises:
         DataFileError: a file is missing, or its path leaves the table's folder.
     """
-    small = [0 < file.size_bytes <= _READ_WHOLE_BYTES for file in files]
     for file in files:
         ensure_readable_path(file.path)
-    contents = store.read_many(
-        [file.path for file, is_small in zip(files, small, strict=True) if is_small]
-    )
-    for file, is_small in zip(files, small, strict=True):
+    contents = store.read_many([file.path for file in files if _is_small(file)])
+    for file in files:
         with naming_file(file.path):
-            source = pa.BufferReader(next(contents)) if is_small else store.open_input(file.path)
-        yield source
+            whole = next(contents) if _is_small(file) else None
+            source = store.open_input(file.path) if whole is None else pa.BufferReader(whole)
+        with source:
+            yield source
+
+
+def _is_small(file: DataFile) -> bool:
+    return 0 < file.size_bytes <= _READ_WHOLE_BYTES
 
 
 @dataclass(frozen=True, slots=True)

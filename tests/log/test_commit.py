@@ -215,7 +215,10 @@ def test_a_version_known_by_its_checkpoint_alone_is_built_upon() -> None:
     assert commit(builder.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 2
 
 
-@pytest.mark.parametrize("text", ["{", "{}", "[]", '{"rowIdHighWaterMark":null}'])
+@pytest.mark.parametrize(
+    "text",
+    ["{", "{}", "[]", '{"rowIdHighWaterMark":null}', '{"rowIdHighWaterMark":Infinity}'],
+)
 def test_a_broken_high_water_mark_is_not_guessed(text: str) -> None:
     builder = build("rowTracking")
     body = {"domain": "delta.rowTracking", "configuration": text, "removed": False}

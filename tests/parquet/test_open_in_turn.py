@@ -34,6 +34,17 @@ def test_nothing_is_read_before_it_is_wanted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size_bytes", [SMALL, LARGE])
+def test_a_file_is_closed_when_its_turn_is_over(tmp_path: Path, size_bytes: int) -> None:
+    store, files = store_with(tmp_path, a=size_bytes, b=size_bytes)
+    opened = open_in_turn(store, files)
+    first = next(opened)
+    second = next(opened)
+    assert (first.closed, second.closed) == (True, False)
+    opened.close()
+    assert second.closed
+
+
+@pytest.mark.parametrize("size_bytes", [SMALL, LARGE])
 def test_a_missing_file_is_named_after_those_before_it(tmp_path: Path, size_bytes: int) -> None:
     store, files = store_with(tmp_path, a=SMALL)
     opened = open_in_turn(store, [*files, DataFile("gone", size_bytes)])
