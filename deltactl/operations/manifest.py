@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from deltactl.clock import Clock, SystemClock
@@ -27,7 +27,6 @@ from deltactl.operations.manifest_files import (
 from deltactl.operations.manifest_options import ManifestOptions
 from deltactl.operations.manifest_plan import ManifestPlan, plan_manifests
 from deltactl.operations.manifest_report import ManifestReport
-from deltactl.operations.manifest_tasks import write_all
 from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.storage.store import Store
 
@@ -70,7 +69,7 @@ def generate_manifests(
         cancel: stops before the next manifest.
         on_progress: of a purge.
         dry_run: change nothing.
-        sleep: between tries, where a store asks for patience.
+        sleep: of a purge, after a lost race.
 
     Raises:
         UnsupportedFeatureError: deletion vectors or column mapping.
@@ -105,25 +104,19 @@ def generate_manifests(
     ddl = tuple(render_ddl(snapshot, plan, root, options)) if options.ddl else ()
     if not writes:
         return ManifestReport(plan, root, dry_run=True, ddl=ddl)
-    window_ms = _execute(plan, output, clock, sleep, cancel)
+    window_ms = _execute(plan, output, clock, cancel)
     return ManifestReport(plan, root, window_ms=window_ms, purged_from=purged_from, ddl=ddl)
 
 
 def _execute(
-    plan: ManifestPlan, output: Store, clock: Clock, sleep: Sleep, cancel: CancelToken | None
+    plan: ManifestPlan, output: Store, clock: Clock, cancel: CancelToken | None
 ) -> int | None:
     """Write, then delete; give how long that took, ``None`` where nothing was to be done."""
     if plan.is_empty:
         return None
     started = clock.monotonic()
     _log.info("%s: writing manifests of version %d", output.uri, plan.version)
-    write_all(output, plan.iter_writes(), sleep=sleep, cancel=cancel)
-    if cancel is not None and cancel.is_set():
-        raise InterruptedRunError(
-            "interrupted; some manifests are new, others as they were",
-            is_part_done=True,
-            hint="Run again.",
-        )
+    output.put_many(_until_cancelled(plan.iter_writes(), cancel))
     # Last: until then readers of a vanished partition find its files, which a vacuum still spares.
     failed = output.delete_many(plan.stale)
     if failed:
@@ -134,6 +127,23 @@ def _execute(
             hint="Readers still find the files that they name. Delete them, or run again.",
         )
     return round((clock.monotonic() - started) * 1000)
+
+
+def _until_cancelled(
+    files: Iterator[tuple[str, bytes]], cancel: CancelToken | None
+) -> Iterator[tuple[str, bytes]]:
+    """The files; raises before the next, or after the last, once ``cancel`` is set."""
+    for file in files:
+        _ensure_wanted(cancel)
+        yield file
+    _ensure_wanted(cancel)
+
+
+def _ensure_wanted(cancel: CancelToken | None) -> None:
+    if cancel is not None and cancel.is_set():
+        raise InterruptedRunError(
+            "interrupted; each manifest is new or as it was", is_part_done=True, hint="Run again."
+        )
 
 
 def _purge(

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from deltactl.errors import StorageError
-from deltactl.storage.local_files import sync_folder, temp_path, write_durable
+from deltactl.storage.local_files import sync_folder, temp_path, write_new
 
 _NO_LINKS: Final = frozenset(
     getattr(errno, name)
@@ -44,7 +44,7 @@ def create_exclusively(path: str, data: bytes) -> None:
     folder = os.path.dirname(path)
     temporary = temp_path(folder)
     try:
-        write_durable(temporary, data)
+        write_new(temporary, data)
         publish_exclusively(temporary, path)
     finally:
         # Also once the name is won: a failure to tidy up must not make a commit look lost.

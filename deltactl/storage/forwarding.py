@@ -76,9 +76,13 @@ class ForwardingStore:
         """See ``Store.open_replacement``."""
         return self._inner.open_replacement(name)
 
-    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
+    def put(self, name: str, data: bytes) -> None:
         """See ``Store.put``."""
-        self._inner.put(name, data, syncs_folder=syncs_folder)
+        self._inner.put(name, data)
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+        """See ``Store.put_many``."""
+        return self._inner.put_many(files)
 
     def ensure_put_if_absent(self) -> None:
         """See ``Store.ensure_put_if_absent``."""

@@ -181,12 +181,16 @@ class FsspecStore:
             file = self._service.open_output(key)
         return MappedFile(file, self._keys.mapper("write", name))
 
-    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
+    def put(self, name: str, data: bytes) -> None:
         """Write or replace a whole object; see ``Store.put``."""
         key = self._keys.writable(name)
         self._copies.forget(name)
         with self._keys.mapped("write", name):
             self._service.put(key, data)
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+        """Write or replace each, side by side; see ``Store.put_many``."""
+        return sum(1 for _ in each_in_parallel(lambda file: self.put(*file), files))
 
     def ensure_put_if_absent(self) -> None:
         """Refuse stores that are found not to keep it; see ``Store.ensure_put_if_absent``."""

@@ -27,13 +27,29 @@ def temp_path(folder: str) -> str:
     return f"{folder}/{TEMP_PREFIX}{uuid.uuid4().hex}{TEMP_SUFFIX}"
 
 
-def write_durable(path: str, data: bytes) -> None:
-    """Create ``path``, which must not exist, with ``data``, and wait until the disk has it."""
+def write_new(path: str, data: bytes, *, durable: bool = True) -> None:
+    """Create ``path``, which must not exist, with ``data``; wait until the disk has it.
+
+    Not ``durable``: begin to write it, and leave the waiting to ``sync_file``.
+    """
     descriptor = os.open(path, _CREATE, 0o666)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
+        if durable:
+            os.fsync(descriptor)
+        elif hasattr(os, "posix_fadvise"):
+            with suppress(OSError):  # an advice, which not every file system takes
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file(path: str) -> None:
+    """Make the content of a file of ours durable, which was written without."""
+    descriptor = os.open(path, os.O_WRONLY | _PLAIN)
+    try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -98,10 +114,7 @@ class ReplacingWriter(DurableWriter):
         try:
             super().close()
             with mapped_errors("write", self._name, self._where):
-                # As in `LocalStore.put`: Hadoop must not find an old checksum at any time.
-                remove_checksum(self._path)
-                os.replace(self._hidden, self._path)
-                remove_checksum(self._path)
+                take_place(self._hidden, self._path)
                 sync_folder(os.path.dirname(self._path))
         except BaseException:
             with suppress(OSError):
@@ -150,6 +163,15 @@ def read_whole(path: str) -> bytes:
         return b"".join(parts)
     finally:
         os.close(descriptor)
+
+
+def take_place(hidden: str, path: str) -> None:
+    """Give a file the name ``path``, in place of what may be there."""
+    # Before: new content under an old checksum cannot be read by Hadoop, should we crash in
+    # between. After: another writer may have put its own there meanwhile.
+    remove_checksum(path)
+    os.replace(hidden, path)
+    remove_checksum(path)
 
 
 def remove_checksum(path: str) -> None:

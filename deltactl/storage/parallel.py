@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from typing import Final, TypeVar
 
 A = TypeVar("A")
@@ -13,15 +14,17 @@ R = TypeVar("R")
 _PARALLEL_REQUESTS: Final = 16
 
 
-def each_in_parallel(work: Callable[[A], R], items: Sequence[A]) -> Iterator[R]:
+def each_in_parallel(work: Callable[[A], R], items: Iterable[A]) -> Iterator[R]:
     """Give ``work`` of each item in order, a bounded number ahead of the caller."""
-    if len(items) <= 1:
-        yield from map(work, items)
+    rest = iter(items)
+    first = list(islice(rest, 2))
+    if len(first) <= 1:
+        yield from map(work, first)
         return
     waiting: deque[Future[R]] = deque()
-    with ThreadPoolExecutor(min(_PARALLEL_REQUESTS, len(items))) as pool:
+    with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
         try:
-            for item in items:
+            for item in chain(first, rest):
                 waiting.append(pool.submit(work, item))
                 if len(waiting) >= _PARALLEL_REQUESTS:
                     yield waiting.popleft().result()

@@ -151,12 +151,15 @@ class Store(Protocol):
         """A writer to a new or existing file; readers see old or new, never a part."""
         ...
 
-    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
-        """Write or replace whole; readers see old or new, never a part.
+    def put(self, name: str, data: bytes) -> None:
+        """Write or replace whole, durably; readers see old or new, never a part."""
+        ...
 
-        Durable when it returns. Without ``syncs_folder`` the name is so only after
-        ``sync_folders``, which costs less for many files: until then a crash of the machine may
-        bring back the old content, but never a part.
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+        """``put`` each (name, content), as fast as the store can; gives how many.
+
+        Some may be new when it raises, or when ``files`` does, which ends it. Disks put thousands
+        in place together, so that readers find few moments between the first and the last.
         """
         ...
 

@@ -6,6 +6,7 @@ import io
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, cast
 
 from deltactl.errors import SafetyError, StorageError
@@ -31,9 +32,13 @@ class ReadOnlyStore(ForwardingStore):
         """Raise."""
         self._refuse("replace", name)
 
-    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
+    def put(self, name: str, data: bytes) -> None:
         """Raise."""
         self._refuse("write", name)
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+        """Raise."""
+        self._refuse("write", ", ".join(name for name, _ in islice(files, 3)))
 
     def ensure_put_if_absent(self) -> None:
         """Raise: it may write."""
@@ -177,10 +182,20 @@ class MeteredStore(ForwardingStore):
         self._count(StorageUsage(puts=1))
         return _MeteredReplacement(super().open_replacement(name), self._count)
 
-    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
+    def put(self, name: str, data: bytes) -> None:
         """Count one put and its bytes."""
         self._count(StorageUsage(puts=1, bytes_written=len(data)))
-        super().put(name, data, syncs_folder=syncs_folder)
+        super().put(name, data)
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+        """Count each file as it is taken."""
+
+        def counted() -> Iterator[tuple[str, bytes]]:
+            for name, data in files:
+                self._count(StorageUsage(puts=1, bytes_written=len(data)))
+                yield name, data
+
+        return super().put_many(counted())
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Count one put and its bytes."""

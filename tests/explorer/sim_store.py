@@ -26,6 +26,7 @@ from deltactl.storage.names import is_absolute_name, resolve_name, resolve_prefi
 from deltactl.storage.open import register_scheme
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 from tests.explorer.world import Call, Reply, Rules, Worlds
+from tests.support.stores import put_each
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -97,8 +98,11 @@ class SimStore:
         self._writable(name)
         return _Writer(lambda data: self._write("put", name, data))
 
-    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
+    def put(self, name: str, data: bytes) -> None:
         self._write("put", name, data)
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+        return put_each(self, files)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         self.ensure_put_if_absent()

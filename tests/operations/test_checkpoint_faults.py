@@ -101,11 +101,11 @@ class LateStore(ForwardingStore):
         super().__init__(inner)
         self._late: list[tuple[str, bytes]] = []
 
-    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
+    def put(self, name: str, data: bytes) -> None:
         if ".checkpoint." in name:
             self._late.append((name, data))
             raise TransientStorageError(f"no answer about {name}")
-        super().put(name, data, syncs_folder=syncs_folder)
+        super().put(name, data)
 
     def land(self) -> None:
         for name, data in self._late:

@@ -6,6 +6,8 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import os
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from deltactl.clock import FixedClock
 from deltactl.errors import (
     CorruptLogError,
     DeltactlError,
+    InterruptedRunError,
     PredicateError,
     StorageError,
     UnsupportedFeatureError,
@@ -25,6 +28,7 @@ from deltactl.operations.manifest import ManifestOptions, ManifestReport, genera
 from deltactl.operations.manifest_files import MANIFEST_DIR
 from deltactl.operations.manifest_refresh import AUTO_PROPERTY
 from deltactl.operations.optimize import OptimizeOptions, optimize_table
+from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.storage.wrappers import ReadOnlyStore
@@ -258,14 +262,22 @@ def test_what_fails_at_any_call_leaves_each_manifest_old_or_new(action: Any, whe
         assert builder.store.contents() == after
 
 
-def test_a_store_that_asks_for_patience_gets_it() -> None:
+def test_an_interrupted_run_leaves_each_manifest_old_or_new() -> None:
     builder = memory("a", "b")
-    waited: list[float] = []
-    store = FaultyStore(
-        builder.store, Fault(1, "error", method="put"), Fault(3, "error", method="put")
-    )
-    generate_manifests(store, ManifestOptions(), warn=quiet, sleep=waited.append)
-    assert waited and generate(builder.store).is_up_to_date
+    cancel = threading.Event()
+
+    class Interrupting(ForwardingStore):
+        def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+            def interrupted() -> Iterator[tuple[str, bytes]]:
+                for file in files:
+                    yield file
+                    cancel.set()
+
+            return super().put_many(interrupted())
+
+    with pytest.raises(InterruptedRunError, match="each manifest is new or as it was"):
+        generate(Interrupting(builder.store), cancel=cancel)
+    assert states(generate(builder.store)) == {"p=a": "unchanged", "p=b": "new"}
 
 
 def test_a_store_that_never_takes_a_manifest_ends_the_run_before_deletes() -> None:

@@ -38,9 +38,9 @@ class Meanwhile(ForwardingStore):
             if self._left == 0:
                 self._foreign()
 
-    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
+    def put(self, name: str, data: bytes) -> None:
         self._before("put")
-        super().put(name, data, syncs_folder=syncs_folder)
+        super().put(name, data)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         self._before("put_if_absent")

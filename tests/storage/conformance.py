@@ -6,7 +6,7 @@ Each takes a fresh, empty store whose root may not exist yet.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from urllib.parse import unquote
 
 import pytest
@@ -104,10 +104,14 @@ def walks_every_file_once(store: Store) -> None:
     names = [f"d{i % 3}/e{i % 2}/f{i}" for i in range(20)] + ["top", "d0/x"]
     for name in names:
         store.put(name, b"")
-    assert sorted(name for batch in store.walk() for name in batch) == sorted(names)
+    assert sorted(_walk(store)) == sorted(names)
     below = [name for name in names if name.startswith("d0/")]
     for prefix in ("d0", "d0/", "./d0"):
         assert sorted(name for batch in store.walk(prefix) for name in batch) == sorted(below)
+
+
+def _walk(store: Store) -> list[str]:
+    return [name for batch in store.walk() for name in batch]
 
 
 def tells_size_and_time(store: Store) -> None:
@@ -178,14 +182,33 @@ def writes_through_open_output(store: Store) -> None:
     store.sync_folders(["p=1/new folder/x.parquet"])
 
 
-def puts_whose_folders_are_synced_later(store: Store) -> None:
-    names = [f"a/b={number}/x" for number in range(9)]
-    for name in names:
-        store.put(name, name.encode(), syncs_folder=False)
-    store.sync_folders(names)
+def puts_many(store: Store) -> None:
+    names = [f"a/b={number}/x" for number in range(40)]
+    store.put(names[3], b"old")
+    assert store.put_many((name, name.encode()) for name in names) == 40
     assert list(store.read_many(names)) == [name.encode() for name in names]
-    store.put(names[0], b"new", syncs_folder=False)
+    assert store.put_many([(names[0], b"new")]) == 1
     assert store.read(names[0]) == b"new"
+    assert store.put_many([]) == 0
+    assert sorted(_walk(store)) == sorted(names)
+
+
+def puts_no_more_once_its_files_raise(store: Store) -> None:
+    def files() -> Iterator[tuple[str, bytes]]:
+        yield "a/x", b"new"
+        yield "a/y", b"new"
+        raise KeyboardInterrupt
+
+    store.put("a/x", b"old")
+    with pytest.raises(KeyboardInterrupt):
+        store.put_many(files())
+    assert store.read("a/x") in (b"old", b"new")
+    assert set(_walk(store)) <= {"a/x", "a/y"}
+
+
+def puts_many_only_below_the_root(store: Store) -> None:
+    with pytest.raises(SafetyError):
+        store.put_many([("a/x", b"1"), ("../y", b"1")])
 
 
 def replaces_whole_or_not_at_all(store: Store) -> None:
@@ -416,6 +439,9 @@ PROMISES = (
     reads_ranges,
     opens_for_random_access,
     writes_through_open_output,
+    puts_many,
+    puts_no_more_once_its_files_raise,
+    puts_many_only_below_the_root,
     replaces_whole_or_not_at_all,
     writes_parquet,
     puts_only_if_absent,

@@ -141,13 +141,12 @@ def test_sync_covers_each_folder_up_to_the_root_once(
     assert sorted(synced) == [str(root), f"{root}/a", f"{root}/a/b", f"{root}/a/c"]
 
 
-def test_a_put_flushes_folders_unless_told_otherwise(
+def test_a_put_flushes_the_folders_that_it_changed(
     store: LocalStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    store.put("a/b/x", b"")
     synced: list[str] = []
     monkeypatch.setattr("deltactl.storage.local_store.sync_folder", synced.append)
-    store.put("a/b/x", b"", syncs_folder=False)
-    assert synced == []
     store.put("a/b/x", b"")
     assert synced == [f"{root}/a/b"]
     store.put("c/d/x", b"")

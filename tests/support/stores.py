@@ -112,8 +112,11 @@ class MemoryStore:
         uri = self._writable(name)
         return _MemoryReplacement(lambda data: self._store(uri, data))
 
-    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
+    def put(self, name: str, data: bytes) -> None:
         self._store(self._writable(name), data)
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+        return put_each(self, files)
 
     def ensure_put_if_absent(self) -> None:
         pass
@@ -244,6 +247,15 @@ class _MemoryReplacement(_MemoryWriter):
         io.BytesIO.close(self)
 
 
+def put_each(store: Store, files: Iterable[tuple[str, bytes]]) -> int:
+    """``put_many`` of a store that has no faster way, or where each put may go wrong by itself."""
+    count = 0
+    for name, data in files:
+        store.put(name, data)
+        count += 1
+    return count
+
+
 class Crash(BaseException):
     """The process dies here: nothing may catch this, and no clean-up is to be relied on."""
 
@@ -312,11 +324,14 @@ class FaultyStore(ForwardingStore):
         opened = self._do("open_replacement", name, lambda: self._inner.open_replacement(name))
         return _FaultyWriter(self, name, opened)
 
-    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
+    def put(self, name: str, data: bytes) -> None:
         def tear() -> None:
             self._inner.put(name, data[: len(data) // 2])
 
-        self._do("put", name, lambda: self._inner.put(name, data, syncs_folder=syncs_folder), tear)
+        self._do("put", name, lambda: self._inner.put(name, data), tear)
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+        return put_each(self, files)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         def tear() -> None:
@@ -497,9 +512,17 @@ class CountingStore(ForwardingStore):
         self._count("open_replacement", [name])
         return super().open_replacement(name)
 
-    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
+    def put(self, name: str, data: bytes) -> None:
         self._count("put", [name])
-        super().put(name, data, syncs_folder=syncs_folder)
+        super().put(name, data)
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+        def counted() -> Iterator[tuple[str, bytes]]:
+            for name, data in files:
+                self._count("put", [name])
+                yield name, data
+
+        return super().put_many(counted())
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         self._count("put_if_absent", [name])

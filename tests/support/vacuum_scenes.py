@@ -38,8 +38,8 @@ class DatedStore(ForwardingStore):
         super().__init__(inner)
         self._memory, self._clock, self._behind_ms = inner, clock, behind_ms
 
-    def put(self, name: str, data: bytes, *, syncs_folder: bool = True) -> None:
-        super().put(name, data, syncs_folder=syncs_folder)
+    def put(self, name: str, data: bytes) -> None:
+        super().put(name, data)
         self._date(name)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
