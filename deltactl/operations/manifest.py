@@ -99,7 +99,7 @@ def generate_manifests(
         warn(f"{live.vectors} files have deletion vectors: a purge would rewrite them first")
     else:
         ensure_no_vectors(live, store.uri)
-    plan = plan_manifests(snapshot, live, output, options, warn)
+    plan = plan_manifests(snapshot, live, output, options, now_ms=clock.now_ms(), warn=warn)
     root = f"{output.uri}/{MANIFEST_DIR}"
     ddl = tuple(render_ddl(snapshot, plan, root, options)) if options.ddl else ()
     if not writes:
@@ -112,6 +112,8 @@ def _execute(
     plan: ManifestPlan, output: Store, clock: Clock, cancel: CancelToken | None
 ) -> int | None:
     """Write, then delete; give how long that took, ``None`` where nothing was to be done."""
+    if plan.leftovers:
+        output.delete_many(plan.leftovers)
     if plan.is_empty:
         return None
     started = clock.monotonic()

@@ -23,12 +23,16 @@ from deltactl.operations.touched import find_touched
 from deltactl.protocol.partitions import build_map
 from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import Field
+from deltactl.storage.local_files import is_temp_name
 from deltactl.storage.store import Store
 
 NEW: Final = "new"
 CHANGED: Final = "changed"
 UNCHANGED: Final = "unchanged"
 STALE: Final = "stale"
+
+# No run writes manifests for so long.
+_LEFT_MS: Final = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,16 @@ class PartitionManifest:
 
 @dataclass(frozen=True)
 class ManifestPlan:
-    """What a run would write and delete; ``stale`` are names of files to delete."""
+    """What a run would write and delete; ``stale`` are names of files to delete.
+
+    ``leftovers`` are hidden files that killed runs of ours left.
+    """
 
     version: int
     table_id: str
     partitions: tuple[PartitionManifest, ...]
     stale: tuple[str, ...]
+    leftovers: tuple[str, ...]
     _manifests: Manifests = field(repr=False)
     _indices: tuple[int, ...] = field(repr=False)
 
@@ -74,7 +82,13 @@ def manifest_name(folder: str) -> str:
 
 
 def plan_manifests(
-    snapshot: Snapshot, live: LiveFiles, output: Store, options: ManifestOptions, warn: Warn
+    snapshot: Snapshot,
+    live: LiveFiles,
+    output: Store,
+    options: ManifestOptions,
+    *,
+    now_ms: int,
+    warn: Warn,
 ) -> ManifestPlan:
     """Compare a version with the manifests in ``output``.
 
@@ -84,7 +98,8 @@ def plan_manifests(
         StorageError: the store failed.
     """
     manifests = render_manifests(live, snapshot.store.uri, options.schemes)
-    there = {name for batch in output.walk(MANIFEST_DIR) for name in batch if _is_seen(name)}
+    found_names = [name for batch in output.walk(MANIFEST_DIR) for name in batch]
+    there = set(filter(_is_seen, found_names))
     folders = {*manifests.folders, *map(_folder_of, there)}
     chosen = _choose_folders(snapshot, folders, options, warn)
     wanted = [index for index, folder in enumerate(manifests.folders) if folder in chosen]
@@ -110,6 +125,7 @@ def plan_manifests(
         snapshot.metadata.id,
         tuple(partitions),
         tuple(stale),
+        _find_leftovers(output, found_names, now_ms),
         manifests,
         tuple(wanted),
     )
@@ -118,6 +134,13 @@ def plan_manifests(
 def _is_seen(name: str) -> bool:
     """Whether engines read a file: hidden ones they leave out."""
     return name.rpartition("/")[2][:1] not in ("_", ".")
+
+
+def _find_leftovers(output: Store, names: Sequence[str], now_ms: int) -> tuple[str, ...]:
+    """Our hidden files of which nobody can be writing any more."""
+    hidden = [name for name in names if is_temp_name(name)]
+    infos = output.stat_many(hidden) if hidden else ()
+    return tuple(info.name for info in infos if info and info.modified_ms < now_ms - _LEFT_MS)
 
 
 def _folder_of(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import uuid
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 TEMP_PREFIX: Final = ".deltactl-"
 TEMP_SUFFIX: Final = ".tmp"
+_TEMP_NAME: Final = re.compile(rf"{re.escape(TEMP_PREFIX)}[0-9a-f]{{32}}{re.escape(TEMP_SUFFIX)}")
 _BUFFER_BYTES: Final = 1 << 20
 _PLAIN: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _READ: Final = os.O_RDONLY | _PLAIN
@@ -25,6 +27,11 @@ _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
 def temp_path(folder: str) -> str:
     """Give a fresh hidden path in ``folder``, short, so that long final names still fit."""
     return f"{folder}/{TEMP_PREFIX}{uuid.uuid4().hex}{TEMP_SUFFIX}"
+
+
+def is_temp_name(name: str) -> bool:
+    """Whether a name is one of ``temp_path``: a write that goes on, or that was killed."""
+    return _TEMP_NAME.fullmatch(name.rpartition("/")[2]) is not None
 
 
 def write_new(path: str, data: bytes, *, durable: bool = True) -> None:

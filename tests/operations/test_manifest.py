@@ -280,6 +280,23 @@ def test_an_interrupted_run_leaves_each_manifest_old_or_new() -> None:
     assert states(generate(builder.store)) == {"p=a": "unchanged", "p=b": "new"}
 
 
+def test_hidden_files_of_killed_runs_go_once_they_are_a_day_old(tmp_path: Path) -> None:
+    builder = local(tmp_path)
+    builder.append([row(1)])
+    generate(builder.store)
+    folder = tmp_path / "t x" / MANIFEST_DIR / "p=a"
+    now = FixedClock().now_ms() // 1000
+    for name, age in (("0" * 32, 90_000), ("1" * 32, 80_000), ("other", 90_000)):
+        path = folder / f".deltactl-{name}.tmp"
+        path.write_bytes(b"half")
+        os.utime(path, (now - age, now - age))
+    generate(builder.store, dry_run=True)
+    assert len(list(folder.iterdir())) == 4
+    generate(builder.store)
+    left = [f".deltactl-{'1' * 32}.tmp", ".deltactl-other.tmp", "manifest"]
+    assert sorted(path.name for path in folder.iterdir()) == left
+
+
 def test_a_store_that_never_takes_a_manifest_ends_the_run_before_deletes() -> None:
     builder = memory("a")
     faults = [Fault(number, "error", method="put") for number in range(1, 20)]
