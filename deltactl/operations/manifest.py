@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 from deltactl.clock import Clock, SystemClock
@@ -66,7 +67,7 @@ def generate_manifests(
         engine: where a purge runs.
         clock: measures how long partitions could differ.
         storage_options: for the workers of a purge.
-        cancel: stops before the next manifest.
+        cancel: no manifest is begun once it is set.
         on_progress: of a purge.
         dry_run: change nothing.
         sleep: of a purge, after a lost race.
@@ -104,16 +105,21 @@ def generate_manifests(
     ddl = tuple(render_ddl(snapshot, plan, root, options)) if options.ddl else ()
     if not writes:
         return ManifestReport(plan, root, dry_run=True, ddl=ddl)
-    window_ms = _execute(plan, output, clock, cancel)
+    try:
+        window_ms = _execute(plan, output, clock, warn, cancel)
+    except InterruptedRunError as error:
+        error.is_part_done = purged_from is not None or _is_begun(plan, output)
+        raise
     return ManifestReport(plan, root, window_ms=window_ms, purged_from=purged_from, ddl=ddl)
 
 
 def _execute(
-    plan: ManifestPlan, output: Store, clock: Clock, cancel: CancelToken | None
+    plan: ManifestPlan, output: Store, clock: Clock, warn: Warn, cancel: CancelToken | None
 ) -> int | None:
     """Write, then delete; give how long that took, ``None`` where nothing was to be done."""
-    if plan.leftovers:
-        output.delete_many(plan.leftovers)
+    left = output.delete_many(plan.leftovers) if plan.leftovers else {}
+    if left:
+        warn(f"{len(left)} hidden files of killed runs could not be removed, such as {min(left)!r}")
     if plan.is_empty:
         return None
     started = clock.monotonic()
@@ -144,8 +150,19 @@ def _until_cancelled(
 def _ensure_wanted(cancel: CancelToken | None) -> None:
     if cancel is not None and cancel.is_set():
         raise InterruptedRunError(
-            "interrupted; each manifest is new or as it was", is_part_done=True, hint="Run again."
+            "interrupted; each manifest is new or as it was", hint="Run again."
         )
+
+
+def _is_begun(plan: ManifestPlan, output: Store) -> bool:
+    """Whether the first manifest to be written is new already: a disk shows none for long."""
+    first = next(plan.iter_writes(), None)
+    if first is None:
+        return False
+    name, content = first
+    with suppress(StorageError):
+        return output.read(name) == content
+    return False
 
 
 def _purge(

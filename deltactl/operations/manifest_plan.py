@@ -99,7 +99,7 @@ def plan_manifests(
     """
     manifests = render_manifests(live, snapshot.store.uri, options.schemes)
     found_names = [name for batch in output.walk(MANIFEST_DIR) for name in batch]
-    there = set(filter(_is_seen, found_names))
+    there = set(filter(is_seen, found_names))
     folders = {*manifests.folders, *map(_folder_of, there)}
     chosen = _choose_folders(snapshot, folders, options, warn)
     wanted = [index for index, folder in enumerate(manifests.folders) if folder in chosen]
@@ -131,7 +131,7 @@ def plan_manifests(
     )
 
 
-def _is_seen(name: str) -> bool:
+def is_seen(name: str) -> bool:
     """Whether engines read a file: hidden ones they leave out."""
     return name.rpartition("/")[2][:1] not in ("_", ".")
 

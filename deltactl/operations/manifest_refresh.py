@@ -14,6 +14,7 @@ from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.manifest_files import MANIFEST_DIR
 from deltactl.operations.manifest_options import ManifestOptions
+from deltactl.operations.manifest_plan import is_seen
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ def refresh_manifests(
         snapshot = load_snapshot(store, warn=warn)
         if not snapshot.properties.flag(AUTO_PROPERTY):
             return None
-        has_manifests = before is not None and next(store.walk(MANIFEST_DIR), None) is not None
+        has_manifests = before is not None and any(
+            is_seen(name) for batch in store.walk(MANIFEST_DIR) for name in batch
+        )
         options = ManifestOptions(since=before if has_manifests else None)
         return generate_manifests(
             store, options, warn=warn, snapshot=snapshot, clock=clock, sleep=sleep

@@ -21,6 +21,8 @@ _TEMP_NAME: Final = re.compile(rf"{re.escape(TEMP_PREFIX)}[0-9a-f]{{32}}{re.esca
 _BUFFER_BYTES: Final = 1 << 20
 _PLAIN: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _READ: Final = os.O_RDONLY | _PLAIN
+# Windows flushes what is open for writing alone; elsewhere reading is enough.
+_FLUSH: Final = (os.O_RDWR if os.name == "nt" else os.O_RDONLY) | _PLAIN
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
 
 
@@ -55,7 +57,7 @@ def write_new(path: str, data: bytes, *, durable: bool = True) -> None:
 
 def sync_file(path: str) -> None:
     """Make the content of a file of ours durable, which was written without."""
-    descriptor = os.open(path, os.O_WRONLY | _PLAIN)
+    descriptor = os.open(path, _FLUSH)
     try:
         os.fsync(descriptor)
     finally:

@@ -200,10 +200,10 @@ class LocalStore:
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
         """Write or replace each, a lot of them together; see ``Store.put_many``."""
         rest, count = iter(files), 0
-        safe_folders: set[str] = set()
 
         def place(name: str) -> str:
-            path = self._writable(name, safe_folders)
+            # Looked at each time: a link may take the place of a folder above while all is staged.
+            path = self._writable(name)
             self._make_parents(path)
             return path
 
@@ -346,7 +346,7 @@ class LocalStore:
         """
         path = self._base + resolve_name(name)
         folder = os.path.dirname(path)
-        if safe_folders is not None and _is_below(folder, safe_folders):
+        if safe_folders is not None and folder in safe_folders:
             return path
         with mapped_errors("resolve", name, self._uri):
             actual = os.path.realpath(folder).replace(os.sep, "/")
@@ -357,8 +357,6 @@ class LocalStore:
             )
         if safe_folders is not None:
             safe_folders.add(folder)
-            if actual == folder:  # no link on the way
-                safe_folders.update(self._upwards(os.path.dirname(folder), safe_folders))
         return path
 
     def _make_parents(self, path: str) -> bool:
@@ -391,13 +389,3 @@ class LocalStore:
         while folder not in seen and len(folder) >= len(self._root):
             yield folder
             folder = os.path.dirname(folder)
-
-
-def _is_below(folder: str, safe_folders: set[str]) -> bool:
-    """Whether a folder is safe, because it is known to be or is no link and lies in one that is."""
-    if folder in safe_folders:
-        return True
-    if os.path.dirname(folder) not in safe_folders or os.path.islink(folder):
-        return False
-    safe_folders.add(folder)
-    return True

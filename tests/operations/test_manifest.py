@@ -7,7 +7,7 @@ import datetime as dt
 import itertools
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -262,22 +262,39 @@ def test_what_fails_at_any_call_leaves_each_manifest_old_or_new(action: Any, whe
         assert builder.store.contents() == after
 
 
+class Interrupting(ForwardingStore):
+    """Sets an event once it was given a first manifest."""
+
+    def __init__(self, inner: Store, cancel: threading.Event) -> None:
+        super().__init__(inner)
+        self._cancel = cancel
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+        def interrupted() -> Iterator[tuple[str, bytes]]:
+            for file in files:
+                yield file
+                self._cancel.set()
+
+        return super().put_many(interrupted())
+
+
 def test_an_interrupted_run_leaves_each_manifest_old_or_new() -> None:
     builder = memory("a", "b")
     cancel = threading.Event()
-
-    class Interrupting(ForwardingStore):
-        def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-            def interrupted() -> Iterator[tuple[str, bytes]]:
-                for file in files:
-                    yield file
-                    cancel.set()
-
-            return super().put_many(interrupted())
-
-    with pytest.raises(InterruptedRunError, match="each manifest is new or as it was"):
-        generate(Interrupting(builder.store), cancel=cancel)
+    with pytest.raises(InterruptedRunError, match="each manifest is new or as it was") as caught:
+        generate(Interrupting(builder.store, cancel), cancel=cancel)
+    assert caught.value.is_part_done
     assert states(generate(builder.store)) == {"p=a": "unchanged", "p=b": "new"}
+
+
+def test_an_interrupted_run_on_a_disk_changed_nothing(tmp_path: Path) -> None:
+    builder = local(tmp_path)
+    builder.append([row(1)], [row(2, "b")])
+    cancel = threading.Event()
+    with pytest.raises(InterruptedRunError) as caught:
+        generate(Interrupting(builder.store, cancel), cancel=cancel)
+    assert not caught.value.is_part_done
+    assert not [name for batch in builder.store.walk(MANIFEST_DIR) for name in batch]
 
 
 def test_hidden_files_of_killed_runs_go_once_they_are_a_day_old(tmp_path: Path) -> None:
@@ -295,6 +312,20 @@ def test_hidden_files_of_killed_runs_go_once_they_are_a_day_old(tmp_path: Path) 
     generate(builder.store)
     left = [f".deltactl-{'1' * 32}.tmp", ".deltactl-other.tmp", "manifest"]
     assert sorted(path.name for path in folder.iterdir()) == left
+
+
+def test_hidden_files_that_cannot_be_removed_are_told_of(tmp_path: Path) -> None:
+    class Refusing(ForwardingStore):
+        def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+            return {name: StorageError("no") for name in names}
+
+    builder = local(tmp_path)
+    name = f"{MANIFEST_DIR}/p=a/.deltactl-{'0' * 32}.tmp"
+    builder.store.put(name, b"half")
+    os.utime(tmp_path / "t x" / name, (0, 0))
+    warned: list[str] = []
+    generate(Refusing(builder.store), warn=warned.append)
+    assert warned == [f"1 hidden files of killed runs could not be removed, such as {name!r}"]
 
 
 def test_a_store_that_never_takes_a_manifest_ends_the_run_before_deletes() -> None:
@@ -524,6 +555,8 @@ def test_our_commits_refresh_the_partitions_they_touched(tmp_path: Path) -> None
     builder = local(tmp_path, properties={AUTO_PROPERTY: "true"})
     builder.append(*([row(n, "ab"[n % 2])] for n in range(6)))
     builder.append([row(9, "c")])
+    # A killed run may have left this: it says of no partition that it has a manifest.
+    builder.store.put(f"{MANIFEST_DIR}/p=a/.deltactl-{'0' * 32}.tmp", b"half")
     optimize_table(builder.store, OptimizeOptions(where="p = 'a'"), warn=quiet)
     assert set(manifests(tmp_path)) == {"p=a", "p=b", "p=c"}  # there were none: all
     assert_reads_alike(tmp_path, builder)

@@ -53,6 +53,8 @@ def test_writes_through_a_link_out_of_the_root_are_refused(
         with pytest.raises(SafetyError):
             store.put_if_absent(name, b"")
         with pytest.raises(SafetyError):
+            store.put_many([("keep", b""), (name, b"")])
+        with pytest.raises(SafetyError):
             store.open_output(name)
         with pytest.raises(SafetyError):
             store.delete_many(["keep", name])

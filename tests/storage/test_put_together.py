@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.errors import StorageError
+from deltactl.errors import SafetyError, StorageError
 from deltactl.storage import local_store
 from deltactl.storage.local_store import LocalStore
 
@@ -116,3 +116,20 @@ def test_checksums_of_hadoop_go_with_what_is_replaced(store: LocalStore, tmp_pat
     checksum.write_bytes(b"old sum")
     store.put_many(new_files())
     assert not checksum.exists()
+
+
+def test_a_folder_that_becomes_a_link_meanwhile_is_refused(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    (outside / "p=1").mkdir(parents=True)
+
+    def files() -> Iterator[tuple[str, bytes]]:
+        yield NAMES[0], b"new"
+        (tmp_path / "t/m").rename(tmp_path / "t/moved")
+        (tmp_path / "t/m").symlink_to(outside)
+        yield NAMES[1], b"new"
+
+    with pytest.raises(SafetyError):
+        store.put_many(files())
+    assert [path.name for path in outside.rglob("*")] == ["p=1"]
