@@ -8,18 +8,13 @@ create; and reading thousands of small log files through it takes several times 
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from deltactl.errors import SafetyError, StorageError
-from deltactl.storage.errors import (
-    folder_in_the_way,
-    map_error,
-    mapped_errors,
-    no_versions_error,
-)
+from deltactl.errors import StorageError
+from deltactl.storage.errors import map_error, mapped_errors, no_versions_error
 from deltactl.storage.exclusive import create_exclusively, move_exclusively
 from deltactl.storage.held_folder import HeldFolder
 from deltactl.storage.local_files import (
@@ -40,14 +35,8 @@ from deltactl.storage.local_listing import (
     walk_folder,
     walk_tree,
 )
-from deltactl.storage.local_uris import path_to_uri, strip_file_scheme
-from deltactl.storage.names import (
-    is_absolute_name,
-    is_plain_name,
-    refuse_nul,
-    resolve_name,
-    resolve_prefix,
-)
+from deltactl.storage.local_paths import LocalPaths
+from deltactl.storage.names import is_absolute_name
 from deltactl.storage.put_together import put_together, sync_each
 from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
 
@@ -65,14 +54,12 @@ class LocalStore:
     ``.<name>.crc`` beside a file and trusts it: what is replaced or deleted here loses that too.
     """
 
-    __slots__ = ("_base", "_root", "_uri")
+    __slots__ = ("_paths", "_uri")
 
     def __init__(self, root: str) -> None:
         """Serve the folder ``root``; links in it are resolved once, now."""
-        refuse_nul(root)
-        self._root = os.path.realpath(root).replace(os.sep, "/")
-        self._base = f"{self._root.rstrip('/')}/"
-        self._uri = path_to_uri(self._root)
+        self._paths = LocalPaths(root)
+        self._uri = self._paths.uri
 
     def __repr__(self) -> str:
         """Tell the root."""
@@ -85,19 +72,19 @@ class LocalStore:
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         """Files directly in a folder from ``start`` on; see ``Store.list_from``."""
-        folder, name_prefix = self._folder(prefix)
+        folder, name_prefix = self._paths.folder(prefix)
         with mapped_errors("list", prefix, self._uri):
             yield from list_folder(folder, name_prefix, start)
 
     def list_folders(self, prefix: str = "") -> list[str]:
         """Folders directly in a folder; see ``Store.list_folders``."""
-        folder, name_prefix = self._folder(prefix)
+        folder, name_prefix = self._paths.folder(prefix)
         with mapped_errors("list", prefix, self._uri):
             return [name_prefix + name for name in list_folders(folder)]
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Names of all files below a folder; see ``Store.walk``."""
-        folder, name_prefix = self._folder(prefix)
+        folder, name_prefix = self._paths.folder(prefix)
         with mapped_errors("list", prefix, self._uri):
             # A linked folder is not entered, and naming it as the start is no way around that.
             if is_absolute_name(prefix) or os.path.realpath(folder).replace(os.sep, "/") == folder:
@@ -106,7 +93,7 @@ class LocalStore:
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
         """Files, folders and links below the root; see ``Store.walk_tree``."""
         with mapped_errors("list", "", self._uri):
-            yield from walk_tree(self._root, enter)
+            yield from walk_tree(self._paths.root, enter)
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
         """Facts of each name; see ``Store.stat_many``."""
@@ -114,14 +101,14 @@ class LocalStore:
         name = ""
         try:
             for name in names:
-                found.append(stat_file(self._readable(name), name))
+                found.append(stat_file(self._paths.readable(name), name))
         except (OSError, UnicodeError) as error:
             raise map_error(error, "look up", name, self._uri) from error
         return found
 
     def read(self, name: str) -> bytes:
         """Whole content of a file; see ``Store.read``."""
-        path = self._readable(name)
+        path = self._paths.readable(name)
         try:
             return read_whole(path)
         except (OSError, UnicodeError) as error:
@@ -138,7 +125,7 @@ class LocalStore:
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Bytes of each (offset, length); see ``Store.read_ranges``."""
-        with mapped_errors("read", name, self._uri), open(self._readable(name), "rb") as file:
+        with mapped_errors("read", name, self._uri), open(self._paths.readable(name), "rb") as file:
             found = []
             for offset, length in ranges:
                 file.seek(offset)
@@ -158,7 +145,7 @@ class LocalStore:
         """An Arrow file for random access; see ``Store.open_input``."""
         import pyarrow as pa
 
-        path = self._readable(name)
+        path = self._paths.readable(name)
         with mapped_errors("open", name, self._uri):
             return pa.OSFile(path, "rb")
 
@@ -167,25 +154,25 @@ class LocalStore:
 
         Nobody reads a data file before a commit names it, so no temporary name is needed.
         """
-        path = self._writable(name)
+        path = self._paths.writable(name)
         with mapped_errors("create", name, self._uri):
-            self._make_parents(path)
+            self._paths.make_parents(path)
             return DurableWriter(path, name, self._uri)
 
     def open_replacement(self, name: str) -> Replacement:
         """A writer to a hidden file that takes the name at ``close``."""
-        path = self._writable(name)
+        path = self._paths.writable(name)
         with mapped_errors("write", name, self._uri):
-            if self._make_parents(path):
+            if self._paths.make_parents(path):
                 self._sync_upwards(os.path.dirname(os.path.dirname(path)), set())
             return ReplacingWriter(path, name, self._uri)
 
     def put(self, name: str, data: bytes) -> None:
         """Write or replace a whole file, durably; see ``Store.put``."""
-        path = self._writable(name)
+        path = self._paths.writable(name)
         with mapped_errors("write", name, self._uri):
             folder = os.path.dirname(path)
-            if self._make_parents(path):
+            if self._paths.make_parents(path):
                 self._sync_upwards(os.path.dirname(folder), set())
             temporary = temp_path(folder)
             try:
@@ -203,8 +190,8 @@ class LocalStore:
 
         def place(name: str) -> str:
             # Looked at each time: a link may take the place of a folder above while all is staged.
-            path = self._writable(name)
-            self._make_parents(path)
+            path = self._paths.writable(name)
+            self._paths.make_parents(path)
             return path
 
         while names := put_together(islice(rest, _MOST_TOGETHER), place, self._uri):
@@ -217,9 +204,9 @@ class LocalStore:
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Create a whole file, durably, or raise; see ``Store.put_if_absent``."""
-        path = self._writable(name)
+        path = self._paths.writable(name)
         with mapped_errors("create", name, self._uri):
-            if self._make_parents(path):
+            if self._paths.make_parents(path):
                 self._sync_upwards(os.path.dirname(os.path.dirname(path)), set())
             if not os.path.lexists(path):
                 # A leftover of a file that is gone would make this one unreadable for Hadoop.
@@ -230,7 +217,7 @@ class LocalStore:
         """Make the folders of these files, and the folders those lie in, durable up to the root."""
         named: dict[str, str] = {}
         for name in names:
-            for folder in self._upwards(os.path.dirname(self._base + resolve_name(name)), named):
+            for folder in self._paths.upwards(os.path.dirname(self._paths.inside(name)), named):
                 named[folder] = name
         sync_each(sync_folder, named, "sync the folder of", self._uri)
 
@@ -242,9 +229,9 @@ class LocalStore:
                 place of a folder meanwhile: nothing is deleted there.
         """
         safe_folders: set[str] = set()
-        paths = [self._writable(name, safe_folders) for name in names]
+        paths = [self._paths.writable(name, safe_folders) for name in names]
         failed: dict[str, StorageError] = {}
-        with closing(HeldFolder(self._root)) as held:
+        with closing(HeldFolder(self._paths.root)) as held:
             for name, path in zip(names, paths, strict=True):
                 try:
                     held.unlink(path)
@@ -270,14 +257,14 @@ class LocalStore:
         """
         safe_folders: set[str] = set()
         paths = [
-            (self._writable(old, safe_folders), self._writable(new, safe_folders))
+            (self._paths.writable(old, safe_folders), self._paths.writable(new, safe_folders))
             for old, new in pairs
         ]
         failed: dict[str, StorageError] = {}
         folders: set[str] = set()
         for (old, _), (path, target) in zip(pairs, paths, strict=True):
             try:
-                self._make_parents(target)
+                self._paths.make_parents(target)
                 move_exclusively(path, target)
                 remove_checksum(path)
                 folders |= {os.path.dirname(path), os.path.dirname(target)}
@@ -291,7 +278,7 @@ class LocalStore:
 
     def remove_folders(self, names: Sequence[str]) -> list[str]:
         """Remove empty folders; see ``Store.remove_folders``."""
-        paths = [(name, self._writable(name)) for name in names]
+        paths = [(name, self._paths.writable(name)) for name in names]
         removed = []
         for name, path in paths:
             with suppress(OSError):  # not empty, most likely; rmdir takes no links
@@ -301,91 +288,15 @@ class LocalStore:
 
     def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
         """Folders that nothing changed in since an instant; see ``Store.old_folders``."""
-        return [name for name in names if is_older(self._writable(name), instant_ms)]
+        return [name for name in names if is_older(self._paths.writable(name), instant_ms)]
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """Where names lead by the links on disk; see ``Store.real_names``."""
         folders: dict[str, str] = {}
-        return [self._real_name(name, folders) for name in names]
-
-    def _real_name(self, name: str, folders: dict[str, str]) -> str | None:
-        """``folders`` remembers where folders lead, for calls with many names."""
-        refuse_nul(name)
-        path = strip_file_scheme(name) if is_absolute_name(name) else self._base + name
-        path = os.path.normpath(path)
-        folder, last = os.path.split(path)
-        if folder not in folders:
-            folders[folder] = os.path.realpath(folder)
-        real = os.path.join(folders[folder], last)
-        if os.path.islink(real):
-            real = os.path.realpath(real)
-        if real == self._root:
-            return ""
-        return real[len(self._base) :] if real.startswith(self._base) else None
-
-    def _readable(self, name: str) -> str:
-        """Give the path of a name, which may be absolute."""
-        if is_plain_name(name):
-            return self._base + name
-        if is_absolute_name(name):
-            refuse_nul(name)
-            return strip_file_scheme(name)
-        return self._base + resolve_name(name)
-
-    def _folder(self, prefix: str) -> tuple[str, str]:
-        """Give a folder's path, and what stands before the names of its files."""
-        if is_absolute_name(prefix):
-            return self._readable(prefix), f"{prefix.rstrip('/')}/"
-        relative = resolve_prefix(prefix)
-        return (self._base + relative, f"{relative}/") if relative else (self._root, "")
-
-    def _writable(self, name: str, safe_folders: set[str] | None = None) -> str:
-        """Give the path of a relative name whose folder truly lies in the root.
-
-        ``safe_folders`` remembers folders already looked at, for calls with many names.
-        """
-        path = self._base + resolve_name(name)
-        folder = os.path.dirname(path)
-        if safe_folders is not None and folder in safe_folders:
-            return path
-        with mapped_errors("resolve", name, self._uri):
-            actual = os.path.realpath(folder).replace(os.sep, "/")
-        if actual != self._root and not actual.startswith(self._base):
-            raise SafetyError(
-                f"{name!r} leads out of {self._uri} through a symbolic link",
-                hint="nothing was written or deleted; replace the link by a folder",
-            )
-        if safe_folders is not None:
-            safe_folders.add(folder)
-        return path
-
-    def _make_parents(self, path: str) -> bool:
-        """Create the folders of ``path`` and tell whether any was missing."""
-        folder = os.path.dirname(path)
-        if os.path.isdir(folder):
-            return False
-        if folder != self._root:
-            with suppress(OSError):
-                os.mkdir(folder)  # most often only the last is missing
-                return True
-        missing_root = not os.path.isdir(self._root)
-        try:
-            os.makedirs(folder, exist_ok=True)
-        except FileExistsError as error:
-            os.stat(folder)  # tells more, if it is a folder that cannot be looked at
-            raise folder_in_the_way(folder) from error
-        if missing_root:
-            sync_folder(os.path.dirname(self._root))
-        return True
+        return [self._paths.real_name(name, folders) for name in names]
 
     def _sync_upwards(self, folder: str, seen: set[str]) -> None:
         """Make a folder and those above it durable up to the root, except what was ``seen``."""
-        for new in self._upwards(folder, seen):
+        for new in self._paths.upwards(folder, seen):
             seen.add(new)
             sync_folder(new)
-
-    def _upwards(self, folder: str, seen: Container[str]) -> Iterator[str]:
-        """Give a folder and those above it up to the root, or to the first that was ``seen``."""
-        while folder not in seen and len(folder) >= len(self._root):
-            yield folder
-            folder = os.path.dirname(folder)

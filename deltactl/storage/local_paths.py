@@ -1,0 +1,121 @@
+"""Where the names of a local store lie, and that what is written lies in its root.
+
+Names and what may be read or written under them: see ``storage/store.py``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Iterator
+from contextlib import suppress
+
+from deltactl.errors import SafetyError
+from deltactl.storage.errors import folder_in_the_way, mapped_errors
+from deltactl.storage.local_files import sync_folder
+from deltactl.storage.local_uris import path_to_uri, strip_file_scheme
+from deltactl.storage.names import (
+    is_absolute_name,
+    is_plain_name,
+    refuse_nul,
+    resolve_name,
+    resolve_prefix,
+)
+
+
+class LocalPaths:
+    """Paths of names below one folder, which need not exist yet.
+
+    ``root`` is its path, with links resolved once, and ``uri`` the same as a ``file:`` URI.
+    """
+
+    __slots__ = ("_base", "root", "uri")
+
+    def __init__(self, root: str) -> None:
+        """Serve the folder ``root``."""
+        refuse_nul(root)
+        self.root = os.path.realpath(root).replace(os.sep, "/")
+        self._base = f"{self.root.rstrip('/')}/"
+        self.uri = path_to_uri(self.root)
+
+    def readable(self, name: str) -> str:
+        """Give the path of a name, which may be absolute."""
+        if is_plain_name(name):
+            return self._base + name
+        if is_absolute_name(name):
+            refuse_nul(name)
+            return strip_file_scheme(name)
+        return self.inside(name)
+
+    def inside(self, name: str) -> str:
+        """Give the path of a relative name; links on the way may lead it elsewhere."""
+        return self._base + resolve_name(name)
+
+    def folder(self, prefix: str) -> tuple[str, str]:
+        """Give a folder's path, and what stands before the names of its files."""
+        if is_absolute_name(prefix):
+            return self.readable(prefix), f"{prefix.rstrip('/')}/"
+        relative = resolve_prefix(prefix)
+        return (self._base + relative, f"{relative}/") if relative else (self.root, "")
+
+    def writable(self, name: str, safe_folders: set[str] | None = None) -> str:
+        """Give the path of a relative name whose folder truly lies in the root.
+
+        ``safe_folders`` remembers folders already looked at, for calls with many names.
+        """
+        path = self.inside(name)
+        folder = os.path.dirname(path)
+        if safe_folders is not None and folder in safe_folders:
+            return path
+        with mapped_errors("resolve", name, self.uri):
+            actual = os.path.realpath(folder).replace(os.sep, "/")
+        if actual != self.root and not actual.startswith(self._base):
+            raise SafetyError(
+                f"{name!r} leads out of {self.uri} through a symbolic link",
+                hint="nothing was written or deleted; replace the link by a folder",
+            )
+        if safe_folders is not None:
+            safe_folders.add(folder)
+        return path
+
+    def real_name(self, name: str, folders: dict[str, str]) -> str | None:
+        """Give the name of where a name leads by the links on disk, ``None`` out of the root.
+
+        ``folders`` remembers where folders lead, for calls with many names.
+        """
+        refuse_nul(name)
+        path = strip_file_scheme(name) if is_absolute_name(name) else self._base + name
+        path = os.path.normpath(path)
+        folder, last = os.path.split(path)
+        if folder not in folders:
+            folders[folder] = os.path.realpath(folder)
+        real = os.path.join(folders[folder], last)
+        if os.path.islink(real):
+            real = os.path.realpath(real)
+        if real == self.root:
+            return ""
+        return real[len(self._base) :] if real.startswith(self._base) else None
+
+    def upwards(self, folder: str, seen: Container[str]) -> Iterator[str]:
+        """Give a folder and those above it up to the root, or to the first that was ``seen``."""
+        while folder not in seen and len(folder) >= len(self.root):
+            yield folder
+            folder = os.path.dirname(folder)
+
+    def make_parents(self, path: str) -> bool:
+        """Create the folders of ``path`` and tell whether any was missing."""
+        folder = os.path.dirname(path)
+        if os.path.isdir(folder):
+            return False
+        if folder != self.root:
+            with suppress(OSError):
+                os.mkdir(folder)  # most often only the last is missing
+                return True
+        missing_root = not os.path.isdir(self.root)
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except FileExistsError as error:
+            os.stat(folder)  # tells more, if it is a folder that cannot be looked at
+            raise folder_in_the_way(folder) from error
+        if missing_root:
+            sync_folder(os.path.dirname(self.root))
+        return True
