@@ -622,7 +622,7 @@ def _statistics_features() -> Iterator[Feature]:
     more = (*_BASE, Column("s", "STRUCT<a: INT, b: STRING>", _struct("'a', id, 'b', 'bee'")))
     indexed = "delta.dataSkippingNumIndexedCols"
     yield Feature("stats_two", more, _FOUR, {indexed: "2"}, shapes=("json",))
-    yield Feature("stats_none", more, (*_FEW, _UPDATE), {indexed: "0"})
+    yield Feature("stats_none", more, (*_FEW, _UPDATE, *_AFTER), {indexed: "0"})
     yield Feature(
         "stats_named",
         more,
