@@ -31,15 +31,15 @@ _SIZE_UNITS: Final[dict[str, int]] = {
 _SECOND: Final = 1000
 _MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60 * _MINUTE
-_DAY: Final = 24 * _HOUR
+DAY_MS: Final = 24 * _HOUR
 _DURATION_NAMES: Final[dict[Fraction, tuple[str, ...]]] = {
     Fraction(1, 1000): ("us", "microsecond"),
     Fraction(1): ("ms", "msec", "millisecond"),
     Fraction(_SECOND): ("s", "sec", "second"),
     Fraction(_MINUTE): ("m", "min", "minute"),
     Fraction(_HOUR): ("h", "hr", "hour"),
-    Fraction(_DAY): ("d", "day"),
-    Fraction(7 * _DAY): ("w", "week"),
+    Fraction(DAY_MS): ("d", "day"),
+    Fraction(7 * DAY_MS): ("w", "week"),
 }
 _DURATION_UNITS: Final[dict[str, Fraction]] = {
     spelling: ms
@@ -66,7 +66,7 @@ _TIMESTAMP: Final = re.compile(
 _EPOCH: Final = datetime(1970, 1, 1)
 # The Gregorian calendar repeats after 400 years.
 _CYCLE_YEARS: Final = 400
-_CYCLE_MS: Final = 146_097 * _DAY
+_CYCLE_MS: Final = 146_097 * DAY_MS
 
 
 def parse_size(text: str) -> int:
@@ -181,7 +181,7 @@ def format_duration(ms: int) -> str:
         return f"-{format_duration(-ms)}"
     if ms < _SECOND:
         return f"{ms}ms"
-    days, rest = divmod(ms, _DAY)
+    days, rest = divmod(ms, DAY_MS)
     hours, rest = divmod(rest, _HOUR)
     minutes, rest = divmod(rest, _MINUTE)
     seconds, millis = divmod(rest, _SECOND)
@@ -257,8 +257,8 @@ class _AgeUnit(NamedTuple):
 
 
 _AGE_UNITS: Final = (
-    _AgeUnit(365 * _DAY, "y"),
-    _AgeUnit(_DAY, "d"),
+    _AgeUnit(365 * DAY_MS, "y"),
+    _AgeUnit(DAY_MS, "d"),
     _AgeUnit(_HOUR, "h"),
     _AgeUnit(_MINUTE, "min"),
     _AgeUnit(_SECOND, "s"),

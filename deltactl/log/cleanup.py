@@ -28,9 +28,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.timestamps import monotonise
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR, STAGED_COMMITS_DIR
 from deltactl.storage.store import FileInfo, Store
-from deltactl.units import format_timestamp
-
-_DAY_MS = 24 * 60 * 60 * 1000
+from deltactl.units import DAY_MS, format_timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ def plan_cleanup(
         return CleanupPlan(cutoff, reason=reason, warnings=tuple(warnings))
     ensure_unprotected(snapshot, listing, base)
     going = [c for c in listing.checkpoints if c.version < base]
-    sidecars = _find_orphans(store, listing, base, _floor_day(now_ms) - _DAY_MS, warnings)
+    sidecars = _find_orphans(store, listing, base, _floor_day(now_ms) - DAY_MS, warnings)
     return CleanupPlan(
         cutoff_ms=cutoff,
         checkpoint_version=base,
@@ -172,7 +170,7 @@ def _log_retention_ms(snapshot: Snapshot) -> int:
 
 
 def _floor_day(time_ms: int) -> int:
-    return time_ms // _DAY_MS * _DAY_MS
+    return time_ms // DAY_MS * DAY_MS
 
 
 def _adjusted_times(listing: LogListing) -> dict[int, int]:

@@ -25,6 +25,7 @@ from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import Field
 from deltactl.storage.local_files import is_temp_name
 from deltactl.storage.store import Store
+from deltactl.units import DAY_MS
 
 NEW: Final = "new"
 CHANGED: Final = "changed"
@@ -32,7 +33,7 @@ UNCHANGED: Final = "unchanged"
 STALE: Final = "stale"
 
 # No run writes manifests for so long.
-_LEFT_MS: Final = 24 * 60 * 60 * 1000
+_LEFT_MS: Final = DAY_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from typing import Literal
 from deltactl.errors import SafetyError, UsageError
 from deltactl.operations.need import Need
 from deltactl.protocol.properties import TableProperties
-from deltactl.units import format_duration
+from deltactl.units import DAY_MS, format_duration
 
 Mode = Literal["auto", "full", "lite"]
 
 DEFAULT_ORPHAN_FRACTION = 0.5
-DEFAULT_QUARANTINE_MS = 7 * 24 * 3600 * 1000
+DEFAULT_QUARANTINE_MS = 7 * DAY_MS
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from deltactl.errors import UsageError
-from deltactl.units import parse_duration, parse_size
-
-_DAY_MS = 24 * 60 * 60 * 1000
+from deltactl.units import DAY_MS, parse_duration, parse_size
 
 DEFAULT_INDEXED_COLUMNS = 32
 DEFAULT_STRING_PREFIX = 32
 DEFAULT_CHECKPOINT_INTERVAL = 10
-DEFAULT_RETENTION_MS = 7 * _DAY_MS
+DEFAULT_RETENTION_MS = 7 * DAY_MS
 
 KNOWN_PROPERTIES = (
     "delta.appendOnly",
@@ -173,7 +171,7 @@ class TableProperties:
             UsageError: the property cannot be understood.
         """
         value = self.text("delta.logRetentionDuration")
-        return 30 * _DAY_MS if value is None else parse_duration(value)
+        return 30 * DAY_MS if value is None else parse_duration(value)
 
     @property
     def txn_retention_ms(self) -> int | None:

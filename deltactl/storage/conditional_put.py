@@ -24,6 +24,7 @@ from deltactl.clock import Clock, SystemClock
 from deltactl.errors import ObjectExistsError, SafetyError, StorageError
 from deltactl.storage.errors import TransientStorageError, UnsupportedByStoreError
 from deltactl.storage.patience import Patience
+from deltactl.units import DAY_MS
 
 PROBE_PREFIX: Final = "_deltactl/put-if-absent-"
 """Where a table's root gets its probe objects; no reader looks below ``_deltactl``."""
@@ -36,7 +37,7 @@ _KNOWN_HOSTS: Final[Mapping[str, Sequence[str]]] = {
 # Of the services at Amazon's own hosts, this one is no S3 with conditional writes.
 _UNKNOWN_HOST_PART: Final = "s3-outposts"
 _ATTEMPTS: Final = 5
-_REMEMBERED_MS: Final = 7 * 24 * 3600 * 1000
+_REMEMBERED_MS: Final = 7 * DAY_MS
 
 PART_BYTES: Final = 5 << 20
 """The smallest part of an S3 upload, the last one excepted."""

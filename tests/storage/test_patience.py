@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from deltactl.errors import SafetyError
+from deltactl.storage.fsspec_store import FsspecStore
+from deltactl.storage.object_services import CommonService
 from deltactl.storage.patience import Patience
 
 
@@ -42,3 +48,31 @@ def test_what_lasts_is_not_tried_again(error: Exception) -> None:
     with pytest.raises(type(error)):
         Patience(sleep=lambda _: None).ask(call)
     assert call.calls == 1
+
+
+def test_many_puts_have_it_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors = [ConnectionResetError(), TimeoutError()]
+    delays: list[float] = []
+    files: Any = MemoryFileSystem(
+        global_store=False, use_listings_cache=False, skip_instance_cache=True
+    )
+    put = files.pipe_file
+
+    def refuse_at_first(*arguments: Any) -> None:
+        with suppress(IndexError):
+            raise errors.pop()
+        put(*arguments)
+
+    monkeypatch.setattr(files, "pipe_file", refuse_at_first)
+    store = FsspecStore(
+        "memory://root",
+        files,
+        "/root",
+        exclusive_create=True,
+        schemes=frozenset({"memory"}),
+        service=CommonService(files, Patience(sleep=delays.append)),
+    )
+    names = [f"p={number}/manifest" for number in range(20)]
+    assert store.put_many((name, name.encode()) for name in names) == 20
+    assert len(delays) == 2
+    assert list(store.read_many(names)) == [name.encode() for name in names]
