@@ -30,6 +30,7 @@ _BATCH_ROWS = 1 << 15
 _LEAST_BATCH_ROWS = 256
 _BATCH_BYTES = 64 << 20
 _BUFFER_BYTES = 4 << 20
+_STREAMED_BYTES = 32 << 20
 # Each row names a file of its own, or is one of few: none can be squeezed into less than a bit.
 _MOST_ROWS_OF_A_BYTE = 8
 _SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
@@ -176,16 +177,19 @@ def _read_actions(
 def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     """A checkpoint to be streamed: Arrow would otherwise keep all that it read until the end.
 
-    A column of one row group alone may be hundreds of megabytes: it is read by pieces.
+    A column of one row group alone may be hundreds of megabytes: it is read by pieces, but of a
+    small file at once, because the buffer of such a piece grows to what a page claims to be.
 
     Raises:
         ValueError: it counts more rows than can be in it; to look for them would take for ever.
     """
-    parquet = pq.ParquetFile(source, pre_buffer=False, buffer_size=_BUFFER_BYTES)
-    num_rows, size = parquet.metadata.num_rows, source.size()
+    size = source.size()
+    buffer_bytes = _BUFFER_BYTES if size > _STREAMED_BYTES else 0
+    parquet = pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_bytes)
+    num_rows = parquet.metadata.num_rows
     if num_rows > _MOST_ROWS_OF_A_BYTE * size:
         raise ValueError(f"its footer counts {num_rows} rows in {size} bytes")
-    ensure_sound_columns([parquet.metadata], source.size())
+    ensure_sound_columns([parquet.metadata], size)
     return parquet
 
 
