@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.errors import ObjectNotFoundError
 from deltactl.log.commit_info import parse_commit_info
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.listing import list_log, outlast_cleanup
@@ -31,19 +34,37 @@ def clustered_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
         files["clustering_provider"].is_valid(), lookup_map(files["tags"], _CUBE_TAG).is_valid()
     )
     oldest_ms = pc.min(files["modification_time_ms"]).as_py()
-    ordered = outlast_cleanup(lambda: _z_ordered_paths(snapshot, oldest_ms))
-    if len(ordered):
+    if oldest_ms is not None:
+        ordered = _z_ordered_paths(snapshot, oldest_ms)
         marked = pc.or_(marked, pc.is_in(files["path"], value_set=ordered))
     return np.asarray(marked)
 
 
-def _z_ordered_paths(snapshot: Snapshot, oldest_ms: int | None) -> pa.Array:
-    if oldest_ms is None:
-        return pa.array([], pa.string())
-    store = snapshot.store
-    names = [info.name for info in _known_commits(snapshot) if info.modified_ms >= oldest_ms]
+def _z_ordered_paths(snapshot: Snapshot, oldest_ms: int) -> pa.Array:
+    first = 0
+    if not is_local_uri(snapshot.store.uri):
+        tail = [info for info in snapshot.segment.tail if not is_compacted(info.name)]
+        with suppress(ObjectNotFoundError):
+            return _paths_in(snapshot, tail, oldest_ms)
+        # A log cleanup was faster: of what is gone nothing is known either.
+        first = snapshot.segment.checkpoint_version + 1
+    return outlast_cleanup(lambda: _paths_in(snapshot, _list_commits(snapshot, first), oldest_ms))
+
+
+def _list_commits(snapshot: Snapshot, first: int) -> list[FileInfo]:
+    commits = list_log(snapshot.store, first).commits
+    return [commits[version] for version in sorted(commits) if version <= snapshot.version]
+
+
+def _paths_in(snapshot: Snapshot, commits: Sequence[FileInfo], oldest_ms: int) -> pa.Array:
+    """Paths of the files that Z-order commits among these wrote.
+
+    Raises:
+        ObjectNotFoundError: a commit is not there any more.
+    """
+    names = [info.name for info in commits if info.modified_ms >= oldest_ms]
     paths: list[pa.Array] = []
-    for name, data in zip(names, store.read_many(names), strict=True):
+    for name, data in zip(names, snapshot.store.read_many(names), strict=True):
         if b'"zOrderBy"' not in data:
             continue
         info = parse_commit_info(name, data) or {}
@@ -53,10 +74,3 @@ def _z_ordered_paths(snapshot: Snapshot, oldest_ms: int | None) -> pa.Array:
             for parsed in CommitParser(keys).parse([LogFile(name, data)]):
                 paths += parsed.adds["path"].chunks
     return pa.concat_arrays(paths) if paths else pa.array([], pa.string())
-
-
-def _known_commits(snapshot: Snapshot) -> list[FileInfo]:
-    if not is_local_uri(snapshot.store.uri):
-        return [info for info in snapshot.segment.tail if not is_compacted(info.name)]
-    commits = list_log(snapshot.store).commits
-    return [commits[version] for version in sorted(commits) if version <= snapshot.version]

@@ -38,6 +38,7 @@ def test_every_schedule_of_two_writers(scenario: str) -> None:
         ("append against vacuum full", "conditional", 0),
         ("optimize against vacuum lite", "conditional", 0),
         ("append against checkpoint and cleanup", "conditional", 0),
+        ("optimize against the first checkpoint and cleanup", "conditional", 0),
         ("optimize against append, and a reader", "link", 0),
     ],
 )
@@ -116,6 +117,7 @@ def _end(machine: Machine, state: State) -> object:
         ("append against append, and a reader", "link", 0),
         ("append against vacuum full", "conditional", 0),
         ("append against checkpoint and cleanup", "conditional", 0),
+        ("optimize against the first checkpoint and cleanup", "conditional", 0),
     ],
 )
 def test_the_reduction_leaves_nothing_out(scenario: str, model: Model, faults: int) -> None:
