@@ -52,6 +52,8 @@ class Setting:
     ``shared_data`` tells that programs meet at data files too, since one lists or deletes them;
     else only the log is a meeting point, and what concerns a data file alone goes on at once.
     ``tick_ms`` lets that much time pass, once, after the program ``ticks_after`` read its clock.
+    Nothing goes wrong in ``spared`` programs: each is the twin of another, which may as well be the
+    one in which it does.
     """
 
     files: Mapping[str, Entry]
@@ -62,6 +64,7 @@ class Setting:
     tick_ms: int = 0
     ticks_after: int = 0
     max_faults: int = 0
+    spared: frozenset[int] = frozenset()
     kinds: frozenset[str] = frozenset(
         {"crash", "tear", "fail", "ambiguous", "lie", "late", "outage"}
     )
@@ -269,9 +272,14 @@ class Machine:
         found = [Step(number)]
         if self._takes_time(call) and state.begun[number] is not None:
             found += [Step(number, kind) for kind in self._views(state, number, call)]
-        if state.faults < self.setting.max_faults and (number, call.name) not in state.cut_off:
+        if self._may_fail(state, number, call):
             found += [Step(number, k) for k in self._faults(call) if k in self.setting.kinds]
         return found
+
+    def _may_fail(self, state: State, number: int, call: Call) -> bool:
+        if number in self.setting.spared or state.faults >= self.setting.max_faults:
+            return False
+        return (number, call.name) not in state.cut_off
 
     def _faults(self, call: Call) -> Iterator[str]:
         if call.op == "clock":

@@ -137,3 +137,23 @@ def long_log() -> Scene:
     past.append(10, "c")
     promise = Promise(4, past.builder.version, NOW - 7 * DAY)
     return past.scene(promise, first=first, second=second, other=other)
+
+
+def short_log() -> Scene:
+    """What log cleanup may meet, each once: a commit, a checkpoint and a sidecar that are due.
+
+    Version 3 was current 30 days ago, and stands on the checkpoint at 2. A file removed long ago is
+    due for a vacuum.
+    """
+    past = _Past("deletionVectors", "v2Checkpoint")
+    first, gone = past.append(90, "a", "a")
+    past.ago(80, lambda: past.builder.checkpoint(1, "v2-json", parts=1))
+    past.builder.forget_commits(1)
+    actions = [*past.builder.delete_actions(first, [0]), past.builder.remove_action(gone)]
+    past.ago(65, lambda: past.builder.commit(*actions))
+    past.ago(60, lambda: past.builder.checkpoint(2, "v2-json", parts=1))
+    past.ago(60, lambda: past.builder.hint(2))
+    past.append(40, "c")
+    past.append(10, "c")
+    promise = Promise(3, past.builder.version, NOW - 7 * DAY)
+    return past.scene(promise, first=first)
