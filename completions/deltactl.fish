@@ -306,7 +306,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from explain' -l max-requests-pe
 complete -c deltactl -n '__fish_seen_subcommand_from explain' -l log-format -r -a 'text json' -d 'Form of warnings, notes, logs and errors on stderr, by default text'
 complete -c deltactl -n '__fish_seen_subcommand_from explain' -l progress -r -a 'auto none plain json' -d 'How progress shows on stderr, by default auto: a bar on a terminal, else a line per 10 seconds'
 complete -c deltactl -n '__fish_seen_subcommand_from explain' -s h -l help -d 'Show this message and exit.'
-complete -c deltactl -n '__fish_seen_subcommand_from explain' -a 'FAILED INTERNAL USAGE PREDICATE TABLE NOT_A_TABLE VERSION_NOT_FOUND LOG_CORRUPT LOG_GAP LOG_ACTION_MISSING DATA_FILE VERIFICATION CONFLICT COMMIT_UNKNOWN PARTIAL SAFETY CONVERSION UNSUPPORTED_FEATURE STORAGE OBJECT_NOT_FOUND OBJECT_EXISTS ACCESS_DENIED MEMORY ENGINE_UNAVAILABLE INTERRUPTED TIMEOUT NOT_BEGUN LEASE_HELD'
+complete -c deltactl -n '__fish_seen_subcommand_from explain' -a 'FAILED INTERNAL USAGE PREDICATE TABLE NOT_A_TABLE VERSION_NOT_FOUND LOG_CORRUPT LOG_GAP LOG_ACTION_MISSING LOG_FILE_MISSING DATA_FILE VERIFICATION CONFLICT COMMIT_UNKNOWN PARTIAL SAFETY CONVERSION UNSUPPORTED_FEATURE STORAGE OBJECT_NOT_FOUND OBJECT_EXISTS ACCESS_DENIED MEMORY ENGINE_UNAVAILABLE INTERRUPTED TIMEOUT NOT_BEGUN LEASE_HELD'
 complete -c deltactl -n '__fish_seen_subcommand_from config' -l command -r -d 'Only settings of this command'
 complete -c deltactl -n '__fish_seen_subcommand_from config' -l storage-option -r -d 'An option for the table\'s storage'
 complete -c deltactl -n '__fish_seen_subcommand_from config' -s o -l output -r -a 'table json ndjson csv github junit' -d 'Form of the result, by default table'

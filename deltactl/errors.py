@@ -8,7 +8,8 @@
     │   ├── VersionNotFoundError               time travel out of range
     │   ├── CorruptLogError                    a log file is broken
     │   │   ├── LogGapError                    versions are missing
-    │   │   └── MissingActionError             no protocol or metaData
+    │   │   ├── MissingActionError             no protocol or metaData
+    │   │   └── MissingLogFileError            a file that the log names is gone
     │   ├── DataFileError                      a data file or deletion vector is missing or broken
     │   └── VerificationError                  rewritten rows do not equal the live input rows
     ├── ConflictError                 exit 4   lost to a concurrent writer; may be tried again
@@ -114,6 +115,12 @@ class MissingActionError(CorruptLogError):
     """The log holds no protocol or no metaData action up to the version asked for."""
 
     code = "LOG_ACTION_MISSING"
+
+
+class MissingLogFileError(CorruptLogError):
+    """A file that the log names, or that was listed in it, is gone: lost, or just cleaned up."""
+
+    code = "LOG_FILE_MISSING"
 
 
 class DataFileError(TableError):

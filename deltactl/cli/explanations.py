@@ -127,6 +127,19 @@ EXPLANATIONS: Final = {
         _UNTOUCHED,
         ("See what is left with `deltactl describe-history TABLE`, and restore the first files.",),
     ),
+    "LOG_FILE_MISSING": Explanation(
+        "A checkpoint or sidecar that the log names is gone.",
+        (
+            "A log cleanup removed it while it was wanted, time and again.",
+            "It was deleted by hand, or lost.",
+        ),
+        _UNTOUCHED,
+        (
+            "Run again: a newer checkpoint is there after a cleanup.",
+            "If it stays away, `deltactl check TABLE --checkpoints` tells whether other files "
+            "still rebuild the table, and `deltactl checkpoint TABLE` then writes a new one.",
+        ),
+    ),
     "DATA_FILE": Explanation(
         "A data file or deletion vector is missing, broken, or not what the log says of it.",
         (

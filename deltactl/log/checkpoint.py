@@ -14,7 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from deltactl.errors import CorruptLogError, DeltactlError, ObjectNotFoundError, first_line
+from deltactl.errors import (
+    CorruptLogError,
+    DeltactlError,
+    MissingLogFileError,
+    ObjectNotFoundError,
+    first_line,
+)
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.listing import Checkpoint
@@ -48,13 +54,14 @@ class CheckpointHead:
 
 @contextmanager
 def _named(name: str, version: int) -> Iterator[None]:
-    """Turn Arrow's errors into ours, with the file's name."""
+    """Turn errors of Arrow and of the store into ours, with the file's name."""
     try:
         yield
     except ObjectNotFoundError as error:
-        raise CorruptLogError(
+        raise MissingLogFileError(
             f"checkpoint file {name} of version {version} is missing",
-            hint="An older checkpoint or the JSON commits may still rebuild the table.",
+            hint="If a log cleanup was at work just now, run again. Else an older checkpoint or "
+            "the JSON commits may still rebuild the table.",
         ) from error
     except DeltactlError:
         raise

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from deltactl.errors import ObjectNotFoundError
+from deltactl.errors import MissingLogFileError, ObjectNotFoundError
 from deltactl.protocol.names import (
     LOG_DIR,
     CheckpointFile,
@@ -82,15 +82,15 @@ def outlast_cleanup(look: Callable[[], T]) -> T:
     """List and read a log, and do so again where a log cleanup removed what had just been listed.
 
     Args:
-        look: lists anew each time it is called, and changes nothing.
+        look: lists anew each time it is called; what it changes can be done twice.
 
     Raises:
-        ObjectNotFoundError: what is listed is missing time and again.
+        ObjectNotFoundError, MissingLogFileError: what is listed is missing time and again.
     """
     for _ in range(_LOOKS - 1):
         try:
             return look()
-        except ObjectNotFoundError:
+        except (ObjectNotFoundError, MissingLogFileError):
             continue
     return look()
 

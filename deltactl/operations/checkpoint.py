@@ -17,10 +17,10 @@ from deltactl.engine.local import LocalEngine
 from deltactl.errors import StorageError, Warn
 from deltactl.log.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.log.compaction import compaction_range, write_compaction
-from deltactl.log.listing import LogListing, list_log, outlast_cleanup
+from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.move_hint import move_hint
 from deltactl.log.segment import list_from_hint
-from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.snapshot import load_snapshot
 from deltactl.log.version_checksum import find_disagreements, write_checksum
 from deltactl.operations.checkpoint_options import CheckpointOptions
 from deltactl.operations.checkpoint_plan import CheckpointPlan, is_due, plan_checkpoint
@@ -83,34 +83,40 @@ def checkpoint_table(
     run = CheckpointRun(
         engine or LocalEngine(), clock or SystemClock(), storage_options or {}, cancel, on_progress
     )
+    # Another run's cleanup may take the checkpoint that this one reads: then all begins anew.
+    job, report = outlast_cleanup(lambda: _begin(store, options, run, warn, dry_run=dry_run))
+    if dry_run or report.skipped is not None:
+        return report
+    if cancel is not None and cancel.is_set():
+        return replace(report, cleanup=None, compaction_range=None, interrupted=True)
+    if options.compact_log:
+        report = replace(report, compaction=write_compaction(job.snapshot))
+    if report.cleanup is not None and not report.cleanup.is_empty:
+        report = job.clean(report)
+    return report
+
+
+def _begin(
+    store: Store, options: CheckpointOptions, run: CheckpointRun, warn: Warn, *, dry_run: bool
+) -> tuple[_Job, CheckpointReport]:
+    """Look at the log, plan, and unless ``dry_run`` write the checkpoint."""
     job = _Job(store, options, run, warn)
     skipped = job.find_shortfall()
     if skipped is not None:
         idle = CheckpointPlan(job.snapshot.version, None, f"not needed: {skipped}")
-        return CheckpointReport(
+        return job, CheckpointReport(
             idle, run.engine.name, job.table_id, dry_run=dry_run, skipped=skipped
         )
     plan = job.plan()
-    cleanup = job.plan_cleanup(plan) if job.cleans else None
     report = CheckpointReport(
         plan,
         run.engine.name,
         job.table_id,
         dry_run=dry_run,
-        cleanup=cleanup,
+        cleanup=job.plan_cleanup(plan) if job.cleans else None,
         compaction_range=compaction_range(job.snapshot) if options.compact_log else None,
     )
-    if dry_run:
-        return report
-    if not plan.is_empty:
-        report = job.write(plan, report)
-    if cancel is not None and cancel.is_set():
-        return replace(report, cleanup=None, compaction_range=None, interrupted=True)
-    if options.compact_log:
-        report = replace(report, compaction=write_compaction(job.snapshot))
-    if cleanup is not None and not cleanup.is_empty:
-        report = job.clean(report)
-    return report
+    return job, report if dry_run or plan.is_empty else job.write(plan, report)
 
 
 class _Job:
@@ -121,12 +127,9 @@ class _Job:
     ) -> None:
         self._store, self._options, self._run, self._warn = store, options, run, warn
         self.cleans = options.cleanup or options.cleanup_only
-        self._listing, self.snapshot = outlast_cleanup(self._look)
-
-    def _look(self) -> tuple[LogListing, Snapshot]:
-        store, version, warn = self._store, self._options.version, self._warn
-        listing = list_log(store) if self.cleans else list_from_hint(store, warn, version)
-        return listing, load_snapshot(store, version, warn=warn, listing=listing)
+        version = options.version
+        self._listing = list_log(store) if self.cleans else list_from_hint(store, warn, version)
+        self.snapshot = load_snapshot(store, version, warn=warn, listing=self._listing)
 
     @property
     def table_id(self) -> str:

@@ -16,6 +16,7 @@ from typing import Final
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.errors import InterruptedRunError, StorageError, Warn
+from deltactl.log.listing import outlast_cleanup
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.manifest_ddl import render_ddl
@@ -80,8 +81,7 @@ def generate_manifests(
         DeltactlError: no table there, no such version, a damaged log, or a purge failed.
     """
     clock, output = clock or SystemClock(), output or store
-    snapshot = snapshot or load_snapshot(store, options.version, warn=warn)
-    live = load_live_files(snapshot)
+    snapshot, live = _look(store, options.version, warn, snapshot)
     writes = not (dry_run or options.check)
     purged_from = None
     if live.vectors and options.purge_first and writes:
@@ -111,6 +111,16 @@ def generate_manifests(
         error.is_part_done = purged_from is not None or _is_begun(plan, output)
         raise
     return ManifestReport(plan, root, window_ms=window_ms, purged_from=purged_from, ddl=ddl)
+
+
+def _look(
+    store: Store, version: int | None, warn: Warn, given: Snapshot | None = None
+) -> tuple[Snapshot, LiveFiles]:
+    def look() -> tuple[Snapshot, LiveFiles]:
+        snapshot = given or load_snapshot(store, version, warn=warn)
+        return snapshot, load_live_files(snapshot)
+
+    return outlast_cleanup(look)
 
 
 def _execute(
@@ -194,5 +204,4 @@ def _purge(
         raise InterruptedRunError(
             "interrupted during the purge", is_part_done=bool(report.versions), hint="Run again."
         )
-    snapshot = load_snapshot(store, warn=warn)
-    return snapshot, load_live_files(snapshot)
+    return _look(store, None, warn)

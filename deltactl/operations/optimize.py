@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -20,6 +20,7 @@ from deltactl.engine.base import CancelToken, Engine, EngineSource, OnProgress, 
 from deltactl.engine.local import LocalEngine
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import Warn
+from deltactl.log.listing import outlast_cleanup
 from deltactl.log.put_commit import Sleep
 from deltactl.log.run_tags import run_tags
 from deltactl.log.snapshot import Snapshot, load_snapshot
@@ -79,8 +80,7 @@ def optimize_table(
     """
     clock = clock or SystemClock()
     source = source_of(engine or LocalEngine(reason="the default"))
-    snapshot = load_snapshot(store, warn=warn)
-    plan = plan_optimize(snapshot, options, clock.now_ms(), warn)
+    snapshot, plan = outlast_cleanup(lambda: _look(store, options, clock.now_ms, warn))
     _log.info(
         "%s: %d files in %d bins, %d bytes, version %d",
         store.uri, plan.files.num_rows, plan.num_bins, plan.bytes_to_rewrite, plan.version,
@@ -115,6 +115,13 @@ def optimize_table(
             storage_options=storage_options or {},
         )
     return report
+
+
+def _look(
+    store: Store, options: OptimizeOptions, now_ms: Callable[[], int], warn: Warn
+) -> tuple[Snapshot, OptimizePlan]:
+    snapshot = load_snapshot(store, warn=warn)
+    return snapshot, plan_optimize(snapshot, options, now_ms(), warn)
 
 
 def execute_optimize(

@@ -20,6 +20,7 @@ from tests.explorer.scenes import (
     long_log,
     old_log,
     one_due,
+    quiet_log,
     short_log,
     small_files,
     two_bins,
@@ -192,6 +193,15 @@ PAIRS: Sequence[Scenario] = (
     Scenario("first checkpoint against first checkpoint", old_log, (CHECKPOINT, CHECKPOINT)),
     Scenario("append against V2 checkpoint and cleanup", long_log, (APPEND, V2_CHECKPOINT)),
     Scenario("checkpoint against checkpoint", short_log, (CHECKPOINT, CHECKPOINT)),
+    *(
+        Scenario(f"{name} against checkpoint of a quiet log", quiet_log, (make, CHECKPOINT))
+        for name, make in (
+            ("append", APPEND),
+            ("optimize", OPTIMIZE),
+            ("vacuum full", FULL),
+            ("checkpoint", CHECKPOINT),
+        )
+    ),
     Scenario(
         "vacuum full against checkpoint and cleanup",
         short_log,

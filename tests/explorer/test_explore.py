@@ -39,6 +39,7 @@ def test_every_schedule_of_two_writers(scenario: str) -> None:
         ("optimize against vacuum lite", "conditional", 0),
         ("append against checkpoint and cleanup", "conditional", 0),
         ("optimize against the first checkpoint and cleanup", "conditional", 0),
+        ("optimize against checkpoint of a quiet log", "conditional", 0),
         ("optimize against append, and a reader", "link", 0),
     ],
 )

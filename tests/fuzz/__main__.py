@@ -96,6 +96,7 @@ def _fuzz(name: str, runs: int, arguments: argparse.Namespace) -> None:
     """Run workers of one target until its executions are done, whatever they die of."""
     folder: Path = arguments.folder
     tally = Tally.open(folder / f"{name}.tally")
+    tally.pause()  # an earlier run may have been stopped in the middle of an execution
     command = [sys.executable, "-m", "tests.fuzz.worker", name, str(folder), "--runs", str(runs)]
     until = time.monotonic() + arguments.seconds
     for death in range(_MOST_DEATHS):

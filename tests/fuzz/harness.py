@@ -143,6 +143,11 @@ class Tally:
         self.grown = max(self.grown, run.grown_bytes)
         self._save(0)
 
+    def pause(self) -> None:
+        """Say that nothing is being executed."""
+        self.since = 0.0
+        self._save(0)
+
     def _save(self, length: int) -> None:
         _TALLY.pack_into(
             self.memory, 0, self.executions, self.since, self.slowest, self.busy, self.grown, length

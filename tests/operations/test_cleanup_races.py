@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import pyarrow as pa
 import pytest
 
 from deltactl.clock import FixedClock
@@ -11,6 +12,8 @@ from deltactl.engine.local import LocalEngine
 from deltactl.errors import ObjectNotFoundError
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.checkpoint import CheckpointOptions, checkpoint_table
+from deltactl.operations.manifest import ManifestOptions, generate_manifests
 from deltactl.operations.optimize import OptimizeOptions, optimize_table
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
@@ -36,8 +39,8 @@ class CleanedUp(ForwardingStore):
         return iter(found)
 
 
-def set_scene() -> Scene:
-    scene = Scene()
+def set_scene(*features: str) -> Scene:
+    scene = Scene(*features)
     paths = scene.append(60, *"aaaaaa")
     scene.append(50, "b")
     scene.remove(45, paths[2])
@@ -72,6 +75,47 @@ def test_the_log_is_listed_again(run: Callable[[Store, Scene], None], at: int) -
     store = CleanedUp(scene, at)
     run(store, scene)
     assert store._left <= 0
+    assert scene.live_rows() == rows
+
+
+class Superseded(ForwardingStore):
+    """Somebody checkpoints a quiet table and cleans up, just before a sidecar is read."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene.dated())
+        self._scene = scene
+        self.happened = False
+
+    def open_input(self, name: str) -> pa.NativeFile:
+        if "/_sidecars/" in name and not self.happened:
+            self.happened = True
+            old = [n for n in self._scene.store.contents() if "checkpoint" in n]
+            self._scene.builder.checkpoint()
+            self._scene.builder.forget_commits(self._scene.builder.version)
+            self._scene.store.delete_many(old)
+        return super().open_input(name)
+
+
+def _checkpoint(store: Store, scene: Scene) -> None:
+    with opened_as(store):
+        checkpoint_table(
+            store, CheckpointOptions(cleanup=True), warn=pytest.fail, clock=scene.clock
+        )
+
+
+def _manifests(store: Store, scene: Scene) -> None:
+    report = generate_manifests(store, ManifestOptions(), warn=pytest.fail, clock=scene.clock)
+    assert report.plan.count("new") == 2
+
+
+@pytest.mark.parametrize("run", [_optimize, _vacuum, _checkpoint, _manifests])
+def test_the_checkpoint_that_was_read_is_gone(run: Callable[[Store, Scene], None]) -> None:
+    scene = set_scene("v2Checkpoint")
+    scene.ago(45, lambda: scene.builder.checkpoint(2, "v2-json"))
+    rows = scene.live_rows()
+    store = Superseded(scene)
+    run(store, scene)
+    assert store.happened
     assert scene.live_rows() == rows
 
 
