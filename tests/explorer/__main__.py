@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from typing import cast, get_args
 
 from tests.explorer.bugs import BUGS
@@ -19,19 +20,21 @@ from tests.explorer.world import Model
 MODELS: tuple[Model, ...] = ("conditional", "link", "dynamodb")
 
 
-def jobs_of(arguments: argparse.Namespace) -> list[Job]:
-    """All searches that were asked for."""
+def stages_of(arguments: argparse.Namespace) -> dict[str, list[Job]]:
+    """All searches that were asked for, by what they are."""
     models = (arguments.model,) if arguments.model else MODELS
     if arguments.only:
-        return [Job(arguments.only, model, arguments.faults) for model in models]
+        jobs = [Job(arguments.only, model, arguments.faults) for model in models]
+        return {arguments.only: jobs}
+    by_lot = jobs_by_lot(models, arguments.first_seed, arguments.random)
     if arguments.lots_only:
-        return jobs_by_lot(models, arguments.first_seed, arguments.random)
+        return {"by lot": by_lot}
     # The longest first: nobody should wait for one that was begun last.
     ordered = sorted(PAIRS, key=lambda s: (not s.heavy, not s.shared_data))
-    jobs = [Job(s.name, model, _most_faults(s, model)) for s in ordered for model in models]
-    jobs += [Job(with_reader(s).name, model) for s in ordered if not s.heavy for model in models]
-    jobs += [Job(s.name, model) for s in TRIPLES if not s.shared_data for model in models]
-    return jobs + jobs_by_lot(models, arguments.first_seed, arguments.random)
+    pairs = [Job(s.name, model, _most_faults(s, model)) for s in ordered for model in models]
+    pairs += [Job(with_reader(s).name, model) for s in ordered if not s.heavy for model in models]
+    triples = [Job(s.name, model) for s in TRIPLES if not s.shared_data for model in models]
+    return {"two writers": pairs, "three writers": triples, "by lot": by_lot}
 
 
 def _most_faults(scenario: Scenario, model: Model) -> int:
@@ -49,7 +52,8 @@ def jobs_by_lot(models: Sequence[Model], first_seed: int, count: int) -> list[Jo
     return [Job(name, model, 1, seeds) for name in names for model in models if share]
 
 
-def _explore(jobs: Sequence[Job], say: Callable[[str], None]) -> int:
+def _explore(name: str, jobs: Sequence[Job], say: Callable[[str], None]) -> int:
+    """Carry a stage out; gives how many searches ended with a violation."""
     started, broken, schedules, states, seconds = time.monotonic(), 0, 0.0, 0, 0.0
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for done in as_completed([pool.submit(search, job) for job in jobs]):
@@ -60,10 +64,11 @@ def _explore(jobs: Sequence[Job], say: Callable[[str], None]) -> int:
             seconds += answer.seconds
             schedules += answer.schedules if answer.job.seeds is not None else 0
     say(
-        f"{len(jobs)} searches: {states:,} states exhausted, {schedules:,.0f} schedules by lot, "
-        f"{broken} violations, {seconds:.0f} s of CPU, {time.monotonic() - started:.0f} s"
+        f"{name}: {len(jobs)} searches, {states:,} states exhausted, "
+        f"{schedules:,.0f} schedules by lot, {broken} violations, "
+        f"{seconds:.0f} s of CPU, {time.monotonic() - started:.0f} s"
     )
-    return 1 if broken else 0
+    return broken
 
 
 def _show_bugs(say: Callable[[str], None]) -> int:
@@ -107,7 +112,9 @@ def main(words: Sequence[str] | None = None) -> int:
         with opened(Job(arguments.only, model, arguments.faults)) as machine:
             print("\n".join(tell(machine, Schedule.parse(arguments.replay))))
         return 0
-    return _explore(jobs_of(arguments), lambda text: print(text, flush=True))
+    stages = stages_of(arguments)
+    broken = [_explore(name, jobs, partial(print, flush=True)) for name, jobs in stages.items()]
+    return 1 if any(broken) else 0
 
 
 if __name__ == "__main__":

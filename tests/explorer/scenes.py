@@ -145,32 +145,31 @@ def short_log() -> Scene:
     Version 3 was current 30 days ago, and stands on the checkpoint at 2. A file removed long ago is
     due for a vacuum.
     """
-    past, named, _ = _checkpointed_twice()
-    past.append(10, "c")
-    promise = Promise(3, past.builder.version, NOW - 7 * DAY)
-    return past.scene(promise, **named)
-
-
-def quiet_log() -> Scene:
-    """The same, and nothing since: a new checkpoint makes due what everybody reads by now."""
-    past, named, gone = _checkpointed_twice()
-    # Its tombstone goes with the checkpoint at 2.
-    promise = Promise(3, past.builder.version, NOW - 7 * DAY, frozenset({gone}))
-    return past.scene(promise, **named)
-
-
-def _checkpointed_twice() -> tuple[_Past, dict[str, str], str]:
-    """Three versions, checkpoints with sidecars at 1 and 2, 80 and 60 days old.
-
-    Gives two live files by a name of ours, and one that was removed.
-    """
     past = _Past("deletionVectors", "v2Checkpoint")
     first, second, gone = past.append(90, "a", "a", "a")
     past.ago(80, lambda: past.builder.checkpoint(1, "v2-json", parts=1))
     past.builder.forget_commits(1)
+    _delete_and_checkpoint(past, first, gone)
+    past.append(40, "c")
+    past.append(10, "c")
+    promise = Promise(3, past.builder.version, NOW - 7 * DAY)
+    return past.scene(promise, first=first, second=second)
+
+
+def quiet_log() -> Scene:
+    """The same later, and nothing since: a checkpoint makes due the one that everybody reads."""
+    past = _Past("deletionVectors", "v2Checkpoint")
+    first, second, gone = past.append(90, "a", "a", "a")
+    _delete_and_checkpoint(past, first, gone)
+    past.builder.forget_commits(2)
+    past.append(40, "c")
+    # The tombstone goes with the checkpoint at 2.
+    promise = Promise(3, past.builder.version, NOW - 7 * DAY, frozenset({gone}))
+    return past.scene(promise, first=first, second=second)
+
+
+def _delete_and_checkpoint(past: _Past, first: str, gone: str) -> None:
     actions = [*past.builder.delete_actions(first, [0]), past.builder.remove_action(gone)]
     past.ago(65, lambda: past.builder.commit(*actions))
     past.ago(60, lambda: past.builder.checkpoint(2, "v2-json", parts=1))
     past.ago(60, lambda: past.builder.hint(2))
-    past.append(40, "c")
-    return past, {"first": first, "second": second}, gone
