@@ -39,9 +39,9 @@ def stages_of(arguments: argparse.Namespace) -> dict[str, list[Job]]:
 
 def _most_faults(scenario: Scenario, model: Model) -> int:
     """One, but where that would take hours: a commit of ``dynamodb`` alone is nine calls."""
-    if model == "dynamodb":
-        return int(scenario.is_short)
-    return int(model == "conditional" or not scenario.heavy)
+    if model == "conditional":
+        return 1
+    return int(not scenario.heavy and not (model == "dynamodb" and scenario.shared_data))
 
 
 def jobs_by_lot(models: Sequence[Model], first_seed: int, count: int) -> list[Job]:
