@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltactl.parquet.fixed_bounds import ensure_fixed_bounds
+
 _LEAST_BUFFER = 16
 
 
@@ -29,6 +31,7 @@ def ensure_sound_columns(footers: Sequence[pq.FileMetaData], size_bytes: int) ->
     for footer in _join(footers):
         _ensure_sound_chunks(footer, size_bytes)
     _ensure_types(footers)
+    ensure_fixed_bounds(footers)
 
 
 def _join(footers: Sequence[pq.FileMetaData]) -> Sequence[pq.FileMetaData]:

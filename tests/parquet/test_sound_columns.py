@@ -12,6 +12,7 @@ import pytest
 
 from deltactl.errors import DataFileError, DeltactlError
 from deltactl.operations.convert import convert
+from deltactl.parquet import fixed_bounds
 from deltactl.parquet.footer_bytes import read_footer
 from deltactl.parquet.sound_columns import ensure_sound_columns
 from tests.support.stores import MemoryStore
@@ -24,6 +25,7 @@ FINDS = Path(__file__).parents[1] / "fuzz" / "finds" / "footer"
     [
         ("histogram-of-another-length", "Definition level histogram"),
         ("type-of-another-column", "column 0 is declared as INT32 and stored as BOOLEAN"),
+        ("bound-shorter-than-its-column", "a bound of column 3 has 9 of 24 bytes"),
     ],
 )
 def test_what_would_end_the_process_is_an_error(name: str, message: str) -> None:
@@ -94,3 +96,32 @@ def _rows_of(footer: pq.FileMetaData) -> pa.Table:
         for field in schema
     ]
     return pa.table(columns, schema=schema)
+
+
+@pytest.mark.parametrize("precision", range(1, 77))
+def test_usual_lengths_are_those_that_arrow_writes(precision: int) -> None:
+    """Only footers with other lengths are worth the time of reading them here."""
+    column = pa.nulls(1, pa.decimal256(precision, 0))
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"d": column}), sink)
+    assert not fixed_bounds._unusual_lengths(pq.read_metadata(sink).schema)
+
+
+def test_bounds_of_any_length_are_found_in_a_footer() -> None:
+    table = pa.table(
+        {
+            "text": ["a", "long" * 50, None],
+            "three": pa.array([b"abc", b"def", None], pa.binary(3)),
+            "half": pa.array([1.5, -2.5, None], pa.float16()),
+            "list": [[1.5], [], None],
+        }
+    )
+    sink = io.BytesIO()
+    pq.write_table(table, sink, row_group_size=1)
+    footer = pq.read_metadata(sink)
+    fixed_bounds.ensure_fixed_bounds([footer] * 2)
+    lengths = [
+        [len(column.get(5, b"")) for column in columns]
+        for columns in fixed_bounds._read_statistics(footer)
+    ]
+    assert lengths == [[1, 3, 2, 8], [200, 3, 2, 0], [0, 0, 0, 0]]
