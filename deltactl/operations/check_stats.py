@@ -210,8 +210,9 @@ def _parse(value: Any, kind: str) -> Any:  # noqa: PLR0911 - a table of kinds
                 return value if isinstance(value, str) else None
             case "integer":
                 return whole_number(value) if _is_number(value) else None
-            case "decimal":
-                return Decimal(value) if _is_number(value) or isinstance(value, str) else None
+            case "decimal" if _is_number(value) or isinstance(value, str):
+                exact = Decimal(value)
+                return None if exact.is_nan() else exact
             case "float":
                 number = _FLOATS.get(value) if isinstance(value, str) else float(value)
                 return None if number is None or np.isnan(number) else number
