@@ -127,7 +127,9 @@ def read_removes(
 
 def _singleton_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator[dict[str, Any]]:
     if checkpoint.format == "json":
-        for parsed in CommitParser().parse([LogFile(name, store.read(name))]):
+        with _named(name, checkpoint.version):
+            data = store.read(name)
+        for parsed in CommitParser().parse([LogFile(name, data)]):
             yield {"parsed": parsed}
         return
     with _named(name, checkpoint.version), store.open_input(name) as source:
@@ -160,7 +162,9 @@ def _read_actions(
     version, name = head.version, piece.name
     if name.endswith(".json"):
         keys = head.singletons.partition_keys
-        for parsed in CommitParser(keys).parse([LogFile(name, store.read(name))]):
+        with _named(name, version):
+            data = store.read(name)
+        for parsed in CommitParser(keys).parse([LogFile(name, data)]):
             table = parsed.adds if action == "add" else parsed.removes
             yield table.select(columns)
         return
@@ -240,7 +244,9 @@ def _may_be_null(parquet: pq.ParquetFile, path: str, present: str) -> bool:
     indices = {schema.column(i).path: i for i in range(len(schema))}
     for group in range(parquet.metadata.num_row_groups):
         for leaf in nulls:
-            statistics = parquet.metadata.row_group(group).column(indices[leaf]).statistics
+            chunk = parquet.metadata.row_group(group).column(indices[leaf])
+            # Of other types than texts, a bound that is too short would end the process.
+            statistics = chunk.statistics if chunk.physical_type == "BYTE_ARRAY" else None
             if statistics is None or not statistics.has_null_count:
                 return True
             nulls[leaf] += statistics.null_count

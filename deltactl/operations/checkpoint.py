@@ -14,7 +14,7 @@ from typing import Final
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import StorageError, Warn
+from deltactl.errors import ObjectNotFoundError, StorageError, Warn
 from deltactl.log.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.log.compaction import compaction_range, write_compaction
 from deltactl.log.listing import list_log, outlast_cleanup
@@ -87,6 +87,8 @@ def checkpoint_table(
     job, report = outlast_cleanup(lambda: _begin(store, options, run, warn, dry_run=dry_run))
     if dry_run or report.skipped is not None:
         return report
+    if report.written is not None:
+        report = job.announce(report, report.written)
     if cancel is not None and cancel.is_set():
         return replace(report, cleanup=None, compaction_range=None, interrupted=True)
     if options.compact_log:
@@ -116,7 +118,9 @@ def _begin(
         cleanup=job.plan_cleanup(plan) if job.cleans else None,
         compaction_range=compaction_range(job.snapshot) if options.compact_log else None,
     )
-    return job, report if dry_run or plan.is_empty else job.write(plan, report)
+    if not dry_run and not plan.is_empty:
+        report = replace(report, written=job.write(plan))
+    return job, report
 
 
 class _Job:
@@ -151,13 +155,16 @@ class _Job:
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
         return CheckpointPlan(snapshot.version, None, "no checkpoint was asked for")
 
-    def write(self, plan: CheckpointPlan, report: CheckpointReport) -> CheckpointReport:
-        """Write the checkpoint, then let the hint name it."""
+    def write(self, plan: CheckpointPlan) -> WrittenCheckpoint:
+        """Write the checkpoint, which nothing names yet."""
         written = write_checkpoint(self.snapshot, plan, self._options, self._run)
         _log.info("%s: checkpoint of version %d written", self._store.uri, plan.version)
+        return written
+
+    def announce(self, report: CheckpointReport, written: WrittenCheckpoint) -> CheckpointReport:
+        """Let the hint name the checkpoint, and see to the version's checksum file."""
         moved = move_hint(self._store, written.hint)
-        checksum = self._handle_checksum(written)
-        return replace(report, written=written, hint_moved=moved, checksum=checksum)
+        return replace(report, hint_moved=moved, checksum=self._handle_checksum(written))
 
     def _handle_checksum(self, written: WrittenCheckpoint) -> str | None:
         """Compare with the version's checksum file; write one where the table has such files."""
@@ -169,9 +176,13 @@ class _Job:
             return None
         for disagreement in found or ():
             self._warn(disagreement)
-        if found is None and self._listing.checksums:
+        if found is not None or not self._listing.checksums:
+            return None
+        try:
             return write_checksum(self._store, self.snapshot, *facts)
-        return None
+        except ObjectNotFoundError as error:  # another run's cleanup took the commit
+            self._warn(f"the version's checksum file was not written: {error.message}")
+            return None
 
     def plan_cleanup(self, plan: CheckpointPlan) -> CleanupPlan:
         """What may go once the plan is carried out."""

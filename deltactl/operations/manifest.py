@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import chain, repeat
 from typing import Final
 
 from deltactl.clock import Clock, SystemClock
@@ -116,8 +117,10 @@ def generate_manifests(
 def _look(
     store: Store, version: int | None, warn: Warn, given: Snapshot | None = None
 ) -> tuple[Snapshot, LiveFiles]:
+    snapshots = chain([given] if given else [], repeat(None))
+
     def look() -> tuple[Snapshot, LiveFiles]:
-        snapshot = given or load_snapshot(store, version, warn=warn)
+        snapshot = next(snapshots) or load_snapshot(store, version, warn=warn)
         return snapshot, load_live_files(snapshot)
 
     return outlast_cleanup(look)

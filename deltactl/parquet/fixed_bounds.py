@@ -1,41 +1,50 @@
 """Whether the bounds of columns of fixed length are as long as their values.
 
-Arrow ends the process where one is shorter, even when a dataset is scanned with a filter (seen with
-pyarrow 26), and does not tell how long it is. So a footer whose lengths are not those that writers
-choose by themselves is read here, as Arrow writes it: in Thrift's compact protocol.
+Arrow ends the process where one is shorter and somebody asks for the statistics, even to scan a
+dataset with a filter, and cannot read the rows (seen with pyarrow 26). It does not tell how long a
+bound is, so the footer is looked through here, in Thrift's compact protocol. That takes a hundred
+times as long as to parse it: only columns whose length is not what their type needs are looked at.
 
 Source: parquet.thrift of Apache Parquet; thrift-compact-protocol.md of Apache Thrift.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Container, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Final
 
 import pyarrow.parquet as pq
 
-_MAGIC: Final = 4
-_TAIL: Final = 8
 # Numbers of fields: FileMetaData.row_groups, RowGroup.columns, ColumnChunk.meta_data,
 # ColumnMetaData.statistics, and max, min, max_value, min_value of Statistics.
 _ROW_GROUPS, _COLUMNS, _META_DATA, _STATISTICS = 4, 1, 3, 12
-_BOUNDS: Final = (1, 2, 5, 6)
+_BOUNDS: Final = frozenset({1, 2, 5, 6})
 
 
-def ensure_fixed_bounds(footers: Sequence[pq.FileMetaData]) -> None:
-    """Refuse footers of one schema that have a bound shorter than its column's values.
+class _Kind(IntEnum):
+    """Types of the compact protocol."""
+
+    TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+
+
+def ensure_fixed_bounds(schema: pq.ParquetSchema, footer: bytes) -> None:
+    """Refuse a footer that has a bound shorter than its column's values.
+
+    Args:
+        schema: the footer's.
+        footer: its bytes, without length and magic, that Arrow has parsed.
 
     Raises:
         OSError: there is one.
     """
-    lengths = _unusual_lengths(footers[0].schema)
-    for footer in footers if lengths else ():
-        for chunks in _read_statistics(footer):
-            for index, length in lengths.items():
-                found = min(len(chunks[index].get(field, b"")) or length for field in _BOUNDS)
-                if found < length:
-                    raise OSError(f"a bound of column {index} has {found} of {length} bytes")
+    lengths = _unusual_lengths(schema)
+    for index, found in _find_bounds(footer, lengths) if lengths else ():
+        if found < lengths[index]:
+            raise OSError(
+                f"Arrow cannot read a bound of column {index}, "
+                f"which has {found} of {lengths[index]} bytes"
+            )
 
 
 def _unusual_lengths(schema: pq.ParquetSchema) -> Mapping[int, int]:
@@ -58,50 +67,93 @@ def _least_bytes(precision: int) -> int:
     return (most.bit_length() + 8) // 8
 
 
-def _read_statistics(footer: pq.FileMetaData) -> Iterator[Sequence[Mapping[int, Any]]]:
-    """The fields of each column's statistics, row group by row group."""
-    sink = io.BytesIO()
-    footer.write_metadata_file(sink)
-    fields = _CompactReader(sink.getvalue()[_MAGIC:-_TAIL]).read_struct()
-    for group in fields.get(_ROW_GROUPS, ()):
-        yield [chunk.get(_META_DATA, {}).get(_STATISTICS, {}) for chunk in group[_COLUMNS]]
+def _find_bounds(footer: bytes, columns: Container[int]) -> Iterator[tuple[int, int]]:
+    """The length of each bound of these columns, row group by row group."""
+    reader = _CompactReader(footer)
+    for _ in reader.enter_list(_ROW_GROUPS):
+        for index in reader.enter_list(_COLUMNS):
+            if index not in columns:
+                reader.skip(_Kind.STRUCT)
+                continue
+            for _ in reader.enter_struct(_META_DATA):
+                for _ in reader.enter_struct(_STATISTICS):
+                    for number, kind in reader.fields():
+                        if number in _BOUNDS and kind == _Kind.BINARY:
+                            yield index, reader.skip_binary()
+                        else:
+                            reader.skip(kind)
 
 
 class _CompactReader:
-    """Values of Thrift's compact protocol; structs become mappings by the numbers of fields."""
+    """Goes through Thrift's compact protocol; whoever is given a field has to go past its value."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
 
-    def read_struct(self) -> dict[int, Any]:
-        fields: dict[int, Any] = {}
+    def fields(self) -> Iterator[tuple[int, int]]:
+        """Number and type of each field of the struct that begins here."""
         number = 0
-        while (head := self._take(1)[0]) != 0:
+        while (head := self._read_byte()) != 0:
             number = number + (head >> 4) if head >> 4 else self._read_signed()
-            kind = head & 0x0F
-            fields[number] = kind == 1 if kind in (1, 2) else self._read(kind)
-        return fields
+            yield number, head & 0x0F
 
-    def _read(self, kind: int) -> Any:
+    def enter_struct(self, wanted: int) -> Iterator[None]:
+        """Stop where the wanted field, a struct, begins; the others are gone past."""
+        for number, kind in self.fields():
+            if (number, kind) == (wanted, _Kind.STRUCT):
+                yield
+            else:
+                self.skip(kind)
+
+    def enter_list(self, wanted: int) -> Iterator[int]:
+        """Stop at each member of the wanted field, a list of structs; the others are gone past."""
+        for number, kind in self.fields():
+            if (number, kind) == (wanted, _Kind.LIST):
+                count, _ = self._read_list_head()
+                yield from range(count)
+            else:
+                self.skip(kind)
+
+    def skip_binary(self) -> int:
+        """Go past bytes, and tell how many."""
+        length = self._read_varint()
+        self._at += length
+        return length
+
+    def skip(self, kind: int) -> None:
+        """Go past the value of a field."""
         match kind:
-            case 1 | 2 | 3:  # a boolean of a list takes a byte
-                return self._take(1)[0]
-            case 4 | 5 | 6:
-                return self._read_signed()
-            case 7:
-                return self._take(8)
-            case 8:
-                return self._take(self._read_varint())
-            case 9 | 10:
-                return self._read_list()
-            case 12:
-                return self.read_struct()
-        raise OSError(f"a footer has a field of the unknown kind {kind}")
+            case _Kind.TRUE | _Kind.FALSE:
+                pass  # the type is the value
+            case _Kind.BYTE:
+                self._at += 1
+            case _Kind.I16 | _Kind.I32 | _Kind.I64:
+                self._read_varint()
+            case _Kind.DOUBLE:
+                self._at += 8
+            case _Kind.BINARY:
+                self.skip_binary()
+            case _Kind.LIST | _Kind.SET:
+                count, member = self._read_list_head()
+                self._skip_members(count, [member])
+            case _Kind.MAP:
+                count = self._read_varint()
+                both = self._read_byte() if count else 0
+                self._skip_members(count, [both >> 4, both & 0x0F])
+            case _Kind.STRUCT:
+                for _, member in self.fields():
+                    self.skip(member)
+            case _:
+                raise OSError(f"its footer has a field of the unknown type {kind}")
 
-    def _read_list(self) -> list[Any]:
-        head = self._take(1)[0]
-        count = head >> 4 if head >> 4 < 15 else self._read_varint()
-        return [self._read(head & 0x0F) for _ in range(count)]
+    def _skip_members(self, count: int, kinds: Sequence[int]) -> None:
+        for _ in range(count):
+            for kind in kinds:
+                self.skip(_Kind.BYTE if kind in (_Kind.TRUE, _Kind.FALSE) else kind)
+
+    def _read_list_head(self) -> tuple[int, int]:
+        head = self._read_byte()
+        return (head >> 4 if head >> 4 < 15 else self._read_varint()), head & 0x0F
 
     def _read_signed(self) -> int:
         value = self._read_varint()
@@ -109,14 +161,14 @@ class _CompactReader:
 
     def _read_varint(self) -> int:
         value = shift = 0
-        while True:
-            byte = self._take(1)[0]
+        while (byte := self._read_byte()) >= 0x80:
             value |= (byte & 0x7F) << shift
             shift += 7
-            if byte < 0x80:
-                return value
+        return value | byte << shift
 
-    def _take(self, count: int) -> bytes:
-        found = self._data[self._at : self._at + count]
-        self._at += count
-        return found
+    def _read_byte(self) -> int:
+        if self._at >= len(self._data):
+            raise OSError("its footer ends in the middle of a field")
+        byte = self._data[self._at]
+        self._at += 1
+        return byte

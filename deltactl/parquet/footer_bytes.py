@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, first_line
+from deltactl.parquet.fixed_bounds import ensure_fixed_bounds
 from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.storage.store import Store
 
@@ -19,6 +20,7 @@ MAGIC: Final = b"PAR1"
 _ENCRYPTED: Final = b"PARE"
 TAIL_BYTES: Final = 64 << 10
 _END_BYTES: Final = 8  # the footer's length, and the magic
+_SIGNATURE_BYTES: Final = 28  # behind a footer that is not encrypted itself, where columns are
 
 
 def read_footer(store: Store, name: str, size_bytes: int) -> pq.FileMetaData:
@@ -78,9 +80,13 @@ def parse_footer(
         # pickle calls for metadata is faster still, but a broken footer ends the process there.
         reader = pq.ParquetReader()
         reader.open(pa.BufferReader(tail))
-        return reader.metadata
+        footer: pq.FileMetaData = reader.metadata
+        ensure_fixed_bounds(footer.schema, tail[-needed:-_END_BYTES])
     except (pa.ArrowException, OSError) as error:
         raise _broken(error) from error
+    if needed - _END_BYTES - footer.serialized_size == _SIGNATURE_BYTES:
+        raise DataFileError("is encrypted in part: its footer is signed")
+    return footer
 
 
 def _broken(error: Exception) -> DataFileError:

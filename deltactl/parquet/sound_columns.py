@@ -13,8 +13,6 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltactl.parquet.fixed_bounds import ensure_fixed_bounds
-
 _LEAST_BUFFER = 16
 
 
@@ -31,7 +29,6 @@ def ensure_sound_columns(footers: Sequence[pq.FileMetaData], size_bytes: int) ->
     for footer in _join(footers):
         _ensure_sound_chunks(footer, size_bytes)
     _ensure_types(footers)
-    ensure_fixed_bounds(footers)
 
 
 def _join(footers: Sequence[pq.FileMetaData]) -> Sequence[pq.FileMetaData]:

@@ -53,7 +53,8 @@ class Setting:
     else only the log is a meeting point, and what concerns a data file alone goes on at once.
     ``tick_ms`` lets that much time pass, once, after the program ``ticks_after`` read its clock.
     Nothing goes wrong in ``spared`` programs: each is the twin of another, which may as well be the
-    one in which it does.
+    one in which it does, if it is but one thing. (Names of files tell whose they are; which twin's
+    sort first must not matter.)
     """
 
     files: Mapping[str, Entry]

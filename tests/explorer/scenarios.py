@@ -49,6 +49,10 @@ class Scenario:
     ticks_after: int = 0
     heavy: bool = False
 
+    @property
+    def _twins(self) -> frozenset[int]:
+        return frozenset(n for n, make in enumerate(self.programs) if make in self.programs[:n])
+
     def on(self, model: Model, max_faults: int = 0, kinds: frozenset[str] | None = None) -> Machine:
         """The machine that explores this."""
         scene = self.scene()
@@ -64,9 +68,7 @@ class Scenario:
             tick_ms=self.tick_ms,
             ticks_after=self.ticks_after,
             max_faults=max_faults,
-            spared=frozenset(
-                n for n, make in enumerate(self.programs) if make in self.programs[:n]
-            ),
+            spared=self._twins if max_faults == 1 else frozenset(),
         )
         if kinds is not None:
             setting = replace(setting, kinds=kinds)

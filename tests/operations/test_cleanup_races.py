@@ -108,7 +108,13 @@ def _manifests(store: Store, scene: Scene) -> None:
     assert report.plan.count("new") == 2
 
 
-@pytest.mark.parametrize("run", [_optimize, _vacuum, _checkpoint, _manifests])
+def _refresh_manifests(store: Store, scene: Scene) -> None:
+    snapshot = load_snapshot(store, warn=pytest.fail)
+    report = generate_manifests(store, ManifestOptions(), warn=pytest.fail, snapshot=snapshot)
+    assert report.plan.count("new") == 2
+
+
+@pytest.mark.parametrize("run", [_optimize, _vacuum, _checkpoint, _manifests, _refresh_manifests])
 def test_the_checkpoint_that_was_read_is_gone(run: Callable[[Store, Scene], None]) -> None:
     scene = set_scene("v2Checkpoint")
     scene.ago(45, lambda: scene.builder.checkpoint(2, "v2-json"))

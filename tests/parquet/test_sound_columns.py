@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ FINDS = Path(__file__).parents[1] / "fuzz" / "finds" / "footer"
     [
         ("histogram-of-another-length", "Definition level histogram"),
         ("type-of-another-column", "column 0 is declared as INT32 and stored as BOOLEAN"),
-        ("bound-shorter-than-its-column", "a bound of column 3 has 9 of 24 bytes"),
     ],
 )
 def test_what_would_end_the_process_is_an_error(name: str, message: str) -> None:
@@ -98,30 +98,113 @@ def _rows_of(footer: pq.FileMetaData) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
+def _footer_of(data: bytes) -> bytes:
+    return data[-8 - int.from_bytes(data[-8:-4], "little") : -8]
+
+
+def _with_footer(data: bytes, footer: bytes) -> bytes:
+    pages = data[: -8 - len(_footer_of(data))]
+    return pages + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+
+
+def _fixed_texts(**options: Any) -> bytes:
+    sink = io.BytesIO()
+    table = pa.table({"n": [1, 2], "f": pa.array([b"abcde", b"fghij"], pa.binary(5))})
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("left", [0, 1, 4])
+@pytest.mark.parametrize("bound", [b"abcde", b"fghij"])
+def test_a_bound_that_is_too_short_is_an_error(bound: bytes, left: int) -> None:
+    """Arrow ends the process where it is asked for, and cannot read the rows."""
+    data = _fixed_texts()
+    footer = _footer_of(data)
+    assert footer.count(b"\x05" + bound) >= 1
+    short = footer.replace(b"\x05" + bound, bytes([left]) + bound[:left])
+    store = MemoryStore("memory://short-bounds")
+    store.put("x.parquet", _with_footer(data, short))
+    with pytest.raises(DataFileError, match=f"a bound of column 1, which has {left} of 5 bytes"):
+        read_footer(store, "x.parquet", len(store.read("x.parquet")))
+
+
+def test_a_column_that_is_longer_than_its_bounds_is_an_error() -> None:
+    data = (FINDS / "bound-shorter-than-its-column").read_bytes()
+    store = MemoryStore("memory://long-column")
+    store.put("x.parquet", data)
+    with pytest.raises(DataFileError, match="column 3, which has 9 of 24 bytes"):
+        read_footer(store, "x.parquet", len(data))
+
+
+def test_a_footer_that_is_signed_is_not_read(tmp_path: Path) -> None:
+    """Arrow ends the process where it is to write such a footer."""
+    encryption = pytest.importorskip("pyarrow.parquet.encryption")
+
+    class Keys(encryption.KmsClient):  # type: ignore[misc, name-defined]
+        def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+            return base64.b64encode(key_bytes)
+
+    factory = encryption.CryptoFactory(lambda config: Keys())
+    properties = factory.file_encryption_properties(
+        encryption.KmsConnectionConfig(),
+        encryption.EncryptionConfiguration(
+            footer_key="footer", column_keys={"column": ["a"]}, plaintext_footer=True
+        ),
+    )
+    path = tmp_path / "x.parquet"
+    schema = pa.schema([("a", pa.int64()), ("f", pa.binary(16))])
+    pq.ParquetWriter(path, schema, encryption_properties=properties).close()
+    store = MemoryStore("memory://signed")
+    store.put("x.parquet", path.read_bytes())
+    with pytest.raises(DataFileError, match="is encrypted in part"):
+        read_footer(store, "x.parquet", path.stat().st_size)
+
+
+def test_fields_of_any_type_are_gone_past() -> None:
+    """What a newer format may add, at the end of the footer."""
+    data = _fixed_texts()
+    footer, schema = _footer_of(data)[:-1], pq.read_metadata(io.BytesIO(data)).schema
+    a_map = bytes([0x0B, 0xC8, 0x01, 1, 0x5C, 0x06, 0x15, 0x02, 0x00])  # field 100: {3: {1: 1}}
+    truths = bytes([0x1A, 0x21, 1, 2])
+    sixteen_bytes = bytes([0x19, 0xF3, 16, *range(16)])
+    others = bytes([0x17, *range(8), 0x12, 0x11, 0x13, 0x7F, 0x0B, 0x02, 0x00])
+    ensure_fixed_bounds = fixed_bounds.ensure_fixed_bounds
+    ensure_fixed_bounds(schema, footer + a_map + truths + sixteen_bytes + others + b"\0")
+    with pytest.raises(OSError, match="in the middle of a field"):
+        ensure_fixed_bounds(schema, footer + a_map)
+    with pytest.raises(OSError, match="unknown type 14"):
+        ensure_fixed_bounds(schema, footer + b"\x1e\0")
+
+
 @pytest.mark.parametrize("precision", range(1, 77))
 def test_usual_lengths_are_those_that_arrow_writes(precision: int) -> None:
-    """Only footers with other lengths are worth the time of reading them here."""
+    """Only footers with other lengths are worth the time of looking through them."""
     column = pa.nulls(1, pa.decimal256(precision, 0))
     sink = io.BytesIO()
     pq.write_table(pa.table({"d": column}), sink)
     assert not fixed_bounds._unusual_lengths(pq.read_metadata(sink).schema)
 
 
-def test_bounds_of_any_length_are_found_in_a_footer() -> None:
+def test_the_bounds_of_wanted_columns_are_found_in_a_footer() -> None:
     table = pa.table(
         {
             "text": ["a", "long" * 50, None],
             "three": pa.array([b"abc", b"def", None], pa.binary(3)),
-            "half": pa.array([1.5, -2.5, None], pa.float16()),
             "list": [[1.5], [], None],
+            "half": pa.array([1.5, -2.5, None], pa.float16()),
         }
     )
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=1)
-    footer = pq.read_metadata(sink)
-    fixed_bounds.ensure_fixed_bounds([footer] * 2)
-    lengths = [
-        [len(column.get(5, b"")) for column in columns]
-        for columns in fixed_bounds._read_statistics(footer)
+    schema, footer = pq.read_metadata(sink).schema, _footer_of(sink.getvalue())
+    assert dict(fixed_bounds._unusual_lengths(schema)) == {1: 3, 3: 2}
+    fixed_bounds.ensure_fixed_bounds(schema, footer)
+    found = list(fixed_bounds._find_bounds(footer, {0, 1, 2, 3}))
+    assert [bound for bound in found if bound[0] != 3] == [
+        *[(0, 1)] * 2,
+        *[(1, 3)] * 2,
+        *[(2, 8)] * 4,
+        *[(0, 200)] * 2,
+        *[(1, 3)] * 2,
     ]
-    assert lengths == [[1, 3, 2, 8], [200, 3, 2, 0], [0, 0, 0, 0]]
+    assert {length for column, length in found if column == 3} == {2}
