@@ -81,7 +81,7 @@ def parse_footer(
         reader = pq.ParquetReader()
         reader.open(pa.BufferReader(tail))
         footer: pq.FileMetaData = reader.metadata
-        ensure_fixed_bounds(footer.schema, tail[-needed:-_END_BYTES])
+        ensure_fixed_bounds(footer, tail[-needed:-_END_BYTES])
     except (pa.ArrowException, OSError) as error:
         raise _broken(error) from error
     if needed - _END_BYTES - footer.serialized_size == _SIGNATURE_BYTES:

@@ -163,17 +163,17 @@ def test_a_footer_that_is_signed_is_not_read(tmp_path: Path) -> None:
 def test_fields_of_any_type_are_gone_past() -> None:
     """What a newer format may add, at the end of the footer."""
     data = _fixed_texts()
-    footer, schema = _footer_of(data)[:-1], pq.read_metadata(io.BytesIO(data)).schema
+    footer, parsed = _footer_of(data)[:-1], pq.read_metadata(io.BytesIO(data))
     a_map = bytes([0x0B, 0xC8, 0x01, 1, 0x5C, 0x06, 0x15, 0x02, 0x00])  # field 100: {3: {1: 1}}
     truths = bytes([0x1A, 0x21, 1, 2])
     sixteen_bytes = bytes([0x19, 0xF3, 16, *range(16)])
     others = bytes([0x17, *range(8), 0x12, 0x11, 0x13, 0x7F, 0x0B, 0x02, 0x00])
     ensure_fixed_bounds = fixed_bounds.ensure_fixed_bounds
-    ensure_fixed_bounds(schema, footer + a_map + truths + sixteen_bytes + others + b"\0")
+    ensure_fixed_bounds(parsed, footer + a_map + truths + sixteen_bytes + others + b"\0")
     with pytest.raises(OSError, match="in the middle of a field"):
-        ensure_fixed_bounds(schema, footer + a_map)
+        ensure_fixed_bounds(parsed, footer + a_map)
     with pytest.raises(OSError, match="unknown type 14"):
-        ensure_fixed_bounds(schema, footer + b"\x1e\0")
+        ensure_fixed_bounds(parsed, footer + b"\x1e\0")
 
 
 @pytest.mark.parametrize("precision", range(1, 77))
@@ -196,9 +196,9 @@ def test_the_bounds_of_wanted_columns_are_found_in_a_footer() -> None:
     )
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=1)
-    schema, footer = pq.read_metadata(sink).schema, _footer_of(sink.getvalue())
-    assert dict(fixed_bounds._unusual_lengths(schema)) == {1: 3, 3: 2}
-    fixed_bounds.ensure_fixed_bounds(schema, footer)
+    parsed, footer = pq.read_metadata(sink), _footer_of(sink.getvalue())
+    assert dict(fixed_bounds._unusual_lengths(parsed.schema)) == {1: 3, 3: 2}
+    fixed_bounds.ensure_fixed_bounds(parsed, footer)
     found = list(fixed_bounds._find_bounds(footer, {0, 1, 2, 3}))
     assert [bound for bound in found if bound[0] != 3] == [
         *[(0, 1)] * 2,
