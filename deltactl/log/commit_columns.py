@@ -27,6 +27,7 @@ DELETION_VECTOR_JSON_TYPE = pa.struct(
 )
 
 _BLOCK_BYTES = 4 << 20
+_FEW_BYTES = 256 << 10  # to wake threads for less takes as long as to read it
 _PRESENT = pa.struct([])  # tells only whether it is there; what is in it is free
 _MEMBERS = {
     "path": pa.string(),
@@ -144,7 +145,9 @@ def _read(
         return schema.empty_table()
     table = pj.read_json(
         pa.BufferReader(data),
-        read_options=pj.ReadOptions(block_size=max(_BLOCK_BYTES, lines.longest() + 1)),
+        read_options=pj.ReadOptions(
+            block_size=max(_BLOCK_BYTES, lines.longest() + 1), use_threads=len(data) > _FEW_BYTES
+        ),
         parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
         memory_pool=pa.system_memory_pool(),
     )
