@@ -50,10 +50,10 @@ def _most_faults(scenario: Scenario, model: Model) -> int | None:
     A commit of ``dynamodb`` alone is nine calls, and a vacuum makes two.
     """
     if model == "conditional":
-        return 1
+        return int(scenario.weight < 3)
     if model == "link":
         return int(not scenario.weight)
-    return None if scenario.weight > 1 else int(not scenario.shared_data)
+    return None if scenario.weight > 1 else int(not scenario.weight and not scenario.shared_data)
 
 
 def jobs_by_lot(models: Sequence[Model], first_seed: int, count: int) -> list[Job]:

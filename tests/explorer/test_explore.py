@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
 
+from tests.explorer.__main__ import MODELS, stages_of
 from tests.explorer.jobs import Job, opened, search, tell
 from tests.explorer.machine import Machine, State
 from tests.explorer.programs import Outcome, Program
@@ -49,6 +51,15 @@ def test_with_what_may_go_wrong_and_who_else_is_there(
     answer = search(Job(scenario, model, faults))
     assert not answer.violation, answer.violation
     assert answer.states > 200
+
+
+def test_what_takes_hours_is_left_to_who_asks_for_it() -> None:
+    asked = {"model": None, "only": None, "lots_only": False, "first_seed": 0, "random": 1000}
+    usual = stages_of(Namespace(long=False, **asked))["two writers"]
+    rest = stages_of(Namespace(long=True, **asked))["long"]
+    with_faults = {(job.scenario, job.model) for job in (*usual, *rest) if job.faults}
+    assert with_faults == {(pair.name, model) for pair in PAIRS for model in MODELS}
+    assert not set(usual) & set(rest)
 
 
 def test_three_writers_by_lot() -> None:
