@@ -34,6 +34,7 @@ def scan_snapshot(snapshot: Snapshot, columns: Sequence[str] | None = None) -> p
         UnsupportedFeatureError: before the first row, naming features that forbid reading.
         UsageError: an unknown column.
         DataFileError: while reading.
+        MissingLogFileError: while reading, as a log cleanup took the checkpoint: load it anew.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
     metadata = snapshot.metadata
