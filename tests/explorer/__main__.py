@@ -39,7 +39,7 @@ def stages_of(arguments: argparse.Namespace) -> dict[str, list[Job]]:
         for s, model in each
         if (faults := _most_faults(s, model)) is not None
     ]
-    pairs += [Job(with_reader(s).name, model) for s, model in each if not s.weight]
+    pairs += [Job(with_reader(s).name, model) for s, model in each if s.weight < 2]
     triples = [Job(s.name, model) for s in TRIPLES if not s.shared_data for model in models]
     return {"two writers": pairs, "three writers": triples, "by lot": by_lot}
 
@@ -50,10 +50,10 @@ def _most_faults(scenario: Scenario, model: Model) -> int | None:
     A commit of ``dynamodb`` alone is nine calls, and a vacuum makes two.
     """
     if model == "conditional":
-        return int(scenario.weight < 3)
+        return int(scenario.weight < 4)
     if model == "link":
-        return int(not scenario.weight)
-    return None if scenario.weight > 1 else int(not scenario.weight and not scenario.shared_data)
+        return int(scenario.weight < 2)
+    return None if scenario.weight >= 3 else int(scenario.weight < 1 and not scenario.shared_data)
 
 
 def jobs_by_lot(models: Sequence[Model], first_seed: int, count: int) -> list[Job]:
