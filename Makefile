@@ -60,9 +60,9 @@ fuzz: $(STAMP) ## feed all kinds of input 10,000,000 times with what means harm;
 	.venv-fuzz/bin/python -m pip install --quiet --disable-pip-version-check 'atheris>=3' || true
 	.venv-fuzz/bin/python -m tests.fuzz $(FUZZ)
 
-faults: $(STAMP) ## kill each command 60 times while delta-rs writes (docs/security.md), then Spark; long
+faults: $(STAMP) ## kill each command 60 times while delta-rs writes (docs/security.md), then on Spark; hours
 	$(BIN)/python -m tests.faults
-	$(BIN)/python -m tests.faults.spark_rounds
+	$(BIN)/python -m tests.faults --spark --rounds 25
 
 test-lowest: $(STAMP) ## run the tests with the oldest versions of dependencies that are allowed
 	@bash .ci/lowest

@@ -25,7 +25,6 @@ from deltactl.engine.base import (
 from deltactl.engine.spark_bundles import (
     Bundle,
     Job,
-    PackedTask,
     choose_bundle_weight,
     iter_bundles,
     pack_task,
@@ -33,17 +32,11 @@ from deltactl.engine.spark_bundles import (
     take_job,
 )
 from deltactl.engine.spark_jobs import SparkJobs
-from deltactl.engine.spark_probe import ALWAYS, describe_failure, ensure_executors
+from deltactl.engine.spark_losses import given_up, is_worth_a_retry, telling_of_loss, went_away
+from deltactl.engine.spark_probe import ALWAYS, ensure_executors
 from deltactl.engine.spark_worker import Batches, make_runner
 from deltactl.engine.tasks import open_tasks
-from deltactl.errors import (
-    AccessDeniedError,
-    DeltactlError,
-    EngineUnavailableError,
-    ObjectExistsError,
-    ObjectNotFoundError,
-    StorageError,
-)
+from deltactl.errors import DeltactlError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,8 +128,18 @@ class SparkEngine:
         """
         if cancel is not None and cancel.is_set():
             return
-        self.prepare()
-        jobs = SparkJobs(self._session)
+        with telling_of_loss(SparkJobs(self._session)) as jobs:
+            self.prepare()
+            yield from self._run(jobs, worker, tasks, cancel, on_progress)
+
+    def _run(
+        self,
+        jobs: SparkJobs,
+        worker: Worker[P, R],
+        tasks: Iterable[Task[P]],
+        cancel: CancelToken | None,
+        on_progress: OnProgress | None,
+    ) -> Iterator[Done[R] | Failed]:
         waiting, counter = open_tasks(tasks)
         slots = self._limit(jobs.count_slots())
         full = choose_bundle_weight(counter.progress.tasks_total, counter.weight_bytes, slots)
@@ -241,7 +244,7 @@ class _Run(Generic[R]):
     def _lose(self, job: Job, error: Exception) -> Iterator[Done[R] | Failed]:
         """A job without results: its workers died, or Spark itself did."""
         if not self._jobs.is_alive():
-            self._gone = EngineUnavailableError(f"Spark went away: {describe_failure(str(error))}")
+            self._gone = went_away(error)
             self._queue.put_back([job])
             return
         times = _TIMES_FAILED.search(str(error))
@@ -249,7 +252,7 @@ class _Run(Generic[R]):
         for part in again:
             task = part[0][0]
             if task.tries >= MAX_TRIES:
-                yield _given_up(task, error)
+                yield given_up(task, error)
             else:
                 self._queue.put_back([part])
 
@@ -266,23 +269,3 @@ class _Run(Generic[R]):
             ended, _ = wait(self._running, _POLL_SECONDS)
             for future in ended:
                 del self._running[future]
-
-
-def _given_up(task: PackedTask, error: Exception) -> Failed:
-    lost = DeltactlError(
-        f"Spark lost it in {task.tries} tries: {describe_failure(str(error))}",
-        hint="Look into the executors' logs; a worker that dies mostly had too little memory.",
-    )
-    lost.__cause__ = error
-    return Failed(task.id, task.tries - 1, lost)
-
-
-def is_worth_a_retry(error: Exception) -> bool:
-    """Whether another try, perhaps on another host, may end better.
-
-    What deltactl itself says of a table is so on every host.
-    """
-    if isinstance(error, StorageError):
-        settled = (ObjectNotFoundError, ObjectExistsError, AccessDeniedError)
-        return not isinstance(error, settled)
-    return not isinstance(error, DeltactlError) or error.retryable

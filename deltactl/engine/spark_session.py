@@ -131,13 +131,13 @@ def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, st
         try:
             with _keeping_sigint(), _output_to(None if settings.verbose else log):
                 session: SparkSession = builder.getOrCreate()
+            if remote is None:
+                levels = ("OFF", "WARN", "INFO")
+                session.sparkContext.setLogLevel(levels[min(settings.verbose, 2)])
+            else:
+                _tell_refused(session, settings.conf)
         except Exception as error:
             raise _explain_start(error, log, remote, master) from error
-    if remote is None:
-        levels = ("OFF", "WARN", "INFO")
-        session.sparkContext.setLogLevel(levels[min(settings.verbose, 2)])
-    else:
-        _tell_refused(session, settings.conf)
     return session
 
 
@@ -208,7 +208,12 @@ def _silence_python_side() -> None:
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger("pyspark").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_of_others)  # py4j logs there that Java is gone
     warnings.filterwarnings("ignore", module=r"pyspark\..*")
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    return record.module != "java_gateway"
 
 
 def _explain_start(

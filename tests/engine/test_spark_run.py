@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from deltactl.engine.base import Done, Failed, Task
-from deltactl.engine.spark import SparkEngine, is_worth_a_retry
+from deltactl.engine.spark import SparkEngine
 from deltactl.engine.spark_bundles import Job, encode_bundle
+from deltactl.engine.spark_losses import is_worth_a_retry
 from deltactl.engine.spark_worker import Batches
 from deltactl.errors import (
     AccessDeniedError,
@@ -128,6 +129,20 @@ def test_when_spark_is_gone_the_rest_fails_at_once(jobs: ThreadJobs) -> None:
     error = failures(outcomes)[99]
     assert isinstance(error, EngineUnavailableError)
     assert str(error) == "Spark went away: connection refused"
+
+
+def test_spark_may_be_gone_before_the_first_job(
+    jobs: ThreadJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed() -> int:
+        raise RuntimeError("An error occurred while calling o33.sc")
+
+    monkeypatch.setattr(jobs, "count_slots", closed)
+    with pytest.raises(RuntimeError, match="o33"):  # it lives: what is this?
+        run(double, 1)
+    jobs.alive = False
+    with pytest.raises(EngineUnavailableError, match="Spark went away: An error occurred"):
+        run(double, 1)
 
 
 def test_a_result_that_is_missing_is_a_failure(

@@ -1,4 +1,4 @@
-"""A round: kill the real process while others write; look at the table; let the next run finish.
+"""A round: kill a real process while others write; look at the table; let the next run finish.
 
 A round is given by (seed, number): it says when the process is killed, what the writers do, and
 which variant of the command runs. Times of the machine are no part of it, so that a replay of a
@@ -11,18 +11,20 @@ import os
 import random
 import re
 import shutil
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from deltactl.operations.check_options import CheckOptions, Depth
 from deltactl.table import Table
 from tests.faults.delta_rs import DeltaRs
 from tests.faults.scenes import Scene, ids_at_start
 from tests.faults.starter import Running, Starter
+from tests.faults.victims import ITSELF, Victim, kill_unless_over
 
 _CHECKS = CheckOptions(depth=Depth.DATA, checkpoints=True)
 _SECONDS_TO_END = 120
@@ -46,7 +48,6 @@ class Outcome:
 
     alive: bool = False
     had_written: bool = False
-    seconds: float = 0.0
     acknowledged: int = 0
     refused: int = 0
     retries: int = 0
@@ -92,20 +93,54 @@ class Promises:
         assert report.is_sound, report.findings.to_pylist()
 
 
-def run_round(
-    scene: Scene, template: Path, root: Path, seed: int, team: Team, usual: float
-) -> Outcome:
-    """One round on a copy of ``template``; ``usual`` is how long the command takes, in s.
+@dataclass(frozen=True)
+class Pace:
+    """How long a run takes once its victim is up, and the part after its first write, in s."""
+
+    seconds: float
+    writing: float
+
+
+def rehearse(scene: Scene, template: Path, root: Path, team: Team, victim: Victim = ITSELF) -> Pace:
+    """A run that nobody disturbs.
 
     Raises:
-        AssertionError: a row is lost or there twice, something is wrong with the table, or the
-            next run does not complete.
+        AssertionError: it does not complete.
+    """
+    shutil.copytree(template, root)
+    running = team.starter.start([*scene.arguments(root, 0), *victim.arguments])
+    victim.find(running)
+    started = time.monotonic()
+    _await_write(running, root, _own_files(root))
+    wrote = time.monotonic()
+    code, said = _end(running)
+    assert code == 0, f"exit {code}: {said}"
+    ended = time.monotonic()
+    shutil.rmtree(root)
+    return Pace(ended - started, ended - wrote)
+
+
+def run_round(
+    scene: Scene,
+    template: Path,
+    root: Path,
+    seed: int,
+    team: Team,
+    pace: Pace,
+    victim: Victim = ITSELF,
+) -> Outcome:
+    """One round on a copy of ``template``; ``pace`` is that of the command.
+
+    Raises:
+        AssertionError: a row is lost or there twice, something is wrong with the table, the run
+            goes on without its victim, or the next run does not complete.
     """
     chance = random.Random(seed)
     shutil.copytree(template, root)
     promises, arguments = Promises(), scene.arguments(root, seed)
     with promises.writing(team.writers, root, seed):
-        _kill(team.starter.start(arguments), root, chance, usual, promises.outcome)
+        running = team.starter.start([*arguments, *victim.arguments])
+        _kill(running, victim, root, chance, pace, promises.outcome)
     promises.ensure_kept(team.writers[0], root)
     with promises.writing(team.writers, root, seed + 1):
         is_done = _finish(team.starter, arguments, promises.outcome)
@@ -118,19 +153,40 @@ def run_round(
 
 
 def _kill(
-    running: Running, root: Path, chance: random.Random, usual: float, outcome: Outcome
+    running: Running,
+    victim: Victim,
+    root: Path,
+    chance: random.Random,
+    pace: Pace,
+    outcome: Outcome,
 ) -> None:
-    """Kill it at a random time, counted from the start or from what it first writes."""
-    started, before = time.monotonic(), _own_files(root)
-    wait = chance.uniform(0, 1.1) * usual
+    """Kill at a random time, counted from the victim's start or from what the run first writes."""
+    process, before = victim.find(running), _own_files(root)
+    wait = chance.uniform(0, 1.1) * pace.seconds
     if chance.random() < 0.5:
-        while not running.is_over(1) and _own_files(root) == before:
-            pass
-        wait = time.monotonic() - started + chance.uniform(0, 0.5) * usual
-    running.is_over(max(0.0, started + wait - time.monotonic()) * 1000)
-    running.kill()
-    outcome.alive = running.wait() == -signal.SIGKILL
+        _await_write(running, root, before)
+        wait = chance.uniform(0, 1.1) * pace.writing
+    running.is_over(wait * 1000)
+    descendants = psutil.Process(running.pid).children(recursive=True)
+    outcome.alive = kill_unless_over(process, running)
+    code, said = _end(running)
     outcome.had_written = _own_files(root) != before
+    if outcome.alive and not (code < 0 and process is not None and process.pid == running.pid):
+        assert "Traceback" not in said, said
+        assert not victim.is_replaced or code in (0, _CONFLICT), f"exit {code}: {said}"
+    left = psutil.wait_procs(descendants, timeout=_SECONDS_TO_END)[1]
+    assert not left, f"still there: {left}"
+
+
+def _await_write(running: Running, root: Path, before: set[str]) -> None:
+    while not running.is_over(2) and _own_files(root) == before:
+        pass
+
+
+def _end(running: Running) -> tuple[int, str]:
+    """Wait for the end of it; give its exit code and what it said."""
+    assert running.is_over(_SECONDS_TO_END * 1000), "the run hangs"
+    return running.wait(), running.said.read_text()
 
 
 def _own_files(root: Path) -> set[str]:
@@ -146,11 +202,7 @@ def _own_files(root: Path) -> set[str]:
 def _finish(starter: Starter, arguments: Sequence[str], outcome: Outcome) -> bool:
     """Let the next run end well; lost races may be tried again. Tells whether it did."""
     for _ in range(_MOST_FINISHES):
-        started = time.monotonic()
-        running = starter.start(arguments)
-        assert running.is_over(_SECONDS_TO_END * 1000), "the next run hangs"
-        code, said = running.wait(), running.said.read_text()
-        outcome.seconds = time.monotonic() - started
+        code, said = _end(starter.start(arguments))
         if code == 0:
             return True
         assert code == _CONFLICT, f"exit {code}: {said}"

@@ -27,13 +27,17 @@ _COLUMNS = (Column("id"), Column("v", "string"), Column("p", "integer"))
 
 @dataclass(frozen=True)
 class Scene:
-    """A command: ``variants`` of arguments take turns; ``ensure_done`` looks at the end of it."""
+    """A command: ``variants`` of arguments take turns; ``ensure_done`` looks at the end of it.
+
+    Where it ``has_tasks``, they can run on Spark.
+    """
 
     name: str
     command: str
     build: Callable[[Path], None]
     variants: Sequence[Sequence[str]]
     ensure_done: Callable[[Path, Sequence[int]], None]
+    has_tasks: bool = True
 
     def arguments(self, root: Path, variant: int) -> list[str]:
         """The words after ``deltactl``."""
@@ -132,5 +136,12 @@ SCENES = (
         _checkpointed,
     ),
     Scene("convert", "convert", build_directory, [["--partition-by", "p int"]], _is_converted),
-    Scene("generate-manifest", "generate-manifest", build_table, [[]], _has_manifests),
+    Scene(
+        "generate-manifest",
+        "generate-manifest",
+        build_table,
+        [[]],
+        _has_manifests,
+        has_tasks=False,
+    ),
 )  # fmt: skip

@@ -33,10 +33,6 @@ class Running:
         poll.register(self.descriptor, select.POLLIN)
         return bool(poll.poll(wait_ms))
 
-    def kill(self) -> None:
-        """End it as the kernel does when there is no memory left."""
-        os.kill(self.pid, 9)
-
     def wait(self) -> int:
         """Wait for its end; give its exit status, or the signal as a negative number."""
         os.close(self.descriptor)

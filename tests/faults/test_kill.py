@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.faults.delta_rs import delta_rs
-from tests.faults.rounds import Team, run_round
+from tests.faults.rounds import Pace, Team, run_round
 from tests.faults.scenes import SCENES
 from tests.faults.starter import opened_starter
 
 _SLICE = {"optimize"}
-_USUAL_S = 0.6
+_PACE = Pace(seconds=0.6, writing=0.3)
 
 
 @pytest.mark.parametrize(
@@ -29,5 +29,5 @@ def test_killed_while_others_write(tmp_path: Path, names: set[str]) -> None:
             if scene.name in names:
                 scene.build(tmp_path / scene.name)
                 root = tmp_path / f"{scene.name}-1"
-                outcome = run_round(scene, tmp_path / scene.name, root, 1, team, _USUAL_S)
+                outcome = run_round(scene, tmp_path / scene.name, root, 1, team, _PACE)
                 assert outcome.acknowledged, "the others did nothing"

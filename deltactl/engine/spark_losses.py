@@ -1,0 +1,65 @@
+"""What a lost session, job or task is told as; and what is worth another try."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from deltactl.engine.base import Failed
+from deltactl.engine.spark_bundles import PackedTask
+from deltactl.engine.spark_jobs import SparkJobs
+from deltactl.engine.spark_probe import describe_failure
+from deltactl.errors import (
+    AccessDeniedError,
+    DeltactlError,
+    EngineUnavailableError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StorageError,
+)
+
+
+@contextmanager
+def telling_of_loss(jobs: SparkJobs) -> Iterator[SparkJobs]:
+    """Where the session is gone, whatever goes wrong does so for that reason.
+
+    Raises:
+        EngineUnavailableError: instead of what py4j or gRPC raises then.
+    """
+    try:
+        yield jobs
+    except DeltactlError:
+        raise
+    except Exception as error:
+        if jobs.is_alive():
+            raise
+        raise went_away(error) from error
+
+
+def went_away(error: Exception) -> EngineUnavailableError:
+    """The error for all that is left to do: nobody else can do it."""
+    return EngineUnavailableError(
+        f"Spark went away: {describe_failure(str(error))}",
+        hint="Its Java process or server has ended, often for want of memory; then run again.",
+    )
+
+
+def given_up(task: PackedTask, error: Exception) -> Failed:
+    """The outcome of a task whose workers died each time."""
+    lost = DeltactlError(
+        f"Spark lost it in {task.tries} tries: {describe_failure(str(error))}",
+        hint="Look into the executors' logs; a worker that dies mostly had too little memory.",
+    )
+    lost.__cause__ = error
+    return Failed(task.id, task.tries - 1, lost)
+
+
+def is_worth_a_retry(error: Exception) -> bool:
+    """Whether another try, perhaps on another host, may end better.
+
+    What deltactl itself says of a table is so on every host.
+    """
+    if isinstance(error, StorageError):
+        settled = (ObjectNotFoundError, ObjectExistsError, AccessDeniedError)
+        return not isinstance(error, settled)
+    return not isinstance(error, DeltactlError) or error.retryable
