@@ -63,6 +63,7 @@ class Starter:
         """Start deltactl with these arguments."""
         self._count += 1
         said = self._scratch / f"said-{self._count}"
+        said.touch()  # whoever is killed at once has said nothing
         pid = self.ask(run=list(arguments), said=str(said))["pid"]
         return Running(self, pid, os.pidfd_open(pid), said)
 

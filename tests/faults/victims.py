@@ -51,24 +51,19 @@ class Victim:
             return False
 
 
+_EMBEDDED = (*_ON_SPARK, "--master", "local[2]")
 ITSELF = Victim("deltactl")
+PROGRAM = Victim("driver's program", _EMBEDDED)
+JAVA = Victim("driver's Java", _EMBEDDED, "org.apache.spark.deploy.SparkSubmit")
 
 
 @contextmanager
 def victims_on_spark(scratch: Path) -> Iterator[list[Victim]]:
     """The driver's program, its Java process, and an executor of a cluster of two workers."""
-    embedded = (*_ON_SPARK, "--master", "local[2]")
     with standalone_cluster(scratch) as cluster:
-        yield [
-            Victim("driver's program", embedded),
-            Victim("driver's Java", embedded, "org.apache.spark.deploy.SparkSubmit"),
-            Victim(
-                "executor",
-                (*_ON_SPARK, "--master", cluster),
-                "CoarseGrainedExecutorBackend",
-                is_replaced=True,
-            ),
-        ]
+        arguments = (*_ON_SPARK, "--master", cluster)
+        executor = Victim("executor", arguments, "CoarseGrainedExecutorBackend", is_replaced=True)
+        yield [PROGRAM, JAVA, executor]
 
 
 def kill_unless_over(process: psutil.Process | None, running: Running) -> bool:
