@@ -132,13 +132,20 @@ def _start(settings: SparkSettings, remote: str | None, environ: Mapping[str, st
             with _keeping_sigint(), _output_to(None if settings.verbose else log):
                 session: SparkSession = builder.getOrCreate()
             if remote is None:
-                levels = ("OFF", "WARN", "INFO")
-                session.sparkContext.setLogLevel(levels[min(settings.verbose, 2)])
+                _silence_context(session.sparkContext, settings.verbose)
             else:
                 _tell_refused(session, settings.conf)
         except Exception as error:
             raise _explain_start(error, log, remote, master) from error
     return session
+
+
+def _silence_context(context: Any, verbose: int) -> None:
+    context.setLogLevel(("OFF", "WARN", "INFO")[min(verbose, 2)])
+    # This thread of PySpark prints a traceback where Java has died. We say so ourselves.
+    server = getattr(context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda request, client: None
 
 
 def _tell_refused(session: SparkSession, conf: Mapping[str, str]) -> None:

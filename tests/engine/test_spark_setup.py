@@ -24,6 +24,7 @@ from deltactl.engine.spark_session import SparkSettings, build_conf, choose_mast
 from deltactl.engine.spark_worker import encode_error
 from deltactl.errors import DataFileError, DeltactlError
 from tests.conftest import REPOSITORY
+from tests.support.spark_servers import worker_environ
 
 
 @pytest.mark.parametrize(
@@ -172,3 +173,42 @@ def test_the_engine_is_a_public_name_that_loads_no_pyspark() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "mine\n"), done.stderr
+
+
+_JAVA_DIES = """
+import os, time, psutil
+from deltactl.engine.base import Task
+from deltactl.engine.spark import SparkEngine
+from deltactl.engine.spark_session import SparkSettings, spark_session
+from deltactl.errors import EngineUnavailableError
+
+def work(payload, attempt):
+    return payload
+
+with spark_session(SparkSettings(master="local[1]"), os.environ) as session:
+    engine = SparkEngine(session)
+    assert len(list(engine.run(work, [Task(0, 1, 0)]))) == 1
+    for child in psutil.Process().children(recursive=True):
+        if "java" in child.name():
+            child.kill()
+    time.sleep(1)
+    try:
+        list(engine.run(work, [Task(0, 1, 0)]))
+    except EngineUnavailableError as error:
+        print(error)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_only_we_speak_of_a_java_that_died() -> None:
+    """Neither its log nor the thread that PySpark keeps for it."""
+    told = subprocess.run(
+        [sys.executable, "-c", _JAVA_DIES],
+        capture_output=True,
+        text=True,
+        env=worker_environ(),
+        cwd=REPOSITORY,
+        check=True,
+    )
+    assert (told.stdout[:17], told.stderr) == ("Spark went away: ", "")
