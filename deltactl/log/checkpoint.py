@@ -206,12 +206,9 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
 
 def _choose_batch_rows(parquet: pq.ParquetFile, leaves: Sequence[str]) -> int:
     """Rows of a batch, fewer where the statistics of thousands of columns make them large."""
-    indices = [
-        index
-        for index in range(len(parquet.schema))
-        if parquet.schema.column(index).path.startswith(tuple(f"{leaf}." for leaf in leaves))
-        or parquet.schema.column(index).path in leaves
-    ]
+    below = tuple(f"{leaf}." for leaf in leaves)
+    paths = (parquet.schema.column(index).path for index in range(len(parquet.schema)))
+    indices = [n for n, path in enumerate(paths) if path.startswith(below) or path in leaves]
     metadata = parquet.metadata
     size: int = sum(
         metadata.row_group(group).column(index).total_uncompressed_size

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
@@ -122,5 +123,6 @@ def _scalar_text(value: object) -> str:
     return {True: "true", False: "false"}.get(value, "null")  # type: ignore[call-overload,no-any-return]
 
 
+@lru_cache(1024)  # a schema has few words, again and again
 def _encode(text: str) -> str:
     return quote(text, safe="-._~")
