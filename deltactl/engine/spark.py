@@ -102,16 +102,16 @@ class SparkEngine:
         Nothing is asked where they are this very Python.
 
         Raises:
-            EngineUnavailableError: naming host, package and remedy.
+            EngineUnavailableError: naming host, package and remedy; or Spark went away.
         """
         asked = _prepared.setdefault(self._session, set())
         if asked and asked.issuperset(self._packages):
             return
-        jobs = SparkJobs(self._session)
-        if not asked:
-            jobs.ship_package()
-        if not jobs.run_this_python():
-            ensure_executors(self._session, jobs.count_slots(), self._packages)
+        with telling_of_loss(SparkJobs(self._session)) as jobs:
+            if not asked:
+                jobs.ship_package()
+            if not jobs.run_this_python():
+                ensure_executors(self._session, jobs.count_slots(), self._packages)
         asked.update(ALWAYS, self._packages)
 
     def run(
@@ -128,8 +128,8 @@ class SparkEngine:
         """
         if cancel is not None and cancel.is_set():
             return
+        self.prepare()
         with telling_of_loss(SparkJobs(self._session)) as jobs:
-            self.prepare()
             yield from self._run(jobs, worker, tasks, cancel, on_progress)
 
     def _run(

@@ -40,7 +40,8 @@ def went_away(error: Exception) -> EngineUnavailableError:
     """The error for all that is left to do: nobody else can do it."""
     return EngineUnavailableError(
         f"Spark went away: {describe_failure(str(error))}",
-        hint="Its Java process or server has ended, often for want of memory; then run again.",
+        hint="Its Java process or server has ended, often for want of memory: look at its log, "
+        "then run again.",
     )
 
 

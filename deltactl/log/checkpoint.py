@@ -127,9 +127,7 @@ def read_removes(
 
 def _singleton_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator[dict[str, Any]]:
     if checkpoint.format == "json":
-        with _named(name, checkpoint.version):
-            data = store.read(name)
-        for parsed in CommitParser().parse([LogFile(name, data)]):
+        for parsed in CommitParser().parse([_read_json(store, name, checkpoint.version)]):
             yield {"parsed": parsed}
         return
     with _named(name, checkpoint.version), store.open_input(name) as source:
@@ -162,9 +160,7 @@ def _read_actions(
     version, name = head.version, piece.name
     if name.endswith(".json"):
         keys = head.singletons.partition_keys
-        with _named(name, version):
-            data = store.read(name)
-        for parsed in CommitParser(keys).parse([LogFile(name, data)]):
+        for parsed in CommitParser(keys).parse([_read_json(store, name, version)]):
             table = parsed.adds if action == "add" else parsed.removes
             yield table.select(columns)
         return
@@ -183,6 +179,11 @@ def _read_actions(
             structs.validate(full=True)  # texts are any bytes to Parquet: 9 ms for 200,000 files
             # Dropping copies, even where there is nothing to drop.
             yield _to_table(structs.drop_null() if structs.null_count else structs, action, columns)
+
+
+def _read_json(store: Store, name: str, version: int) -> LogFile:
+    with _named(name, version):
+        return LogFile(name, store.read(name))
 
 
 def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
@@ -207,8 +208,11 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
 def _choose_batch_rows(parquet: pq.ParquetFile, leaves: Sequence[str]) -> int:
     """Rows of a batch, fewer where the statistics of thousands of columns make them large."""
     below = tuple(f"{leaf}." for leaf in leaves)
-    paths = (parquet.schema.column(index).path for index in range(len(parquet.schema)))
-    indices = [n for n, path in enumerate(paths) if path.startswith(below) or path in leaves]
+    indices = [
+        index
+        for index, path in enumerate(_leaf_paths(parquet.schema))
+        if path.startswith(below) or path in leaves
+    ]
     metadata = parquet.metadata
     size: int = sum(
         metadata.row_group(group).column(index).total_uncompressed_size
@@ -237,8 +241,7 @@ def _choose_leaves(parquet: pq.ParquetFile, action: str, columns: Sequence[str])
 def _may_be_null(parquet: pq.ParquetFile, path: str, present: str) -> bool:
     """Whether a leaf has more nulls than another one, by the footer."""
     nulls = {path: 0, present: 0}
-    schema = parquet.schema
-    indices = {schema.column(i).path: i for i in range(len(schema))}
+    indices = {leaf: index for index, leaf in enumerate(_leaf_paths(parquet.schema))}
     for group in range(parquet.metadata.num_row_groups):
         for leaf in nulls:
             chunk = parquet.metadata.row_group(group).column(indices[leaf])
@@ -248,6 +251,10 @@ def _may_be_null(parquet: pq.ParquetFile, path: str, present: str) -> bool:
                 return True
             nulls[leaf] += statistics.null_count
     return nulls[path] > nulls[present]
+
+
+def _leaf_paths(schema: pq.ParquetSchema) -> Iterator[str]:
+    return (schema.column(index).path for index in range(len(schema)))
 
 
 def _to_table(structs: pa.StructArray, action: str, columns: Sequence[str]) -> pa.Table:

@@ -145,6 +145,21 @@ def test_spark_may_be_gone_before_the_first_job(
         run(double, 1)
 
 
+def test_spark_may_be_gone_before_it_is_prepared(
+    jobs: ThreadJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command line prepares the engine before it has tasks."""
+
+    def closed() -> None:
+        raise RuntimeError("An error occurred while calling o33.sc")
+
+    monkeypatch.setattr(jobs, "ship_package", closed)
+    jobs.alive = False
+    session: Any = Session()
+    with pytest.raises(EngineUnavailableError, match="Spark went away: An error occurred"):
+        SparkEngine(session).prepare()
+
+
 def test_a_result_that_is_missing_is_a_failure(
     jobs: ThreadJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
