@@ -131,12 +131,14 @@ def test_when_spark_is_gone_the_rest_fails_at_once(jobs: ThreadJobs) -> None:
     assert str(error) == "Spark went away: connection refused"
 
 
+def closed() -> None:
+    """What py4j says where Java is gone."""
+    raise RuntimeError("An error occurred while calling o33.sc")
+
+
 def test_spark_may_be_gone_before_the_first_job(
     jobs: ThreadJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def closed() -> int:
-        raise RuntimeError("An error occurred while calling o33.sc")
-
     monkeypatch.setattr(jobs, "count_slots", closed)
     with pytest.raises(RuntimeError, match="o33"):  # it lives: what is this?
         run(double, 1)
@@ -149,10 +151,6 @@ def test_spark_may_be_gone_before_it_is_prepared(
     jobs: ThreadJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command line prepares the engine before it has tasks."""
-
-    def closed() -> None:
-        raise RuntimeError("An error occurred while calling o33.sc")
-
     monkeypatch.setattr(jobs, "ship_package", closed)
     jobs.alive = False
     session: Any = Session()
