@@ -21,7 +21,7 @@ from tests.docs.sandbox import Sandbox
 PAGES = find_pages()
 SHOWN = [spec.name for spec in COMMANDS if not spec.is_hidden]
 # Options of other programs that pages speak of.
-FOREIGN = {"--archives", "--conf", "--deploy-mode", "--name", "--cov", "--long"}
+FOREIGN = {"--archives", "--conf", "--deploy-mode", "--name", "--cov", "--stage"}
 
 
 @pytest.fixture(scope="module")

@@ -15,33 +15,47 @@ from tests.explorer.bugs import BUGS
 from tests.explorer.jobs import Job, find_bug, opened, search, summarise, tell
 from tests.explorer.scenarios import PAIRS, SCENARIOS, TRIPLES, Scenario, with_reader
 from tests.explorer.schedule import Schedule, letter_of
-from tests.explorer.world import Model
+from tests.explorer.world import Model, Rules
 
 MODELS: tuple[Model, ...] = ("conditional", "link", "dynamodb")
+LONG = "long"
+STAGES = {
+    "two": "two writers, and a reader beside them",
+    "three": "three writers, without faults",
+    "lot": "three writers and a reader, by lot",
+    LONG: "what the first leaves out, kind of fault by kind; hours, or with --only one encounter",
+}
 
 
 def stages_of(arguments: argparse.Namespace) -> dict[str, list[Job]]:
-    """All searches that were asked for, by what they are."""
+    """The searches that were asked for, by what they are: all stages but ``long``, or one."""
     models = (arguments.model,) if arguments.model else MODELS
-    if arguments.only:
-        jobs = [Job(arguments.only, model, arguments.faults) for model in models]
-        return {arguments.only: jobs}
-    by_lot = jobs_by_lot(models, arguments.first_seed, arguments.random)
-    if arguments.lots_only:
-        return {"by lot": by_lot}
+    if (only := arguments.only) and arguments.stage == LONG:
+        return {only: [job for model in models for job in in_parts(only, model)]}
+    if only:
+        return {only: [Job(only, model, arguments.faults) for model in models]}
     # The longest first: nobody should wait for one that was begun last.
     ordered = sorted(PAIRS, key=lambda s: (-s.weight, not s.shared_data))
     each = [(scenario, model) for scenario in ordered for model in models]
-    if arguments.long:
-        return {"long": [Job(s.name, model, 1) for s, model in each if _most_faults(s, model) != 1]}
     pairs = [
         Job(s.name, model, faults)
         for s, model in each
         if (faults := _most_faults(s, model)) is not None
     ]
     pairs += [Job(with_reader(s).name, model) for s, model in each if s.weight < 2]
-    triples = [Job(s.name, model) for s in TRIPLES if not s.shared_data for model in models]
-    return {"two writers": pairs, "three writers": triples, "by lot": by_lot}
+    stages = {
+        "two": pairs,
+        "three": [Job(s.name, model) for s in TRIPLES if not s.shared_data for model in models],
+        "lot": jobs_by_lot(models, arguments.first_seed, arguments.random),
+        LONG: [
+            part
+            for s, model in each
+            if _most_faults(s, model) != 1
+            for part in in_parts(s.name, model)
+        ],
+    }
+    asked = {arguments.stage} if arguments.stage else stages.keys() - {LONG}
+    return {name: jobs for name, jobs in stages.items() if name in asked}
 
 
 def _most_faults(scenario: Scenario, model: Model) -> int | None:
@@ -54,6 +68,11 @@ def _most_faults(scenario: Scenario, model: Model) -> int | None:
     if model == "link":
         return int(scenario.weight < 2)
     return None if scenario.weight >= 3 else int(scenario.weight < 1 and not scenario.shared_data)
+
+
+def in_parts(scenario: str, model: Model) -> list[Job]:
+    """A search for each kind of fault: together all with one fault, in less memory."""
+    return [Job(scenario, model, 1, kind=kind) for kind in sorted(Rules(model).fault_kinds)]
 
 
 def jobs_by_lot(models: Sequence[Model], first_seed: int, count: int) -> list[Job]:
@@ -109,8 +128,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--faults", type=int, default=0, help="how much may go wrong at once")
     parser.add_argument("--random", type=int, default=1_000_000, help="schedules by lot in all")
     parser.add_argument("--first-seed", type=int, default=0, help="of the schedules by lot")
-    parser.add_argument("--lots-only", action="store_true", help="leave the full searches out")
-    parser.add_argument("--long", action="store_true", help="what is left out else; takes hours")
+    told = "; ".join(f"{name}: {what}" for name, what in STAGES.items())
+    parser.add_argument("--stage", choices=STAGES, help=f"one alone, not all but {LONG} ({told})")
     parser.add_argument("--replay", metavar="SCHEDULE", help="take these steps of --only")
     parser.add_argument("--bugs", action="store_true", help="show how each seeded bug is found")
     parser.add_argument("--list", action="store_true", help="name the scenarios")

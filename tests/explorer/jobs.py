@@ -22,17 +22,19 @@ _QUIET: Final = ("read", "stat", "list", "walk", "clock", "sync")
 
 @dataclass(frozen=True)
 class Job:
-    """One search: of everything, or of ``seeds`` by lot."""
+    """One search: of everything, or of ``seeds`` by lot; with one ``kind`` of faults, or all."""
 
     scenario: str
     model: Model
     faults: int = 0
     seeds: range | None = None
+    kind: str = ""
 
     def __str__(self) -> str:
         seeds = self.seeds
         what = "all schedules" if seeds is None else f"seeds {seeds.start} to {seeds.stop - 1}"
         wrong = f", {self.faults} fault" if self.faults else ""
+        wrong += f": {self.kind}" if self.kind else ""
         return f"{self.scenario} ({self.model}{wrong}; {what})"
 
 
@@ -62,7 +64,8 @@ class Answer:
 @contextmanager
 def opened(job: Job, bug: Bug | None = None) -> Iterator[Machine]:
     """The machine of a job, over the code as it is or with a bug in it."""
-    kinds = bug.kinds if bug is not None else None
+    kinds = frozenset({job.kind}) if job.kind else None
+    kinds = kinds if bug is None else bug.kinds
     with one_thread(), bug.apply() if bug is not None else nullcontext():
         machine = SCENARIOS[job.scenario].on(job.model, job.faults, kinds)
         try:

@@ -66,9 +66,7 @@ class Setting:
     ticks_after: int = 0
     max_faults: int = 0
     spared: frozenset[int] = frozenset()
-    kinds: frozenset[str] = frozenset(
-        {"crash", "tear", "fail", "ambiguous", "lie", "late", "outage"}
-    )
+    kinds: frozenset[str] = frozenset()
 
 
 class Checks:
@@ -274,30 +272,13 @@ class Machine:
         if self._takes_time(call) and state.begun[number] is not None:
             found += [Step(number, kind) for kind in self._views(state, number, call)]
         if self._may_fail(state, number, call):
-            found += [Step(number, k) for k in self._faults(call) if k in self.setting.kinds]
+            found += [Step(number, k) for k in _faults(call) if k in self.setting.kinds]
         return found
 
     def _may_fail(self, state: State, number: int, call: Call) -> bool:
         if number in self.setting.spared or state.faults >= self.setting.max_faults:
             return False
         return (number, call.name) not in state.cut_off
-
-    def _faults(self, call: Call) -> Iterator[str]:
-        if call.op == "clock":
-            return
-        yield "crash"
-        if call.op != "sync":
-            yield "fail"
-        if call.op == "output" and self.rules.files_grow:
-            yield "tear"
-        if call.op in MUTATING - {"open"}:
-            yield "ambiguous"
-        if call.op == "create":
-            yield "outage"
-            if self.rules.requests_repeat:
-                yield "lie"
-        if call.op in ("create", "put", "update") and self.rules.requests_repeat:
-            yield "late"
 
     # -- listings that take their time ----------------------------------------------------------
 
@@ -327,6 +308,24 @@ class Machine:
         hidden = {"": set[str](), "some": set(new), "gap": set(new[:1])}[view]
         files = {n: e for n, e in self.worlds.files(state.world).items() if n not in hidden}
         return self._answer(state, number, self.worlds.listing(call, files), state.world)
+
+
+def _faults(call: Call) -> Iterator[str]:
+    """What may go wrong at a call, on one kind of store or another."""
+    if call.op == "clock":
+        return
+    yield "crash"
+    if call.op != "sync":
+        yield "fail"
+    if call.op == "output":
+        yield "tear"
+    if call.op in MUTATING - {"open"}:
+        yield "ambiguous"
+    if call.op == "create":
+        yield "outage"
+        yield "lie"
+    if call.op in ("create", "put", "update"):
+        yield "late"
 
 
 def _half(worlds: Worlds, call: Call) -> int:

@@ -45,7 +45,7 @@ class Scenario:
     ``tick_ms`` lets time pass once after the program ``ticks_after`` read its clock. The more
     states, the more ``weight``: from 1 on nothing goes wrong on ``dynamodb``, from 2 on ``link``;
     from 3 on it is not searched on ``dynamodb``, and from 4 nothing goes wrong on ``conditional``
-    either. ``--long`` is for what is left out.
+    either. ``--stage long`` is for what is left out.
     """
 
     name: str
@@ -61,9 +61,9 @@ class Scenario:
         return frozenset(n for n, make in enumerate(self.programs) if make in self.programs[:n])
 
     def on(self, model: Model, max_faults: int = 0, kinds: frozenset[str] | None = None) -> Machine:
-        """The machine that explores this."""
+        """The machine that explores this; ``kinds`` of faults: all that the model has."""
         scene = self.scene()
-        worlds = Worlds(Rules(model))
+        worlds = Worlds(rules := Rules(model))
         programs = [make(scene) for make in self.programs]
         files = scene.stored_in(worlds)
         setting = Setting(
@@ -76,9 +76,8 @@ class Scenario:
             ticks_after=self.ticks_after,
             max_faults=max_faults,
             spared=self._twins if max_faults == 1 else frozenset(),
+            kinds=rules.fault_kinds if kinds is None else kinds,
         )
-        if kinds is not None:
-            setting = replace(setting, kinds=kinds)
         checks = TableChecks(worlds, programs, scene.promise, lambda world: _recover(worlds, world))
         return Machine(setting, checks)
 

@@ -15,7 +15,7 @@ from tests.explorer.programs import Outcome, Program
 from tests.explorer.scenarios import PAIRS, SCENARIOS, one_thread
 from tests.explorer.schedule import Schedule, Step
 from tests.explorer.search import Walker, explore
-from tests.explorer.world import Model, Violation
+from tests.explorer.world import Model, Rules, Violation
 
 # Complete within a second or two each, on one core.
 _QUICK = [s.name for s in PAIRS if not s.shared_data and "checkpoint" not in s.name]
@@ -54,12 +54,15 @@ def test_with_what_may_go_wrong_and_who_else_is_there(
 
 
 def test_what_takes_hours_is_left_to_who_asks_for_it() -> None:
-    asked = {"model": None, "only": None, "lots_only": False, "first_seed": 0, "random": 1000}
-    usual = stages_of(Namespace(long=False, **asked))["two writers"]
-    rest = stages_of(Namespace(long=True, **asked))["long"]
-    with_faults = {(job.scenario, job.model) for job in (*usual, *rest) if job.faults}
+    asked = {"model": None, "only": None, "first_seed": 0, "random": 1000}
+    usual = stages_of(Namespace(stage=None, **asked))
+    assert set(usual) == {"two", "three", "lot"}
+    assert stages_of(Namespace(stage="two", **asked)) == {"two": usual["two"]}
+    rest = stages_of(Namespace(stage="long", **asked))["long"]
+    with_faults = {(job.scenario, job.model) for job in (*usual["two"], *rest) if job.faults}
     assert with_faults == {(pair.name, model) for pair in PAIRS for model in MODELS}
-    assert not set(usual) & set(rest)
+    assert not set(usual["two"]) & set(rest)
+    assert all({j.kind for j in rest if j.model == m} == Rules(m).fault_kinds for m in MODELS)
 
 
 def test_three_writers_by_lot() -> None:

@@ -93,6 +93,14 @@ class Rules:
         """Whether a client's library may send a request twice, or one may arrive late."""
         return self.model != "link"
 
+    @property
+    def fault_kinds(self) -> frozenset[str]:
+        """All that may go wrong at one call or another."""
+        anywhere = {"crash", "fail", "ambiguous", "outage"}
+        torn = {"tear"} if self.files_grow else set[str]()
+        repeated = {"lie", "late"} if self.requests_repeat else set[str]()
+        return frozenset(anywhere | torn | repeated)
+
 
 class Worlds:
     """All contents and worlds met so far."""
