@@ -115,13 +115,14 @@ def _render_cleanup(page: Page, plan: CleanupPlan, report: CheckpointReport) -> 
         return
     verb = "Would delete" if report.dry_run else "Deleted"
     page.line(Styled(f"{verb} {files}", Tone.STRONG), f" of the log ({size})")
-    page.fields(
-        [
-            ("  stands on", f"the checkpoint of version {plan.checkpoint_version}"),
-            ("  retention", f"versions current since {cutoff} stay"),
-            ("  lost", _lost(plan, report.dry_run)),
-        ]
-    )
+    fields = [
+        ("  retention", f"versions current since {cutoff} stay"),
+        ("  lost", _lost(plan, report.dry_run)),
+    ]
+    if plan.checkpoint_version is not None:
+        stands_on = f"the checkpoint of version {plan.checkpoint_version}"
+        fields.insert(0, ("  stands on", stands_on))
+    page.fields(fields)
     if report.dry_run:
         for info in plan.files[:_SHOWN_FILES]:
             page.line("  ", info.name)

@@ -48,6 +48,7 @@ class CleanupPlan:
     checkpoints: tuple[FileInfo, ...] = ()
     staged: tuple[FileInfo, ...] = ()
     sidecars: tuple[FileInfo, ...] = ()
+    abandoned: tuple[FileInfo, ...] = ()
     lost: tuple[tuple[int, int], ...] = ()
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
@@ -61,6 +62,7 @@ class CleanupPlan:
             *self.checkpoints,
             *self.staged,
             *self.sidecars,
+            *self.abandoned,
         )
 
     @property
@@ -97,6 +99,8 @@ def plan_cleanup(
         StorageError, CorruptLogError: the log cannot be read.
     """
     store = snapshot.store
+    yesterday = _floor_day(now_ms) - DAY_MS
+    abandoned = tuple(store.abandoned(LOG_DIR, yesterday))
     cutoff = _floor_day(now_ms - _log_retention_ms(snapshot))
     times = _adjusted_times(listing)
     boundary = _find_boundary(snapshot, listing, times, cutoff)
@@ -119,10 +123,10 @@ def plan_cleanup(
                 hint=f"`deltactl checkpoint TABLE --version {up_to} --cleanup` writes one first.",
             )
         reason = f"no version before {format_timestamp(cutoff)} has a checkpoint to stand on"
-        return CleanupPlan(cutoff, reason=reason, warnings=tuple(warnings))
+        return CleanupPlan(cutoff, reason=reason, abandoned=abandoned, warnings=tuple(warnings))
     ensure_unprotected(snapshot, listing, base)
     going = [c for c in listing.checkpoints if c.version < base]
-    sidecars = _find_orphans(store, listing, base, _floor_day(now_ms) - DAY_MS, warnings)
+    sidecars = _find_orphans(store, listing, base, yesterday, warnings)
     return CleanupPlan(
         cutoff_ms=cutoff,
         checkpoint_version=base,
@@ -134,6 +138,7 @@ def plan_cleanup(
         checkpoints=tuple(info for checkpoint in going for info in checkpoint.files),
         staged=_find_staged(store, base),
         sidecars=sidecars,
+        abandoned=abandoned,
         lost=_find_lost(store, listing, base),
         warnings=tuple(warnings),
     )
@@ -152,6 +157,7 @@ def execute_cleanup(store: Store, plan: CleanupPlan) -> dict[str, StorageError]:
         plan.checkpoints,
         plan.staged,
         plan.sidecars,
+        plan.abandoned,
     ):
         failed = store.delete_many([info.name for info in group]) if group else {}
         if failed:

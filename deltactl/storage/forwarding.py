@@ -118,6 +118,10 @@ class ForwardingStore:
         """See ``Store.old_folders``."""
         return self._inner.old_folders(names, instant_ms)
 
+    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
+        """See ``Store.abandoned``."""
+        return self._inner.abandoned(prefix, instant_ms)
+
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """See ``Store.real_names``."""
         return self._inner.real_names(names)

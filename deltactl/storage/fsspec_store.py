@@ -306,6 +306,10 @@ class FsspecStore:
         """Know of none."""
         return []
 
+    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
+        """Know of none: a put that was cut off leaves nothing."""
+        return []
+
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """Where names lead; object stores have no links. See ``Store.real_names``."""
         return [self._keys.real_name(name) for name in names]

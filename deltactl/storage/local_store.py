@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from deltactl.errors import StorageError
@@ -18,8 +18,10 @@ from deltactl.storage.errors import map_error, mapped_errors, no_versions_error
 from deltactl.storage.exclusive import create_exclusively, move_exclusively
 from deltactl.storage.held_folder import HeldFolder
 from deltactl.storage.local_files import (
+    TEMP_PREFIX,
     DurableWriter,
     ReplacingWriter,
+    is_temp_name,
     read_whole,
     remove_checksum,
     sync_folder,
@@ -289,6 +291,14 @@ class LocalStore:
     def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
         """Folders that nothing changed in since an instant; see ``Store.old_folders``."""
         return [name for name in names if is_older(self._paths.writable(name), instant_ms)]
+
+    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
+        """What killed writes left in a folder; see ``Store.abandoned``."""
+        hidden = takewhile(
+            lambda info: info.name.rpartition("/")[2].startswith(TEMP_PREFIX),
+            self.list_from(prefix, TEMP_PREFIX),
+        )
+        return [i for i in hidden if is_temp_name(i.name) and i.modified_ms < instant_ms]
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """Where names lead by the links on disk; see ``Store.real_names``."""

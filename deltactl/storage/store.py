@@ -223,6 +223,14 @@ class Store(Protocol):
         """
         ...
 
+    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
+        """Hidden files that killed writes of ours left directly in folder ``prefix``.
+
+        Only those that last changed before an instant, ms since 1970: none of a write that goes on.
+        Stores whose files appear as a whole have none.
+        """
+        ...
+
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """Where each name, absolute or not, leads once links and ``..`` are followed.
 

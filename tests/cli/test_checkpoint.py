@@ -123,6 +123,41 @@ def test_cleanup_is_shown_then_done(cli: RunCli, table: TableBuilder, tmp_path: 
     )
 
 
+def test_hidden_files_of_killed_runs_go_a_day_later(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    """What others hide there stays, and what may still be written."""
+    make_old(tmp_path / "events", 60)
+    log = tmp_path / "events" / "_delta_log"
+    killed, fresh = (log / f".deltactl-{digit * 32}.tmp" for digit in "ab")
+    others = [
+        log / ".deltactl-mine.tmp",
+        log / f".deltactl-{'c' * 32}.tmp.bak",
+    ]
+    for path in (killed, fresh, *others):
+        path.write_bytes(b"half")
+        if path != fresh:
+            os.utime(path, (START_MS // 1000,) * 2)
+    found = json.loads(cli("checkpoint", "events", "--cleanup", "-o", "json").out)["result"]
+    assert found["cleanup"]["files"][-1] == f"_delta_log/{killed.name}"
+    assert len(found["cleanup"]["files"]) == 3
+    assert not killed.exists()
+    assert all(path.exists() for path in (fresh, *others))
+
+
+def test_hidden_files_alone_are_shown(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+    name = f".deltactl-{'a' * 32}.tmp"
+    path = tmp_path / "events" / "_delta_log" / name
+    path.write_bytes(b"half")
+    os.utime(path, (START_MS // 1000,) * 2)
+    ran = cli("checkpoint", "events", "--cleanup-only", "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+    assert "Would delete 1 file of the log (4 B)" in ran.out
+    assert name in ran.out
+    assert "stands on" not in ran.out
+    assert path.exists()
+
+
 def test_cleanup_inside_the_retention_is_refused(cli: RunCli, table: TableBuilder) -> None:
     cli("checkpoint", "events")
     table.append([{"id": 9}])

@@ -137,6 +137,9 @@ class SimStore:
     def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
         return []
 
+    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
+        return []
+
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         inside = f"{self.uri}/"
         return [

@@ -393,6 +393,7 @@ def removes_only_empty_folders(store: Store) -> None:
     store.put("d/e/x", b"")
     assert store.remove_folders(["d/e", "d", "absent"]) == []
     assert store.delete_many(["d/e/x"]) == {}
+    assert store.abandoned("d/e", 10**14) == []
     assert store.old_folders(["d/e", "d"], 1_000) == []
     assert store.old_folders(["d/e", "d", "absent"], 10**14) in ([], ["d/e", "d"])
     assert store.remove_folders(["d/e", "d"]) in ([], ["d/e", "d"])

@@ -164,6 +164,9 @@ class MemoryStore:
     def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
         return []
 
+    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
+        return []
+
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         return [self._real_name(name) for name in names]
 
@@ -372,6 +375,9 @@ class FaultyStore(ForwardingStore):
         return self._do(
             "old_folders", _some(names), lambda: self._inner.old_folders(names, instant_ms)
         )
+
+    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
+        return self._do("abandoned", prefix, lambda: self._inner.abandoned(prefix, instant_ms))
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         return self._do("real_names", _some(names), lambda: self._inner.real_names(names))
