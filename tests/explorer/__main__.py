@@ -18,11 +18,11 @@ from tests.explorer.schedule import Schedule, letter_of
 from tests.explorer.world import Model, Rules
 
 MODELS: tuple[Model, ...] = ("conditional", "link", "dynamodb")
-LONG = "long"
+LOT, LONG = "lot", "long"
 STAGES = {
     "two": "two writers, and a reader beside them",
     "three": "three writers, without faults",
-    "lot": "three writers and a reader, by lot",
+    LOT: "three writers and a reader, by lot",
     LONG: "what the first leaves out, kind of fault by kind; hours, or with --only one encounter",
 }
 
@@ -30,10 +30,8 @@ STAGES = {
 def stages_of(arguments: argparse.Namespace) -> dict[str, list[Job]]:
     """The searches that were asked for, by what they are: all stages but ``long``, or one."""
     models = (arguments.model,) if arguments.model else MODELS
-    if (only := arguments.only) and arguments.stage == LONG:
-        return {only: [job for model in models for job in in_parts(only, model)]}
-    if only:
-        return {only: [Job(only, model, arguments.faults) for model in models]}
+    if arguments.only:
+        return {arguments.only: [job for model in models for job in _jobs_of_one(arguments, model)]}
     # The longest first: nobody should wait for one that was begun last.
     ordered = sorted(PAIRS, key=lambda s: (-s.weight, not s.shared_data))
     each = [(scenario, model) for scenario in ordered for model in models]
@@ -46,7 +44,7 @@ def stages_of(arguments: argparse.Namespace) -> dict[str, list[Job]]:
     stages = {
         "two": pairs,
         "three": [Job(s.name, model) for s in TRIPLES if not s.shared_data for model in models],
-        "lot": jobs_by_lot(models, arguments.first_seed, arguments.random),
+        LOT: jobs_by_lot(models, arguments.first_seed, arguments.random),
         LONG: [
             part
             for s, model in each
@@ -56,6 +54,16 @@ def stages_of(arguments: argparse.Namespace) -> dict[str, list[Job]]:
     }
     asked = {arguments.stage} if arguments.stage else stages.keys() - {LONG}
     return {name: jobs for name, jobs in stages.items() if name in asked}
+
+
+def _jobs_of_one(arguments: argparse.Namespace, model: Model) -> list[Job]:
+    """One encounter: by lot, in parts, or whole with the faults that were asked for."""
+    if arguments.stage == LONG:
+        return in_parts(arguments.only, model)
+    if arguments.stage == LOT:
+        seeds = range(arguments.first_seed, arguments.first_seed + arguments.random)
+        return [Job(arguments.only, model, 1, seeds)]
+    return [Job(arguments.only, model, arguments.faults)]
 
 
 def _most_faults(scenario: Scenario, model: Model) -> int | None:

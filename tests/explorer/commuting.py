@@ -1,8 +1,10 @@
 """Which calls need no order: those that commute with all that others may still do.
 
 Where such a call waits, it goes on at once, and nobody else's turn is tried before it (a persistent
-set of one, in terms of partial-order reduction). Every order that is left out differs from one that
-is searched by exchanges of calls that commute, so it goes through the same worlds to the same ends.
+set of one, in terms of partial-order reduction), unless it changes what an invariant looks at.
+Every order that is left out differs from one that is searched by exchanges of calls that commute,
+one of each two seen by no invariant: so it goes through the same worlds, as far as they look, to
+the same ends.
 
 What others may still do is learned: each node of a program's tree collects the calls that were
 seen to follow from it. A call goes on as long as nothing learned stands against it; where something
@@ -102,6 +104,16 @@ class Meetings:
             return False
         # Who reads a data file knows its name from a commit, which is put after the file.
         return not (look.op == "read" and change.op in ("open", "output") and _is_data(look.name))
+
+
+def is_seen(call: Call) -> bool:
+    """Whether an invariant may tell the world after a call from the one before.
+
+    None looks at journals and leases, nor at a new data file before a commit names it.
+    """
+    if call.op not in MUTATING or call.name.startswith("_deltactl/"):
+        return False
+    return not (call.op in ("open", "output") and _is_data(call.name))
 
 
 def _names(change: Call) -> frozenset[str]:

@@ -48,8 +48,9 @@ class TableChecks(Checks):
     ) -> None:
         self._worlds, self._programs, self._promise = worlds, programs, promise
         self._recover = recover
-        self._reading = Reading(worlds)
+        self._reading = Reading(worlds, promise.removed_after_ms)
         self._steps_checked: set[tuple[int, int, Rows, Rows]] = set()
+        self._rows_of: dict[int, Rows] = {}
         self._recovered: set[frozenset[str]] = set()
 
     # -- in every world -------------------------------------------------------------------------
@@ -63,6 +64,8 @@ class TableChecks(Checks):
         for version in versions:
             if version.number >= self._promise.first_whole:
                 rows = self._reading.rows(files, version)
+                if self._rows_of.setdefault(version.key, rows) != rows:
+                    raise Violation("ConsistentRead", f"version {version.number} changed")
                 if previous is not None and before is not None:
                     self._check_step(previous, version, before, rows)
                 before = rows
@@ -84,12 +87,15 @@ class TableChecks(Checks):
         memo = (previous.key, version.key, before, rows)
         if memo in self._steps_checked:
             return
-        self._steps_checked.add(memo)
         self._check_times(previous, version)
         owner = owner_of(commit_info(version).get("txnId", ""))
-        if owner is None:
-            return
-        program = self._programs[owner]
+        if owner is not None:
+            self._check_commit(self._programs[owner], previous, version, before, rows)
+        self._steps_checked.add(memo)
+
+    def _check_commit(
+        self, program: Program, previous: Version, version: Version, before: Rows, rows: Rows
+    ) -> None:
         if rows != program.effect(before):
             raise Violation(
                 "ConsistentRead",
@@ -216,6 +222,7 @@ class TableChecks(Checks):
 
     def _check_orphans(self, state: State, files: Mapping[str, Entry]) -> None:
         orphans = self._orphans(files)
+        self._check_sidecars(state, files)
         for name in orphans:
             owner = owner_of(name)
             outcome = None if owner is None else state.nodes[owner].outcome
@@ -224,10 +231,16 @@ class TableChecks(Checks):
             ):
                 raise Violation("nobody leaves files behind", name)
         if orphans and self._recover is not None and orphans not in self._recovered:
-            self._recovered.add(orphans)
             recovered = self._recover(state.world)
             if recovered is not None:
                 self._check_recovery(recovered, files)
+            self._recovered.add(orphans)
+
+    def _check_sidecars(self, state: State, files: Mapping[str, Entry]) -> None:
+        """After an error they stay for the next log cleanup: what named them may still arrive."""
+        for name in self._reading.unnamed_sidecars(files):
+            if not state.faults and _is_new(name):
+                raise Violation("nobody leaves files behind", name)
 
     def _check_recovery(self, world: int, before: Mapping[str, Entry]) -> None:
         after = self._worlds.files(world)
@@ -248,6 +261,12 @@ class TableChecks(Checks):
                 for body in (*state.files.values(), *state.tombstones.values()):
                     named.update(naive.file_names(body))
         return frozenset(n for n in files if not n.startswith(("_", ".", ITEMS))) - named
+
+
+def _is_new(name: str) -> bool:
+    """Whether one of the programs made a file, by its name."""
+    owner = owner_of(name)
+    return owner is not None and owner >= 0
 
 
 def _cleaned_up(files: Mapping[str, Entry]) -> set[int]:

@@ -15,8 +15,10 @@ from tests.explorer.machine import Machine
 from tests.explorer.scenarios import SCENARIOS, one_thread
 from tests.explorer.schedule import Schedule, Step, letter_of
 from tests.explorer.search import Found, Walker, explore, find_shortest, replay
+from tests.explorer.shrink import shrink
 from tests.explorer.world import Call, Model, Violation
 
+_FEW_STATES: Final = 100_000
 _QUIET: Final = ("read", "stat", "list", "walk", "clock", "sync")
 
 
@@ -83,10 +85,8 @@ def search(job: Job) -> Answer:
                 return _search_by_lot(job, machine, started)
             counts = explore(machine)
     except Violation as violation:
-        with opened(job) as machine:
-            found = find_shortest(machine)
-        where = "" if found is None else f"\n  replay: {replay_command(job, found.schedule)}"
-        return Answer(job, time.process_time() - started, violation=f"{violation}{where}")
+        text = f"{violation.args[0]}{_shortened(job, violation)}"
+        return Answer(job, time.process_time() - started, violation=text)
     seconds = time.process_time() - started
     return Answer(job, seconds, counts.states, counts.schedules, counts.depth, counts.runs)
 
@@ -97,11 +97,21 @@ def _search_by_lot(job: Job, machine: Machine, started: float) -> Answer:
         try:
             depth = max(depth, len(walker.walk(seed)))
         except Violation as violation:
-            command = replay_command(job, Schedule.parse(str(violation.args[-1])))
-            text = f"{violation.args[0]} (seed {seed})\n  replay: {command}"
+            text = f"{violation.args[0]} (seed {seed}){_shortened(job, violation)}"
             return Answer(job, time.process_time() - started, violation=text)
     seconds = time.process_time() - started
     return Answer(job, seconds, schedules=len(job.seeds or ()), depth=depth, runs=machine.runs)
+
+
+def _shortened(job: Job, violation: Violation) -> str:
+    """How to replay the shortest schedule, or where it is deep one that is short."""
+    with opened(job) as machine:
+        found = find_shortest(machine, _FEW_STATES)
+        if found is not None:
+            schedule = found.schedule
+        else:
+            schedule = shrink(machine, Schedule.parse(violation.args[-1]), violation.rule)
+    return f"\n  replay: {replay_command(job, schedule)}"
 
 
 def replay_command(job: Job, schedule: Schedule) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from tests.explorer.commuting import Meetings
+from tests.explorer.commuting import Meetings, is_seen
 from tests.explorer.programs import Node, Outcome, Program, Tree
 from tests.explorer.schedule import ENVIRONMENT, Step
 from tests.explorer.world import (
@@ -131,16 +131,16 @@ class Machine:
                 self._ended.add((state.world, node))
 
     def steps(self, state: State) -> list[Step]:
-        """What may happen next; empty where nobody goes on."""
-        going = [
-            n
-            for n, node in enumerate(state.nodes)
-            if node.call is not None and not state.dead >> n & 1
-        ]
+        """What is to be tried next; empty where nobody goes on."""
+        going = _going(state)
         for number in going:
             if self._goes_on(state, number, going):
                 return self._options(state, number)
-        found = [step for number in going for step in self._options(state, number)]
+        return self.possible(state)
+
+    def possible(self, state: State) -> list[Step]:
+        """What may happen next, whether or not its order matters."""
+        found = [step for number in _going(state) for step in self._options(state, number)]
         if found and self._may_tick(state):
             found.append(Step(ENVIRONMENT, "tick"))
         found += [Step(ENVIRONMENT, f"land{n}") for n in range(len(state.late))]
@@ -244,6 +244,8 @@ class Machine:
         if self.setting.tick_ms and not state.ticks and (call.op == "clock" or call.op in MUTATING):
             return False
         others = [state.nodes[other] for other in going if other != number]
+        if is_seen(call) and (others or state.late):
+            return False
         return self.meetings.commutes(call, state.world, others, state.late)
 
     def _is_private(self, number: int, call: Call) -> bool:
@@ -326,6 +328,12 @@ def _faults(call: Call) -> Iterator[str]:
         yield "lie"
     if call.op in ("create", "put", "update"):
         yield "late"
+
+
+def _going(state: State) -> list[int]:
+    """The programs that go on."""
+    nodes = enumerate(state.nodes)
+    return [n for n, node in nodes if node.call is not None and not state.dead >> n & 1]
 
 
 def _half(worlds: Worlds, call: Call) -> int:

@@ -20,6 +20,7 @@ from tests.support.table_builder import _Z85, Action, State
 _CHECKPOINT = re.compile(
     rf"{LOG}/(\d{{20}})\.checkpoint(\.[0-9a-f-]{{36}}\.(json|parquet)|\.parquet)"
 )
+SIDECARS = f"{LOG}/_sidecars"
 _MAPS = ("partitionValues", "tags", "configuration", "options")
 
 Read = Callable[[str], bytes]
@@ -78,12 +79,21 @@ def read_checkpoint(name: str, read: Read) -> State:
     return state
 
 
-def _checkpoint_actions(name: str, read: Read) -> Iterator[Action]:
+def sidecars_of(name: str, read: Read) -> frozenset[str]:
+    """The names of the sidecars of a checkpoint."""
+    found = (action["sidecar"] for action in _top_actions(name, read) if "sidecar" in action)
+    return frozenset(f"{SIDECARS}/{body['path']}" for body in found)
+
+
+def _top_actions(name: str, read: Read) -> Iterable[Action]:
     data = read(name)
-    actions = parse_lines(data) if name.endswith(".json") else _parquet_actions(data)
-    for action in actions:
+    return parse_lines(data) if name.endswith(".json") else _parquet_actions(data)
+
+
+def _checkpoint_actions(name: str, read: Read) -> Iterator[Action]:
+    for action in _top_actions(name, read):
         if "sidecar" in action:
-            yield from _parquet_actions(read(f"{LOG}/_sidecars/{action['sidecar']['path']}"))
+            yield from _parquet_actions(read(f"{SIDECARS}/{action['sidecar']['path']}"))
         elif "checkpointMetadata" not in action:
             yield action
 

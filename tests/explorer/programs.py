@@ -135,7 +135,7 @@ def _store_for(
     return agreeing_store(store, worlds, ask, clock) if worlds.rules.has_items else store
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, repr=False)
 class Node:
     """A point in a program's life: what it asks next, or how it ended.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.explorer import naive
 from tests.explorer.programs import owner_of
-from tests.explorer.world import LOG, Entry, Violation, Worlds
+from tests.explorer.world import Entry, Violation, Worlds
 from tests.support.table_builder import Action
 from tests.support.table_builder import State as TableState
 
@@ -29,16 +29,20 @@ class Version:
 
 
 class Reading:
-    """Reads worlds; equal parts of them once."""
+    """Reads worlds; equal parts of them once.
 
-    def __init__(self, worlds: Worlds) -> None:
-        self._worlds = worlds
+    A checkpoint may leave out what was removed at ``removed_after_ms`` or before.
+    """
+
+    def __init__(self, worlds: Worlds, removed_after_ms: int) -> None:
+        self._worlds, self._removed_after_ms = worlds, removed_after_ms
         self._states: list[TableState] = [TableState()]
         self._keys: dict[tuple[int, int], int] = {}
         self._parsed: dict[int, list[Action]] = {}
         self._of_checkpoint: dict[tuple[Any, ...], int] = {}
         self._compared: set[tuple[Any, ...]] = set()
         self._rows_memo: dict[tuple[int, tuple[int, ...]], Rows] = {}
+        self._sidecars: dict[int, frozenset[str]] = {}
         self._stored: dict[int, list[dict[str, Any]]] = {}
 
     def state(self, version: Version) -> TableState:
@@ -95,9 +99,8 @@ class Reading:
         return read
 
     def _checkpoint_identity(self, files: Mapping[str, Entry], name: str) -> tuple[Any, ...]:
-        sidecars = sorted(
-            (n, e.data) for n, e in files.items() if n.startswith(f"{LOG}/_sidecars/")
-        )
+        folder = f"{naive.SIDECARS}/"
+        sidecars = sorted((n, e.data) for n, e in files.items() if n.startswith(folder))
         return (name, files[name].data, tuple(sidecars))
 
     def _read_checkpoint(self, files: Mapping[str, Entry], name: str) -> int:
@@ -115,9 +118,24 @@ class Reading:
             return
         found = self._states[self._read_checkpoint(files, name)]
         wanted = self._states[key]
-        if _facts(found) != _facts(wanted):
+        oldest = self._removed_after_ms
+        if _facts(found, oldest) != _facts(wanted, oldest):
             raise Violation("a checkpoint changes no row", f"{name} is not its version")
         self._compared.add(identity)
+
+    def unnamed_sidecars(self, files: Mapping[str, Entry]) -> frozenset[str]:
+        """Sidecars that no checkpoint has."""
+        there = frozenset(name for name in files if name.startswith(f"{naive.SIDECARS}/"))
+        if not there:
+            return there
+        read = self._reader(files)
+        for names in naive.checkpoint_names(files).values():
+            for name in names:
+                data = files[name].data
+                if data not in self._sidecars:
+                    self._sidecars[data] = naive.sidecars_of(name, read)
+                there -= self._sidecars[data]
+        return there
 
     def rows(self, files: Mapping[str, Entry], version: Version) -> Rows:
         """The rows of a version, sorted; statistics have to be true of them.
@@ -189,14 +207,28 @@ def commit_info(version: Version) -> Action:
     return {}
 
 
-def _facts(state: TableState) -> Any:
+_KEPT_OF_FILES = (
+    "path",
+    "partitionValues",
+    "size",
+    "modificationTime",
+    "deletionVector",
+    "baseRowId",
+    "defaultRowCommitVersion",
+    "tags",
+)
+_KEPT_OF_METADATA = ("id", "name", "schemaString", "partitionColumns", "configuration")
+
+
+def _facts(state: TableState, removed_after_ms: int) -> Any:
     """What a checkpoint must keep of a version."""
-    kept = ("path", "partitionValues", "size", "baseRowId", "defaultRowCommitVersion", "tags")
+    metadata = state.metadata or {}
+    times = {key: body.get("deletionTimestamp", 0) for key, body in state.tombstones.items()}
     return (
-        {key: [add.get(k) or None for k in kept] for key, add in state.files.items()},
-        (state.metadata or {})["id"],
-        (state.metadata or {})["schemaString"],
-        (state.metadata or {}).get("configuration") or {},
+        {key: [add.get(k) or None for k in _KEPT_OF_FILES] for key, add in state.files.items()},
+        {key: json.loads(add.get("stats") or "{}") for key, add in state.files.items()},
+        {key: time for key, time in times.items() if time > removed_after_ms},
+        [metadata.get(name) or None for name in _KEPT_OF_METADATA],
         {k: sorted(v) if isinstance(v, list) else v for k, v in (state.protocol or {}).items()},
         {app: txn["version"] for app, txn in state.txns.items()},
         {name: domain["configuration"] for name, domain in state.domains.items()},

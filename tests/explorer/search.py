@@ -14,6 +14,7 @@ from typing import Final
 from tests.explorer.commuting import Meetings, Reliance
 from tests.explorer.machine import Machine, State
 from tests.explorer.schedule import ENVIRONMENT, Schedule, Step
+from tests.explorer.shrink import way_to
 from tests.explorer.world import Call, Violation
 
 _MOST_PLACES: Final = 400_000
@@ -42,32 +43,38 @@ class Counts:
 
 
 def explore(machine: Machine) -> Counts:
-    """Search every state that can be reached, but for the orders of calls that commute.
+    """Search every world that an invariant can tell from others, and every end.
 
     What commutes is found out on the way. Where something that was let pass turns out not to, the
     states in which it was are searched again, with all their steps: see ``commuting``.
 
     Raises:
-        Violation: in one of them an invariant does not hold.
+        Violation: in one of them an invariant does not hold; with a schedule that leads there as
+            its second argument.
     """
     meetings = machine.meetings = Meetings(machine.worlds)
     after: dict[State, list[State]] = {}
     relying: dict[Reliance, list[State]] = {}
+    stale: set[State] = set()
     counts = Counts()
-    start = machine.start()
+    start = state = machine.start()
     waiting = [start]
     try:
         while waiting:
             state = waiting.pop()
-            if state in after:
+            if state in after and state not in stale:
                 continue
             after[state] = _enter(machine, state)
+            stale.discard(state)
             for reliance in meetings.take_reliances():
                 relying.setdefault(reliance, []).append(state)
             again = [s for wrong in meetings.take_wrong() for s in relying.pop(wrong, ())]
-            for stale in again:
-                after.pop(stale, None)
-            waiting += [s for s in (*after.get(state, ()), *again) if s not in after]
+            stale.update(again)
+            waiting += [s for s in after[state] if s not in after]
+            waiting += again
+    except Violation as violation:
+        violation.args = (*violation.args, str(way_to(machine, after, state)))
+        raise
     finally:
         machine.meetings = None
     counts.steps = sum(map(len, after.values()))
@@ -106,7 +113,7 @@ def _measure(start: State, after: Mapping[State, Sequence[State]]) -> tuple[floa
 
 
 def find_shortest(machine: Machine, most_states: int = 2_000_000) -> Found | None:
-    """The violation with the fewest switches and faults, if there is one."""
+    """The violation with the fewest switches and faults, if it is not too deep."""
     start = machine.start()
     came: dict[tuple[State, int], tuple[tuple[State, int], Step] | None] = {(start, -2): None}
     cost = {(start, -2): 0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from dataclasses import replace
+from functools import partial
 from unittest.mock import patch
 
 import pytest
@@ -15,7 +16,7 @@ from tests.explorer.programs import Outcome, Program
 from tests.explorer.scenarios import PAIRS, SCENARIOS, one_thread
 from tests.explorer.schedule import Schedule, Step
 from tests.explorer.search import Walker, explore
-from tests.explorer.world import Model, Rules, Violation
+from tests.explorer.world import COMMIT, ITEMS, LOG, Model, Rules, Violation
 
 # Complete within a second or two each, on one core.
 _QUICK = [s.name for s in PAIRS if not s.shared_data and "checkpoint" not in s.name]
@@ -147,6 +148,50 @@ def test_the_reduction_leaves_nothing_out(scenario: str, model: Model, faults: i
             explore(machine)
         machine.close()
     assert found == expected
+
+
+def _seen(machine: Machine, world: int) -> object:
+    """What invariants look at: not at journals, nor at a new data file that no commit names."""
+    files = machine.worlds.files(world)
+    data = {name: machine.worlds.data(entry.data) for name, entry in files.items()}
+    said = b"".join(text for name, text in data.items() if COMMIT.fullmatch(name))
+
+    def counts(name: str) -> bool:
+        if name.startswith("_deltactl/"):
+            return False
+        is_log = name.startswith((LOG, ITEMS))
+        return is_log or name in machine.setting.files or name.rpartition("/")[2].encode() in said
+
+    return frozenset(item for item in data.items() if counts(item[0]))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "model", "faults"),
+    [
+        ("append against append", "dynamodb", 0),
+        ("optimize against deletion vector", "link", 1),
+        ("append against vacuum full", "conditional", 0),
+        ("append against checkpoint and cleanup", "conditional", 0),
+        ("append against append, and a reader", "link", 0),
+    ],
+)
+def test_no_world_is_passed_by(scenario: str, model: Model, faults: int) -> None:
+    """Invariants see what they would where every call's order is tried."""
+    found: list[set[object]] = [set(), set()]
+    with one_thread():
+        for worlds, goes_on in zip(found, (None, lambda *_: False), strict=True):
+            machine = SCENARIOS[scenario].on(model, faults)
+            look = partial(_note, machine, worlds)
+            if goes_on is not None:
+                machine._goes_on = goes_on  # type: ignore[method-assign]
+            with patch.object(machine.checks, "world", look):
+                explore(machine)
+            machine.close()
+    assert found[0] == found[1]
+
+
+def _note(machine: Machine, worlds: set[object], world: int) -> None:
+    worlds.add(_seen(machine, world))
 
 
 def test_a_program_that_is_not_deterministic_is_not_explored() -> None:

@@ -1,0 +1,149 @@
+"""Mistakes sown about what a run says of itself, and what it leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from deltactl.errors import CommitOutcomeUnknownError, ObjectExistsError, StorageError
+from deltactl.log import commit
+from deltactl.log.listing import list_log
+from deltactl.log.put_commit import Sleep, put_commit
+from deltactl.operations import checkpoint, optimize, vacuum_planning
+from deltactl.operations.checkpoint_write import write_checkpoint
+from deltactl.operations.optimize import OptimizeReport, optimize_table
+from deltactl.operations.optimize_tasks import rewrite_files
+from deltactl.protocol.names import LOG_DIR, commit_name
+from deltactl.storage.store import Store
+from tests.explorer import tested
+from tests.explorer.bug import Bug
+from tests.explorer.world import COMMIT
+
+
+def _answer_errors_by(
+    act: Callable[[Store, str, bytes], None],
+) -> AbstractContextManager[object]:
+    """An error that is not "exists" is not settled: something is done, and the commit is made."""
+
+    def hasty(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
+        try:
+            store.put_if_absent(name, content)
+        except ObjectExistsError:
+            return False
+        except StorageError:
+            act(store, name, content)
+        return True
+
+    return patch.object(commit, "put_commit", hasty)
+
+
+def _nothing(store: Store, name: str, content: bytes) -> None:
+    """Take the error for a success."""
+
+
+def _put_next(store: Store, name: str, content: bytes) -> None:
+    match = COMMIT.fullmatch(name)
+    assert match
+    store.put_if_absent(f"{LOG_DIR}/{commit_name(int(match[1]) + 1)}", content)
+
+
+def _lose_with(error: type[Exception]) -> AbstractContextManager[object]:
+    def losing(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
+        if not put_commit(store, name, content, txn_id, sleep):
+            raise error(name)
+        return True
+
+    return patch.object(commit, "put_commit", losing)
+
+
+def _tell_of_all_but_the_last() -> AbstractContextManager[object]:
+    def modest(*args: Any, **options: Any) -> OptimizeReport:
+        report = optimize_table(*args, **options)
+        return replace(report, versions=report.versions[:-1])
+
+    return patch.object(tested, "optimize_table", modest)
+
+
+def _name_after_the_newest() -> AbstractContextManager[object]:
+    def late(snapshot: Any, plan: Any, options: Any, run: Any) -> Any:
+        newest = list_log(snapshot.store).latest_version
+        return write_checkpoint(snapshot, replace(plan, version=newest), options, run)
+
+    return patch.object(checkpoint, "write_checkpoint", late)
+
+
+def _trust_the_log() -> AbstractContextManager[object]:
+    """A full vacuum looks, like one that is lite, at what commits removed, and at nothing else."""
+
+    def lite(self: Any, bookmark: int | None) -> Any:
+        return self._plan_lite(min(self.listing.commits), bookmark)
+
+    return patch.object(vacuum_planning.Planner, "_plan_full", lite)
+
+
+def _write_outside() -> AbstractContextManager[object]:
+    def astray(spec: Any, task: Any, attempt: int) -> Any:
+        return rewrite_files(spec, replace(task, folder=f"../{task.folder}"), attempt)
+
+    return patch.object(optimize, "rewrite_files", astray)
+
+
+OUTCOME_BUGS: Sequence[Bug] = (
+    Bug(
+        "an error taken for a commit that landed",
+        lambda: _answer_errors_by(_nothing),
+        "optimize against append",
+        "an acknowledged commit stays",
+        faults=1,
+        kinds=frozenset({"fail"}),
+    ),
+    Bug(
+        "the same commit again at the next version",
+        lambda: _answer_errors_by(_put_next),
+        "optimize against append",
+        "a commit appears at most once",
+        faults=1,
+        kinds=frozenset({"ambiguous"}),
+    ),
+    Bug(
+        "a lost race called unknown",
+        lambda: _lose_with(CommitOutcomeUnknownError),
+        "optimize against append",
+        "no false alarm",
+    ),
+    Bug(
+        "a lost race that nobody foresaw",
+        lambda: _lose_with(KeyError),
+        "optimize against append",
+        "no unforeseen error",
+    ),
+    Bug(
+        "the last commit left out of the report",
+        _tell_of_all_but_the_last,
+        "optimize against append",
+        "what was not acknowledged is not there",
+    ),
+    Bug(
+        "a checkpoint named after the newest version",
+        _name_after_the_newest,
+        "append against checkpoint and cleanup",
+        "a checkpoint changes no row",
+    ),
+    Bug(
+        "a full vacuum that trusts the log",
+        _trust_the_log,
+        "optimize against append",
+        "the next vacuum removes what is left",
+        faults=1,
+        kinds=frozenset({"crash"}),
+    ),
+    Bug(
+        "output outside of the root",
+        _write_outside,
+        "optimize against append",
+        "nothing outside the root is touched",
+    ),
+)
