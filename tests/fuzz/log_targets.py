@@ -194,7 +194,7 @@ def _names() -> list[bytes]:
 
 
 TARGETS = (
-    Target("commit", run_commit, _commits, 200_000, "json", _WORDS, 8192),
+    Target("commit", run_commit, _commits, 200_000, "json", _WORDS, 8192, by_arrow=True),
     Target("commit-info", run_commit_info, _commits, 250_000, "json", _WORDS, 8192),
     Target(
         "checkpoint",
@@ -203,6 +203,7 @@ TARGETS = (
         100_000,
         "parquet",
         max_length=32768,
+        by_arrow=True,
     ),
     Target(
         "checkpoint-json",
@@ -212,6 +213,7 @@ TARGETS = (
         "json",
         _WORDS,
         8192,
+        by_arrow=True,
     ),
     Target(
         "sidecar",
@@ -220,6 +222,7 @@ TARGETS = (
         100_000,
         "parquet",
         max_length=32768,
+        by_arrow=True,
     ),
     Target(
         "last-checkpoint",

@@ -300,6 +300,7 @@ TARGETS = (
         100_000,
         "text",
         ("bucket", "key", "isDir", "path", '"', "%2F", "true", "memory://fuzz/t/"),
+        by_arrow=True,
     ),
     Target(
         "inventory-parquet",
@@ -308,8 +309,11 @@ TARGETS = (
         100_000,
         "parquet",
         max_length=16384,
+        by_arrow=True,
     ),
-    Target("inventory-orc", run_inventory_orc, _orcs, 100_000, "bytes", max_length=16384),
+    Target(
+        "inventory-orc", run_inventory_orc, _orcs, 100_000, "bytes", max_length=16384, by_arrow=True
+    ),
     Target(
         "inventory-manifest",
         run_inventory_manifest,
@@ -317,6 +321,7 @@ TARGETS = (
         150_000,
         "json",
         ("fileSchema", "files", "key", "report_shards_file_names", ".."),
+        by_arrow=True,
     ),
-    Target("footer", run_footer, _data_files, 100_000, "parquet", max_length=16384),
+    Target("footer", run_footer, _data_files, 100_000, "parquet", max_length=16384, by_arrow=True),
 )

@@ -18,7 +18,8 @@ class Target:
     """One kind of input.
 
     ``run`` may return or raise a ``DeltactlError``; anything else is a find. ``share`` is its part
-    of 10,000,000 executions: what costs little gets many.
+    of 10,000,000 executions: what costs little gets many. ``by_arrow`` is what Arrow reads, in
+    blocks of its own.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Target:
     form: Form
     words: tuple[str, ...] = ()
     max_length: int = 4096
+    by_arrow: bool = False
 
 
 STORE = MemoryStore("memory://fuzz")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from deltactl.errors import UsageError
 from tests.fuzz import __main__ as runner
-from tests.fuzz.harness import CONSTANT_BYTES, Tally, execute
+from tests.fuzz.harness import OWN_BYTES, Tally, execute
 from tests.fuzz.strategies import inputs_of
 from tests.fuzz.target import Target
 from tests.fuzz.targets import TARGETS
@@ -68,7 +69,7 @@ def _bad(data: bytes) -> None:
         case b"untyped":
             raise KeyError("x")
         case b"large":
-            bytearray(CONSTANT_BYTES * 2)[:: 1 << 12] = bytes(CONSTANT_BYTES * 2 >> 12)
+            bytearray(OWN_BYTES * 2)[:: 1 << 12] = bytes(OWN_BYTES * 2 >> 12)
 
 
 def test_the_harness_finds() -> None:
@@ -79,13 +80,26 @@ def test_the_harness_finds() -> None:
     assert found is not None and found.kind == "error" and "KeyError" in found.key
     found = execute(target, b"large").find
     assert found is not None and found.kind == "memory"
+    assert execute(replace(target, by_arrow=True), b"large").find is None
+
+
+def test_memory_is_measured_whoever_began_the_process() -> None:
+    """A peak of the parent's is not taken for one that was there before."""
+    code = (
+        "from tests.fuzz.harness import forget_peak, peak_bytes\n"
+        "forget_peak(); before = peak_bytes(); held = b'x' * (48 << 20)\n"
+        "print(peak_bytes() - before >> 20)"
+    )
+    held = b"x" * (256 << 20)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert len(held) and 47 <= int(ran.stdout) <= 52
 
 
 def test_a_worker_that_dies_or_hangs_is_a_find(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the input that it was at work on."""
-    monkeypatch.setattr(runner, "HANGS_AFTER", 0.2)
+    monkeypatch.setattr(runner, "HANGS_AFTER", 3.0)
     for code, kind in (("import os; os.abort()", "death"), ("import time; time.sleep(9)", "hang")):
         tally = Tally.open(tmp_path / "log-name.tally")
         tally.begin(b"the input")

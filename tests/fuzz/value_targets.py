@@ -316,6 +316,7 @@ TARGETS = (
         200_000,
         "json",
         ("numRecords", "minValues", "maxValues", "nullCount", "1e999", '"NaN"', "-0.0"),
+        by_arrow=True,
     ),
     Target("dv-file", run_vector_file, _files_of_vectors, 800_000, "bytes", max_length=16384),
     Target("dv-bitmap", run_bitmap, _bitmaps, 800_000, "bytes", max_length=16384),
