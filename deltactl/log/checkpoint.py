@@ -44,12 +44,18 @@ _SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 
 @dataclass(slots=True)
 class CheckpointHead:
-    """The singletons of a checkpoint and where its file actions lie."""
+    """The singletons of a checkpoint and where its file actions lie.
+
+    ``sidecar_sizes`` are the bytes that it says its sidecars have. ``is_mixed``: file actions lie
+    in the parts too, beside sidecars.
+    """
 
     version: int
     parts: tuple[str, ...]
     singletons: Singletons = field(default_factory=Singletons)
     sidecars: tuple[str, ...] = ()
+    sidecar_sizes: tuple[int | None, ...] = ()
+    is_mixed: bool = False
 
 
 @contextmanager
@@ -80,12 +86,14 @@ def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
         CorruptLogError: a part is not readable.
     """
     head = CheckpointHead(checkpoint.version, checkpoint.names)
-    sidecars: list[str] = []
+    nodes: list[dict[str, Any]] = []
     for name in checkpoint.names:
         for row in _singleton_rows(store, checkpoint, name):
             with _named(name, checkpoint.version):
-                _apply(head, sidecars, row)
-    head.sidecars = tuple(sidecars)
+                _apply(head, nodes, row)
+    with _named(checkpoint.names[0], checkpoint.version):
+        head.sidecars = tuple(_sidecar_name(node["path"]) for node in nodes)
+    head.sidecar_sizes = tuple(node.get("sizeInBytes") for node in nodes)
     return head
 
 
@@ -98,9 +106,13 @@ class Piece:
 
 
 def action_pieces(head: CheckpointHead) -> tuple[Piece, ...]:
-    """The files that hold the checkpoint's file actions."""
-    # With sidecars the top-level file holds no file actions (PROTOCOL.md, "V2 Spec").
-    return tuple(map(Piece, head.sidecars or head.parts))
+    """The files that hold the checkpoint's file actions.
+
+    With sidecars the top-level file should hold none (PROTOCOL.md, "V2 Spec"); if it does, readers
+    take both, and so must we: what is passed over would be an orphan to a vacuum.
+    """
+    parts = head.parts if head.is_mixed or not head.sidecars else ()
+    return tuple(map(Piece, (*head.sidecars, *parts)))
 
 
 def read_adds(
@@ -134,19 +146,33 @@ def _singleton_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator
         parquet = _open_parquet(source)
         present = set(parquet.schema_arrow.names)
         columns = [column for column in _SINGLETONS if column in present]
+        has_sidecars = False
         for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
             for column in columns:
                 for node in batch.column(column).drop_null().to_pylist():
+                    has_sidecars |= column == "sidecar"
                     yield {column: node}
+        if has_sidecars and _holds_files(parquet):
+            yield {"is_mixed": True}
 
 
-def _apply(head: CheckpointHead, sidecars: list[str], row: dict[str, Any]) -> None:
-    nodes = [row["sidecar"]] if row.get("sidecar") is not None else []
+def _holds_files(parquet: pq.ParquetFile) -> bool:
+    """Whether a top-level file of the second version has adds or removes itself."""
+    names = set(parquet.schema_arrow.names)
+    leaves = [f"{action}.path" for action in ("add", "remove") if action in names]
+    batches = parquet.iter_batches(_BATCH_ROWS, columns=leaves) if leaves else ()
+    return any(column.null_count < len(column) for batch in batches for column in batch.columns)
+
+
+def _apply(head: CheckpointHead, sidecars: list[dict[str, Any]], row: dict[str, Any]) -> None:
+    if row.get("sidecar") is not None:
+        sidecars.append(row["sidecar"])
     if (parsed := row.get("parsed")) is not None:
         head.singletons.update(parsed.singletons)
-        nodes = parsed.sidecars
+        sidecars += parsed.sidecars
+        head.is_mixed |= bool(parsed.adds.num_rows or parsed.removes.num_rows)
+    head.is_mixed |= "is_mixed" in row
     head.singletons.apply(row)
-    sidecars.extend(_sidecar_name(node["path"]) for node in nodes)
 
 
 def _sidecar_name(path: str) -> str:

@@ -11,13 +11,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from deltactl.errors import CorruptLogError, ObjectNotFoundError, ignore_warning
+from deltactl.errors import (
+    CorruptLogError,
+    ObjectNotFoundError,
+    UnsupportedFeatureError,
+    ignore_warning,
+)
 from deltactl.log.checkpoint import read_head
 from deltactl.log.last_checkpoint import HINT_NAME, parse_hint
 from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.log.parsed_stats import parsed_stats_type
 from deltactl.log.rebuildable import is_sound
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.state_digest import STATE_COLUMNS, digest_state
+from deltactl.log.stats_digest import STATS_COLUMNS, digest_stats
 from deltactl.protocol.action_nodes import encode_protocol
 from deltactl.protocol.actions import is_same_metadata
 from deltactl.protocol.names import LOG_DIR, CheckpointFile, parse_log_name
@@ -76,6 +83,9 @@ def _check(
         return Verdict(checkpoint, "bad", "the file is empty", is_whole=False)
     if not is_sound(store, checkpoint):
         return Verdict(checkpoint, "bad", "it cannot be read whole", is_whole=False)
+    said = _misstated_sidecar(store, checkpoint)
+    if said is not None:
+        return Verdict(checkpoint, "bad", said)
     usable = {v.checkpoint for v in before if v.trust in ("good", "unproven")}
     others = frozenset(c for c in listing.checkpoints if c not in usable)
     try:
@@ -92,6 +102,16 @@ def _check(
     if unproven and base is not None:
         problem += f" (or {base.names[0]} does)"
     return Verdict(checkpoint, "ambiguous" if unproven else "bad", problem)
+
+
+def _misstated_sidecar(store: Store, checkpoint: Checkpoint) -> str | None:
+    """What it says wrongly of a sidecar's size: some readers look for the footer there."""
+    head = read_head(store, checkpoint)
+    infos = store.stat_many(head.sidecars)
+    for name, info, size in zip(head.sidecars, infos, head.sidecar_sizes, strict=True):
+        if info is not None and size != info.size_bytes:
+            return f"it says that {name} has {size} bytes, which has {info.size_bytes}"
+    return None
 
 
 def _load(store: Store, listing: LogListing, version: int, skip: frozenset[Checkpoint]) -> Snapshot:
@@ -120,6 +140,16 @@ def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
     keys = [field.physical_name for field in own.metadata.partition_fields]
     found = digest_state(own.file_batches(STATE_COLUMNS), keys)
     wanted = digest_state(replayed.file_batches(STATE_COLUMNS), keys)
+    return found.describe_difference(wanted) or _describe_statistics(own, replayed)
+
+
+def _describe_statistics(own: Snapshot, replayed: Snapshot) -> str | None:
+    try:
+        type_ = parsed_stats_type(own.metadata, own.protocol)
+    except UnsupportedFeatureError:  # of a column type that is not known
+        return None
+    found = digest_stats(own.file_batches(STATS_COLUMNS), type_)
+    wanted = digest_stats(replayed.file_batches(STATS_COLUMNS), type_)
     return found.describe_difference(wanted)
 
 

@@ -7,14 +7,13 @@ cancel what is older than its first commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import ObjectExistsError, VerificationError
 from deltactl.log.action_lines import json_value, line
-from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import file_keys
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
@@ -24,7 +23,7 @@ from deltactl.protocol.action_nodes import (
     encode_protocol,
     encode_txn,
 )
-from deltactl.protocol.actions import JSON_NAMES, Metadata, is_same_metadata
+from deltactl.protocol.actions import JSON_NAMES
 from deltactl.protocol.names import LOG_DIR, compacted_name
 from deltactl.storage.store import FileInfo, Store
 
@@ -127,42 +126,3 @@ def _rows(files: pa.Table) -> list[str]:
         values = row["partition_values"] or ()
         row["partition_values"] = {key: text for key, text in values if text is not None}
     return [json.dumps(row, sort_keys=True, default=str) for row in rows]
-
-
-def find_contradiction(
-    store: Store, compacted: FileInfo, commits: Sequence[FileInfo]
-) -> str | None:
-    """What a compacted file of any writer says other than its commits, in words.
-
-    A tombstone of a file that the same commits added cancels nothing: writers may leave it out.
-    What is said of removed domains is not compared.
-
-    Raises:
-        CorruptLogError: the file or a commit cannot be parsed.
-    """
-    stored, wanted = replay_tail(store, [compacted]), replay_tail(store, commits)
-    found, expected = stored.singletons, wanted.singletons
-    if found.protocol != expected.protocol or not _is_same(found.metadata, expected.metadata):
-        return "its protocol or metaData is another"
-    if found.txns != expected.txns or found.live_domains != expected.live_domains:
-        return "its transactions or domain metadata are others"
-    adds, wanted_adds = file_keys(stored.adds), file_keys(wanted.adds)
-    if len(adds) != len(wanted_adds) or not pc.all(pc.is_in(adds, wanted_adds)).as_py():
-        return f"it adds {len(adds)} files, its commits {len(wanted_adds)}, or other ones"
-    removed = file_keys(wanted.removes)
-    lacking = removed.filter(pc.invert(pc.is_in(removed, file_keys(stored.removes))))
-    if len(lacking) and not pc.all(pc.is_in(lacking, _added_keys(store, commits))).as_py():
-        return "it lacks tombstones of its commits"
-    return None
-
-
-def _added_keys(store: Store, commits: Sequence[FileInfo]) -> pa.Array:
-    """Keys of all files that the commits add, also of those that they remove again."""
-    names = [info.name for info in commits]
-    contents = zip(names, store.read_many(names), strict=True)
-    parsed = CommitParser().parse(LogFile(name, data) for name, data in contents)
-    return pa.concat_arrays([c for part in parsed for c in file_keys(part.adds).chunks])
-
-
-def _is_same(one: Metadata | None, other: Metadata | None) -> bool:
-    return one is other if one is None or other is None else is_same_metadata(one, other)

@@ -49,10 +49,15 @@ def digest_state(batches: Iterable[pa.Table], partition_keys: Sequence[str] = ()
         num_files += batch.num_rows
         size_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
         for chunk in _describe(batch, partition_keys).chunks:
-            low = hash_texts(chunk, SPARK_SEED).view(np.uint32).astype(np.uint64)
-            high = hash_texts(chunk, _OTHER_SEED).view(np.uint32).astype(np.uint64)
-            keys += int(np.sum(low | high << np.uint64(32), dtype=np.uint64))
+            keys += sum_of_hashes(chunk)
     return StateDigest(num_files, size_bytes, keys % 2**64)
+
+
+def sum_of_hashes(texts: pa.Array) -> int:
+    """The sum of a 64-bit hash of each text, modulo 2^64: the same in any order."""
+    low = hash_texts(texts, SPARK_SEED).view(np.uint32).astype(np.uint64)
+    high = hash_texts(texts, _OTHER_SEED).view(np.uint32).astype(np.uint64)
+    return int(np.sum(low | high << np.uint64(32), dtype=np.uint64))
 
 
 def _describe(batch: pa.Table, partition_keys: Sequence[str]) -> pa.ChunkedArray:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from deltactl.errors import CorruptLogError
 from deltactl.log.checkpoint_check import Verdict, check_checkpoints, check_hint
-from deltactl.log.compaction import find_contradiction
+from deltactl.log.compaction_check import check_compactions
 from deltactl.log.last_checkpoint import HINT_NAME
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot
@@ -91,17 +90,12 @@ def check_compacted(
         findings: take what is wrong.
     """
     wrong = set()
-    for (first, last), info in sorted(listing.compacted.items()):
-        versions = range(first, last + 1)
-        commits = [listing.commits[v] for v in versions if v in listing.commits and v not in broken]
-        if len(commits) < len(versions):
-            findings.note(f"{info.name} was not compared: not all of its commits can be read")
-            continue
-        try:
-            problem = find_contradiction(store, info, commits)
-        except CorruptLogError as error:
-            problem = error.message
-        if problem is not None:
-            wrong.add((first, last))
-            findings.add("COMPACTED_WRONG", problem, version=last, file=info.name)
+    for verdict in check_compactions(store, listing, broken):
+        if verdict.is_unproven:
+            findings.note(f"{verdict.name} was not compared: not all of its commits can be read")
+        elif verdict.problem is not None:
+            wrong.add((verdict.first, verdict.last))
+            findings.add(
+                "COMPACTED_WRONG", verdict.problem, version=verdict.last, file=verdict.name
+            )
     return frozenset(wrong)

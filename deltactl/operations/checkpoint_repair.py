@@ -22,6 +22,8 @@ from deltactl.log.checkpoint_check import (
     check_hint,
     hint_of,
 )
+from deltactl.log.compaction_check import check_compactions
+from deltactl.log.last_checkpoint import HINT_NAME
 from deltactl.log.listing import Checkpoint, LogListing, list_log
 from deltactl.log.move_hint import move_hint
 from deltactl.log.snapshot import Snapshot, load_snapshot
@@ -30,6 +32,7 @@ from deltactl.operations.checkpoint_options import CheckpointOptions
 from deltactl.operations.checkpoint_plan import CheckpointPlan, plan_files
 from deltactl.operations.checkpoint_write import CheckpointRun, write_checkpoint
 from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
 
 
@@ -107,12 +110,15 @@ def repair_checkpoints(
     listing = list_log(store)
     if listing.latest_version is None:
         raise no_table_error(store)
+    compacted = [v for v in check_compactions(store, listing) if v.problem is not None]
+    for wrong in compacted:  # nothing is to be rebuilt from these
+        del listing.compacted[wrong.first, wrong.last]
     verdicts = check_checkpoints(store, listing)
     bad = frozenset(v.checkpoint for v in verdicts if v.trust == "bad")
     latest = load_snapshot(store, warn=warn, listing=listing, skip=bad)
     ensure_supported(latest.protocol, latest.metadata, Operation.CHECKPOINT)
     hint = check_hint(store, listing, bad)
-    findings = []
+    findings = [_remove_wrong(store, w.name, w.last, w.problem or "", dry_run) for w in compacted]
     for verdict in verdicts:
         if verdict.trust in ("bad", "ambiguous"):
             finding = _judge(verdict)
@@ -121,7 +127,7 @@ def repair_checkpoints(
                 remedy = finding.remedy if obstacle is None else f"none: {obstacle}"
                 finding = replace(finding, remedy=remedy, repaired=obstacle is None)
             findings.append(finding)
-    findings += _checksum_findings(latest)
+    findings += _check_checksum(latest, verdicts, dry_run)
     findings += _mend_hint(store, hint, dry_run)
     return RepairReport(
         version=latest.version,
@@ -141,13 +147,26 @@ def _judge(verdict: Verdict) -> Finding:
     return Finding(checkpoint.names[0], checkpoint.version, verdict.problem or "", remedy)
 
 
-def _checksum_findings(latest: Snapshot) -> list[Finding]:
+def _check_checksum(latest: Snapshot, verdicts: list[Verdict], dry_run: bool) -> list[Finding]:
     found = find_disagreements(latest.store, latest, latest.num_files, latest.size_bytes)
-    remedy = "none: its writer keeps it; remove the file, or commit with Delta on Spark"
-    return [
-        Finding(text.partition(":")[0].split(" ")[0], latest.version, text, remedy)
-        for text in found or ()
-    ]
+    if not found:
+        return []
+    name, problem = f"{LOG_DIR}/{checksum_name(latest.version)}", "; ".join(found)
+    base = latest.segment.checkpoint
+    if base is not None and not any(v.checkpoint == base and v.trust == "good" for v in verdicts):
+        # It may be all that is left to tell what the checkpoint lacks.
+        remedy = f"none: nothing tells whether it is wrong, or {base.names[0]}"
+        return [Finding(name, latest.version, problem, remedy)]
+    return [_remove_wrong(latest.store, name, latest.version, problem, dry_run)]
+
+
+def _remove_wrong(store: Store, name: str, version: int, problem: str, dry_run: bool) -> Finding:
+    """Delete what the log keeps twice, and is proven wrong."""
+    failed = {} if dry_run else store.delete_many([name])
+    if failed:
+        return Finding(name, version, problem, f"none: {failed[name].message}")
+    remedy = "deleted: readers do without this file"
+    return Finding(name, version, problem, remedy, repaired=not dry_run)
 
 
 def _rewrite(
@@ -197,12 +216,13 @@ def _plan_like(
 def _mend_hint(store: Store, hint: HintVerdict, dry_run: bool) -> list[Finding]:
     if hint.problem is None:
         return []
-    name = hint.problem.split(" ")[0]
-    finding = Finding(name, hint.version, hint.problem, "written anew for the newest checkpoint")
+    finding = Finding(
+        HINT_NAME, hint.version, hint.problem, "written anew for the newest checkpoint"
+    )
     if dry_run:
         return [finding]
     listing = list_log(store)
     if not listing.checkpoints:
-        return [replace(finding, remedy="none: there is no checkpoint to name")]
+        return [_remove_wrong(store, HINT_NAME, hint.version or 0, hint.problem, dry_run)]
     newest = max(listing.checkpoints, key=lambda c: c.version)
     return [replace(finding, repaired=move_hint(store, hint_of(store, newest)))]

@@ -43,9 +43,8 @@ class Scenario:
     """Programs that meet over a scene.
 
     ``tick_ms`` lets time pass once after the program ``ticks_after`` read its clock. The more
-    states, the more ``weight``: from 1 on nothing goes wrong on ``dynamodb``, from 2 on ``link``;
-    from 3 on it is not searched on ``dynamodb``, and from 4 nothing goes wrong on ``conditional``
-    either. ``--stage long`` is for what is left out.
+    states, the more ``weight``: from 1 on nothing goes wrong on ``dynamodb``, from 2 on ``link``,
+    and from 3 on it is not searched on ``dynamodb``. ``--stage long`` is for what is left out.
     """
 
     name: str

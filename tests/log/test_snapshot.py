@@ -162,6 +162,17 @@ def test_sidecars_by_absolute_address(kind: str) -> None:
     assert snapshot.num_files == 5
 
 
+@pytest.mark.parametrize("kind", ["v2-json", "v2-parquet", "v2-classic"])
+def test_files_beside_sidecars_are_read_too(kind: str) -> None:
+    """The protocol forbids it, and readers take both: what we passed by a vacuum would remove."""
+    builder = build()
+    builder.checkpoint(5, kind, mixed=2)
+    snapshot = load_snapshot(builder.store, 5, warn=pytest.fail)
+    assert snapshot.segment.checkpoint_version == 5
+    assert snapshot.num_files == 5
+    assert set(snapshot.files["path"].to_pylist()) == {p for p, _ in builder.state_at(5).files}
+
+
 def test_statistics_that_a_checkpoint_has_as_a_struct_alone() -> None:
     builder = build(2)
     builder.checkpoint(2)

@@ -280,17 +280,152 @@ def test_a_table_that_is_lost_is_an_error() -> None:
         repair(MemoryStore("memory://checkpoints/nothing-there"))
 
 
-def test_a_checksum_file_that_disagrees_is_named() -> None:
-    builder = table()
+def put_wrong_checksum(builder: TableBuilder) -> str:
     name = f"{LOG}/{4:020d}.crc"
     state = builder.state
     facts = {"numFiles": 4, "tableSizeBytes": 1, "numMetadata": 1, "numProtocol": 1}
     node = {**facts, "metadata": state.metadata, "protocol": state.protocol}
     builder.store.put(name, json.dumps(node).encode())
-    (finding,) = repair(builder.store).findings
-    assert finding.name == name
+    return name
+
+
+def test_a_checksum_file_that_disagrees_goes() -> None:
+    builder = table()
+    name = put_wrong_checksum(builder)
+    (finding,) = repair(builder.store, dry_run=True).findings
+    assert (finding.name, finding.repaired) == (name, False)
     assert "tableSizeBytes" in finding.problem
+    (finding,) = repair(builder.store).findings
+    assert finding.repaired
+    assert builder.store.stat_many([name]) == [None]
+    assert repair(builder.store).findings == ()
+
+
+def test_a_checksum_file_stays_where_a_checkpoint_may_be_wrong_instead() -> None:
+    builder = table()
+    name = put_wrong_checksum(builder)
+    builder.forget_commits(2)
+    (finding,) = repair(builder.store).findings
     assert not finding.repaired
+    assert "nothing tells whether" in finding.remedy
+    assert builder.store.stat_many([name]) != [None]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda add: add | {"size": 7}, "bytes of files"),
+        (lambda add: add | {"partitionValues": {"p": "x"}}, "partition values"),
+        (lambda add: add | {"stats": '{"numRecords":7}'}, "statistics"),
+        (lambda add: add | {"path": "elsewhere"}, "other files"),
+    ],
+)
+def test_a_compacted_file_that_disagrees_goes(wrong: Any, said: str) -> None:
+    builder = new_table(partition_by=["p"])
+    builder.append([{"id": 1, "p": "a"}])
+    (path,) = builder.append([{"id": 2, "p": "b"}])
+    builder.compact(1, 2)
+    assert repair(builder.store).findings == ()
+    name = f"{LOG}/{1:020d}.{2:020d}.compacted.json"
+    lines = [json.loads(text) for text in builder.store.read(name).splitlines()]
+    told = [
+        {"add": wrong(node["add"])} if node.get("add", {}).get("path") == path else node
+        for node in lines
+    ]
+    builder.store.put(name, "\n".join(map(json.dumps, told)).encode())
+    (finding,) = repair(builder.store).findings
+    assert said in finding.problem
+    assert finding.repaired
+    assert builder.store.stat_many([name]) == [None]
+    assert load_snapshot(builder.store, warn=fail).num_files == 2
+
+
+def test_a_compacted_file_may_not_remove_more_than_its_commits() -> None:
+    builder = new_table()
+    (older,) = builder.append([{"id": 1, "p": None}])
+    for number in (2, 3):
+        builder.append([{"id": number, "p": None}])
+    builder.compact(2, 3)
+    assert repair(builder.store).findings == ()
+    name = f"{LOG}/{2:020d}.{3:020d}.compacted.json"
+    gone = {"remove": {"path": older, "dataChange": True, "deletionTimestamp": NOW_MS}}
+    builder.store.put(name, builder.store.read(name) + json.dumps(gone).encode() + b"\n")
+    (finding,) = repair(builder.store).findings
+    assert "removes files that its commits do not" in finding.problem
+    assert load_snapshot(builder.store, warn=fail).num_files == 3
+
+
+def test_a_compacted_file_without_adds_is_sound() -> None:
+    builder = new_table()
+    paths = builder.append(*([{"id": n, "p": None}] for n in range(3)))
+    for path in paths[:2]:
+        builder.remove(path)
+    builder.compact(2, 3)
+    assert repair(builder.store).findings == ()
+
+
+def test_a_sidecar_of_another_size_than_is_said() -> None:
+    builder = table("v2-json")
+    (name,) = [
+        info.name
+        for info in builder.store.list_from(LOG)
+        if info.name.endswith("-8000-000000000003.json")
+    ]
+    text = builder.store.read(name).decode()
+    builder.store.put(name, text.replace('"sizeInBytes": ', '"sizeInBytes": 1').encode())
+    (finding,) = [f for f in repair(builder.store).findings if f.name == name]
+    assert "bytes, which has" in finding.problem
+    assert finding.repaired
+    assert repair(builder.store).findings == ()
+    assert_sound(builder, range(5))
+
+
+def test_a_hint_without_any_checkpoint_goes() -> None:
+    builder = new_table()
+    builder.append([{"id": 1, "p": None}])
+    builder.store.put(HINT, b'{"version":1,"size":3}')
+    (finding,) = repair(builder.store).findings
+    assert finding.repaired
+    assert builder.store.stat_many([HINT]) == [None]
+    assert repair(builder.store).findings == ()
+
+
+def test_statistics_of_a_checkpoint_are_compared() -> None:
+    """Those that differ, not those that it leaves out."""
+    builder = new_table()
+    true = '{"numRecords":2,"minValues":{"id":1},"maxValues":{"id":5}}'
+    builder.commit(builder.write_file([{"id": 1, "p": "a"}, {"id": 5, "p": "b"}], stats=true))
+    builder.append([{"id": 7, "p": None}])
+    builder.checkpoint(2)
+    builder.hint(2)
+    assert repair(builder.store).findings == ()
+    name = f"{LOG}/{2:020d}.checkpoint.parquet"
+    good = builder.store.read(name)
+    for stats, is_wrong in (
+        ('{"numRecords":2,"minValues":{"id":1},"maxValues":{"id":4}}', True),
+        ('{"numRecords":3}', True),
+        ('{"numRecords":2}', False),
+        (None, False),
+    ):
+        builder.store.put(name, _with_statistics(good, stats))
+        found = [f for f in repair(builder.store, dry_run=True).findings if f.name == name]
+        assert len(found) == is_wrong, stats
+        assert all("other statistics than the log says" in f.problem for f in found)
+    builder.store.put(name, _with_statistics(good, '{"numRecords":3}'))
+    assert repair(builder.store).all_repaired
+    assert repair(builder.store).findings == ()
+
+
+def _with_statistics(checkpoint: bytes, stats: str | None) -> bytes:
+    """A checkpoint whose file of two rows has other statistics."""
+    table = pq.read_table(pa.BufferReader(checkpoint))
+    rows = table.to_pylist()
+    for row in rows:
+        if row["add"] is not None and '"numRecords":2' in row["add"]["stats"].replace(" ", ""):
+            row["add"]["stats"] = stats
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), sink)
+    return sink.getvalue()
 
 
 def test_expired_transactions_are_no_disagreement() -> None:

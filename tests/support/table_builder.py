@@ -587,8 +587,13 @@ class TableBuilder:
 
     # -- checkpoints -------------------------------------------------------------------------
 
-    def checkpoint(self, version: int | None = None, kind: str = "classic", parts: int = 2) -> None:
-        """Write a checkpoint: classic, multipart, v2-json, v2-parquet, v2-inline or v2-classic."""
+    def checkpoint(
+        self, version: int | None = None, kind: str = "classic", parts: int = 2, *, mixed: int = 0
+    ) -> None:
+        """Write a checkpoint: classic, multipart, v2-json, v2-parquet, v2-inline or v2-classic.
+
+        ``mixed`` is how many file actions lie beside the sidecars, against the rules.
+        """
         version = self.version if version is None else version
         state = self.state_at(version)
         files = [
@@ -619,11 +624,11 @@ class TableBuilder:
                 name = (
                     f"{version:020d}.checkpoint.{part + 1:010d}.{parts:010d}.{identifier}.parquet"
                 )
-                data = checkpoint_parquet(files[part::parts], ("add", "remove"))
+                data = checkpoint_parquet(files[mixed + part :: parts], ("add", "remove"))
                 self.store.put(f"{LOG}/_sidecars/{name}", data)
                 body = {"path": name, "sizeInBytes": len(data), "modificationTime": START_MS}
                 sidecars.append({"sidecar": {**body, "tags": {}}})
-            top = [marker, *heads, *sidecars]
+            top = [marker, *heads, *sidecars, *files[:mixed]]
             if kind == "v2-json":
                 self.store.put(f"{base}.{identifier}.json", encode_lines(top))
             elif kind == "v2-parquet":

@@ -1,0 +1,134 @@
+"""Checking compacted files: each must say what its commits say.
+
+Source: PROTOCOL.md, "Log Compaction Files". Readers may take them instead of the commits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import CorruptLogError, DeltactlError, ignore_warning
+from deltactl.log.commit_json import CommitParser, LogFile
+from deltactl.log.file_actions import file_keys
+from deltactl.log.listing import LogListing
+from deltactl.log.replay import replay_tail
+from deltactl.log.snapshot import load_snapshot
+from deltactl.log.state_digest import digest_state
+from deltactl.protocol.actions import Metadata, is_same_metadata
+from deltactl.storage.store import FileInfo, Store
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionVerdict:
+    """What a check of a compacted file came to; ``problem`` in words where it is wrong.
+
+    One that ``is_unproven`` could not be compared: not all of its commits are there.
+    """
+
+    first: int
+    last: int
+    name: str
+    problem: str | None = None
+    is_unproven: bool = False
+
+
+def check_compactions(
+    store: Store, listing: LogListing, broken: Collection[int] = ()
+) -> Iterator[CompactionVerdict]:
+    """Compare every compacted file with its commits, those of ``broken`` versions left aside."""
+    keys = _partition_keys(store, listing) if listing.compacted else []
+    for (first, last), info in sorted(listing.compacted.items()):
+        versions = range(first, last + 1)
+        commits = [listing.commits[v] for v in versions if v in listing.commits and v not in broken]
+        if len(commits) < len(versions):
+            yield CompactionVerdict(first, last, info.name, is_unproven=True)
+            continue
+        try:
+            problem = _find_contradiction(store, info, commits, keys)
+        except CorruptLogError as error:
+            problem = error.message
+        yield CompactionVerdict(first, last, info.name, problem)
+
+
+def _partition_keys(store: Store, listing: LogListing) -> list[str]:
+    """Physical names of the partition columns, by all but the compacted files; none if unknown."""
+    without = replace(listing, compacted={})
+    try:
+        metadata = load_snapshot(store, warn=ignore_warning, listing=without).metadata
+    except DeltactlError:  # told where the version is rebuilt
+        return []
+    return [field.physical_name for field in metadata.partition_fields]
+
+
+def _find_contradiction(
+    store: Store, compacted: FileInfo, commits: Sequence[FileInfo], keys: Sequence[str]
+) -> str | None:
+    """What a compacted file of any writer says other than its commits, in words.
+
+    A tombstone of a file that the same commits added cancels nothing: writers may leave it out.
+    What is said of removed domains is not compared.
+
+    Raises:
+        CorruptLogError: the file or a commit cannot be parsed.
+    """
+    stored, wanted = replay_tail(store, [compacted], keys), replay_tail(store, commits, keys)
+    found, expected = stored.singletons, wanted.singletons
+    if found.protocol != expected.protocol or not _is_same(found.metadata, expected.metadata):
+        return "its protocol or metaData is another"
+    if found.txns != expected.txns or found.live_domains != expected.live_domains:
+        return "its transactions or domain metadata are others"
+    return _compare_adds(stored.adds, wanted.adds, keys) or _compare_removes(
+        file_keys(stored.removes), file_keys(wanted.removes), store, commits
+    )
+
+
+def _compare_adds(adds: pa.Table, wanted: pa.Table, keys: Sequence[str]) -> str | None:
+    found = digest_state([adds], keys)
+    difference = found.describe_difference(digest_state([wanted], keys))
+    if difference is not None:
+        return f"it adds {difference}"
+    texts = [
+        table["stats"].take(pc.sort_indices(file_keys(table))).combine_chunks()
+        for table in (adds, wanted)
+    ]
+    return "it gives files other statistics" if _differ(*texts) else None
+
+
+def _differ(one: pa.Array, other: pa.Array) -> bool:
+    """Whether two columns of JSON say something else, beyond how it is written."""
+    unequal = pc.fill_null(pc.not_equal(one, other), False)
+    one, other = one.filter(unequal), other.filter(unequal)
+    return any(
+        json.loads(text) != json.loads(wanted)
+        for text, wanted in zip(one.to_pylist(), other.to_pylist(), strict=True)
+    )
+
+
+def _compare_removes(
+    removed: pa.ChunkedArray, wanted: pa.ChunkedArray, store: Store, commits: Sequence[FileInfo]
+) -> str | None:
+    lacking = wanted.filter(pc.invert(pc.is_in(wanted, removed)))
+    beyond = removed.filter(pc.invert(pc.is_in(removed, wanted)))
+    if not len(lacking) and not len(beyond):
+        return None
+    added = _added_keys(store, commits)
+    if not pc.all(pc.is_in(lacking, added), min_count=0).as_py():
+        return "it lacks tombstones of its commits"
+    return "it removes files that its commits do not" if len(beyond) else None
+
+
+def _added_keys(store: Store, commits: Sequence[FileInfo]) -> pa.Array:
+    """Keys of all files that the commits add, also of those that they remove again."""
+    names = [info.name for info in commits]
+    contents = zip(names, store.read_many(names), strict=True)
+    parsed = CommitParser().parse(LogFile(name, data) for name, data in contents)
+    return pa.concat_arrays([c for part in parsed for c in file_keys(part.adds).chunks])
+
+
+def _is_same(one: Metadata | None, other: Metadata | None) -> bool:
+    return one is other if one is None or other is None else is_same_metadata(one, other)
