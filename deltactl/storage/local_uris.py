@@ -42,6 +42,8 @@ def strip_file_scheme(name: str) -> str:
     if rest.startswith("//"):
         host, _, path = rest[2:].partition("/")
         if host not in ("", "localhost"):
-            raise StorageError(f"{name!r} names the host {host!r}", hint="write file:///path")
+            host = host.rpartition("@")[2]  # without a password, which nobody else may see
+            shown = f"file://{host}/{path}"
+            raise StorageError(f"{shown!r} names the host {host!r}", hint="write file:///path")
         rest = f"/{path}"
     return rest

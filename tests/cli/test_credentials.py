@@ -100,6 +100,43 @@ def test_no_run_on_a_disk_writes_a_credential(
     assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"s3://key:{_MARK}@bucket/t",
+        f"s3a://key:{_MARK}@bucket/t",
+        f"file://user:{_MARK}@host/t",
+        f"FILE://user:{_MARK}@host/t",
+        f"https://user:{_MARK}@host/t",
+        f"abfss://c@account.dfs.core.windows.net/t?sv=1&sig={_MARK}",
+        f"gs://bucket/t?access_token={_MARK}",
+    ],
+)
+def test_no_run_repeats_a_credential_in_an_address(
+    cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words in runs(tmp_path / "t"):
+        ran = cli(words[0], address, *words[2:], "-vvv", "--debug", "--log-format", "json")
+        assert ran.code != 0
+        assert _MARK not in ran.out + ran.err
+        assert _MARK not in cli(words[0], address, *words[2:], "-o", "json").out
+    assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
+
+
+def test_settings_for_spark_are_not_repeated(cli: RunCli, tmp_path: Path) -> None:
+    """What keeps Spark from starting tells what was set, but not to what."""
+    build_table(tmp_path / "t")
+    for name in ("spark.hadoop.fs.s3a.secret.key", "spark.authenticate.secret", "no-setting"):
+        ran = cli(
+            *("optimize", str(tmp_path / "t"), "--engine", "spark", "--master", "local[none]"),
+            *("--spark-conf", f"{name}={_MARK}", "-vvv", "--debug"),
+        )
+        assert ran.code != 0
+        assert _MARK not in ran.out + ran.err
+    assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)
 def test_no_run_on_s3_writes_a_credential(
