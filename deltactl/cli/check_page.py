@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from deltactl.operations.check_report import CheckReport
 
 _SHOWN_A_CODE = 5
-_NO_COMMAND = ("cannot be repaired", "delete ")
+_NO_COMMAND = "cannot be repaired"
 _TONES = {"error": Tone.BAD, "warning": Tone.CAUTION}
 
 

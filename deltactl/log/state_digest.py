@@ -14,11 +14,10 @@ import pyarrow.compute as pc
 
 from deltactl.log.file_actions import file_keys
 from deltactl.protocol.partitions import lookup_map
-from deltactl.protocol.spark_hash import SPARK_SEED, hash_texts
+from deltactl.protocol.spark_hash import hash_texts_64
 
 _NUMBERS = ("size_bytes", "base_row_id", "default_row_commit_version")
 STATE_COLUMNS = ("path", "deletion_vector", "partition_values", *_NUMBERS)
-_OTHER_SEED = 0x9E3779B9
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +54,7 @@ def digest_state(batches: Iterable[pa.Table], partition_keys: Sequence[str] = ()
 
 def sum_of_hashes(texts: pa.Array) -> int:
     """The sum of a 64-bit hash of each text, modulo 2^64: the same in any order."""
-    low = hash_texts(texts, SPARK_SEED).view(np.uint32).astype(np.uint64)
-    high = hash_texts(texts, _OTHER_SEED).view(np.uint32).astype(np.uint64)
-    return int(np.sum(low | high << np.uint64(32), dtype=np.uint64))
+    return int(np.sum(hash_texts_64(texts), dtype=np.uint64))
 
 
 def _describe(batch: pa.Table, partition_keys: Sequence[str]) -> pa.ChunkedArray:

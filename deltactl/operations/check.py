@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from deltactl.engine.base import (
     CancelToken,
@@ -29,7 +29,6 @@ from deltactl.errors import (
 from deltactl.log.absence import no_table_error
 from deltactl.log.listing import Checkpoint, LogListing, list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.sweep import first_rebuildable
 from deltactl.operations.check_files import FileCheck
 from deltactl.operations.check_findings import Findings, to_table
 from deltactl.operations.check_log import (
@@ -38,8 +37,8 @@ from deltactl.operations.check_log import (
     check_gaps,
     check_newest,
 )
-from deltactl.operations.check_options import CheckOptions
-from deltactl.operations.check_protocol import check_protocol
+from deltactl.operations.check_options import CheckOptions, Depth
+from deltactl.operations.check_protocol import Readable, check_protocol
 from deltactl.operations.check_redundant import (
     check_all_checkpoints,
     check_checksum,
@@ -50,7 +49,12 @@ from deltactl.operations.check_report import CheckReport, Looked
 from deltactl.operations.check_resume import ResumeFile, read_version
 from deltactl.operations.check_state import StateChecker
 from deltactl.operations.check_tasks import CheckSpec
-from deltactl.operations.check_versions import AllFiles, LiveFiles
+from deltactl.operations.check_versions import (
+    AllFiles,
+    LiveFiles,
+    check_older_checksums,
+    find_all_files,
+)
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.store import Store
 from deltactl.storage.wrappers import ReadOnlyStore
@@ -109,11 +113,15 @@ class _Run:
         snapshot = self._load(listing, broken)
         if snapshot is None:
             return self._report(None)
-        check_protocol(snapshot.protocol, snapshot.metadata, snapshot.version, self.findings)
-        if self.findings.has("SCHEMA_INVALID"):
+        readable = check_protocol(
+            snapshot.protocol, snapshot.metadata, snapshot.version, self.findings
+        )
+        if readable is Readable.NOTHING:
             self.findings.note("files were not checked: the schema is invalid")
             return self._report(snapshot)
+        self._limit_depth(readable)
         commits.check_times(snapshot.metadata)
+        commits.check_partition_keys(snapshot.metadata)
         unsupported = self._find_unsupported(snapshot)
         if unsupported is None:  # else the newest commits may lie elsewhere
             check_newest(listing, self.findings)
@@ -121,7 +129,9 @@ class _Run:
         if snapshot is None:
             return self._report(None, unsupported=unsupported)
         if self.options.all_versions and self.options.checkpoints:
-            self._check_older_checksums(listing, snapshot, broken)
+            self.looked.num_checksums += check_older_checksums(
+                listing, snapshot, broken, self.findings
+            )
         engine = self._check_files(listing, snapshot, commits)
         return self._report(snapshot, engine, unsupported)
 
@@ -206,35 +216,32 @@ class _Run:
         )
         return snapshot
 
-    def _check_older_checksums(
-        self, listing: LogListing, latest: Snapshot, broken: frozenset[Checkpoint]
-    ) -> None:
-        """Rebuild each version that has a checksum."""
-        first = first_rebuildable(self.store, listing)
-        for version in sorted(listing.checksums):
-            if not first <= version < latest.version:
-                continue
-            try:
-                older = load_snapshot(
-                    self.store, version, warn=ignore_warning, listing=listing, skip=broken
-                )
-                num_files, size_bytes = older.num_files, older.size_bytes
-            except CorruptLogError as error:
-                self.findings.note(f"version {version} cannot be rebuilt: {error.message}")
-                continue
-            self.looked.num_checksums += check_checksum(
-                older, num_files, size_bytes, self.findings, strict=True
+    def _choose_files(
+        self, listing: LogListing, snapshot: Snapshot, commits: CommitChecker
+    ) -> LiveFiles | AllFiles:
+        """Files of all versions, if those are asked for and can be rebuilt."""
+        if not self.options.all_versions:
+            return LiveFiles(snapshot)
+        try:
+            files, readable = find_all_files(snapshot, listing, commits, self.findings)
+        except CorruptLogError as error:
+            self.findings.note(f"files of older versions were not checked: {error.message}")
+            return LiveFiles(snapshot)
+        self._limit_depth(readable)
+        return files
+
+    def _limit_depth(self, readable: Readable) -> None:
+        """Leave out rows and statistics where nothing tells which column is meant."""
+        if readable is Readable.FILES and self.options.depth > Depth.SIZES:
+            self.options = replace(
+                self.options, depth=Depth.SIZES, vectors=self.options.decodes_vectors
             )
+            self.findings.note("rows and statistics were not checked: the schema is invalid")
 
     def _check_files(
         self, listing: LogListing, snapshot: Snapshot, commits: CommitChecker
     ) -> LazyEngine:
-        files: LiveFiles | AllFiles = LiveFiles(snapshot)
-        if self.options.all_versions:
-            try:
-                files = AllFiles.of(snapshot, listing, commits.metadata, commits.broken)
-            except CorruptLogError as error:
-                self.findings.note(f"files of older versions were not checked: {error.message}")
+        files = self._choose_files(listing, snapshot, commits)
         check = FileCheck(files.batches, self.options, snapshot.version)
         engine = LazyEngine(self.source, check.input_bytes)
         spec = CheckSpec(

@@ -33,7 +33,10 @@ _E, _W = Severity.ERROR, Severity.WARNING
 _RESTORE = "cannot be repaired: restore {file} from a backup"
 _RESTORE_LOG = "cannot be repaired: restore _delta_log from a backup"
 _CHECKPOINT = "deltactl checkpoint {table} --repair"
-_WRITER = "cannot be repaired: correct it with a commit of the writer that made it"
+_WRITER = (
+    "cannot be repaired here: restore {table} to a version without it, "
+    "or correct it with a commit of the writer that made it"
+)
 _REWRITE = (
     "cannot be repaired in place: restore {file} from a backup if the file is wrong; "
     "if only its statistics are, overwrite its rows with the writer of the table"
@@ -43,7 +46,7 @@ _IDS = "rows cannot be told apart by their ids; incremental readers mix them up"
 
 _ROWS = (
     CheckCode("LOG_GAP", _E, "the version cannot be rebuilt: every reader fails", _RESTORE_LOG),
-    CheckCode("HISTORY_GAP", _W, "time travel to the versions after it fails", _RESTORE_LOG),
+    CheckCode("HISTORY_GAP", _W, "time travel fails from it to the next checkpoint", _RESTORE_LOG),
     CheckCode("COMMIT_UNREADABLE", _E, "readers fail where they need this commit", _RESTORE),
     CheckCode("COMMIT_AMBIGUOUS", _E, "readers may choose different actions", _RESTORE),
     CheckCode("COMMIT_TIME", _W, "time travel by timestamp finds other versions", _WRITER),
@@ -65,13 +68,13 @@ _ROWS = (
         "CHECKSUM_WRONG",
         _E,
         "Delta on Spark fails on it, or builds the next one on it",
-        "delete {file}: readers do without it",
+        _CHECKPOINT,
     ),
     CheckCode(
         "COMPACTED_WRONG",
         _E,
         "readers that take it instead of the commits see other rows",
-        "delete {file}: readers do without it",
+        _CHECKPOINT,
     ),
     CheckCode("PATH_INVALID", _E, "readers refuse the path, or read a file elsewhere", _WRITER),
     CheckCode("FILE_DUPLICATE", _E, "rows of the file are read more than once", _WRITER),

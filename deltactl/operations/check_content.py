@@ -6,7 +6,7 @@ id. So what it seems to disprove is looked up in the rows before it counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ from deltactl.operations.check_vectors import BROKEN_VECTOR, Vector, check_vecto
 from deltactl.parquet.footer import LeafColumn, RowFacts, index_leaves, read_file_stats
 from deltactl.parquet.footer_bytes import read_footer
 from deltactl.parquet.measure import measure_file
-from deltactl.parquet.projection import FileFields, Matcher
+from deltactl.parquet.projection import FileFields, Matcher, ensure_field_ids
 from deltactl.parquet.reader import DataFile, RowReader
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.schema import Field, StructType, arrow_type, is_void
@@ -37,7 +37,7 @@ from deltactl.storage.store import FileInfo, Store
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A file as the log has it. ``knows_vector`` is false where its vector is of an unknown kind.
+    """A file as the log has it. ``knows_vector`` is false where no reader can find its vector.
 
     Files that are not live belong to older versions only.
     """
@@ -46,6 +46,11 @@ class Logged:
     stats: str | None
     is_live: bool = True
     knows_vector: bool = True
+
+    @property
+    def has_vector(self) -> bool:
+        """Whether rows of it are deleted, by whatever vector."""
+        return self.data.deletion_vector is not None or not self.knows_vector
 
 
 class ContentChecker:
@@ -94,7 +99,7 @@ class ContentChecker:
 
     def _check_rows(self, file: _Opened) -> None:
         said = self._parse(file.logged)
-        leaves = () if said is None else self._choose_leaves(said, file.schema)
+        leaves = () if said is None else self._choose_leaves(said, file)
         if self._depth is Depth.DATA:
             self._report(file, self._read(file, self._fields, leaves, said))
             return
@@ -111,33 +116,39 @@ class ContentChecker:
             certain += [contradiction for contradiction in found if contradiction[1]]
         self._report(file, certain)
 
-    def _choose_leaves(self, said: Statistics, schema: pa.Schema) -> tuple[StatsLeaf, ...]:
+    def _choose_leaves(self, said: Statistics, file: _Opened) -> tuple[StatsLeaf, ...]:
         """Leaves that the statistics speak of and the file holds: only those can be compared."""
-        spoken = [leaf for leaf in self._leaves if said.speaks_of(leaf)]
+        spoken = tuple(leaf for leaf in self._leaves if said.speaks_of(leaf))
         try:
-            stored = FileFields(schema)
-            held = [
+            ensure_field_ids(self._match, file.schema, file.logged.data.path)
+            stored = FileFields(file.schema)
+            held = tuple(
                 leaf for leaf in spoken if _is_stored(leaf.path, self._fields, stored, self._match)
-            ]
+            )
         except DataFileError:
-            return tuple(spoken)  # reading will say it
+            return spoken  # reading will say it
         if len(held) < len(spoken):
             name = next(".".join(leaf.path) for leaf in spoken if leaf not in held)
+            # No finding: sound tables of known writers have files like that.
             self._findings.note(
                 "statistics of columns that their file does not hold were not compared, "
-                f"such as {name!r}"
+                f"such as {name!r}: readers that skip files by them may take its nulls for values"
             )
-        return tuple(held)
+        return held
 
     def _parse(self, file: Logged) -> Statistics | None:
-        if file.stats is None:
-            return None
+        problem, said = None, None
         try:
-            return Statistics(file.stats)
+            said = None if file.stats is None else Statistics(file.stats)
         except ValueError as error:
             problem = f"its statistics are not JSON: {error}"[:300]
+        else:
+            if file.has_vector and (said is None or not said.counts_rows):
+                # Required where rows are deleted (PROTOCOL: Deletion Vectors, Writer Requirements).
+                problem = "it has a deletion vector, and its statistics do not say numRecords"
+        if problem is not None:
             self._findings.add("STATS_UNREADABLE", problem, file=file.data.path)
-            return None
+        return said
 
     def _read(
         self,
@@ -154,7 +165,8 @@ class ContentChecker:
         if vector.bitmap is None and vector.is_sound:
             vector = check_vector(self._store, data, file.footer.num_rows, Findings())
         try:
-            found = measure_file(self._store, reader, data, leaves, vector.bitmap)
+            measured = (*leaves, *_list_structs(leaves))
+            found = measure_file(self._store, reader, data, measured, vector.bitmap)
         except DataFileError as error:
             self._findings.add("FILE_UNREADABLE", error.message, file=data.path)
             return []
@@ -168,7 +180,7 @@ class ContentChecker:
             found.num_live,
             found.leaves if vector.is_sound else {},
             found.stored_nulls,
-            has_deletes=data.deletion_vector is not None,
+            has_deletes=file.logged.has_vector,
             narrow=_narrow_leaves(index_leaves(file.schema)),
         )
         return list(find_contradictions(said, facts, leaves))
@@ -215,6 +227,12 @@ def _is_stored(path: Path, fields: Sequence[Field], stored: FileFields, matcher:
         return index is not None
     assert isinstance(field.type, StructType)
     return _is_stored(path[1:], field.type.fields, stored.members(index), matcher)
+
+
+def _list_structs(leaves: Sequence[StatsLeaf]) -> Iterator[StatsLeaf]:
+    """The structs that leaves are members of, to count where those are null."""
+    for path in dict.fromkeys(leaf.path[:-1] for leaf in leaves if len(leaf.path) > 1):
+        yield StatsLeaf(path, "nested")
 
 
 def _facts_of_footer(file: _Opened, leaves: Sequence[StatsLeaf]) -> FileFacts:

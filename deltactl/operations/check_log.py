@@ -9,41 +9,54 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from deltactl.errors import MALFORMED, CorruptLogError
-from deltactl.log.commit_changes import count_changes
+from deltactl.log.commit_changes import parse_commits
 from deltactl.log.commit_info import find_actions, in_commit_timestamp
 from deltactl.log.commit_json import LogFile
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_problem
+from deltactl.operations.check_actions import (
+    find_file_repeats,
+    find_repeats,
+    find_shared_lines,
+    list_partition_keys,
+)
 from deltactl.operations.check_findings import Findings
-from deltactl.protocol.actions import Metadata, parse_metadata
+from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 
-_AT_MOST_ONE = ("protocol", "metaData")
+_MEMBERS = ("id", "partitionColumns")  # without a schemaString it cannot be parsed at all
 
 
 def check_gaps(listing: LogListing, findings: Findings) -> None:
     """Find versions that are missing above the oldest one that stands by itself.
 
-    What lies below it may be what log cleanup left over.
+    What lies below it may be what log cleanup left over. A cleanup keeps the commit of the
+    checkpoint that it stops at, so where commits are left, that of the newest checkpoint is one.
     """
     anchors = {c.version for c in listing.checkpoints} | ({0} & listing.commits.keys())
     oldest, newest = min(anchors, default=-1), max(anchors, default=-1)
     known = sorted({oldest, *(version for version in listing.commits if version > oldest)})
     for before, after in pairwise(known):
-        if after - before == 1:
-            continue
-        first, last = before + 1, after - 1
-        code = "LOG_GAP" if last > newest else "HISTORY_GAP"
-        missing = f"commit {first} is" if first == last else f"commits {first} to {last} are"
-        where = f"before version {after}" if before < 0 else f"between {before} and {after}"
-        findings.add(
-            code,
-            f"{missing} missing {where}",
-            version=first,
-            file=f"{LOG_DIR}/{commit_name(first)}",
-        )
+        if after - before > 1:
+            code = "LOG_GAP" if after - 1 > newest else "HISTORY_GAP"
+            where = f"before version {after}" if before < 0 else f"between {before} and {after}"
+            _add_gap(code, before + 1, after - 1, where, findings)
+    last = max(listing.commits, default=newest)
+    if last < newest:
+        where = f"up to the newest checkpoint, of version {newest}"
+        _add_gap("HISTORY_GAP", max(last + 1, oldest), newest, where, findings)
+
+
+def _add_gap(code: str, first: int, last: int, where: str, findings: Findings) -> None:
+    missing = f"commit {first} is" if first == last else f"commits {first} to {last} are"
+    findings.add(
+        code,
+        f"{missing} missing {where}",
+        version=first,
+        file=f"{LOG_DIR}/{commit_name(first)}",
+    )
 
 
 def check_newest(listing: LogListing, findings: Findings) -> None:
@@ -74,14 +87,16 @@ def check_checkpoint_heads(
 class CommitChecker:
     """Reads every commit once; keeps what is told only by all of them together.
 
-    ``broken`` are versions whose commit cannot be parsed, ``metadata`` the metaData actions of the
-    others, by version.
+    ``broken`` are versions whose commit cannot be parsed; ``protocols`` and ``metadata`` are those
+    actions of the others, by version.
     """
 
     def __init__(self, store: Store, listing: LogListing, findings: Findings) -> None:
         self._store, self._listing, self._findings = store, listing, findings
         self._times: dict[int, int | None] = {}
+        self._keys: dict[int, frozenset[frozenset[str]]] = {}
         self.broken: set[int] = set()
+        self.protocols: dict[int, Protocol] = {}
         self.metadata: dict[int, Metadata] = {}
 
     def run(self) -> None:
@@ -91,11 +106,16 @@ class CommitChecker:
             StorageError: one cannot be read.
         """
         versions = sorted(self._listing.commits)
-        changes = count_changes(self._read(versions))
-        for version, change in zip(versions, changes, strict=True):
-            if isinstance(change, CorruptLogError):
-                self.broken.add(version)
-                self._add("COMMIT_UNREADABLE", change.message, version)
+        done = 0
+        for parsed in parse_commits(self._read(versions)):
+            if isinstance(parsed, CorruptLogError):
+                self.broken.add(versions[done])
+                self._add("COMMIT_UNREADABLE", parsed.message, versions[done])
+                done += 1
+                continue
+            for place, problem in find_file_repeats(parsed):
+                self._add("COMMIT_AMBIGUOUS", problem, versions[done + place])
+            done += len(parsed.commits)
 
     def check_times(self, metadata: Metadata) -> None:
         """Check in-commit timestamps where the table has them: each is there, and they ascend."""
@@ -116,6 +136,21 @@ class CommitChecker:
                 )
             newest = time if newest is None or time is None else max(newest, time)
 
+    def check_partition_keys(self, metadata: Metadata) -> None:
+        """Check that every add has a value for each partition column, and no other.
+
+        Args:
+            metadata: the table's, for commits where none of the log's can be told to hold.
+        """
+        valid = None if self.metadata else _partition_names(metadata)
+        for version, found in self._keys.items():
+            if version in self.metadata:
+                valid = _partition_names(self.metadata[version])
+            if version in self.broken or valid is None:
+                continue
+            for keys in sorted(found - {valid}, key=sorted):
+                self._add("PARTITION_VALUE", _describe_keys(keys, valid), version)
+
     def _read(self, versions: list[int]) -> Iterator[LogFile]:
         names = [self._listing.commits[version].name for version in versions]
         contents = self._store.read_many(names)
@@ -129,13 +164,33 @@ class CommitChecker:
     def _look(self, version: int, name: str, data: bytes) -> None:
         info = next(find_actions(name, data, "commitInfo"), None)
         self._times[version] = in_commit_timestamp(info)
-        for action in _AT_MOST_ONE:
-            found = list(find_actions(name, data, action))
-            if len(found) > 1:
-                self._add("COMMIT_AMBIGUOUS", f"it has {len(found)} {action} actions", version)
-            if found and action == "metaData":
-                self.metadata[version] = parse_metadata(found[-1])
+        for problem in (*find_repeats(name, data), *find_shared_lines(data)):
+            self._add("COMMIT_AMBIGUOUS", problem, version)
+        self._keys[version] = list_partition_keys(data)
+        for protocol in find_actions(name, data, "protocol"):
+            self.protocols[version] = parse_protocol(protocol)
+        for metadata in find_actions(name, data, "metaData"):
+            self.metadata[version] = parse_metadata(metadata)
+            if lacking := [member for member in _MEMBERS if metadata.get(member) is None]:
+                problem = f"its metaData action has no {' and no '.join(lacking)}"
+                self._add("SCHEMA_INVALID", problem, version)
 
     def _add(self, code: str, problem: str, version: int) -> None:
         name = self._listing.commits[version].name
         self._findings.add(code, problem, version=version, file=name)
+
+
+def _partition_names(metadata: Metadata) -> frozenset[str] | None:
+    try:
+        return frozenset(field.physical_name for field in metadata.partition_fields)
+    except CorruptLogError:
+        return None  # checking the schema says it
+
+
+def _describe_keys(found: frozenset[str], valid: frozenset[str]) -> str:
+    parts = []
+    if lacking := sorted(valid - found):
+        parts.append(f"no value for the partition column {', '.join(map(repr, lacking))}")
+    if foreign := sorted(found - valid):
+        parts.append(f"a value for {', '.join(map(repr, foreign))}, which is no partition column")
+    return f"adds have {' and '.join(parts)}"

@@ -1,14 +1,18 @@
 """Rules of a protocol and a metaData action: pure, over values.
 
-Source: PROTOCOL.md, "Table Features", "Column Mapping", "Row Tracking", "In-Commit Timestamps".
+Source: PROTOCOL.md, "Table Features", "Schema Serialization Format", "Partition Value
+Serialization", "Column Mapping", "Row Tracking", "In-Commit Timestamps".
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final
 
-from deltactl.errors import CorruptLogError
+from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.operations.check_findings import Findings
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.features import (
@@ -18,14 +22,35 @@ from deltactl.protocol.features import (
     list_features,
 )
 from deltactl.protocol.properties import TableProperties
-from deltactl.protocol.schema import PHYSICAL_NAME_KEY, StructType, leaf_types, walk_fields
+from deltactl.protocol.schema import (
+    PHYSICAL_NAME_KEY,
+    Field,
+    PrimitiveType,
+    StructType,
+    arrow_type,
+    leaf_types,
+    render_type,
+    walk_fields,
+    walk_types,
+)
 
 _NEEDS_DOMAINS = ("rowTracking", "clustering")
+_BRING_TYPES: Final = frozenset(("geospatial", "geospatial-dev", "timestampNanos"))
+# Types that no feature names, and that Spark writes or reads nevertheless.
+_SPARKS_TYPES: Final = re.compile(r"interval .*|(?:var)?char\(\d+\)|null|timestamp_ltz")
+
+
+class Readable(IntEnum):
+    """How far files can be checked under a schema; each includes those before it."""
+
+    NOTHING = 0
+    FILES = 1
+    ROWS = 2
 
 
 def check_protocol(
     protocol: Protocol, metadata: Metadata, version: int, findings: Findings
-) -> None:
+) -> Readable:
     """Check the protocol, the schema, and that each feature in use is supported."""
     for problem in _protocol_problems(protocol):
         findings.add("PROTOCOL_INVALID", problem, version=version)
@@ -40,12 +65,18 @@ def check_protocol(
         assert metadata.partition_fields is not None
     except CorruptLogError as error:
         findings.add("SCHEMA_INVALID", error.message, version=version)
-        return
+        return Readable.NOTHING
     for problem in _missing_features(protocol, metadata, schema):
         findings.add("FEATURE_MISSING", problem, version=version)
+    problems = [*_column_problems(metadata, schema), *_type_problems(protocol, schema)]
+    readable = Readable.ROWS
     if metadata.column_mapping_mode != "none":
-        for problem in _mapping_problems(metadata, schema):
-            findings.add("SCHEMA_INVALID", problem, version=version)
+        mapping = list(_mapping_problems(schema))
+        readable = Readable.FILES if mapping else Readable.ROWS
+        problems += [*mapping, *_counter_problems(metadata, schema)]
+    for problem in problems:
+        findings.add("SCHEMA_INVALID", problem, version=version)
+    return readable
 
 
 def _protocol_problems(protocol: Protocol) -> Iterator[str]:
@@ -63,13 +94,28 @@ def _protocol_problems(protocol: Protocol) -> Iterator[str]:
             yield f"it has {who} version {number} and no list of {who} features"
     if protocol.min_reader_version == MAX_READER_VERSION and writer is None:
         yield "it lists reader features without writer features"
-    if reader is not None and writer is not None:
-        only_reader = sorted(reader - writer)
-        if only_reader:
-            yield f"reader features that writers do not have to know: {', '.join(only_reader)}"
-        hidden = sorted(n for n in writer - reader if n in REGISTRY and REGISTRY[n].reader)
+    yield from _misplaced_features(protocol, reader or frozenset(), writer or frozenset())
+
+
+def _misplaced_features(
+    protocol: Protocol, reader: frozenset[str], writer: frozenset[str]
+) -> Iterator[str]:
+    """Features in the wrong list; whose those are that nobody here knows cannot be told."""
+    known = {name: REGISTRY[name] for name in reader | writer if name in REGISTRY}
+    if protocol.writer_features is not None and (unlisted := sorted(reader - writer)):
+        yield f"reader features that writers do not have to know: {', '.join(unlisted)}"
+    if wrong := sorted(n for n in reader & known.keys() if not known[n].reader):
+        yield f"features of writers alone are listed for readers: {', '.join(wrong)}"
+    hidden = sorted(n for n in writer - reader if n in known and known[n].reader)
+    number = protocol.min_reader_version
+    if number >= MAX_READER_VERSION:
         if hidden:
             yield f"features that readers have to know are listed for writers only: {hidden}"
+        return
+    for name in hidden:
+        needed = known[name].legacy_reader or MAX_READER_VERSION
+        if number < needed:
+            yield f"the feature {name} needs reader version {needed}, the table has {number}"
 
 
 def _missing_features(protocol: Protocol, metadata: Metadata, schema: StructType) -> Iterator[str]:
@@ -102,7 +148,45 @@ def _missing_features(protocol: Protocol, metadata: Metadata, schema: StructType
             yield f"the feature {name} needs domainMetadata, which the protocol does not list"
 
 
-def _mapping_problems(metadata: Metadata, schema: StructType) -> Iterator[str]:
+def _column_problems(metadata: Metadata, schema: StructType) -> Iterator[str]:
+    """Columns that SQL cannot tell apart, and those that cannot partition a table."""
+    for struct in walk_types(schema):
+        if not isinstance(struct, StructType):
+            continue
+        names = Counter(field.name.lower() for field in struct.fields)
+        for name, times in sorted(names.items()):
+            if times > 1:
+                yield f"{times} fields of a struct are named {name!r}, but for upper and lower case"
+    columns = metadata.partition_fields
+    for name, times in Counter(field.name for field in columns).items():
+        if times > 1:
+            yield f"the partition column {name!r} is listed {times} times"
+    for field in dict.fromkeys(columns):
+        if not can_partition(field):
+            kind = render_type(field.type)
+            yield f"the partition column {field.name!r} has type {kind}, which cannot partition"
+
+
+def can_partition(column: Field) -> bool:
+    """Whether values of the column's type have a text for ``partitionValues``."""
+    return isinstance(column.type, PrimitiveType) and column.type.name != "variant"
+
+
+def _type_problems(protocol: Protocol, schema: StructType) -> Iterator[str]:
+    """Types that the protocol does not name, unless a feature may have brought them."""
+    features = list_features(protocol)
+    if features - REGISTRY.keys() or features & _BRING_TYPES:
+        return
+    for name in sorted({leaf.name for leaf in leaf_types(schema)}):
+        try:
+            arrow_type(PrimitiveType(name))
+        except UnsupportedFeatureError:
+            if not _SPARKS_TYPES.fullmatch(name):
+                yield f"a column has type {name!r}, which is none of Delta's"
+
+
+def _mapping_problems(schema: StructType) -> Iterator[str]:
+    """What leaves open which column of a file is meant."""
     ids: Counter[int] = Counter()
     for field in walk_fields(schema):
         if PHYSICAL_NAME_KEY not in field.metadata:
@@ -118,8 +202,14 @@ def _mapping_problems(metadata: Metadata, schema: StructType) -> Iterator[str]:
     for name, times in sorted(names.items()):
         if times > 1:
             yield f"the physical name {name!r} is used {times} times"
-    greatest = TableProperties(metadata.configuration).integer(
-        "delta.columnMapping.maxColumnId", max(ids, default=0)
+
+
+def _counter_problems(metadata: Metadata, schema: StructType) -> Iterator[str]:
+    """Whether the next column would get an id that one has."""
+    ids = [number for field in walk_fields(schema) if (number := field.field_id) is not None]
+    highest = max(ids, default=0)
+    counter = TableProperties(metadata.configuration).integer(
+        "delta.columnMapping.maxColumnId", highest
     )
-    if ids and greatest < max(ids):
-        yield f"delta.columnMapping.maxColumnId is {greatest}, below the id {max(ids)} of a column"
+    if counter < highest:
+        yield f"delta.columnMapping.maxColumnId is {counter}, below the id {highest} of a column"

@@ -1,7 +1,6 @@
 """Checks of a version's live files as columns: what the log alone can tell, without a request.
 
-Source: PROTOCOL.md, "Add File and Remove File", "Partition Value Serialization", "Deletion
-Vectors", "Row Tracking".
+Source: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Row Tracking".
 """
 
 from __future__ import annotations
@@ -14,17 +13,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+from deltactl.errors import CorruptLogError
 from deltactl.log.row_ids import read_high_water_mark
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check_findings import Findings
 from deltactl.operations.check_identity import IdentityChecker
+from deltactl.operations.check_keys import Hashes, hash_names
+from deltactl.operations.check_partitions import check_partitions
 from deltactl.operations.check_presence import find_path_problem
 from deltactl.protocol.features import has_feature
-from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.paths import is_absolute
-from deltactl.protocol.schema import Field, arrow_type
-from deltactl.protocol.spark_hash import SPARK_SEED, hash_texts
 from deltactl.protocol.stats import num_records
 
 STATE_COLUMNS: Final = (
@@ -34,10 +32,10 @@ STATE_COLUMNS: Final = (
     "stats",
     "deletion_vector",
     "base_row_id",
+    "default_row_commit_version",
 )
 # Empty, with a NUL, or with an empty, "." or ".." part: everything else is the name of a file.
 _ODD: Final = r"\x00|(?:^|/)\.{0,2}(?:/|$)"
-_OTHER_SEED: Final = 0x85EBCA77
 
 Numbers = npt.NDArray[np.int64]
 
@@ -53,7 +51,7 @@ class StateChecker:
     findings: Findings
     num_files: int = 0
     size_bytes: int = 0
-    _hashes: list[npt.NDArray[np.uint64]] = field(default_factory=list)
+    _hashes: list[Hashes] = field(default_factory=list)
     _ids: list[tuple[Numbers, Numbers]] = field(default_factory=list)
     _vectors_seen: bool = False
     _without_ids: int = 0
@@ -64,19 +62,20 @@ class StateChecker:
         Raises:
             CorruptLogError: the checkpoint cannot be read.
         """
-        identity = IdentityChecker(self.snapshot.metadata, self.findings)
-        for batch in self.snapshot.file_batches(STATE_COLUMNS):
+        snapshot = self.snapshot
+        identity = IdentityChecker(snapshot.metadata, self.findings)
+        for batch in snapshot.file_batches(STATE_COLUMNS):
             _ensure_text(batch)
             self.num_files += batch.num_rows
             self.size_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
             self._check_paths(batch)
-            self._check_partitions(batch)
+            check_partitions(batch, snapshot.metadata, snapshot.version, self.findings)
             self._check_vectors(batch)
             self._collect_ids(batch)
             identity.take(batch)
         self._check_duplicates()
         self._check_ids()
-        identity.finish(self.snapshot.version)
+        identity.finish(snapshot.version)
 
     def _add(self, code: str, problem: str, file: str | None = None) -> None:
         self.findings.add(code, problem, version=self.snapshot.version, file=file)
@@ -89,34 +88,7 @@ class StateChecker:
         odd = pc.fill_null(pc.less(sizes, 0), True)
         for path in batch["path"].filter(odd).to_pylist():
             self._add("FILE_SIZE", "the log gives it no size, or a negative one", path)
-        for chunk in batch["path"].chunks:
-            low, high = (
-                hash_texts(chunk, seed).view(np.uint32) for seed in (SPARK_SEED, _OTHER_SEED)
-            )
-            self._hashes.append(low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32))
-
-    def _check_partitions(self, batch: pa.Table) -> None:
-        for column in self.snapshot.metadata.partition_fields:
-            texts = lookup_map(batch["partition_values"], column.physical_name)
-            bad = self._bad_values(texts, column)
-            if not bad:
-                continue
-            rows = batch["path"].filter(pc.is_in(texts, value_set=pa.array(bad, pa.string())))
-            values = pc.drop_null(texts.filter(pc.is_in(texts, value_set=pa.array(bad))))
-            for path, value in zip(rows.to_pylist(), values.to_pylist(), strict=True):
-                problem = f"partition value {value!r} of column {column.name!r} is no value of it"
-                self._add("PARTITION_VALUE", problem, path)
-
-    def _bad_values(self, texts: pa.ChunkedArray, column: Field) -> list[str]:
-        try:
-            type_ = arrow_type(column.type)
-            parse_partition_column(texts, type_)
-        except UnsupportedFeatureError as error:
-            self.findings.note(f"values of {column.name!r} were not checked: {error.message}")
-            return []
-        except CorruptLogError:
-            return [t for t in pc.unique(texts).drop_null().to_pylist() if not _parses(t, type_)]
-        return []
+        self._hashes.append(hash_names(batch["path"]))
 
     def _check_vectors(self, batch: pa.Table) -> None:
         vectors = batch["deletion_vector"]
@@ -152,24 +124,33 @@ class StateChecker:
             self._add("FILE_DUPLICATE", problem, row["values"])
 
     @property
-    def _tracks_rows(self) -> bool:
-        properties = self.snapshot.properties
-        return (
-            has_feature(self.snapshot.protocol, "rowTracking")
-            and properties.row_tracking_enabled
-            and not properties.row_tracking_suspended
-        )
+    def _assigns_ids(self) -> bool:
+        """Whether writers have to give ids to new files, be row tracking enabled or not."""
+        suspended = self.snapshot.properties.row_tracking_suspended
+        return has_feature(self.snapshot.protocol, "rowTracking") and not suspended
 
     def _collect_ids(self, batch: pa.Table) -> None:
-        if not self._tracks_rows:
+        if not self._assigns_ids:
             return
-        bases = batch["base_row_id"]
-        if bases.null_count:
-            for path in batch["path"].filter(pc.is_null(bases)).to_pylist():
-                self._add("ROW_IDS_MISSING", "it has no baseRowId, and the table tracks rows", path)
+        bases, versions = batch["base_row_id"], batch["default_row_commit_version"]
+        has_base, latest = pc.is_valid(bases), self.snapshot.version
+        # Where it is not enabled, files may be older than the feature.
+        is_lost = pc.and_(pc.invert(has_base), self.snapshot.properties.row_tracking_enabled)
+        is_no_version = pc.or_(pc.less(versions, 0), pc.greater(versions, latest))
+        for odd, problem in (
+            (is_lost, "it has no baseRowId, and the table tracks rows"),
+            (pc.less(bases, 0), "its baseRowId is negative"),
+            (
+                pc.and_(has_base, pc.is_null(versions)),
+                "it has a baseRowId, and no defaultRowCommitVersion",
+            ),
+            (is_no_version, f"its defaultRowCommitVersion is none of the versions 0 to {latest}"),
+        ):
+            for path in batch["path"].filter(odd).to_pylist():
+                self._add("ROW_IDS_MISSING", problem, path)
         rows = num_records(batch["stats"])
-        known = pc.and_(pc.is_valid(bases), pc.is_valid(rows))
-        self._without_ids += len(bases) - int(pc.sum(known).as_py() or 0)
+        known = pc.and_(has_base, pc.is_valid(rows))
+        self._without_ids += pc.sum(pc.and_not(has_base, known)).as_py() or 0
         self._ids.append(tuple(c.filter(known).to_numpy() for c in (bases, rows)))
 
     def _check_ids(self) -> None:
@@ -188,8 +169,15 @@ class StateChecker:
                 "ROW_IDS_OVERLAP",
                 f"{len(overlaps)} files have row ids of others; the first begins at "
                 f"{bases[place]}, where ids up to {reached[place - 1] - 1} are taken",
+                self._find_base(int(bases[place])),
             )
         self._check_mark(int(ends.max(initial=0)) - 1)
+
+    def _find_base(self, base: int) -> str:
+        """The path of a file whose row ids begin at ``base``, which one does."""
+        batches = self.snapshot.file_batches(["path", "base_row_id"])
+        paths = (batch["path"].filter(pc.equal(batch["base_row_id"], base)) for batch in batches)
+        return next(str(found[0]) for found in paths if len(found))
 
     def _check_mark(self, greatest: int) -> None:
         try:
@@ -210,11 +198,3 @@ def _ensure_text(batch: pa.Table) -> None:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
         raise CorruptLogError(f"the log holds broken values: {error}"[:300]) from error
-
-
-def _parses(text: str, type_: pa.DataType) -> bool:
-    try:
-        parse_partition_column(pa.array([text], pa.string()), type_)
-    except CorruptLogError:
-        return False
-    return True

@@ -16,16 +16,15 @@ from math import isclose
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
-from deltactl.protocol.partition_texts import text_parser
+from deltactl.operations.check_stats_values import is_bound, is_number, parse_bound, show
 from deltactl.protocol.stats import LeafStats, Path, Value, whole_number
 from deltactl.protocol.stats_columns import StatsLeaf
 
 Contradiction: TypeAlias = tuple[str, Path, str]
 """Code, leaf (empty: the whole file), what is wrong in words."""
 
-_FLOATS: Final = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
+_MEMBERS: Final = ("nullCount", "minValues", "maxValues")
 _ZONED: Final = re.compile(r":[0-9]{2}(?:\.[0-9]+)? ?(?:Z|UTC|GMT|[+-][0-9]{1,2}(?::?[0-9]{2})?)$")
 # Less than a second says nothing: writers cut moments to milliseconds, and round, in many ways.
 _CUT_US: Final = 1_000_000
@@ -80,7 +79,12 @@ class Statistics:
     def num_records(self) -> int | None:
         """Rows of the file, deleted ones included."""
         rows = self._node.get("numRecords")
-        return rows if isinstance(rows, int) and not isinstance(rows, bool) else None
+        return whole_number(rows) if is_number(rows) else None
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether ``numRecords`` is there, be it right or wrong."""
+        return self._node.get("numRecords") is not None
 
     @property
     def is_wide(self) -> bool:
@@ -103,45 +107,74 @@ class Statistics:
 
     def speaks_of(self, leaf: StatsLeaf) -> bool:
         """Whether it says anything about a leaf."""
-        members = ("nullCount", "minValues", "maxValues")
-        return any(self.find(member, leaf.path) is not None for member in members)
+        return any(self.find(member, leaf.path) is not None for member in _MEMBERS)
+
+    def find_malformed(self) -> Iterator[str]:
+        """Members of the text itself that are of no type that a reader expects."""
+        if self.counts_rows and self.num_records is None:
+            yield f"numRecords is {show(self._node['numRecords'])}, which is no whole number"
+        for member in _MEMBERS:
+            node = self._node.get(member)
+            if node is not None and not isinstance(node, dict):
+                yield f"{member} is {show(node)}, which is no object"
+        if not isinstance(tight := self._node.get("tightBounds"), bool | None):
+            yield f"tightBounds is {show(tight)}, which is neither true nor false"
 
 
 def find_contradictions(
     said: Statistics, facts: FileFacts, leaves: Sequence[StatsLeaf]
 ) -> Iterator[Contradiction]:
     """Everything in the statistics that the facts disprove, leaf by leaf."""
+    for problem in said.find_malformed():
+        yield "STATS_UNREADABLE", (), problem
     rows = said.num_records
     if rows is not None and rows != facts.num_rows:
         yield "STATS_ROWS", (), f"numRecords is {rows}, the file has {facts.num_rows} rows"
     for leaf in leaves:
-        known = facts.leaves.get(leaf.path)
-        if known is None:
-            continue
-        name = ".".join(leaf.path)
-        if (problem := _check_nulls(said, facts, leaf, known)) is not None:
-            yield "STATS_NULLS", leaf.path, f"column {name!r}: {problem}"
+        known = facts.leaves.get(leaf.path, LeafStats())
+        found = [*_check_nulls(said, facts, leaf, known)]
         if leaf.has_bounds:
-            for code, problem in _check_bounds(said, facts, leaf, known):
-                yield code, leaf.path, f"column {name!r}: {problem}"
+            found += _check_bounds(said, facts, leaf, known)
+        for code, problem in found:
+            yield code, leaf.path, f"column {'.'.join(leaf.path)!r}: {problem}"
 
 
 def _check_nulls(
     said: Statistics, facts: FileFacts, leaf: StatsLeaf, known: LeafStats
-) -> str | None:
-    count, nulls = said.find("nullCount", leaf.path), known.null_count
-    if not isinstance(count, int) or isinstance(count, bool) or nulls is None:
-        return None
-    problem = f"nullCount is {count}, the file has {nulls} nulls in {facts.num_live} live rows"
-    # Of a struct's members, and where bounds are wide, only "none" and "all" carry a meaning.
-    # For lists and maps some writers count elements: then not even "all" does.
-    if leaf.kind == "nested":
-        return problem if count == 0 and nulls > 0 else None
-    if said.is_wide or len(leaf.path) > 1:
-        wrong = (count == 0 and nulls > 0) or (count == said.num_records and nulls < facts.num_live)
-        return problem if wrong else None
-    right = {nulls, facts.stored_nulls.get(leaf.path)} if facts.has_deletes else {nulls}
-    return None if count in right else problem
+) -> Iterator[tuple[str, str]]:
+    # For lists and maps some writers count elements: then only "none" carries a meaning.
+    is_list = leaf.kind == "nested"
+    text, nulls = said.find("nullCount", leaf.path), known.null_count
+    count = whole_number(text) if is_number(text) else None
+    if count is None:
+        if text is not None and not is_list:
+            yield "STATS_UNREADABLE", f"nullCount is {show(text)}, which is no whole number"
+        return
+    if count < 0 or (count > facts.num_rows and not is_list):
+        yield "STATS_NULLS", f"nullCount is {count}, the file has {facts.num_rows} rows"
+        return
+    if nulls is None:
+        return
+    real = f"the file has {nulls} nulls in {facts.num_live} live rows"
+    if not is_list and count == said.num_records and nulls < facts.num_live:
+        yield "STATS_NULLS", f"nullCount is {count} and so is numRecords: all are null; {real}"
+    elif (count == 0 and nulls > 0) or not (
+        is_list or said.is_wide or _is_null_count(count, nulls, facts, leaf.path)
+    ):
+        yield "STATS_NULLS", f"nullCount is {count}, {real}"
+
+
+def _is_null_count(count: int, nulls: int, facts: FileFacts, path: Path) -> bool:
+    """Whether a count is that of live rows or of all rows.
+
+    Below a struct that is null a member is null too, and not all writers count those.
+    """
+    parent = path[:-1]
+    live, stored = facts.leaves.get(parent), facts.stored_nulls.get(parent)
+    ranges = [(nulls, live.null_count if live else 0)]
+    if facts.has_deletes:
+        ranges.append((facts.stored_nulls.get(path) or nulls, stored))
+    return any(most - (above or 0) <= count <= most for most, above in ranges)
 
 
 def _check_bounds(
@@ -149,41 +182,41 @@ def _check_bounds(
 ) -> Iterator[tuple[str, str]]:
     for member, actual in (("minValues", known.minimum), ("maxValues", known.maximum)):
         text = said.find(member, leaf.path)
-        bound = None if text is None else _parse(text, leaf.kind)
-        if bound is None or actual is None or not _is_comparable(actual, leaf.kind):
+        if text is None:
             continue
-        code = _judge_bound(_Bound(bound, text, member == "maxValues"), actual, said, facts, leaf)
-        if code is not None:
+        why = _judge_bound(_Bound(text, member == "maxValues"), actual, said, facts, leaf)
+        if why is not None:
             which = "maximum" if member == "maxValues" else "minimum"
-            yield code, f"the {which} is {_show(text)}, {_WHY[code]}"
+            yield why[0], f"the {which} is {show(text)}, {why[1]}"
 
 
-_WHY: Final = {
-    "STATS_BOUNDS": "but a live row lies beyond it",
-    "STATS_LOOSE": "said to be exact, but no live row has it",
-}
+_BEYOND: Final = ("STATS_BOUNDS", "but a live row lies beyond it")
+_LOOSE: Final = ("STATS_LOOSE", "said to be exact, but no live row has it")
+_MALFORMED: Final = ("STATS_UNREADABLE", "which is no value of the column's type")
 
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    value: Any
     text: Any
     is_upper: bool
 
 
 def _judge_bound(
-    bound: _Bound, actual: Value, said: Statistics, facts: FileFacts, leaf: StatsLeaf
-) -> str | None:
-    """The code of what is wrong with a bound; ``None`` where nothing is."""
-    value, found = bound.value, actual
+    bound: _Bound, actual: Value | None, said: Statistics, facts: FileFacts, leaf: StatsLeaf
+) -> tuple[str, str] | None:
+    """What is wrong with a bound, as a code and in words; ``None`` where nothing is."""
+    malformed = None if is_bound(bound.text, leaf.kind) else _MALFORMED
+    value, found = parse_bound(bound.text, leaf.kind), actual
+    if value is None or found is None or not _is_comparable(found, leaf.kind):
+        return malformed
     if leaf.path in facts.narrow:
         # Written with the digits of 32 bits, also where the column is wider by now.
-        value, found = _narrow(value), _narrow(actual)
+        value, found = _narrow(value), _narrow(found)
     slack = _slack_us(bound.text) if leaf.kind == "timestamp" else _CUT_US
     if _excludes(value, found, leaf.kind, slack, upper=bound.is_upper):
-        return "STATS_BOUNDS"
-    is_exact = said.is_tight and not facts.has_deletes and leaf.kind in _EXACT_KINDS
-    return "STATS_LOOSE" if is_exact and value != found else None
+        return _BEYOND
+    is_exact = said.is_tight and leaf.kind in _EXACT_KINDS
+    return _LOOSE if is_exact and value != found and malformed is None else malformed
 
 
 def _narrow(value: Any) -> Any:
@@ -202,40 +235,6 @@ def _excludes(bound: Any, actual: Any, kind: str, slack_us: int, *, upper: bool)
     return bool(bound < actual if upper else bound > actual)
 
 
-def _parse(value: Any, kind: str) -> Any:  # noqa: PLR0911 - a table of kinds
-    """A bound as :class:`LeafStats` has values; ``None`` where it says nothing."""
-    try:
-        match kind:
-            case "string":
-                return value if isinstance(value, str) else None
-            case "integer":
-                return whole_number(value) if _is_number(value) else None
-            case "decimal" if _is_number(value) or isinstance(value, str):
-                exact = Decimal(value)
-                return None if exact.is_nan() else exact
-            case "float":
-                number = _FLOATS.get(value) if isinstance(value, str) else float(value)
-                return None if number is None or np.isnan(number) else number
-            case "date":
-                return _parse_moment(value, pa.date32())
-            case "timestamp" | "timestamp_ntz":
-                zone = "UTC" if kind == "timestamp" else None
-                return _parse_moment(value, pa.timestamp("us", zone))
-    except (ValueError, ArithmeticError, TypeError):
-        pass
-    return None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | Decimal) and not isinstance(value, bool)
-
-
-def _parse_moment(value: Any, type_: pa.DataType) -> Any:
-    parse = text_parser(type_)
-    assert parse is not None
-    return parse(value) if isinstance(value, str) else None
-
-
 def _slack_us(text: str) -> int:
     return _CUT_US if _ZONED.search(text) else _ANY_ZONE_US
 
@@ -246,11 +245,6 @@ def _is_comparable(actual: Value, kind: str) -> bool:
     if kind.startswith("timestamp"):
         return isinstance(actual, int) and actual >= _FIRST_MOMENT_US
     return True
-
-
-def _show(value: Any) -> str:
-    text = str(value) if isinstance(value, Decimal) else json.dumps(value, default=str)
-    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def widen_dates(stats: LeafStats) -> LeafStats:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from deltactl.errors import UnsupportedFeatureError
+from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.operations.check_content import ContentChecker, Logged
 from deltactl.operations.check_findings import Findings, Row
 from deltactl.operations.check_options import Depth
@@ -146,9 +146,9 @@ class _BatchChecker:
         if node is not None:
             try:
                 vector = DeletionVector(**node)
-            except UnsupportedFeatureError as error:
+            except (CorruptLogError, UnsupportedFeatureError) as error:
                 is_known = False
-                self._findings.note(f"not checked: {error.message}")
+                self._findings.add("VECTOR_UNREADABLE", error.message, file=path)
         file = DataFile(path, row["size_bytes"] or 0, deletion_vector=vector)
         return Logged(file, row["stats"], row["is_live"], is_known)
 

@@ -62,24 +62,27 @@ def check_vector(store: Store, file: DataFile, num_rows: int | None, findings: F
     vector = file.deletion_vector
     if vector is None:
         return NO_VECTOR
+    named, what = _name_vector(vector, file.path)
     try:
         bitmap = load_deletion_vector(store, vector, count=False)
     except (DataFileError, CorruptLogError) as error:
-        findings.add("VECTOR_UNREADABLE", f"of {file.path}: {error.message}", file=file.path)
+        findings.add("VECTOR_UNREADABLE", f"{what} cannot be read: {error.message}", file=named)
         return BROKEN_VECTOR
-    problems = 0
+    problems = []
     if len(bitmap) != vector.cardinality:
-        findings.add(
-            "VECTOR_CARDINALITY",
-            f"the vector deletes {len(bitmap)} rows, the log says {vector.cardinality}",
-            file=file.path,
-        )
-        problems += 1
+        problem = f"{what} deletes {len(bitmap)} rows, the log says {vector.cardinality}"
+        problems.append(("VECTOR_CARDINALITY", problem))
     if num_rows is not None and bitmap and bitmap.max() >= num_rows:
-        findings.add(
-            "VECTOR_ROWS",
-            f"the vector deletes row {bitmap.max()}, the file has {num_rows} rows",
-            file=file.path,
-        )
-        problems += 1
+        problem = f"{what} deletes row {bitmap.max()}, the data file has {num_rows} rows"
+        problems.append(("VECTOR_ROWS", problem))
+    for code, problem in problems:
+        findings.add(code, problem, file=named)
     return BROKEN_VECTOR if problems else Vector(bitmap)
+
+
+def _name_vector(vector: DeletionVector, path: str) -> tuple[str, str]:
+    """The file that a vector's bytes are in, as far as that is known, and what to call it."""
+    name = vector.file_name
+    if name is None:  # which commit it is in would take a search
+        return path, "its deletion vector, which is in the log,"
+    return name, f"the deletion vector of {path}"

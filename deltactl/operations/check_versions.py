@@ -1,21 +1,24 @@
-"""Which files a check looks into: those of one version, or of every version of the log."""
+"""Older versions: what they held, and what was true of them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from deltactl.errors import ignore_warning
+from deltactl.errors import CorruptLogError, ignore_warning
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import file_keys
-from deltactl.log.listing import LogListing
+from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.sweep import first_rebuildable
 from deltactl.operations.check_files import Cut, as_batch
+from deltactl.operations.check_findings import Findings
+from deltactl.operations.check_keys import SeenKeys
+from deltactl.operations.check_log import CommitChecker
+from deltactl.operations.check_partitions import PARTITION_COLUMNS, check_partitions
+from deltactl.operations.check_protocol import Readable, check_protocol
+from deltactl.operations.check_redundant import check_checksum
 from deltactl.operations.check_tasks import BATCH
 from deltactl.protocol.actions import Metadata
 
@@ -40,68 +43,122 @@ class LiveFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class _Run:
+    """Commits, by name, that share one metaData action."""
+
+    metadata: Metadata
+    names: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class AllFiles:
     """Files of every version that can be rebuilt, each once, under the metaData it came with.
 
-    Memory holds the names of all of them.
+    Memory holds 8 bytes for each.
     """
 
     latest: Snapshot
     oldest: Snapshot
-    commits: Sequence[tuple[Metadata, tuple[str, ...]]]
-
-    @classmethod
-    def of(
-        cls,
-        latest: Snapshot,
-        listing: LogListing,
-        changes: Mapping[int, Metadata],
-        broken: Collection[int],
-    ) -> AllFiles:
-        """Find the versions.
-
-        Args:
-            latest: the newest version.
-            listing: the whole log.
-            changes: the metaData action of each commit that has one.
-            broken: versions whose commit cannot be parsed.
-
-        Raises:
-            CorruptLogError: the oldest version cannot be rebuilt.
-        """
-        first = first_rebuildable(latest.store, listing)
-        oldest = load_snapshot(latest.store, first, warn=ignore_warning, listing=listing)
-        runs: list[tuple[Metadata, list[str]]] = [(oldest.metadata, [])]
-        for version in range(first + 1, latest.version + 1):
-            if (metadata := changes.get(version)) is not None:
-                runs.append((metadata, []))
-            if version in listing.commits and version not in broken:
-                runs[-1][1].append(listing.commits[version].name)
-        return cls(latest, oldest, [(metadata, tuple(names)) for metadata, names in runs])
+    runs: Sequence[_Run]
 
     @property
     def metadata(self) -> tuple[Metadata, ...]:
         """The latest, then those of the runs of commits."""
-        return (self.latest.metadata, *(metadata for metadata, _ in self.commits))
+        return (self.latest.metadata, *(run.metadata for run in self.runs))
 
     def batches(self) -> Iterator[Cut]:
         """Stream live files, then those that only older versions have."""
-        seen: list[pa.Array] = []
-        for batch in self.latest.file_batches(_COLUMNS):
-            seen += file_keys(batch).chunks
-            yield 0, as_batch(batch)
-        for number, batch in self._older():
-            keys = file_keys(batch)
-            known = pa.chunked_array(seen, pa.string()).combine_chunks()
-            fresh = pc.invert(pc.is_in(keys, value_set=known))
-            seen += keys.filter(fresh).chunks
-            yield number, as_batch(batch.filter(fresh), is_live=False)
+        for number, batch in self._fresh(_COLUMNS):
+            yield number, as_batch(batch, is_live=number == 0)
 
-    def _older(self) -> Iterator[Cut]:
-        for batch in self.oldest.file_batches(_COLUMNS):
+    def check_partitions(self, findings: Findings) -> None:
+        """Check partition values of files that only older versions have."""
+        for number, batch in self._fresh(PARTITION_COLUMNS):
+            if number:
+                check_partitions(batch, self.runs[number - 1].metadata, None, findings)
+
+    def _fresh(self, columns: Sequence[str]) -> Iterator[Cut]:
+        """The files of the latest version, then others, each the first time it comes up."""
+        seen = SeenKeys()
+        for batch in self.latest.file_batches(columns):
+            seen.take(file_keys(batch))
+            yield 0, batch
+        for number, batch in self._older(columns):
+            yield number, batch.filter(seen.take(file_keys(batch)))
+
+    def _older(self, columns: Sequence[str]) -> Iterator[Cut]:
+        for batch in self.oldest.file_batches(columns):
             yield 1, batch
-        for number, (metadata, names) in enumerate(self.commits, 1):
-            parser = CommitParser(f.physical_name for f in metadata.partition_fields)
-            contents = zip(names, self.latest.store.read_many(names), strict=True)
+        for number, run in enumerate(self.runs, 1):
+            parser = CommitParser(f.physical_name for f in run.metadata.partition_fields)
+            contents = zip(run.names, self.latest.store.read_many(run.names), strict=True)
             for parsed in parser.parse(LogFile(name, data) for name, data in contents):
-                yield number, parsed.adds.select(_COLUMNS)
+                yield number, parsed.adds.select(columns)
+
+
+def find_all_files(
+    latest: Snapshot, listing: LogListing, commits: CommitChecker, findings: Findings
+) -> tuple[AllFiles, Readable]:
+    """Find the files of all versions, checked as the log has them; tell how they can be read.
+
+    Raises:
+        CorruptLogError: the oldest version cannot be rebuilt, or the schema of one is invalid.
+    """
+    first = first_rebuildable(latest.store, listing)
+    oldest = load_snapshot(latest.store, first, warn=ignore_warning, listing=listing)
+    readable = _check_states(oldest, latest, commits, findings)
+    if readable is Readable.NOTHING:
+        raise CorruptLogError("the schema of one is invalid")
+    runs = [_Run(oldest.metadata, [])]
+    for version in range(first + 1, latest.version + 1):
+        if (metadata := commits.metadata.get(version)) is not None:
+            runs.append(_Run(metadata, []))
+        if version in listing.commits and version not in commits.broken:
+            runs[-1].names.append(listing.commits[version].name)
+    files = AllFiles(latest, oldest, runs)
+    files.check_partitions(findings)
+    return files, readable
+
+
+def _check_states(
+    oldest: Snapshot, latest: Snapshot, commits: CommitChecker, findings: Findings
+) -> Readable:
+    """Check each protocol and metaData before the latest; tell how far the worst can be read.
+
+    A problem is told once, where it begins, unless the latest version still has it.
+    """
+    protocol, metadata, worst = oldest.protocol, oldest.metadata, Readable.ROWS
+    known = {(code, problem) for code, _, _, problem in findings.rows}
+    changed = (commits.protocols.keys() | commits.metadata.keys()) - commits.broken
+    later = [version for version in sorted(changed) if oldest.version < version < latest.version]
+    for version in (oldest.version, *later):
+        if version > oldest.version:
+            protocol = commits.protocols.get(version, protocol)
+            metadata = commits.metadata.get(version, metadata)
+        found = Findings(notes=findings.notes)
+        worst = min(worst, check_protocol(protocol, metadata, version, found))
+        for code, _, _, problem in found.rows:
+            if (code, problem) not in known:
+                known.add((code, problem))
+                findings.add(code, problem, version=version)
+    return worst
+
+
+def check_older_checksums(
+    listing: LogListing, latest: Snapshot, broken: frozenset[Checkpoint], findings: Findings
+) -> int:
+    """Compare each version that has a checksum, rebuilt, with it; give how many there are."""
+    first, num_checksums = first_rebuildable(latest.store, listing), 0
+    for version in sorted(listing.checksums):
+        if not first <= version < latest.version:
+            continue
+        try:
+            older = load_snapshot(
+                latest.store, version, warn=ignore_warning, listing=listing, skip=broken
+            )
+            num_files, size_bytes = older.num_files, older.size_bytes
+        except CorruptLogError as error:
+            findings.note(f"version {version} cannot be rebuilt: {error.message}")
+            continue
+        num_checksums += check_checksum(older, num_files, size_bytes, findings, strict=True)
+    return num_checksums

@@ -57,6 +57,7 @@ class DeletionVector:
         cardinality: rows deleted.
 
     Raises:
+        CorruptLogError: a required field is missing, or offset or size is negative.
         UnsupportedFeatureError: another storage type.
     """
 
@@ -67,10 +68,21 @@ class DeletionVector:
     cardinality: int
 
     def __post_init__(self) -> None:
+        required = (self.storage_type, self.path_or_inline_dv, self.size_bytes, self.cardinality)
+        if any(value is None for value in required):  # out of a log, whatever the types promise
+            raise CorruptLogError(
+                f"deletion vector {self.path_or_inline_dv!r} lacks one of storageType,"
+                " pathOrInlineDv, sizeInBytes and cardinality"
+            )
         if self.storage_type not in (UUID_RELATIVE, ABSOLUTE, INLINE):
             raise UnsupportedFeatureError(
                 f"deletion vector {self.path_or_inline_dv!r} has storage type"
                 f" {self.storage_type!r}, which deltactl does not know"
+            )
+        if min(self.offset or 0, self.size_bytes) < 0:
+            what = self.file_name or f"inline deletion vector {self.path_or_inline_dv[:40]!r}"
+            raise CorruptLogError(
+                f"the log says that {what} has offset {self.offset} and {self.size_bytes} bytes"
             )
 
     @property
@@ -257,7 +269,7 @@ def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:
     """
     needed = dv.size_bytes + FRAME_OVERHEAD
     place = f"{what} at offset {dv.offset or 0}"
-    if dv.size_bytes < 0 or len(data) < needed:
+    if len(data) < needed:
         raise DataFileError(f"{place} ends early: {len(data)} of {needed} bytes are there")
     (size,) = struct.unpack_from(">i", data)
     if size != dv.size_bytes:
@@ -282,7 +294,7 @@ def decode_inline(dv: DeletionVector, *, count: bool = True) -> BitMap64:
         padded = z85_decode(dv.path_or_inline_dv)
     except ValueError as error:
         raise DataFileError(f"{what} cannot be read: {error}") from None
-    if not 0 <= dv.size_bytes <= len(padded):
+    if dv.size_bytes > len(padded):
         raise DataFileError(f"{what} holds {len(padded)} bytes where the log says {dv.size_bytes}")
     cardinality = dv.cardinality if count else None
     return decode_bitmap(padded[: dv.size_bytes], what=what, cardinality=cardinality)

@@ -190,19 +190,23 @@ def is_void(delta_type: DeltaType) -> bool:
     return isinstance(delta_type, PrimitiveType) and delta_type.name == "void"
 
 
-def leaf_types(delta_type: DeltaType) -> Iterator[PrimitiveType]:
-    """Every primitive type inside, nested ones included."""
+def walk_types(delta_type: DeltaType) -> Iterator[DeltaType]:
+    """The type and every type inside it."""
+    yield delta_type
     match delta_type:
         case StructType(fields):
             for child in fields:
-                yield from leaf_types(child.type)
+                yield from walk_types(child.type)
         case ArrayType(element):
-            yield from leaf_types(element)
+            yield from walk_types(element)
         case MapType(key, value):
-            yield from leaf_types(key)
-            yield from leaf_types(value)
-        case PrimitiveType():
-            yield delta_type
+            yield from walk_types(key)
+            yield from walk_types(value)
+
+
+def leaf_types(delta_type: DeltaType) -> Iterator[PrimitiveType]:
+    """Every primitive type inside, nested ones included."""
+    return (kind for kind in walk_types(delta_type) if isinstance(kind, PrimitiveType))
 
 
 def walk_fields(struct: StructType) -> Iterator[Field]:

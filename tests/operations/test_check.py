@@ -523,7 +523,7 @@ def test_vectors_that_need_not_be_decoded(changes: dict[str, Any], found: list[s
     assert codes(check(builder.store)) == found
 
 
-def test_a_kind_of_vector_that_nobody_knows_is_a_note() -> None:
+def test_a_kind_of_vector_that_nobody_knows() -> None:
     builder = table()
     edit_vector(builder, storageType="i", pathOrInlineDv="$", sizeInBytes=1)
     assert codes(check(builder.store, **DEEP)) == ["VECTOR_UNREADABLE"]
@@ -531,8 +531,8 @@ def test_a_kind_of_vector_that_nobody_knows_is_a_note() -> None:
         "storageType": "q", "pathOrInlineDv": "x", "sizeInBytes": 1, "cardinality": 1,
     })  # fmt: skip
     report = check(builder.store, **DEEP)
-    assert codes(report) == ["VECTOR_UNREADABLE"]
-    assert any("storage type 'q'" in note for note in report.notes)
+    assert report.count_codes() == {"VECTOR_UNREADABLE": 2}
+    assert any("storage type 'q'" in text for text in report.findings["problem"].to_pylist())
 
 
 @pytest.mark.parametrize("path", ["", "a/", "a/../../b", "..", "a%00b"])

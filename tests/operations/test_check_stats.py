@@ -12,7 +12,7 @@ import pytest
 
 from deltactl.operations.check_options import Depth
 from tests.support.checkpoints import new_table
-from tests.support.damage import check, codes
+from tests.support.damage import check, codes, edit_action, edit_stats
 from tests.support.table_builder import Column, Row, TableBuilder, array_of, struct_of
 
 UTC = dt.UTC
@@ -39,7 +39,7 @@ SOUND: list[tuple[Any, list[Any], dict[str, Any]]] = [
     ("long", [1, None, 5], {"minValues": 1, "maxValues": 5, "nullCount": 1}),
     ("long", [1, 5], {"minValues": -7, "maxValues": 9}),
     ("long", [1, 5], {"minValues": None, "maxValues": None}),
-    ("long", [1, 5], {"minValues": "no number", "maxValues": {"a": 1}, "nullCount": "x"}),
+    ("long", [1, 5], {"minValues": 1.0, "maxValues": 5e0, "nullCount": 0.0}),
     ("long", [1, 5], {}),
     ("long", [2**62 + 1], {"minValues": 2**62 + 1, "maxValues": 2**62 + 1}),
     ("string", ["x" * 40], {"minValues": "x" * 32, "maxValues": "x" * 32 + "\x7f"}),
@@ -50,6 +50,8 @@ SOUND: list[tuple[Any, list[Any], dict[str, Any]]] = [
     ("double", [math.nan], {"minValues": "NaN", "maxValues": "NaN"}),
     ("double", [-math.inf, math.inf], {"minValues": "-Infinity", "maxValues": "Infinity"}),
     ("double", [-0.0, 0.0], {"minValues": 0.0, "maxValues": -0.0}),
+    ("double", [1.5], {"minValues": "1.5", "maxValues": 2}),
+    ("decimal(5,2)", [Decimal("1.20")], {"minValues": "1.20", "maxValues": 2}),
     ("float", [1.1, 3.3], {"minValues": 1.1, "maxValues": 3.3}),
     ("decimal(5,2)", [Decimal("1.20")], {"minValues": 1.2, "maxValues": 1.20}),
     (
@@ -64,6 +66,8 @@ SOUND: list[tuple[Any, list[Any], dict[str, Any]]] = [
     ),
     ("date", [dt.date(2024, 1, 31)], {"minValues": "2024-01-31", "maxValues": "2024-01-31"}),
     ("date", [dt.date(1200, 1, 1)], {"minValues": "1200-01-08", "maxValues": "1199-12-25"}),
+    ("date", [dt.date(1500, 3, 1)], {"minValues": "1500-02-29", "maxValues": "+12000-01-01"}),
+    ("date", [dt.date(2024, 1, 31)], {"minValues": "2024-01-31T00:00:00.000Z"}),
     (
         "timestamp",
         [MOMENT],
@@ -95,6 +99,9 @@ SOUND: list[tuple[Any, list[Any], dict[str, Any]]] = [
         [{"a": 1, "b": None}, None],
         {"nullCount": {"a": 1, "b": 2}, "minValues": {"a": 1}, "maxValues": {"a": 1}},
     ),
+    # Of the two rows whose struct is null some writers count none, one or both.
+    (struct_of(Column("a")), [{"a": None}, {"a": 1}, None, None], {"nullCount": {"a": 3}}),
+    (struct_of(Column("a")), [{"a": None}, {"a": 1}, None, None], {"nullCount": {"a": 1}}),
     ("long", [1, 5], {"tightBounds": True, "minValues": 1, "maxValues": 5}),
     ("long", [1, 5], {"tightBounds": False, "minValues": 0, "maxValues": 5, "nullCount": 1}),
 ]
@@ -108,7 +115,8 @@ def test_what_writers_write_is_no_contradiction(
     assert found(one_file(kind, values, said, features=features)) == []
 
 
-NULLS, BOUNDS = ["STATS_NULLS"], ["STATS_BOUNDS"]
+NULLS, BOUNDS, UNREADABLE = ["STATS_NULLS"], ["STATS_BOUNDS"], ["STATS_UNREADABLE"]
+PAIR = struct_of(Column("a"), Column("b"))
 FALSE: list[tuple[list[str], Any, list[Any], dict[str, Any]]] = [
     (["STATS_ROWS"], "long", [1, 5], {"numRecords": 3}),
     (NULLS, "long", [1, None], {"nullCount": 0}),
@@ -133,7 +141,32 @@ FALSE: list[tuple[list[str], Any, list[Any], dict[str, Any]]] = [
     (BOUNDS, "timestamp", [MOMENT], {"maxValues": "2024-05-05"}),
     (NULLS, array_of("long"), [[1], None], {"nullCount": 0}),
     (NULLS, struct_of(Column("a")), [{"a": 1}, None], {"nullCount": {"a": 0}}),
+    (NULLS, struct_of(Column("a")), [{"a": 1}, None, None], {"nullCount": {"a": -1}}),
+    (NULLS, struct_of(Column("a")), [{"a": 1}, None, None], {"nullCount": {"a": 4}}),
+    (NULLS, PAIR, [{"a": 1}, {"a": 2}, {"b": 1}, {"b": 2}], {"nullCount": {"a": 1}}),
+    (NULLS, PAIR, [{"a": 1}, {"a": 2}, {"b": 1}, {"b": 2}], {"nullCount": {"a": 3}}),
+    (NULLS, "long", [1, 5], {"tightBounds": False, "nullCount": 3}),
+    (NULLS, array_of("long"), [[1], []], {"nullCount": -1}),
     (BOUNDS, struct_of(Column("a")), [{"a": 1}, None], {"minValues": {"a": 2}}),
+    (UNREADABLE, "long", [1, 5], {"numRecords": "2"}),
+    (UNREADABLE, "long", [1, 5], {"numRecords": 2.5}),
+    (UNREADABLE, "long", [1, 5], {"numRecords": True}),
+    (UNREADABLE, "long", [1, 5], {"tightBounds": "yes"}),
+    (UNREADABLE, "long", [1, None], {"nullCount": "1"}),
+    (UNREADABLE, "long", [1, None], {"nullCount": 1.5}),
+    (UNREADABLE, "long", [1, 5], {"minValues": "abc"}),
+    (UNREADABLE, "long", [1, 5], {"maxValues": {"a": 1}}),
+    (UNREADABLE, "long", [1, 5], {"maxValues": True}),
+    (UNREADABLE, "long", [1, 5], {"maxValues": 5.5}),
+    (UNREADABLE, "long", [None], {"maxValues": "abc"}),
+    (BOUNDS, "long", [1, 14], {"maxValues": 13.5}),
+    (UNREADABLE, "string", ["a"], {"maxValues": 5}),
+    (UNREADABLE, "double", [1.5], {"maxValues": True}),
+    (UNREADABLE, "double", [1.5], {"maxValues": "much"}),
+    (UNREADABLE, "decimal(5,2)", [Decimal("1.20")], {"maxValues": []}),
+    (UNREADABLE, "date", [dt.date(2024, 1, 31)], {"maxValues": "2024-13-45"}),
+    (UNREADABLE, "date", [dt.date(2024, 1, 31)], {"maxValues": 19_800}),
+    (UNREADABLE, "timestamp", [MOMENT], {"maxValues": 1_700_000_000}),
     (["STATS_LOOSE"], "long", [1, 5], {"tightBounds": True, "minValues": 0}),
     (
         ["STATS_LOOSE"],
@@ -172,16 +205,57 @@ def test_only_live_rows_count() -> None:
     assert found(builder) == ["STATS_BOUNDS"]
 
 
-def test_columns_that_a_file_lacks_are_a_note() -> None:
-    builder = new_table(Column("id"), Column("late"))
-    builder.append([{"id": 1, "late": 2}])
-    builder.change_metadata(columns=[*builder.columns, Column("later")])
-    add = next(a["add"] for a in builder.commits[1] if "add" in a)
-    stats = json.dumps({"numRecords": 1, "nullCount": {"later": 0}, "minValues": {"later": 5}})
-    builder.commit({"add": {**add, "stats": stats}})
+@pytest.mark.parametrize("member", ["nullCount", "minValues", "maxValues"])
+def test_members_that_are_no_objects(member: str) -> None:
+    builder = new_table(Column("c"))
+    builder.append([{"c": 1}], stats=json.dumps({"numRecords": 1, member: 5}))
+    assert found(builder) == UNREADABLE
+
+
+def test_a_count_of_nulls_says_what_it_was_compared_with() -> None:
+    builder = one_file("long", [None, None, 1], {"numRecords": 2, "nullCount": 2})
     report = check(builder.store, depth=Depth.DATA)
-    assert report.is_sound
-    assert "later" in report.notes[0]
+    assert codes(report) == ["STATS_NULLS", "STATS_ROWS"]
+    assert report.findings["problem"][0].as_py() == (
+        "column 'c': nullCount is 2 and so is numRecords: all are null; "
+        "the file has 2 nulls in 3 live rows"
+    )
+
+
+def test_rows_cannot_be_deleted_from_a_file_that_does_not_count_them() -> None:
+    for stats in (None, "{}", '{"numRecords":null}'):
+        builder = new_table(Column("c"), features=["deletionVectors"])
+        (path,) = builder.append([{"c": 1}, {"c": 2}], stats=stats)
+        assert found(builder) == []
+        builder.delete_rows(path, [0])
+        assert found(builder) == UNREADABLE
+
+
+def test_tight_bounds_of_rows_that_are_deleted() -> None:
+    for bounds, expected in (((1, 9), ["STATS_LOOSE"]), ((3, 5), [])):
+        low, high = bounds
+        said = {"minValues": low, "maxValues": high}
+        builder = one_file("long", [1, 3, 5, 9], said, features=["deletionVectors"])
+        builder.delete_rows("f00001.parquet", [0, 3])
+        assert found(builder) == []
+        edit_stats(builder, 2, tightBounds=True)
+        assert codes(check(builder.store, depth=Depth.DATA)) == expected
+
+
+@pytest.mark.parametrize("mapping", ["none", "name", "id"])
+def test_statistics_of_a_column_that_a_file_lacks_are_noted(mapping: str) -> None:
+    """They mislead readers, and sound tables of known writers have them."""
+    for said in ({}, {"nullCount": 0}, {"minValues": 1, "maxValues": 2}):
+        builder = new_table(Column("id"), mapping=mapping)
+        builder.append([{"id": 1}, {"id": 2}])
+        builder.change_metadata(columns=[*builder.columns, Column("later")])
+        later = builder.columns[1].physical
+        stats = {"numRecords": 2} | {member: {later: value} for member, value in said.items()}
+        edit_action(builder, 1, "add", stats=json.dumps(stats))
+        for depth in (Depth.FOOTERS, Depth.DATA):
+            report = check(builder.store, depth=depth)
+            assert codes(report) == []
+            assert any("does not hold" in note for note in report.notes) == bool(said)
 
 
 @pytest.mark.parametrize("mode", ["name", "id"])

@@ -1,0 +1,59 @@
+"""Partition values of files: each is one of its column's type.
+
+Source: PROTOCOL.md, "Partition Value Serialization".
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+from deltactl.operations.check_findings import Findings
+from deltactl.operations.check_protocol import can_partition
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.partitions import lookup_map, parse_partition_column
+from deltactl.protocol.schema import Field, arrow_type
+
+PARTITION_COLUMNS: Final = ("path", "deletion_vector", "partition_values")
+"""What tells files apart, and what is checked."""
+
+
+def check_partitions(
+    batch: pa.Table, metadata: Metadata, version: int | None, findings: Findings
+) -> None:
+    """Check files that were written under a metaData action."""
+    for column in dict.fromkeys(metadata.partition_fields):
+        if not can_partition(column):
+            continue  # a finding of the schema
+        texts = lookup_map(batch["partition_values"], column.physical_name)
+        bad = _bad_values(texts, column, findings)
+        if not bad:
+            continue
+        is_bad = pc.is_in(texts, value_set=pa.array(bad, pa.string()))
+        paths, values = batch["path"].filter(is_bad), texts.filter(is_bad)
+        for path, value in zip(paths.to_pylist(), values.to_pylist(), strict=True):
+            problem = f"partition value {value!r} of column {column.name!r} is no value of it"
+            findings.add("PARTITION_VALUE", problem, version=version, file=path)
+
+
+def _bad_values(texts: pa.ChunkedArray, column: Field, findings: Findings) -> list[str]:
+    try:
+        type_ = arrow_type(column.type)
+        parse_partition_column(texts, type_)
+    except UnsupportedFeatureError as error:
+        findings.note(f"values of {column.name!r} were not checked: {error.message}")
+        return []
+    except CorruptLogError:
+        return [t for t in pc.unique(texts).drop_null().to_pylist() if not _parses(t, type_)]
+    return []
+
+
+def _parses(text: str, type_: pa.DataType) -> bool:
+    try:
+        parse_partition_column(pa.array([text], pa.string()), type_)
+    except CorruptLogError:
+        return False
+    return True

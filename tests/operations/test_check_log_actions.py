@@ -1,0 +1,262 @@
+"""`check`: lost commits behind a checkpoint, commits that contradict themselves, older versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from deltactl.operations.check_keys import SeenKeys
+from deltactl.operations.check_report import CheckReport
+from tests.support.checkpoints import new_table
+from tests.support.damage import DEEP, check, codes, edit_action, edit_commit, table
+from tests.support.table_builder import Action, Column, TableBuilder, commit_path, encode_lines
+
+
+def problems(report: CheckReport) -> list[str]:
+    found: list[str] = report.findings["problem"].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("lost", "problem"),
+    [
+        ([4], "commit 4 is missing up to the newest checkpoint, of version 4"),
+        ([2, 3, 4], "commits 2 to 4 are missing up to the newest checkpoint, of version 4"),
+        ([0, 4], "commit 4 is missing up to the newest checkpoint, of version 4"),
+        ([0, 1, 2, 3], None),
+        ([0, 1, 2, 3, 4], None),
+    ],
+)
+def test_the_newest_commits_are_lost_behind_a_checkpoint(
+    lost: Sequence[int], problem: str | None
+) -> None:
+    builder = table()
+    builder.checkpoint(4)
+    builder.store.delete_many([commit_path(version) for version in lost])
+    report = check(builder.store, **DEEP)
+    assert report.version == 4
+    assert problems(report) == ([] if problem is None else [problem])
+    assert codes(report) == ([] if problem is None else ["HISTORY_GAP"])
+
+
+def test_commits_lost_between_two_checkpoints_are_told_once() -> None:
+    builder = table()
+    builder.checkpoint(1)
+    builder.checkpoint(4)
+    builder.store.delete_many([commit_path(version) for version in (0, 3, 4)])
+    assert problems(check(builder.store)) == [
+        "commits 3 to 4 are missing up to the newest checkpoint, of version 4"
+    ]
+
+
+def say(builder: TableBuilder, version: int, *actions: Action) -> None:
+    """Append actions to a commit."""
+    name = commit_path(version)
+    builder.store.put(name, builder.store.read(name) + encode_lines(actions))
+
+
+def add_of(builder: TableBuilder, version: int) -> Action:
+    return next(a for a in builder.commits[version] if "add" in a)
+
+
+def remove_of(builder: TableBuilder, version: int) -> Action:
+    return {
+        "remove": {
+            "path": add_of(builder, version)["add"]["path"],
+            "deletionTimestamp": 1,
+            "dataChange": True,
+        }
+    }
+
+
+def txn(application: str) -> Action:
+    return {"txn": {"appId": application, "version": 3}}
+
+
+def domain(name: str) -> Action:
+    return {"domainMetadata": {"domain": name, "configuration": "{}", "removed": False}}
+
+
+def ambiguous(*actions: Action) -> list[str]:
+    builder = new_table(Column("id"), features=["domainMetadata"])
+    builder.append([{"id": 1}])
+    say(builder, 1, *actions)
+    report = check(builder.store)
+    assert set(codes(report)) <= {"COMMIT_AMBIGUOUS"}
+    assert set(report.findings["version"].to_pylist()) <= {1}
+    return problems(report)
+
+
+@pytest.mark.parametrize(
+    ("actions", "found"),
+    [
+        ([txn("a"), txn("a")], ["it has 2 txn actions of 'a'"]),
+        ([txn("a"), txn("b")], []),
+        ([domain("a"), domain("a")], ["it has 2 domainMetadata actions of 'a'"]),
+        ([domain("a"), domain("b")], []),
+        (
+            [{"checkpointMetadata": {"version": 1}}],
+            ["it has a checkpointMetadata action, which only checkpoints may have"],
+        ),
+        (
+            [{"sidecar": {"path": "a", "sizeInBytes": 1, "modificationTime": 1}}],
+            ["it has a sidecar action, which only checkpoints may have"],
+        ),
+        ([{**txn("a"), "commitInfo": {}}], ["line 3 has several actions: txn, commitInfo"]),
+        ([{**txn("a"), "somethingNew": {}}], []),
+        ([{"commitInfo": {"operationMetrics": {}, "txn": {}}}], []),
+    ],
+)
+def test_a_commit_says_each_thing_once(actions: list[Action], found: list[str]) -> None:
+    assert ambiguous(*actions) == found
+
+
+def test_a_file_is_added_twice() -> None:
+    builder = table()
+    say(builder, 2, add_of(builder, 2))
+    report = check(builder.store, **DEEP)
+    assert problems(report) == ["it adds more than once 'p=1/f00002.parquet'"]
+    assert report.findings["version"].to_pylist() == [2]
+
+
+def test_a_file_is_added_and_removed() -> None:
+    builder = table()
+    say(builder, 2, remove_of(builder, 2))
+    assert "it adds and removes 'p=1/f00002.parquet'" in problems(check(builder.store))
+
+
+def test_many_contradictions_are_one_finding() -> None:
+    builder = new_table(Column("id"))
+    builder.append([{"id": 1}], [{"id": 2}], [{"id": 3}])
+    say(builder, 1, *(action for action in builder.commits[1] if "add" in action))
+    assert problems(check(builder.store)) == ["it adds more than once 'f00001.parquet' and 2 more"]
+
+
+def test_a_row_delete_and_a_file_that_comes_back_are_in_order() -> None:
+    builder = table()
+    builder.delete_rows("p=0/f00001.parquet", [5])
+    builder.remove("p=1/f00002.parquet")
+    builder.commit(add_of(builder, 2))
+    assert codes(check(builder.store, **DEEP)) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({"p": "1", "q": "2"}, "adds have a value for 'q', which is no partition column"),
+        ({}, "adds have no value for the partition column 'p'"),
+        (
+            {"P": "1"},
+            "adds have no value for the partition column 'p' "
+            "and a value for 'P', which is no partition column",
+        ),
+        ({"p": '1":{}, \\'}, None),
+    ],
+)
+def test_keys_of_partition_values(values: dict[str, str], problem: str | None) -> None:
+    builder = new_table(Column("id"), Column("p", "string"), partition_by=["p"])
+    builder.append([{"id": 1, "p": "a"}])
+    edit_action(builder, 1, "add", partitionValues=values)
+    report = check(builder.store)
+    assert problems(report) == ([] if problem is None else [problem])
+    assert codes(report) == ([] if problem is None else ["PARTITION_VALUE"])
+
+
+def test_partition_values_of_a_table_without_partitions() -> None:
+    builder = new_table(Column("id"))
+    builder.append([{"id": 1}])
+    edit_action(builder, 1, "add", partitionValues={"id": "1"})
+    assert codes(check(builder.store)) == ["PARTITION_VALUE"]
+
+
+def test_keys_go_with_the_partitioning_of_their_time() -> None:
+    builder = table()
+    for path, _ in list(builder.state.files):
+        builder.remove(path)
+    builder.change_metadata(partitionColumns=[])
+    builder.partition_by = ()
+    builder.append([{"id": 1, "name": "a", "p": 1}])
+    assert codes(check(builder.store, all_versions=True)) == []
+
+
+@pytest.mark.parametrize("member", ["id", "partitionColumns"])
+def test_members_that_metadata_must_have(member: str) -> None:
+    builder = new_table(Column("id"))
+    edit_action(builder, 0, "metaData", **{member: None})
+    report = check(builder.store)
+    assert codes(report) == ["SCHEMA_INVALID"]
+    assert problems(report) == [f"its metaData action has no {member}"]
+
+
+def test_partition_values_of_older_versions() -> None:
+    builder = table()
+    edit_action(builder, 2, "add", partitionValues={"p": "one"})
+    builder.remove("p=1/f00002.parquet")
+    assert codes(check(builder.store, **DEEP)) == []
+    report = check(builder.store, all_versions=True, **DEEP)
+    assert codes(report) == ["PARTITION_VALUE"]
+    assert report.findings["file"].to_pylist() == ["p=1/f00002.parquet"]
+
+
+def older(kind: str, **changes: Any) -> CheckReport:
+    """Check all versions of a table with an action that was wrong in version 0, and was mended."""
+    builder = new_table(Column("id"))
+    builder.append([{"id": 1}])
+    (good,) = (action for action in builder.commits[0] if kind in action)
+    builder.commit(good)
+    builder.commit({"txn": {"appId": "a", "version": 1}})
+    edit_action(builder, 0, kind, **changes)
+    assert codes(check(builder.store)) == []
+    return check(builder.store, all_versions=True, **DEEP)
+
+
+def test_protocols_of_older_versions() -> None:
+    report = older("protocol", writerFeatures=["appendOnly"])
+    assert codes(report) == ["PROTOCOL_INVALID"]
+    assert report.findings["version"].to_pylist() == [0]
+    assert report.looked.num_checked == 1
+
+
+def test_schemas_of_older_versions() -> None:
+    report = older("metaData", schemaString="{")
+    assert codes(report) == ["SCHEMA_INVALID"]
+    assert report.looked.num_checked == 1
+    assert report.notes == (
+        "files of older versions were not checked: the schema of one is invalid",
+    )
+
+
+def test_a_lasting_problem_is_told_once() -> None:
+    builder = new_table(Column("id"))
+    for number in range(3):
+        builder.change_metadata(configuration={"n": str(number)})
+    edit_commit(
+        builder,
+        0,
+        lambda a: {"protocol": {**a["protocol"], "minReaderVersion": 0}} if "protocol" in a else a,
+    )
+    assert codes(check(builder.store, all_versions=True)) == ["PROTOCOL_INVALID"]
+    assert check(builder.store, all_versions=True).findings.num_rows == 1
+
+
+def test_seen_keys_are_those_of_a_set() -> None:
+    numbers = np.random.default_rng(7).integers(0, 3000, 5000)
+    seen, known = SeenKeys(), set[str]()
+    for batch in np.array_split(numbers, 60):
+        keys = [f"f{number}" for number in batch]
+        mask = seen.take(pa.chunked_array([keys[:20], keys[20:]], pa.string())).to_pylist()
+        expected = [key not in known and key not in keys[:i] for i, key in enumerate(keys)]
+        assert mask == expected
+        known.update(keys)
+    assert seen.take(pa.chunked_array([], pa.string())).to_pylist() == []
+
+
+def test_two_actions_of_files_in_a_line() -> None:
+    builder = table()
+    both = {**add_of(builder, 2), "cdc": {"path": "x", "partitionValues": {"p": "1"}}}
+    edit_commit(builder, 2, lambda action: both if "add" in action else action)
+    assert problems(check(builder.store)) == ["line 2 has several actions: add, cdc"]

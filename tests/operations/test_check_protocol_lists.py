@@ -1,0 +1,142 @@
+"""`check`: features in the wrong list, and schemas that can be read and are wrong all the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from deltactl.operations.check_options import Depth
+from tests.support.checkpoints import new_table
+from tests.support.damage import DEEP, check, codes, edit_action
+from tests.support.table_builder import Column, TableBuilder, array_of, struct_of
+
+
+def problems_of(reader: int, features: list[str], readers: list[str] | None = None) -> list[str]:
+    """What is wrong with a protocol of writer version 7."""
+    builder = new_table(Column("id"))
+    edit_action(
+        builder,
+        0,
+        "protocol",
+        minReaderVersion=reader,
+        minWriterVersion=7,
+        readerFeatures=readers,
+        writerFeatures=features,
+    )
+    report = check(builder.store)
+    assert set(codes(report)) <= {"PROTOCOL_INVALID"}
+    found: list[str] = report.findings["problem"].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("reader", [1, 2])
+@pytest.mark.parametrize("name", ["deletionVectors", "timestampNtz", "v2Checkpoint"])
+def test_a_feature_of_readers_under_a_reader_version_without_lists(name: str, reader: int) -> None:
+    assert problems_of(reader, [name]) == [
+        f"the feature {name} needs reader version 3, the table has {reader}"
+    ]
+
+
+def test_column_mapping_needs_reader_version_2() -> None:
+    assert problems_of(1, ["columnMapping"]) == [
+        "the feature columnMapping needs reader version 2, the table has 1"
+    ]
+    assert problems_of(2, ["columnMapping"]) == []
+
+
+def test_a_feature_of_writers_in_the_list_of_readers() -> None:
+    names = ["appendOnly", "deletionVectors"]
+    assert problems_of(3, names, names) == [
+        "features of writers alone are listed for readers: appendOnly"
+    ]
+    assert problems_of(3, names, ["deletionVectors"]) == []
+
+
+@pytest.mark.parametrize(("reader", "readers"), [(1, None), (3, []), (3, ["notYetInvented"])])
+def test_features_that_nobody_knows_may_be_in_either_list(
+    reader: int, readers: list[str] | None
+) -> None:
+    assert problems_of(reader, ["notYetInvented"], readers) == []
+
+
+def schema_problems(builder: TableBuilder) -> list[str]:
+    report = check(builder.store)
+    assert set(codes(report)) <= {"SCHEMA_INVALID"}
+    found: list[str] = report.findings["problem"].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ([Column("a"), Column("A")], "2 fields of a struct are named 'a', but for upper and lower"),
+        (
+            [Column("l", array_of(struct_of(Column("x"), Column("X"))))],
+            "2 fields of a struct are named 'x', but for upper and lower",
+        ),
+        ([Column("a", "int128")], "a column has type 'int128', which is none of Delta's"),
+        ([Column("l", array_of("decimal(99,2)"))], "a column has type 'decimal(99,2)'"),
+    ],
+)
+def test_columns_that_are_wrong(columns: list[Column], problem: str) -> None:
+    (found,) = schema_problems(new_table(*columns))
+    assert found.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    "kind", ["interval year to month", "interval day to second", "varchar(10)", "char(2)"]
+)
+def test_types_of_spark_are_no_finding(kind: str) -> None:
+    assert schema_problems(new_table(Column("a", kind))) == []
+
+
+def test_types_that_an_unknown_feature_may_have_brought_are_no_finding() -> None:
+    builder = new_table(Column("a", "int128"), features=["notYetInvented"])
+    assert schema_problems(builder) == []
+    edit_action(builder, 0, "protocol", minReaderVersion=3, minWriterVersion=7, readerFeatures=[
+        "timestampNanos"], writerFeatures=["timestampNanos"])  # fmt: skip
+    assert schema_problems(builder) == []
+
+
+def test_partition_columns_that_cannot_be() -> None:
+    builder = new_table(
+        Column("p"), Column("s", struct_of(Column("x"))), Column("l", array_of("long"))
+    )
+    edit_action(builder, 0, "metaData", partitionColumns=["p", "s", "l", "p"])
+    assert sorted(schema_problems(builder)) == [
+        "the partition column 'l' has type array<long>, which cannot partition",
+        "the partition column 'p' is listed 2 times",
+        "the partition column 's' has type struct<x:long>, which cannot partition",
+    ]
+
+
+def mapped(edit: Callable[[list[dict[str, Any]]], Any]) -> TableBuilder:
+    """A mapped table with a wrong schema, and a file that is missing."""
+    builder = new_table(Column("a"), Column("b"), mapping="name")
+    (path,) = builder.append([{"a": 1, "b": 2}])
+    schema = json.loads(builder.state.metadata["schemaString"])  # type: ignore[index]
+    edit(schema["fields"])
+    edit_action(builder, 0, "metaData", schemaString=json.dumps(schema))
+    builder.store.delete_many([path])
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("edit", "depth"),
+    [
+        (lambda fields: fields[0]["metadata"].update({"delta.columnMapping.id": 9}), Depth.DATA),
+        (lambda fields: fields[0]["metadata"].update(fields[1]["metadata"]), Depth.SIZES),
+    ],
+)
+def test_a_wrong_schema_hides_no_missing_file(
+    edit: Callable[[list[dict[str, Any]]], Any], depth: Depth
+) -> None:
+    report = check(mapped(edit).store, **DEEP)
+    assert codes(report) == ["FILE_MISSING", "SCHEMA_INVALID"]
+    assert report.options.depth is depth
+    assert report.options.decodes_vectors
+    note = "rows and statistics were not checked: the schema is invalid"
+    assert (note in report.notes) == (depth is Depth.SIZES)
