@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from tests.cli.conftest import RunCli
 from tests.faults.scenes import build_directory, build_table
 from tests.support.object_servers import S3_ENVIRON, ObjectServer
 from tests.support.object_store_fixtures import choose_servers
+from tests.support.spark_servers import worker_environ
 from tests.support.table_builder import Column, TableBuilder
 
 _OPTIONS = (
@@ -124,16 +127,24 @@ def test_no_run_repeats_a_credential_in_an_address(
     assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
 
 
-def test_settings_for_spark_are_not_repeated(cli: RunCli, tmp_path: Path) -> None:
+@pytest.mark.spark
+def test_settings_for_spark_are_not_repeated(tmp_path: Path) -> None:
     """What keeps Spark from starting tells what was set, but not to what."""
     build_table(tmp_path / "t")
-    for name in ("spark.hadoop.fs.s3a.secret.key", "spark.authenticate.secret", "no-setting"):
-        ran = cli(
-            *("optimize", str(tmp_path / "t"), "--engine", "spark", "--master", "local[none]"),
-            *("--spark-conf", f"{name}={_MARK}", "-vvv", "--debug"),
+    command = [sys.executable, "-m", "deltactl", "optimize", str(tmp_path / "t")]
+    for name in ("spark.hadoop.fs.s3a.secret.key", "no-setting"):
+        ran = subprocess.run(  # a process of its own: Java stays where it was started
+            [
+                *(*command, "--engine", "spark", "--master", "local[none]"),
+                *("--spark-conf", f"{name}={_MARK}", "-vvv", "--debug"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **worker_environ()},
         )
-        assert ran.code != 0
-        assert _MARK not in ran.out + ran.err
+        assert ran.returncode != 0
+        assert _MARK not in ran.stdout + ran.stderr
     assert find_marks(tmp_path, Path(os.environ["HOME"])) == []
 
 

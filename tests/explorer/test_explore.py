@@ -63,7 +63,8 @@ def test_what_takes_hours_is_left_to_who_asks_for_it() -> None:
     with_faults = {(job.scenario, job.model) for job in (*usual["two"], *rest) if job.faults}
     assert with_faults == {(pair.name, model) for pair in PAIRS for model in MODELS}
     assert not set(usual["two"]) & set(rest)
-    assert all({j.kind for j in rest if j.model == m} == Rules(m).fault_kinds for m in MODELS)
+    for model in {job.model for job in rest}:
+        assert {job.kind for job in rest if job.model == model} == Rules(model).fault_kinds
 
 
 def test_three_writers_by_lot() -> None:
