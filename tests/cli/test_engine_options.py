@@ -26,6 +26,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
 
+@pytest.mark.spark
 def test_without_java_spark_is_one_clear_error(cli: RunCli, table: Path, no_java: None) -> None:
     ran = cli("optimize", "events", "--engine", "spark")
     assert (ran.code, ran.out) == (9, "")
@@ -44,6 +45,7 @@ def versions(table: Path) -> list[Path]:
     return sorted((table / "_delta_log").glob("0*.json"))
 
 
+@pytest.mark.spark
 def test_without_java_auto_warns_and_works_here(cli: RunCli, table: Path, no_java: None) -> None:
     """A nightly job must not fail in the night its input passes the threshold."""
     ran = cli("optimize", "events", "--spark-threshold", "1B", "-o", "json")
@@ -77,6 +79,7 @@ def test_a_small_table_stays_in_the_process(cli: RunCli, table: Path) -> None:
     assert node["warnings"] == []
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("arguments", "environ", "engine", "reason"),
     [
@@ -174,6 +177,7 @@ def test_commands_without_tasks_know_no_engine(cli: RunCli, table: Path) -> None
         assert option in helped
 
 
+@pytest.mark.spark
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # PySpark leaves a pipe
