@@ -317,6 +317,7 @@ def test_a_checksum_file_stays_where_a_checkpoint_may_be_wrong_instead() -> None
         (lambda add: add | {"size": 7}, "bytes of files"),
         (lambda add: add | {"partitionValues": {"p": "x"}}, "partition values"),
         (lambda add: add | {"stats": '{"numRecords":7}'}, "statistics"),
+        (lambda add: add | {"stats": "{torn"}, "statistics"),
         (lambda add: add | {"path": "elsewhere"}, "other files"),
     ],
 )
