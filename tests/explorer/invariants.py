@@ -239,7 +239,7 @@ class TableChecks(Checks):
     def _check_sidecars(self, state: State, files: Mapping[str, Entry]) -> None:
         """After an error they stay for the next log cleanup: what named them may still arrive."""
         for name in self._reading.unnamed_sidecars(files):
-            if not state.faults and _is_new(name):
+            if not state.faults and owner_of(name) is not None:
                 raise Violation("nobody leaves files behind", name)
 
     def _check_recovery(self, world: int, before: Mapping[str, Entry]) -> None:
@@ -261,12 +261,6 @@ class TableChecks(Checks):
                 for body in (*state.files.values(), *state.tombstones.values()):
                     named.update(naive.file_names(body))
         return frozenset(n for n in files if not n.startswith(("_", ".", ITEMS))) - named
-
-
-def _is_new(name: str) -> bool:
-    """Whether one of the programs made a file, by its name."""
-    owner = owner_of(name)
-    return owner is not None and owner >= 0
 
 
 def _cleaned_up(files: Mapping[str, Entry]) -> set[int]:

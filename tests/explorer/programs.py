@@ -81,9 +81,10 @@ def program_id(program: int, number: int) -> str:
 
 
 def owner_of(text: str) -> int | None:
-    """Whose id stands in a text, a name or a transaction's id."""
+    """Whose id stands in a name or a transaction's id; what was there before is nobody's."""
     at = text.find("-0000-4000-8000-")
-    return None if at < 8 else int(text[at - 8 : at]) - 1
+    number = 0 if at < 8 else int(text[at - 8 : at])
+    return number - 1 if number else None
 
 
 class _Clock:
