@@ -50,7 +50,11 @@ CORPUS = find_corpus()
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what this machine cannot run. The reasons stand in .ci/allowed-skips.txt."""
-    reasons = {"corpus": _corpus_missing(), "spark": _spark_missing()}
+    reasons = {
+        "corpus": _corpus_missing(),
+        "pyspark": _pyspark_missing(),
+        "spark": _pyspark_missing() or _java_missing(),
+    }
     for item in items:
         for marker, reason in reasons.items():
             if reason and item.get_closest_marker(marker):
@@ -61,9 +65,11 @@ def _corpus_missing() -> str | None:
     return None if CORPUS.is_dir() else f"corpus: no tables of other writers at {CORPUS}"
 
 
-def _spark_missing() -> str | None:
-    if find_spec("pyspark") is None:
-        return "spark: PySpark is not installed"
+def _pyspark_missing() -> str | None:
+    return "spark: PySpark is not installed" if find_spec("pyspark") is None else None
+
+
+def _java_missing() -> str | None:
     return None if shutil.which("java") else "spark: no Java runtime"
 
 

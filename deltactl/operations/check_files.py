@@ -32,6 +32,7 @@ from deltactl.protocol.spark_hash import hash_texts
 _FILES_A_TASK: Final = 512
 _BYTES_A_TASK: Final = 256 << 20
 _BYTES_A_FOOTER: Final = 64 << 10
+_LARGEST_FILE: Final = 1 << 40
 _HASHES: Final = 1 << 32
 
 Batches = Callable[[], Iterable[tuple[int, pa.Table]]]
@@ -45,10 +46,14 @@ Cut: TypeAlias = tuple[int, pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """What is kept of a batch; ``digest`` is empty where nobody will ask which ones were done."""
+    """What is kept of a batch; ``digest`` is empty where nobody will ask which ones were done.
+
+    It weighs more than the ``read_bytes`` that people see: opening a file has its price.
+    """
 
     digest: str
     weight_bytes: int
+    read_bytes: int
 
 
 class FileCheck:
@@ -58,11 +63,11 @@ class FileCheck:
         """``seed``: other versions take other samples, and one version always the same."""
         self._batches, self._options, self._seed = batches, options, seed
         digest = (lambda _: "") if options.resume is None else _digest
-        self._plan = [_Planned(digest(cut), self._weigh(cut[1])) for cut in self._tasks()]
+        self._plan = [_Planned(digest(cut), *self._weigh(cut[1])) for cut in self._tasks()]
 
     @property
     def input_bytes(self) -> int:
-        """Bytes to read, about."""
+        """What there is to do, as bytes to read."""
         return sum(planned.weight_bytes for planned in self._plan)
 
     def run(
@@ -85,7 +90,11 @@ class FileCheck:
         if not left:
             return
         waiting = (cut for cut in self._tasks() if not done or _digest(cut) not in done)
-        tasks = LazyTasks([p.weight_bytes for p in left], lambda _: _to_task(next(waiting)))
+        tasks = LazyTasks(
+            [planned.weight_bytes for planned in left],
+            lambda _: _to_task(next(waiting)),
+            [planned.read_bytes for planned in left],
+        )
         running = engine.run(
             partial(check_files, spec), tasks, cancel=cancel, on_progress=on_progress
         )
@@ -115,11 +124,16 @@ class FileCheck:
         limit = int(self._options.sample * _HASHES)
         return batch.filter(pa.array(np.concatenate(hashes).astype(np.int64) < limit))
 
-    def _weigh(self, task: pa.Table) -> int:
-        footers: int = _BYTES_A_FOOTER * task.num_rows
-        if self._options.depth is Depth.DATA:
-            return footers + int(pc.sum(task["size_bytes"]).as_py() or 0)
-        return footers if self._options.depth is Depth.FOOTERS else 0
+    def _weigh(self, task: pa.Table) -> tuple[int, int]:
+        """The weight of a task, and the bytes of its files that it reads, about."""
+        if self._options.depth < Depth.FOOTERS:
+            return 0, 0
+        footers = _BYTES_A_FOOTER * task.num_rows
+        sizes = _sizes(task)
+        if self._options.depth is Depth.FOOTERS:
+            return footers, int(np.minimum(sizes, _BYTES_A_FOOTER).sum())
+        read = int(sizes.sum())
+        return footers + read, read
 
 
 def _cut(batch: pa.Table, depth: Depth) -> Iterator[pa.Table]:
@@ -128,8 +142,7 @@ def _cut(batch: pa.Table, depth: Depth) -> Iterator[pa.Table]:
         for start in range(0, batch.num_rows, _FILES_A_TASK):
             yield batch.slice(start, _FILES_A_TASK)
         return
-    sizes = np.maximum(pc.fill_null(batch["size_bytes"], 0).to_numpy(), 0)
-    ends = np.cumsum(sizes)
+    ends = np.cumsum(_sizes(batch))
     start = 0
     while start < batch.num_rows:
         before = ends[start - 1] if start else 0
@@ -137,6 +150,13 @@ def _cut(batch: pa.Table, depth: Depth) -> Iterator[pa.Table]:
         stop = min(max(fitting, start + 1), start + _FILES_A_TASK)
         yield batch.slice(start, stop - start)
         start = stop
+
+
+def _sizes(batch: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Bytes of each file, within what can be; sums of what a log may claim would overflow."""
+    said = pc.fill_null(batch["size_bytes"], 0).to_numpy()
+    sizes: np.ndarray[Any, np.dtype[np.int64]] = np.clip(said, 0, _LARGEST_FILE)
+    return sizes
 
 
 def _to_task(cut: Cut) -> CheckTask:

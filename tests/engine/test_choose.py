@@ -83,6 +83,7 @@ def test_a_file_of_defaults_names_a_cluster(tmp_path: Path) -> None:
     assert found == f"{file} names a master"
 
 
+@pytest.mark.pyspark
 def test_java_is_looked_for_as_spark_does(tmp_path: Path) -> None:
     assert find_missing(NOWHERE, None) == "there is no Java"
     java = tmp_path / "bin" / "java"
@@ -94,6 +95,7 @@ def test_java_is_looked_for_as_spark_does(tmp_path: Path) -> None:
     assert find_missing({**NOWHERE, "PYSPARK_GATEWAY_PORT": "1"}, None) is None
 
 
+@pytest.mark.pyspark
 def test_a_server_has_java_for_us(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deltactl.engine.spark_facts._CONNECT_MODULES", ("json",))
     assert find_missing(NOWHERE, "sc://host") is None

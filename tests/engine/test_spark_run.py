@@ -25,6 +25,7 @@ from deltactl.errors import (
     VerificationError,
 )
 
+pytestmark = pytest.mark.pyspark
 HEAVY = 64 << 20
 
 
