@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,16 +24,24 @@ from deltactl.operations.check_stats import (
     widen_dates,
 )
 from deltactl.operations.check_vectors import BROKEN_VECTOR, Vector, check_vector
+from deltactl.operations.requests import map_requests
 from deltactl.parquet.footer import LeafColumn, RowFacts, index_leaves, read_file_stats
-from deltactl.parquet.footer_bytes import read_footer
+from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.measure import measure_file
 from deltactl.parquet.projection import FileFields, Matcher, ensure_field_ids
 from deltactl.parquet.reader import DataFile, RowReader
+from deltactl.parquet.sound_footers import find_unsound, group_by_schema
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.schema import Field, StructType, arrow_type, is_void
 from deltactl.protocol.stats import LeafStats, Path
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, list_leaves
 from deltactl.storage.store import FileInfo, Store
+
+# Rows of several files at once are what takes memory.
+_READ_AT_ONCE: Final = 4
+_FOOTERS_AT_ONCE: Final = 16
+# Looked at together, footers of one schema cost an eighth of what each costs alone.
+_FOOTERS_HELD: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,18 @@ class Logged:
         return self.data.deletion_vector is not None or not self.knows_vector
 
 
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A file that is there: what the log and the store say of it, and whether its vector is there.
+
+    ``has_vector`` is true as well where there is nothing to have.
+    """
+
+    logged: Logged
+    info: FileInfo
+    has_vector: bool
+
+
 class ContentChecker:
     """Checks files of one table and schema. Safe to use from several threads."""
 
@@ -71,37 +92,61 @@ class ContentChecker:
         leaves = list_leaves(StructType(self._fields))
         self._leaves = tuple(leaf for leaf in leaves if leaf.kind != "void")
 
-    def check(self, file: Logged, info: FileInfo, has_vector: bool) -> int:
-        """Check a file that is there; give its rows, 0 where they were not looked at.
+    def check(self, files: Sequence[Present]) -> int:
+        """Check files that are there; give their rows, 0 for those that were not looked at."""
+        wanted = [file for file in files if self._depth >= Depth.FOOTERS or self._decodes(file)]
+        at_once = _READ_AT_ONCE if self._depth is Depth.DATA else _FOOTERS_AT_ONCE
+        rows = 0
+        for start in range(0, len(wanted), _FOOTERS_HELD):
+            opened = self._open(wanted[start : start + _FOOTERS_HELD])
+            rows += sum(map_requests(self._store, self._look_into, opened, at_once=at_once))
+        return rows
 
-        Args:
-            file: what the log says.
-            info: what the store says.
-            has_vector: whether its deletion vector, if it has one, is there.
-        """
-        wants_vector = self._decodes_vectors and file.data.deletion_vector is not None
-        if self._depth < Depth.FOOTERS and not wants_vector:
-            return 0
-        path = file.data.path
+    def _decodes(self, file: Present) -> bool:
+        return self._decodes_vectors and file.logged.data.deletion_vector is not None
+
+    def _open(self, files: Sequence[Present]) -> list[_Opened]:
+        """Read the footers of some files; those that are broken become findings."""
+        read = map_requests(self._store, self._parse_footer, files, at_once=_FOOTERS_AT_ONCE)
+        opened = [file for file in read if file is not None]
+        sound: list[_Opened] = []
+        for alike in group_by_schema([(file.footer, file.schema) for file in opened]):
+            members = [opened[index] for index in alike]
+            largest = max(file.present.info.size_bytes for file in members)
+            unsound = find_unsound([file.footer for file in members], largest)
+            for index, file in enumerate(members):
+                if index in unsound:
+                    self._report_broken(file.present, unsound[index].message)
+                else:
+                    sound.append(file)
+        return sound
+
+    def _parse_footer(self, file: Present) -> _Opened | None:
         try:
-            footer = read_footer(self._store, path, info.size_bytes)
-            schema = footer.schema.to_arrow_schema()
+            footer = parse_footer(self._store, file.logged.data.path, file.info.size_bytes)
+            return _Opened(file, footer, footer.schema.to_arrow_schema())
         except (DataFileError, pa.ArrowException) as error:
-            problem = f"it {getattr(error, 'message', f'is broken: {error}')}"
-            self._findings.add("FILE_UNREADABLE", problem, file=path)
-            return 0
-        vector = Vector() if has_vector and file.knows_vector else BROKEN_VECTOR
-        if wants_vector and vector.is_sound:
-            vector = check_vector(self._store, file.data, footer.num_rows, self._findings)
-        if self._depth >= Depth.FOOTERS:
-            self._check_rows(_Opened(file, footer, vector, schema))
-        return int(footer.num_rows)
+            self._report_broken(file, getattr(error, "message", f"is broken: {error}"))
+            return None
 
-    def _check_rows(self, file: _Opened) -> None:
+    def _report_broken(self, file: Present, problem: str) -> None:
+        self._findings.add("FILE_UNREADABLE", f"it {problem}", file=file.logged.data.path)
+
+    def _look_into(self, file: _Opened) -> int:
+        present, num_rows = file.present, int(file.footer.num_rows)
+        sound = present.has_vector and present.logged.knows_vector
+        vector = Vector() if sound else BROKEN_VECTOR
+        if self._decodes(present) and vector.is_sound:
+            vector = check_vector(self._store, present.logged.data, num_rows, self._findings)
+        if self._depth >= Depth.FOOTERS:
+            self._check_rows(file, vector)
+        return num_rows
+
+    def _check_rows(self, file: _Opened, vector: Vector) -> None:
         said = self._parse(file.logged)
         leaves = () if said is None else self._choose_leaves(said, file)
         if self._depth is Depth.DATA:
-            self._report(file, self._read(file, self._fields, leaves, said))
+            self._report(file, self._read(file, vector, self._fields, leaves, said))
             return
         if said is None:
             return
@@ -112,7 +157,7 @@ class ContentChecker:
             names = {path[0] for path in paths}
             fields = tuple(f for f in self._fields if f.physical_name in names)
             chosen = tuple(leaf for leaf in leaves if leaf.path in paths)
-            found = self._read(file, fields, chosen, said)
+            found = self._read(file, vector, fields, chosen, said)
             certain += [contradiction for contradiction in found if contradiction[1]]
         self._report(file, certain)
 
@@ -153,6 +198,7 @@ class ContentChecker:
     def _read(
         self,
         file: _Opened,
+        vector: Vector,
         fields: Sequence[Field],
         leaves: Sequence[StatsLeaf],
         said: Statistics | None,
@@ -161,7 +207,7 @@ class ContentChecker:
         reader = RowReader(
             StructType(tuple(fields)), (), self._match.mode, naming="physical", verify_pages=True
         )
-        data, vector = file.logged.data, file.vector
+        data = file.logged.data
         if vector.bitmap is None and vector.is_sound:
             vector = check_vector(self._store, data, file.footer.num_rows, Findings())
         try:
@@ -192,12 +238,16 @@ class ContentChecker:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A file with its footer, and its deletion vector as far as that was checked."""
+    """A file with its footer."""
 
-    logged: Logged
+    present: Present
     footer: pq.FileMetaData
-    vector: Vector
     schema: pa.Schema
+
+    @property
+    def logged(self) -> Logged:
+        """What the log says of it."""
+        return self.present.logged
 
 
 def _choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:

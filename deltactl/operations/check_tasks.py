@@ -12,12 +12,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
-from deltactl.operations.check_content import ContentChecker, Logged
+from deltactl.operations.check_content import ContentChecker, Logged, Present
 from deltactl.operations.check_findings import Findings, Row
 from deltactl.operations.check_options import Depth
 from deltactl.operations.check_presence import find_files, find_path_problem
 from deltactl.operations.check_vectors import check_vector_file, name_vector_file
-from deltactl.operations.requests import map_requests
 from deltactl.parquet.reader import DataFile
 from deltactl.protocol.actions import DELETION_VECTOR_TYPE, Metadata
 from deltactl.protocol.deletion_vectors import INLINE, DeletionVector
@@ -25,10 +24,6 @@ from deltactl.protocol.paths import is_absolute
 from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
 from deltactl.storage.wrappers import ReadOnlyStore
-
-# Rows of several files at once are what takes memory.
-_FILES_READ_AT_ONCE: Final = 4
-_FOOTERS_AT_ONCE: Final = 16
 
 BATCH: Final = pa.schema(
     [
@@ -115,30 +110,22 @@ class _BatchChecker:
         if self._elsewhere:
             shown = min(self._elsewhere)
             self._findings.note(f"files on other storage were not checked, such as {shown!r}")
-        present: list[tuple[Logged, FileInfo, bool]] = []
+        present: list[Present] = []
         gone = 0
         for file, vector in zip(logged, vectors, strict=True):
             info = self._locate(file)
             gone += info is None and not file.is_live
             has_vector = self._check_vector_place(file, vector)
             if info is not None:
-                present.append((file, info, has_vector))
+                present.append(Present(file, info, has_vector))
         return BatchResult(
             num_files=len(present),
-            num_rows=self._look_into(present),
+            num_rows=self._content.check(present),
             num_vectors=sum(file.data.deletion_vector is not None for file in logged),
             num_gone=gone,
             findings=tuple(self._findings.rows),
             notes=tuple(self._findings.notes),
         )
-
-    def _look_into(self, present: Sequence[tuple[Logged, FileInfo, bool]]) -> int:
-        """Check contents as deep as was asked; give the rows seen."""
-        at_once = _FILES_READ_AT_ONCE if self._spec.depth is Depth.DATA else _FOOTERS_AT_ONCE
-        seen = map_requests(
-            self._store, lambda item: self._content.check(*item), present, at_once=at_once
-        )
-        return sum(seen)
 
     def _read(self, row: Mapping[str, Any]) -> Logged:
         node, path = row["deletion_vector"], row["path"]

@@ -14,8 +14,9 @@ from deltactl.operations.convert_listing import NOT_PARQUET_INSIDE, LeftOut, has
 from deltactl.operations.convert_partitions import Problem
 from deltactl.operations.requests import map_requests
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
-from deltactl.parquet.footer_bytes import TAIL_BYTES, ensure_sound, parse_footer
+from deltactl.parquet.footer_bytes import TAIL_BYTES, parse_footer
 from deltactl.parquet.footer_columns import read_leaf_columns
+from deltactl.parquet.sound_footers import find_unsound, group_by_schema
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_bounds import LeafColumns
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
@@ -85,8 +86,9 @@ def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> Footer
         else:
             left_out.append(LeftOut(name, NOT_PARQUET_INSIDE))
     groups: list[FooterGroup] = []
-    for alike in _group_by_schema(found):
-        members = _only_sound(alike, problems)
+    schemas = [(footer, footer.schema.to_arrow_schema()) for _, footer in found]
+    for alike in group_by_schema(schemas):
+        members = _only_sound([found[index] for index in alike], problems)
         if not members:
             continue
         try:
@@ -115,36 +117,14 @@ def _read_all(
     return map_requests(store, read, names)
 
 
-def _group_by_schema(
-    found: Sequence[tuple[FileInfo, pq.FileMetaData]],
-) -> list[list[tuple[FileInfo, pq.FileMetaData]]]:
-    groups: list[tuple[pq.ParquetSchema, pa.Schema, list[tuple[FileInfo, pq.FileMetaData]]]] = []
-    for info, footer in found:
-        schema = footer.schema
-        arrow_schema = schema.to_arrow_schema()
-        for known, known_arrow, members in groups:
-            # Parquet's equality leaves names of groups out, Arrow's what annotates a leaf.
-            if schema.equals(known) and arrow_schema.equals(known_arrow):
-                members.append((info, footer))
-                break
-        else:
-            groups.append((schema, arrow_schema, [(info, footer)]))
-    return [members for _, _, members in groups]
-
-
 def _only_sound(
-    members: list[tuple[FileInfo, pq.FileMetaData]], problems: list[Problem]
+    members: Sequence[tuple[FileInfo, pq.FileMetaData]], problems: list[Problem]
 ) -> list[tuple[FileInfo, pq.FileMetaData]]:
     """The footers whose columns may be asked for; the others become problems."""
     largest = max(info.size_bytes for info, _ in members)
-    try:
-        ensure_sound([footer for _, footer in members], largest)
-    except DataFileError as error:
-        if len(members) == 1:
-            problems.append((members[0][0].name, None, error.message))
-            return []
-        return [found for member in members for found in _only_sound([member], problems)]
-    return members
+    unsound = find_unsound([footer for _, footer in members], largest)
+    problems += [(members[index][0].name, None, unsound[index].message) for index in unsound]
+    return [member for index, member in enumerate(members) if index not in unsound]
 
 
 def _describe(spec: FooterSpec, members: Sequence[tuple[FileInfo, pq.FileMetaData]]) -> FooterGroup:

@@ -5,7 +5,6 @@ Source: the Parquet format, "File format" and "Modular encryption".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -13,7 +12,6 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, first_line
 from deltactl.parquet.fixed_bounds import ensure_fixed_bounds
-from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.storage.store import Store
 
 MAGIC: Final = b"PAR1"
@@ -23,34 +21,10 @@ _END_BYTES: Final = 8  # the footer's length, and the magic
 _SIGNATURE_BYTES: Final = 28  # behind a footer that is not encrypted itself, where columns are
 
 
-def read_footer(store: Store, name: str, size_bytes: int) -> pq.FileMetaData:
-    """The footer of a Parquet file whose size is known, its columns found sound.
-
-    Raises:
-        DataFileError: it is no Parquet file, or a broken or encrypted one; says which.
-        StorageError: the store failed.
-    """
-    footer = parse_footer(store, name, size_bytes)
-    ensure_sound([footer], size_bytes)
-    return footer
-
-
-def ensure_sound(footers: Sequence[pq.FileMetaData], size_bytes: int) -> None:
-    """Refuse footers of one schema whose columns may not be asked for; ``ensure_sound_columns``.
-
-    Raises:
-        DataFileError: the metadata of a column chunk are broken.
-    """
-    try:
-        ensure_sound_columns(footers, size_bytes)
-    except (pa.ArrowException, OSError) as error:
-        raise _broken(error) from error
-
-
 def parse_footer(
     store: Store, name: str, size_bytes: int, tail: bytes | None = None
 ) -> pq.FileMetaData:
-    """The footer of a Parquet file; nobody may ask for its columns before ``ensure_sound``.
+    """The footer of a Parquet file; nobody may ask for its columns before ``find_unsound``.
 
     Args:
         store: where it lies.
@@ -83,13 +57,14 @@ def parse_footer(
         footer: pq.FileMetaData = reader.metadata
         ensure_fixed_bounds(footer, tail[-needed:-_END_BYTES])
     except (pa.ArrowException, OSError) as error:
-        raise _broken(error) from error
+        raise broken_footer(error) from error
     if needed - _END_BYTES - footer.serialized_size == _SIGNATURE_BYTES:
         raise DataFileError("is encrypted in part: its footer is signed")
     return footer
 
 
-def _broken(error: Exception) -> DataFileError:
+def broken_footer(error: Exception) -> DataFileError:
+    """What is wrong with a footer that Arrow could not read."""
     return DataFileError(f"is broken: {first_line(error) or type(error).__name__}")
 
 

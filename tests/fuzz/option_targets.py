@@ -21,7 +21,6 @@ from deltactl.operations.predicate import parse_predicate
 from deltactl.operations.vacuum_inventory import read_inventory
 from deltactl.parquet.file_schema import read_file_schema
 from deltactl.parquet.footer import read_file_stats, read_null_counts
-from deltactl.parquet.footer_bytes import read_footer
 from deltactl.protocol.schema import Field, PrimitiveType
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.units import (
@@ -33,6 +32,7 @@ from deltactl.units import (
     parse_timestamp,
 )
 from tests.fuzz.target import STORE, Target, as_text, stored
+from tests.support.footers import read_sound_footer
 from tests.support.stores import MemoryStore
 
 # -- units --------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def _orcs() -> list[bytes]:
 def run_footer(data: bytes) -> None:
     """A data file's footer: schema, statistics, null counts."""
     info = stored("x.parquet", data)
-    footer = read_footer(STORE, info.name, info.size_bytes)
+    footer = read_sound_footer(STORE, info.name, info.size_bytes)
     schema = read_file_schema(footer).struct
     read_file_stats(footer, StatsColumns(list_leaves(schema)))
     read_null_counts(footer)

@@ -12,10 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import DataFileError, DeltactlError
+from deltactl.operations.check import check_table
+from deltactl.operations.check_options import CheckOptions, Depth
 from deltactl.operations.convert import convert
 from deltactl.parquet import fixed_bounds
-from deltactl.parquet.footer_bytes import read_footer
 from deltactl.parquet.sound_columns import ensure_sound_columns
+from deltactl.parquet.sound_footers import find_unsound
+from deltactl.storage.open import open_store
+from tests.support.footers import read_sound_footer
 from tests.support.stores import MemoryStore
 
 FINDS = Path(__file__).parents[1] / "fuzz" / "finds" / "footer"
@@ -36,7 +40,7 @@ def test_what_would_end_the_process_is_an_error(name: str, message: str) -> None
     store = MemoryStore("memory://sound-columns")
     store.put("x.parquet", data)
     with pytest.raises(DataFileError, match=f"is broken: {message}"):
-        read_footer(store, "x.parquet", len(data))
+        read_sound_footer(store, "x.parquet", len(data))
 
 
 @pytest.mark.parametrize(
@@ -73,6 +77,7 @@ def test_one_that_is_broken_is_found_among_others(name: str, place: int) -> None
     footers.insert(place, broken)
     with pytest.raises(OSError, match="column|histogram"):
         ensure_sound_columns(footers, max(len(data), sink.tell()))
+    assert list(find_unsound(footers, max(len(data), sink.tell()))) == [place]
 
 
 @pytest.mark.parametrize("name", ["histogram-of-another-length", "type-of-another-column"])
@@ -86,6 +91,21 @@ def test_a_convert_names_just_the_broken_file(name: str, tmp_path: Path) -> None
     assert "b.parquet" in str(caught.value)
     assert not {"a.parquet", "c.parquet"} & set(str(caught.value).split())
     assert not (tmp_path / "_delta_log").exists()
+
+
+@pytest.mark.parametrize("name", ["histogram-of-another-length", "type-of-another-column"])
+def test_a_check_names_just_the_broken_file(name: str, tmp_path: Path) -> None:
+    data = (FINDS / name).read_bytes()
+    rows = _rows_of(pq.read_metadata(io.BytesIO(data)))
+    for file in ("a", "b", "c"):
+        pq.write_table(rows, tmp_path / f"{file}.parquet")
+    convert(str(tmp_path))
+    (tmp_path / "b.parquet").write_bytes(data)
+    found = check_table(
+        open_store(str(tmp_path), {}), CheckOptions(depth=Depth.FOOTERS)
+    ).findings.to_pylist()
+    unreadable = [finding["file"] for finding in found if finding["code"] == "FILE_UNREADABLE"]
+    assert unreadable == ["b.parquet"]
 
 
 def _rows_of(footer: pq.FileMetaData) -> pa.Table:
@@ -125,7 +145,7 @@ def test_a_bound_that_is_too_short_is_an_error(bound: bytes, left: int) -> None:
     store = MemoryStore("memory://short-bounds")
     store.put("x.parquet", _with_footer(data, short))
     with pytest.raises(DataFileError, match=f"a bound of column 1, which has {left} of 5 bytes"):
-        read_footer(store, "x.parquet", len(store.read("x.parquet")))
+        read_sound_footer(store, "x.parquet", len(store.read("x.parquet")))
 
 
 def test_a_column_that_is_longer_than_its_bounds_is_an_error() -> None:
@@ -133,7 +153,7 @@ def test_a_column_that_is_longer_than_its_bounds_is_an_error() -> None:
     store = MemoryStore("memory://long-column")
     store.put("x.parquet", data)
     with pytest.raises(DataFileError, match="column 3, which has 9 of 24 bytes"):
-        read_footer(store, "x.parquet", len(data))
+        read_sound_footer(store, "x.parquet", len(data))
 
 
 def test_a_footer_that_is_signed_is_not_read(tmp_path: Path) -> None:
@@ -157,7 +177,7 @@ def test_a_footer_that_is_signed_is_not_read(tmp_path: Path) -> None:
     store = MemoryStore("memory://signed")
     store.put("x.parquet", path.read_bytes())
     with pytest.raises(DataFileError, match="is encrypted in part"):
-        read_footer(store, "x.parquet", path.stat().st_size)
+        read_sound_footer(store, "x.parquet", path.stat().st_size)
 
 
 def test_fields_of_any_type_are_gone_past() -> None:
