@@ -18,10 +18,10 @@ REQUIRED: Final[Mapping[str, str]] = {
     "pyarrow": "22",
     "numpy": "1.26",
     "pandas": "2.2",
-    "fsspec": "2025.12",
+    "fsspec": "2026.6",
     "pyroaring": "1.1",
-    "s3fs": "2025.12",
-    "gcsfs": "2025.12",
+    "s3fs": "2026.6",
+    "gcsfs": "2026.6",
     "adlfs": "2024.12",
 }
 """What tasks may import, with the oldest version that will do (as in pyproject.toml)."""

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from fsspec.asyn import sync
+from fsspec.callbacks import NoOpCallback
 
 from deltactl.storage.fsspec_files import discard_file
 from deltactl.storage.object_services import CommonService, Entry, no_bucket, split_folder
@@ -44,7 +45,8 @@ class GcsService(CommonService):
 
     def download(self, key: str, path: str) -> None:
         """A whole object in one request, with its checksum compared."""
-        self._patience.ask(lambda: sync(self._fs.loop, self._fs._get_file_request, key, path))
+        get = partial(self._fs._get_file_request, callback=NoOpCallback())
+        self._patience.ask(lambda: sync(self._fs.loop, get, key, path))
 
     def stat(self, key: str) -> Entry | None:
         """Facts of an object, in one request; gcsfs would look for a folder at the same time."""

@@ -68,7 +68,8 @@ class S3Service(CommonService):
         bucket, _, name = key.partition("/")
         range_ = {} if wanted is None else {"Range": wanted}
         answer = await self._fs._call_s3("get_object", Bucket=bucket, Key=name, **range_)
-        async with answer["Body"] as body:
+        body = answer["Body"]
+        async with body:
             data = bytes(await body.read())
         total = answer.get("ContentRange", "").rpartition("/")[2]
         size = int(total) if total.isdigit() else len(data)
@@ -81,8 +82,9 @@ class S3Service(CommonService):
     async def _download(self, key: str, path: str) -> None:
         bucket, _, name = key.partition("/")
         answer = await self._fs._call_s3("get_object", Bucket=bucket, Key=name)
+        body = answer["Body"]  # what `async with` gives can read no part in older releases
         with open(path, "wb") as file:
-            async with answer["Body"] as body:
+            async with body:
                 while chunk := await body.read(_CHUNK_BYTES):
                     file.write(chunk)
 

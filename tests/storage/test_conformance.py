@@ -29,13 +29,12 @@ def _memory(_: Path) -> Store:
 
 
 def _fsspec(_: Path) -> Store:
-    file_system: Any = MemoryFileSystem(
-        global_store=False, use_listings_cache=False, skip_instance_cache=True
-    )
+    root = f"/root-{next(_numbers)}"
+    file_system: Any = MemoryFileSystem(use_listings_cache=False, skip_instance_cache=True)
     return FsspecStore(
-        "memory://root",
+        f"memory:/{root}",
         file_system,
-        "/root",
+        root,
         exclusive_create=True,
         schemes=frozenset({"memory"}),
     )
