@@ -6,10 +6,10 @@ rest is still shown, and the hole is marked.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from deltactl.errors import CorruptLogError, ObjectNotFoundError, StorageError
 from deltactl.log.absence import no_table_error
@@ -61,13 +61,36 @@ class History:
 
     latest_version: int
     num_commits: int
-    rows: list[HistoryRow]
+    rows: Sequence[HistoryRow]
     num_unread: int
     uses_in_commit_timestamps: bool
 
     def table(self) -> pa.Table:
         """The rows as Arrow columns: Delta's, then ``reconstructible`` and ``problem``."""
         return history_table(self.rows)
+
+
+class _Rows(Sequence[HistoryRow]):
+    """A row for each commit, made when it is asked for: kept, all would take twice the memory."""
+
+    def __init__(
+        self, records: Sequence[CommitRecord], make: Callable[[CommitRecord], HistoryRow]
+    ) -> None:
+        self._records, self._make = records, make
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @overload
+    def __getitem__(self, index: int) -> HistoryRow: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[HistoryRow]: ...
+
+    def __getitem__(self, index: int | slice) -> HistoryRow | Sequence[HistoryRow]:
+        if isinstance(index, slice):
+            return _Rows(self._records[index], self._make)
+        return self._make(self._records[index])
 
 
 class CommitObserver(Protocol):
@@ -229,22 +252,21 @@ class _Reading:
             return bool(self.kept)
         return self.times.timestamp_ms(record.version) <= until
 
-    def rows(self) -> list[HistoryRow]:
+    def rows(self) -> _Rows:
         broken = {r.version for r in self.kept if r.problem is not None and r.file is not None}
         wanted = {record.version for record in self.kept}
         rebuildable = find_rebuildable(self.store, self.listing, wanted, broken)
-        return [
-            history_row(
-                record.version,
-                record.info,
-                timestamp_ms=None
-                if record.file is None
-                else self.times.timestamp_ms(record.version),
-                reconstructible=record.version in rebuildable,
-                problem=record.problem or self._lack(record),
-            )
-            for record in self.kept
-        ]
+        return _Rows(self.kept, lambda record: self._row(record, rebuildable))
+
+    def _row(self, record: CommitRecord, rebuildable: Container[int]) -> HistoryRow:
+        has_time = record.file is not None
+        return history_row(
+            record.version,
+            record.info,
+            timestamp_ms=self.times.timestamp_ms(record.version) if has_time else None,
+            reconstructible=record.version in rebuildable,
+            problem=record.problem or self._lack(record),
+        )
 
     def _lack(self, record: CommitRecord) -> str | None:
         if record.file is not None and self.times.lacks_timestamp(record.version):

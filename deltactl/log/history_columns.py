@@ -19,6 +19,7 @@ HistoryRow = dict[str, Any]
 """Column to plain value; ``timestamp`` in ms since 1970 UTC, maps and structs as dictionaries."""
 
 _MAX_LONG = 2**63 - 1
+_ROWS_AT_ONCE = 10_000
 _JOB = ("jobId", "jobName", "jobRunId", "runId", "jobOwnerId", "triggerType")
 _NOTEBOOK = ("notebookId",)
 
@@ -116,6 +117,14 @@ def history_table(rows: Sequence[HistoryRow]) -> pa.Table:
     import pyarrow as pa
 
     schema = _schema()
+    starts = range(0, len(rows), _ROWS_AT_ONCE)
+    batches = [_to_batch(list(rows[start : start + _ROWS_AT_ONCE]), schema) for start in starts]
+    return pa.Table.from_batches(batches, schema)
+
+
+def _to_batch(rows: Sequence[HistoryRow], schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
     arrays = []
     for field in schema:
         values = [row[field.name] for row in rows]
@@ -125,7 +134,7 @@ def history_table(rows: Sequence[HistoryRow]) -> pa.Table:
             arrays.append(pa.array(values, field.type))
         except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
             arrays.append(pa.array(_whole(values), field.type))
-    return pa.table(arrays, schema=schema)
+    return pa.record_batch(arrays, schema=schema)
 
 
 def _schema() -> pa.Schema:

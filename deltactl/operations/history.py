@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ class HistoryReport:
     """
 
     latest_version: int
-    rows: list[HistoryRow]
+    rows: Sequence[HistoryRow]
     num_unread: int = 0
     changes: Mapping[int, Change] = field(default_factory=dict)
     restorable: Mapping[int, Restorable] | None = None
@@ -134,7 +134,8 @@ def version_at(store: Store, timestamp_ms: int, warn: Warn) -> VersionAt:
     row = next((row for row in rows if row["version"] == version), None)
     if row is None:
         raise _vanished(version)
-    return VersionAt(newest.latest_version, row, rows[0] if rows[0] is not row else None)
+    is_last = rows[0]["version"] == version
+    return VersionAt(newest.latest_version, row, None if is_last else rows[0])
 
 
 def _search_in_commit_timestamps(

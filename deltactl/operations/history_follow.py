@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from deltactl.log.history import Selection, read_history
 from deltactl.log.history_columns import HistoryRow
@@ -43,7 +43,7 @@ def follow_history(
             return
 
 
-def _read_new(store: Store, following: int) -> list[HistoryRow]:
+def _read_new(store: Store, following: int) -> Sequence[HistoryRow]:
     """Rows from a version on, oldest first; all of the log is listed only if there are some."""
     if list_log(store, following).latest_version is None:
         return []

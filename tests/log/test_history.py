@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from deltactl.errors import AccessDeniedError, NotATableError, ObjectNotFoundErr
 from deltactl.log.history import Selection, read_history
 from deltactl.log.history_columns import HistoryRow
 from deltactl.log.listing import list_log
+from deltactl.protocol.names import commit_name
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
@@ -27,7 +30,7 @@ from tests.support.history_logs import (
     write_commit,
     write_log,
 )
-from tests.support.stores import CountingStore
+from tests.support.stores import CountingStore, MemoryStore
 
 DELTA_COLUMNS = {
     "version": pa.int64(),
@@ -55,10 +58,10 @@ DELTA_COLUMNS = {
 
 def read(root: Path, store: Store | None = None, **selection: Any) -> list[HistoryRow]:
     store = store or open_store(str(root))
-    return read_history(store, list_log(store), Selection(**selection)).rows
+    return list(read_history(store, list_log(store), Selection(**selection)).rows)
 
 
-def versions(rows: list[HistoryRow]) -> list[int]:
+def versions(rows: Sequence[HistoryRow]) -> list[int]:
     return [row["version"] for row in rows]
 
 
@@ -457,3 +460,22 @@ def test_versions_that_can_be_read_are_marked_so(corpus: Path) -> None:
         rows = {r["version"]: r for r in read(corpus / "tables" / entry["name"])}
         for known in entry["expect"].get("versions", []):
             assert rows[known["version"]]["reconstructible"], (entry["name"], known)
+
+
+def test_rows_are_made_when_they_are_asked_for() -> None:
+    """A row takes 0.7 KB, of which a log may want millions."""
+    store = MemoryStore("memory://long")
+    count = 3_000
+    for version in range(count):
+        store.put(f"_delta_log/{commit_name(version)}", b"")
+    listing = list_log(store)
+    tracemalloc.start()
+    try:
+        history = read_history(store, listing)
+        assert tracemalloc.get_traced_memory()[0] < 500 * count
+    finally:
+        tracemalloc.stop()
+    assert versions(history.rows) == list(range(count))[::-1]
+    assert versions(history.rows[5:3:-1]) == [count - 6, count - 5]
+    assert history.rows[-1]["version"] == 0
+    assert history.table().num_rows == count

@@ -238,15 +238,18 @@ def parse_version_range(text: str | None) -> tuple[int, int | None]:
 
 def _show_history(session: Session, store: Store, options: HistoryOptions, now_ms: int) -> None:
     report = load_history(store, options, session.output.warn)
-    is_table = session.output.form is OutputFormat.TABLE
-    rows = [] if is_table else [_row(row, report) for row in report.rows]
-    if report.num_unread and not is_table:
+    form = session.output.form
+    written = (_row(row, report) for row in report.rows)
+    # Lines of their own are written one by one: a log may have millions of commits.
+    rows = [] if form in (OutputFormat.TABLE, OutputFormat.NDJSON) else list(written)
+    if report.num_unread and form is not OutputFormat.TABLE:
         unread = format_count(report.num_unread, "older version")
         session.output.note(f"{unread} not shown: --limit N or --all shows more")
+    # Without a row, Arrow still knows the names of the columns.
     session.output.emit(
         history_envelope(session, report.latest_version, rows),
         render_table=lambda page: render_history(page, report, now_ms),
-        rows=rows if rows or is_table else report.table(),
+        rows=written if not rows and report.rows else rows or report.table(),
     )
 
 
