@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, first_line
 from deltactl.parquet.fixed_bounds import ensure_fixed_bounds
+from deltactl.parquet.footer_garbage import count_footer
 from deltactl.storage.store import Store
 
 MAGIC: Final = b"PAR1"
@@ -55,6 +56,7 @@ def parse_footer(
         reader = pq.ParquetReader()
         reader.open(pa.BufferReader(tail))
         footer: pq.FileMetaData = reader.metadata
+        count_footer(footer)
         ensure_fixed_bounds(footer, tail[-needed:-_END_BYTES])
     except (pa.ArrowException, OSError) as error:
         raise broken_footer(error) from error

@@ -23,6 +23,7 @@ from deltactl.parquet.encodings import (
 )
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import read_file_stats, read_null_counts
+from deltactl.parquet.footer_garbage import count_footer
 from deltactl.protocol.stats import encode_stats
 from deltactl.protocol.stats_columns import StatsColumns
 from deltactl.storage.store import Store
@@ -148,6 +149,7 @@ class DataFileWriter:
             with self._store.open_input(self._name) as source:
                 size_bytes = int(source.size())
                 metadata = pq.read_metadata(source)
+        count_footer(metadata)
         if metadata.num_rows != self._num_rows:
             raise DataFileError(
                 f"{self._name}: {self._num_rows} rows were written and {metadata.num_rows} stored"
