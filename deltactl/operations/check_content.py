@@ -26,7 +26,7 @@ from deltactl.operations.check_stats import (
 from deltactl.operations.check_vectors import BROKEN_VECTOR, Vector, check_vector
 from deltactl.operations.requests import map_requests
 from deltactl.parquet.footer import LeafColumn, RowFacts, index_leaves, read_file_stats
-from deltactl.parquet.footer_bytes import parse_footer
+from deltactl.parquet.footer_bytes import Footer, parse_footer
 from deltactl.parquet.measure import measure_file
 from deltactl.parquet.projection import FileFields, Matcher, ensure_field_ids
 from deltactl.parquet.reader import DataFile, RowReader
@@ -110,10 +110,10 @@ class ContentChecker:
         read = map_requests(self._store, self._parse_footer, files, at_once=_FOOTERS_AT_ONCE)
         opened = [file for file in read if file is not None]
         sound: list[_Opened] = []
-        for alike in group_by_schema([(file.footer, file.schema) for file in opened]):
+        for alike in group_by_schema([(file.stored, file.schema) for file in opened]):
             members = [opened[index] for index in alike]
             largest = max(file.present.info.size_bytes for file in members)
-            unsound = find_unsound([file.footer for file in members], largest)
+            unsound = find_unsound([file.stored for file in members], largest)
             for index, file in enumerate(members):
                 if index in unsound:
                     self._report_broken(file.present, unsound[index].message)
@@ -124,7 +124,7 @@ class ContentChecker:
     def _parse_footer(self, file: Present) -> _Opened | None:
         try:
             footer = parse_footer(self._store, file.logged.data.path, file.info.size_bytes)
-            return _Opened(file, footer, footer.schema.to_arrow_schema())
+            return _Opened(file, footer, footer.metadata.schema.to_arrow_schema())
         except (DataFileError, pa.ArrowException) as error:
             self._report_broken(file, getattr(error, "message", f"is broken: {error}"))
             return None
@@ -241,8 +241,13 @@ class _Opened:
     """A file with its footer."""
 
     present: Present
-    footer: pq.FileMetaData
+    stored: Footer
     schema: pa.Schema
+
+    @property
+    def footer(self) -> pq.FileMetaData:
+        """What its footer says."""
+        return self.stored.metadata
 
     @property
     def logged(self) -> Logged:

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
 from deltactl.operations.convert_listing import NOT_PARQUET_INSIDE, LeftOut, has_parquet_name
 from deltactl.operations.convert_partitions import Problem
 from deltactl.operations.requests import map_requests
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
-from deltactl.parquet.footer_bytes import TAIL_BYTES, parse_footer
+from deltactl.parquet.footer_bytes import TAIL_BYTES, Footer, parse_footer
 from deltactl.parquet.footer_columns import read_leaf_columns
 from deltactl.parquet.sound_footers import find_unsound, group_by_schema
 from deltactl.protocol.stats import Path
@@ -77,7 +76,7 @@ def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> Footer
     store = open_store(spec.uri, spec.storage_options)
     problems: list[Problem] = []
     left_out: list[LeftOut] = []
-    found: list[tuple[FileInfo, pq.FileMetaData]] = []
+    found: list[tuple[FileInfo, Footer]] = []
     for name, (info, footer) in zip(names, _read_all(store, names), strict=True):
         if not isinstance(footer, str) and info is not None:
             found.append((info, footer))
@@ -86,7 +85,7 @@ def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> Footer
         else:
             left_out.append(LeftOut(name, NOT_PARQUET_INSIDE))
     groups: list[FooterGroup] = []
-    schemas = [(footer, footer.schema.to_arrow_schema()) for _, footer in found]
+    schemas = [(footer, footer.metadata.schema.to_arrow_schema()) for _, footer in found]
     for alike in group_by_schema(schemas):
         members = _only_sound([found[index] for index in alike], problems)
         if not members:
@@ -98,12 +97,10 @@ def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> Footer
     return FooterBatch(tuple(groups), tuple(problems), tuple(left_out))
 
 
-def _read_all(
-    store: Store, names: Sequence[str]
-) -> Iterator[tuple[FileInfo | None, pq.FileMetaData | str]]:
+def _read_all(store: Store, names: Sequence[str]) -> Iterator[tuple[FileInfo | None, Footer | str]]:
     """Each file's facts and footer, or why there is none."""
 
-    def read(name: str) -> tuple[FileInfo | None, pq.FileMetaData | str]:
+    def read(name: str) -> tuple[FileInfo | None, Footer | str]:
         # Facts never newer than the footer: the next listing catches what was replaced between.
         found = store.read_tail(name, TAIL_BYTES)
         if found is None:
@@ -118,8 +115,8 @@ def _read_all(
 
 
 def _only_sound(
-    members: Sequence[tuple[FileInfo, pq.FileMetaData]], problems: list[Problem]
-) -> list[tuple[FileInfo, pq.FileMetaData]]:
+    members: Sequence[tuple[FileInfo, Footer]], problems: list[Problem]
+) -> list[tuple[FileInfo, Footer]]:
     """The footers whose columns may be asked for; the others become problems."""
     largest = max(info.size_bytes for info, _ in members)
     unsound = find_unsound([footer for _, footer in members], largest)
@@ -127,8 +124,8 @@ def _only_sound(
     return [member for index, member in enumerate(members) if index not in unsound]
 
 
-def _describe(spec: FooterSpec, members: Sequence[tuple[FileInfo, pq.FileMetaData]]) -> FooterGroup:
-    footers = [footer for _, footer in members]
+def _describe(spec: FooterSpec, members: Sequence[tuple[FileInfo, Footer]]) -> FooterGroup:
+    footers = [footer.metadata for _, footer in members]
     schema = read_file_schema(footers[0])
     files = pa.table(
         [

@@ -5,6 +5,7 @@ Source: the Parquet format, "File format" and "Modular encryption".
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -22,9 +23,19 @@ _END_BYTES: Final = 8  # the footer's length, and the magic
 _SIGNATURE_BYTES: Final = 28  # behind a footer that is not encrypted itself, where columns are
 
 
-def parse_footer(
-    store: Store, name: str, size_bytes: int, tail: bytes | None = None
-) -> pq.FileMetaData:
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """A footer: what Arrow made of it, and as it is stored, with its length and the magic."""
+
+    metadata: pq.FileMetaData
+    data: bytes = field(repr=False)
+
+    def parse_again(self) -> pq.FileMetaData:
+        """A copy. Not by way of Arrow's own writing, which ends the process on some footers."""
+        return _parse(self.data)
+
+
+def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = None) -> Footer:
     """The footer of a Parquet file; nobody may ask for its columns before ``find_unsound``.
 
     Args:
@@ -50,19 +61,26 @@ def parse_footer(
         raise DataFileError("is broken: its footer is longer than the file")
     if needed > len(tail):
         tail = _read_end(store, name, size_bytes, needed)
+    footer = Footer(_parse(tail[-needed:]), tail[-needed:])
     try:
-        # pq.read_metadata does the same, then prepares reading nested columns: half as fast. What
-        # pickle calls for metadata is faster still, but a broken footer ends the process there.
-        reader = pq.ParquetReader()
-        reader.open(pa.BufferReader(tail))
-        footer: pq.FileMetaData = reader.metadata
-        count_footer(footer)
-        ensure_fixed_bounds(footer, tail[-needed:-_END_BYTES])
+        count_footer(footer.metadata)
+        ensure_fixed_bounds(footer.metadata, footer.data[:-_END_BYTES])
     except (pa.ArrowException, OSError) as error:
         raise broken_footer(error) from error
-    if needed - _END_BYTES - footer.serialized_size == _SIGNATURE_BYTES:
+    if needed - _END_BYTES - footer.metadata.serialized_size == _SIGNATURE_BYTES:
         raise DataFileError("is encrypted in part: its footer is signed")
     return footer
+
+
+def _parse(data: bytes) -> pq.FileMetaData:
+    # pq.read_metadata does the same, then prepares reading nested columns: half as fast. What
+    # pickle calls for metadata is faster still, but a broken footer ends the process there.
+    reader = pq.ParquetReader()
+    try:
+        reader.open(pa.BufferReader(data))
+    except (pa.ArrowException, OSError) as error:
+        raise broken_footer(error) from error
+    return reader.metadata
 
 
 def broken_footer(error: Exception) -> DataFileError:

@@ -16,34 +16,33 @@ import pyarrow.parquet as pq
 _LEAST_BUFFER = 16
 
 
-def ensure_sound_columns(footers: Sequence[pq.FileMetaData], size_bytes: int) -> None:
+def ensure_sound_columns(
+    footers: Sequence[pq.FileMetaData], size_bytes: int, first: pq.FileMetaData | None = None
+) -> None:
     """Refuse footers that would end the process; reads nothing.
 
     Args:
         footers: of one schema. Looked at together, each costs an eighth of what it costs alone.
         size_bytes: of the largest of the files.
+        first: a copy of the first footer, which takes the row groups of all others; without it
+            each is looked at alone.
 
     Raises:
         OSError: the metadata of a column chunk are broken.
     """
-    for footer in _join(footers):
+    for footer in footers if first is None else _join(first, footers):
         _ensure_sound_chunks(footer, size_bytes)
     _ensure_types(footers)
 
 
-def _join(footers: Sequence[pq.FileMetaData]) -> Sequence[pq.FileMetaData]:
+def _join(first: pq.FileMetaData, footers: Sequence[pq.FileMetaData]) -> Sequence[pq.FileMetaData]:
     """One footer with the row groups of all, where Arrow finds their schemas the same."""
-    if len(footers) == 1:
-        return footers
-    copy = io.BytesIO()
-    footers[0].write_metadata_file(copy)
-    joined = pq.read_metadata(pa.BufferReader(copy.getbuffer()))
     try:
         for footer in footers[1:]:
-            joined.append_row_groups(footer)
+            first.append_row_groups(footer)
     except RuntimeError:  # they differ in field ids, say
         return footers
-    return [joined]
+    return [first]
 
 
 def _ensure_sound_chunks(footer: pq.FileMetaData, size_bytes: int) -> None:

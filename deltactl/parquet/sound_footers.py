@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
-from deltactl.parquet.footer_bytes import broken_footer
+from deltactl.parquet.footer_bytes import Footer, broken_footer
 from deltactl.parquet.sound_columns import ensure_sound_columns
 
 
-def group_by_schema(footers: Sequence[tuple[pq.FileMetaData, pa.Schema]]) -> list[list[int]]:
+def group_by_schema(footers: Sequence[tuple[Footer, pa.Schema]]) -> list[list[int]]:
     """The indices of footers, those of equal schemas together, in the order of their first ones.
 
     Args:
@@ -20,7 +20,7 @@ def group_by_schema(footers: Sequence[tuple[pq.FileMetaData, pa.Schema]]) -> lis
     """
     groups: list[tuple[pq.ParquetSchema, pa.Schema, list[int]]] = []
     for index, (footer, arrow_schema) in enumerate(footers):
-        schema = footer.schema
+        schema = footer.metadata.schema
         for known, known_arrow, members in groups:
             # Parquet's equality leaves names of groups out, Arrow's what annotates a leaf.
             if schema.equals(known) and arrow_schema.equals(known_arrow):
@@ -31,7 +31,7 @@ def group_by_schema(footers: Sequence[tuple[pq.FileMetaData, pa.Schema]]) -> lis
     return [members for _, _, members in groups]
 
 
-def find_unsound(footers: Sequence[pq.FileMetaData], size_bytes: int) -> dict[int, DataFileError]:
+def find_unsound(footers: Sequence[Footer], size_bytes: int) -> dict[int, DataFileError]:
     """The indices of footers whose columns nobody may ask for, and what is wrong with each.
 
     Args:
@@ -39,7 +39,8 @@ def find_unsound(footers: Sequence[pq.FileMetaData], size_bytes: int) -> dict[in
         size_bytes: of the largest of the files.
     """
     try:
-        ensure_sound_columns(footers, size_bytes)
+        first = footers[0].parse_again() if len(footers) > 1 else None
+        ensure_sound_columns([footer.metadata for footer in footers], size_bytes, first)
     except (pa.ArrowException, OSError) as error:
         if len(footers) == 1:
             return {0: broken_footer(error)}

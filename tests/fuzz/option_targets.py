@@ -21,6 +21,8 @@ from deltactl.operations.predicate import parse_predicate
 from deltactl.operations.vacuum_inventory import read_inventory
 from deltactl.parquet.file_schema import read_file_schema
 from deltactl.parquet.footer import read_file_stats, read_null_counts
+from deltactl.parquet.footer_bytes import parse_footer
+from deltactl.parquet.sound_footers import find_unsound
 from deltactl.protocol.schema import Field, PrimitiveType
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.units import (
@@ -243,8 +245,10 @@ def _orcs() -> list[bytes]:
 
 
 def run_footer(data: bytes) -> None:
-    """A data file's footer: schema, statistics, null counts."""
+    """A data file's footer, alone and among others: schema, statistics, null counts."""
     info = stored("x.parquet", data)
+    twin = parse_footer(STORE, info.name, info.size_bytes)
+    assert len(find_unsound([twin, twin], info.size_bytes)) in (0, 2)
     footer = read_sound_footer(STORE, info.name, info.size_bytes)
     schema = read_file_schema(footer).struct
     read_file_stats(footer, StatsColumns(list_leaves(schema)))

@@ -54,7 +54,7 @@ def test_footers_that_were_read_are_freed() -> None:
     store.put("x.parquet", sink.getvalue())
     footers = []
     for _ in range(ROUNDS):
-        footer = parse_footer(store, "x.parquet", len(sink.getvalue()))
+        footer = parse_footer(store, "x.parquet", len(sink.getvalue())).metadata
         footer.schema  # noqa: B018
         footers.append(weakref.ref(footer))
     assert footer.serialized_size * ROUNDS > 3 * footer_garbage.MAX_WAITING_BYTES

@@ -14,4 +14,4 @@ def read_sound_footer(store: Store, name: str, size_bytes: int) -> pq.FileMetaDa
     footer = parse_footer(store, name, size_bytes)
     for problem in find_unsound([footer], size_bytes).values():
         raise problem
-    return footer
+    return footer.metadata
