@@ -227,7 +227,7 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     num_rows = parquet.metadata.num_rows
     if num_rows > _MOST_ROWS_OF_A_BYTE * size:
         raise ValueError(f"its footer counts {num_rows} rows in {size} bytes")
-    ensure_sound_columns([parquet.metadata], size)
+    ensure_sound_columns([parquet.metadata], [size])
     return parquet
 
 

@@ -92,6 +92,9 @@ class _Rows(Sequence[HistoryRow]):
             return _Rows(self._records[index], self._make)
         return self._make(self._records[index])
 
+    def __iter__(self) -> Iterator[HistoryRow]:
+        return map(self._make, self._records)
+
 
 class CommitObserver(Protocol):
     """Is given each commit that is kept; may find and set its ``problem``."""

@@ -40,8 +40,10 @@ from deltactl.storage.store import FileInfo, Store
 # Rows of several files at once are what takes memory.
 _READ_AT_ONCE: Final = 4
 _FOOTERS_AT_ONCE: Final = 16
-# Looked at together, footers of one schema cost an eighth of what each costs alone.
+# Looked at together, footers of one schema cost an eighth of what each costs alone; in memory
+# they take ten times their bytes.
 _FOOTERS_HELD: Final = 64
+_FOOTER_BYTES_HELD: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,38 +98,41 @@ class ContentChecker:
         """Check files that are there; give their rows, 0 for those that were not looked at."""
         wanted = [file for file in files if self._depth >= Depth.FOOTERS or self._decodes(file)]
         at_once = _READ_AT_ONCE if self._depth is Depth.DATA else _FOOTERS_AT_ONCE
-        rows = 0
-        for start in range(0, len(wanted), _FOOTERS_HELD):
-            opened = self._open(wanted[start : start + _FOOTERS_HELD])
+        rows = start = 0
+        count = 1  # how large the footers are, the first one tells
+        while start < len(wanted):
+            opened, footer_bytes = self._open(wanted[start : start + count])
             rows += sum(map_requests(self._store, self._look_into, opened, at_once=at_once))
+            start += count
+            count = min(max(_FOOTER_BYTES_HELD * count // (footer_bytes + 1), 1), _FOOTERS_HELD)
         return rows
 
     def _decodes(self, file: Present) -> bool:
         return self._decodes_vectors and file.logged.data.deletion_vector is not None
 
-    def _open(self, files: Sequence[Present]) -> list[_Opened]:
-        """Read the footers of some files; those that are broken become findings."""
+    def _open(self, files: Sequence[Present]) -> tuple[list[_Opened], int]:
+        """Files with sound footers, and the bytes of all; those that are broken become findings."""
         read = map_requests(self._store, self._parse_footer, files, at_once=_FOOTERS_AT_ONCE)
-        opened = [file for file in read if file is not None]
+        parsed = [found for found in read if found is not None]
         sound: list[_Opened] = []
-        for alike in group_by_schema([(file.stored, file.schema) for file in opened]):
-            members = [opened[index] for index in alike]
-            largest = max(file.present.info.size_bytes for file in members)
-            unsound = find_unsound([file.stored for file in members], largest)
+        for alike in group_by_schema([(footer, file.schema) for file, footer in parsed]):
+            members = [parsed[index][0] for index in alike]
+            unsound = find_unsound([parsed[index][1] for index in alike])
             for index, file in enumerate(members):
                 if index in unsound:
                     self._report_broken(file.present, unsound[index].message)
                 else:
                     sound.append(file)
-        return sound
+        return sound, sum(len(footer.data) for _, footer in parsed)
 
-    def _parse_footer(self, file: Present) -> _Opened | None:
+    def _parse_footer(self, file: Present) -> tuple[_Opened, Footer] | None:
         try:
             footer = parse_footer(self._store, file.logged.data.path, file.info.size_bytes)
-            return _Opened(file, footer, footer.metadata.schema.to_arrow_schema())
+            schema = footer.metadata.schema.to_arrow_schema()
         except (DataFileError, pa.ArrowException) as error:
             self._report_broken(file, getattr(error, "message", f"is broken: {error}"))
             return None
+        return _Opened(file, footer.metadata, schema), footer
 
     def _report_broken(self, file: Present, problem: str) -> None:
         self._findings.add("FILE_UNREADABLE", f"it {problem}", file=file.logged.data.path)
@@ -241,13 +246,8 @@ class _Opened:
     """A file with its footer."""
 
     present: Present
-    stored: Footer
+    footer: pq.FileMetaData
     schema: pa.Schema
-
-    @property
-    def footer(self) -> pq.FileMetaData:
-        """What its footer says."""
-        return self.stored.metadata
 
     @property
     def logged(self) -> Logged:

@@ -118,8 +118,7 @@ def _only_sound(
     members: Sequence[tuple[FileInfo, Footer]], problems: list[Problem]
 ) -> list[tuple[FileInfo, Footer]]:
     """The footers whose columns may be asked for; the others become problems."""
-    largest = max(info.size_bytes for info, _ in members)
-    unsound = find_unsound([footer for _, footer in members], largest)
+    unsound = find_unsound([footer for _, footer in members])
     problems += [(members[index][0].name, None, unsound[index].message) for index in unsound]
     return [member for index, member in enumerate(members) if index not in unsound]
 

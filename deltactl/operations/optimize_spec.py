@@ -124,7 +124,7 @@ def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:
             snapshot.store.open_input(path) as source,
         ):
             footer = pq.read_metadata(source)
-            ensure_sound_columns([footer], source.size())
+            ensure_sound_columns([footer], [source.size()])
             if footer.num_row_groups and footer.num_columns:
                 codecs[footer.row_group(0).column(0).compression.lower()] += 1
     known = (resolve_codec(name) for name, _ in codecs.most_common())

@@ -25,10 +25,14 @@ _SIGNATURE_BYTES: Final = 28  # behind a footer that is not encrypted itself, wh
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """A footer: what Arrow made of it, and as it is stored, with its length and the magic."""
+    """A footer: what Arrow made of it, and as it is stored, with its length and the magic.
+
+    ``size_bytes`` are those of its file.
+    """
 
     metadata: pq.FileMetaData
     data: bytes = field(repr=False)
+    size_bytes: int
 
     def parse_again(self) -> pq.FileMetaData:
         """A copy. Not by way of Arrow's own writing, which ends the process on some footers."""
@@ -61,7 +65,7 @@ def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = 
         raise DataFileError("is broken: its footer is longer than the file")
     if needed > len(tail):
         tail = _read_end(store, name, size_bytes, needed)
-    footer = Footer(_parse(tail[-needed:]), tail[-needed:])
+    footer = Footer(_parse(tail[-needed:]), tail[-needed:], size_bytes)
     try:
         count_footer(footer.metadata)
         ensure_fixed_bounds(footer.metadata, footer.data[:-_END_BYTES])

@@ -312,6 +312,6 @@ def naming_file(path: str) -> Iterator[None]:
         raise DataFileError(f"{path!r}: {error.message}", hint=error.hint) from error
     except (DeltactlError, MemoryError):  # Arrow's is one of both kinds, and no fault of the file
         raise
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a name that is not UTF-8
         detail = first_line(error, 300) or type(error).__name__
         raise DataFileError(f"data file {path!r} cannot be read: {detail}") from error

@@ -14,16 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 _LEAST_BUFFER = 16
+_NOWHERE = 1 << 63
 
 
 def ensure_sound_columns(
-    footers: Sequence[pq.FileMetaData], size_bytes: int, first: pq.FileMetaData | None = None
+    footers: Sequence[pq.FileMetaData],
+    sizes: Sequence[int],
+    first: pq.FileMetaData | None = None,
 ) -> None:
     """Refuse footers that would end the process; reads nothing.
 
     Args:
         footers: of one schema. Looked at together, each costs an eighth of what it costs alone.
-        size_bytes: of the largest of the files.
+        sizes: of the files, in bytes.
         first: a copy of the first footer, which takes the row groups of all others; without it
             each is looked at alone.
 
@@ -31,8 +34,8 @@ def ensure_sound_columns(
         OSError: the metadata of a column chunk are broken.
     """
     for footer in footers if first is None else _join(first, footers):
-        _ensure_sound_chunks(footer, size_bytes)
-    _ensure_types(footers)
+        _ensure_sound_chunks(footer, max(sizes))
+    _ensure_types(footers, sizes)
 
 
 def _join(first: pq.FileMetaData, footers: Sequence[pq.FileMetaData]) -> Sequence[pq.FileMetaData]:
@@ -68,17 +71,24 @@ def _ensure_sound_chunks(footer: pq.FileMetaData, size_bytes: int) -> None:
             raise
 
 
-def _ensure_types(footers: Sequence[pq.FileMetaData]) -> None:
-    """Refuse chunks of another type than their column: to ask for their statistics is the end."""
+def _ensure_types(footers: Sequence[pq.FileMetaData], sizes: Sequence[int]) -> None:
+    """Refuse chunks of another type than their column: to ask for their statistics is the end.
+
+    And those that lie beyond the end of their own file, which Arrow compared with the largest.
+    """
     schema = footers[0].schema
     declared = [schema.column(index).physical_type for index in range(footers[0].num_columns)]
-    for footer in footers:
+    for footer, size_bytes in zip(footers, sizes, strict=True):
         for group in range(footer.num_row_groups):
             chunks = footer.row_group(group)
             for index, kind in enumerate(declared):
-                stored = chunks.column(index).physical_type
+                chunk = chunks.column(index)
+                stored = chunk.physical_type
                 if stored != kind:
                     raise OSError(f"column {index} is declared as {kind} and stored as {stored}")
+                start = min(chunk.data_page_offset, chunk.dictionary_page_offset or _NOWHERE)
+                if start < 0 or start + chunk.total_compressed_size > size_bytes:
+                    raise OSError(f"column {index} lies beyond the end of the file")
 
 
 class _Unread(io.RawIOBase):

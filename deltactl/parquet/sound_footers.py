@@ -31,19 +31,20 @@ def group_by_schema(footers: Sequence[tuple[Footer, pa.Schema]]) -> list[list[in
     return [members for _, _, members in groups]
 
 
-def find_unsound(footers: Sequence[Footer], size_bytes: int) -> dict[int, DataFileError]:
+def find_unsound(footers: Sequence[Footer]) -> dict[int, DataFileError]:
     """The indices of footers whose columns nobody may ask for, and what is wrong with each.
 
     Args:
         footers: of one schema.
-        size_bytes: of the largest of the files.
     """
+    metadata = [footer.metadata for footer in footers]
+    sizes = [footer.size_bytes for footer in footers]
     try:
         first = footers[0].parse_again() if len(footers) > 1 else None
-        ensure_sound_columns([footer.metadata for footer in footers], size_bytes, first)
+        ensure_sound_columns(metadata, sizes, first)
     except (pa.ArrowException, OSError) as error:
         if len(footers) == 1:
             return {0: broken_footer(error)}
-        alone = (find_unsound([footer], size_bytes) for footer in footers)
+        alone = (find_unsound([footer]) for footer in footers)
         return {index: found[0] for index, found in enumerate(alone) if found}
     return {}

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from deltactl.engine.base import CancelToken
@@ -16,12 +18,14 @@ from deltactl.errors import InterruptedRunError, StorageError, UsageError
 from deltactl.log.compaction import write_compaction
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.version_checksum import write_checksum
-from deltactl.operations import check_files
+from deltactl.operations import check_content, check_files
 from deltactl.operations.check import check_table
 from deltactl.operations.check_options import CheckOptions, Depth
 from deltactl.operations.check_presence import find_files
 from deltactl.operations.check_report import CheckReport
+from deltactl.operations.convert import convert
 from deltactl.operations.optimize import OptimizeOptions, optimize_table
+from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.checkpoints import checkpoint, fail, memory_of, new_table
 from tests.support.damage import DEEP, check, codes, edit_action, table
@@ -54,6 +58,55 @@ def test_a_footer_is_one_request() -> None:
     assert run(store, depth=Depth.FOOTERS).looked.num_rows == 40
     assert store.calls["read_ranges"] == 40
     assert store.calls["open_input"] == 0
+
+
+@pytest.mark.parametrize("depth", [Depth.FOOTERS, Depth.DATA])
+@pytest.mark.parametrize("held", [4 << 20, 3_000, 1])
+def test_every_footer_of_a_batch_is_looked_at(
+    held: int, depth: Depth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is held at once, in three schemas that take turns."""
+    monkeypatch.setattr(check_content, "_FOOTER_BYTES_HELD", held)
+    for number in range(130):
+        columns = {"id": [number], **{name: [number] for name in "ab"[: number % 3]}}
+        pq.write_table(pa.table(columns), tmp_path / f"f{number:03}.parquet")
+    convert(str(tmp_path))
+    broken = [f"f{number:03}.parquet" for number in (0, 1, 63, 64, 65, 129)]
+    for name in broken:
+        path = tmp_path / name
+        path.write_bytes(path.read_bytes()[:-4] + b"PAR2")
+    report = check_table(open_store(str(tmp_path), {}), CheckOptions(depth=depth))
+    found = report.findings.to_pylist()
+    assert [(finding["code"], finding["file"]) for finding in found] == [
+        ("FILE_UNREADABLE", name) for name in broken
+    ]
+    assert report.looked.num_checked == 130
+    assert report.looked.num_rows == 124
+
+
+def test_progress_tells_bytes_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a footer no more than its file has, and nothing for what a log cannot mean."""
+    builder = many_files(4)
+    sizes = [add["size"] for add in builder.state.files.values()]
+    monkeypatch.setattr(check_files, "_BYTES_A_FOOTER", sizes[0] - 1)
+
+    def total(depth: Depth) -> int:
+        seen: list[int] = []
+        with opened_as(builder.store):
+            check_table(
+                builder.store,
+                CheckOptions(depth=depth),
+                engine=LocalEngine(1),
+                on_progress=lambda progress: seen.append(progress.bytes_total),
+            )
+        assert len(set(seen)) == 1
+        return seen[0]
+
+    assert total(Depth.SIZES) == 0
+    assert total(Depth.FOOTERS) == sum(min(size, sizes[0] - 1) for size in sizes)
+    assert total(Depth.DATA) == sum(sizes)
+    edit_action(builder, 1, "add", size=-5)
+    assert total(Depth.DATA) == 0
 
 
 def test_a_commit_is_read_once() -> None:

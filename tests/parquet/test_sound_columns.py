@@ -37,7 +37,7 @@ def test_what_would_end_the_process_is_an_error(name: str, message: str) -> None
     """Without the look before, Arrow ends it at ``column(i)`` or its ``statistics``."""
     data = (FINDS / name).read_bytes()
     with pytest.raises(OSError, match=message):
-        ensure_sound_columns([pq.read_metadata(io.BytesIO(data))], len(data))
+        ensure_sound_columns([pq.read_metadata(io.BytesIO(data))], [len(data)])
     store = MemoryStore("memory://sound-columns")
     store.put("x.parquet", data)
     with pytest.raises(DataFileError, match=f"is broken: {message}"):
@@ -59,8 +59,8 @@ def test_sound_files_are_let_be(rows: int, options: dict[str, Any]) -> None:
     sink = io.BytesIO()
     pq.write_table(table.slice(0, rows), sink, **options)
     footer = pq.read_metadata(sink)
-    ensure_sound_columns([footer], sink.tell())
-    ensure_sound_columns([footer] * 3, sink.tell(), pq.read_metadata(sink))
+    ensure_sound_columns([footer], [sink.tell()])
+    ensure_sound_columns([footer] * 3, [sink.tell()] * 3, pq.read_metadata(sink))
     assert footer.num_row_groups == pq.read_metadata(sink).num_row_groups
 
 
@@ -70,19 +70,20 @@ def test_one_that_is_broken_is_found_among_others(name: str, place: int) -> None
     data = (FINDS / name).read_bytes()
     sink = io.BytesIO()
     pq.write_table(_rows_of(pq.read_metadata(io.BytesIO(data))), sink)
-    largest = max(len(data), sink.tell())
     store = MemoryStore("memory://sound-columns")
     store.put("broken", data)
     store.put("sound", sink.getvalue())
     footers = [parse_footer(store, "sound", sink.tell())] * 2
-    assert find_unsound(footers, largest) == {}
+    assert find_unsound(footers) == {}
     footers.insert(place, parse_footer(store, "broken", len(data)))
-    assert list(find_unsound(footers, largest)) == [place]
+    assert list(find_unsound(footers)) == [place]
     with pytest.raises(OSError, match="column|histogram"):
         ensure_sound_columns(
-            [footer.metadata for footer in footers], largest, footers[0].parse_again()
+            [footer.metadata for footer in footers],
+            [footer.size_bytes for footer in footers],
+            footers[0].parse_again(),
         )
-    assert list(find_unsound([footers[place]] * 3, largest)) == [0, 1, 2]
+    assert list(find_unsound([footers[place]] * 3)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("name", ["histogram-of-another-length", "type-of-another-column"])
@@ -121,7 +122,21 @@ def test_several_that_say_they_are_encrypted_do_not_end_the_process() -> None:
     store = MemoryStore("memory://encrypted")
     store.put("x.parquet", _with_footer(data, claimed))
     parsed = parse_footer(store, "x.parquet", len(store.read("x.parquet")))
-    assert find_unsound([parsed] * 3, len(data)) == {}
+    assert find_unsound([parsed] * 3) == {}
+
+
+def test_a_chunk_beyond_the_end_is_found_beside_a_larger_file() -> None:
+    """Arrow compares places of chunks with the size of the largest file."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"n": range(50_000)}), sink, use_dictionary=False)
+    large = sink.getvalue()
+    store = MemoryStore("memory://beyond")
+    store.put("large", large)
+    store.put("small", _with_footer(b"PAR1" + b"\0" * 100, _footer_of(large)))
+    footers = [parse_footer(store, n, len(store.read(n))) for n in ("large", "small", "large")]
+    found = find_unsound(footers)
+    assert list(found) == [1]
+    assert "Invalid column metadata" in found[1].message
 
 
 def _rows_of(footer: pq.FileMetaData) -> pa.Table:

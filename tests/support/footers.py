@@ -12,6 +12,6 @@ from deltactl.storage.store import Store
 def read_sound_footer(store: Store, name: str, size_bytes: int) -> pq.FileMetaData:
     """Read a footer whose columns may be asked for; raises ``DataFileError``."""
     footer = parse_footer(store, name, size_bytes)
-    for problem in find_unsound([footer], size_bytes).values():
+    for problem in find_unsound([footer]).values():
         raise problem
     return footer.metadata
