@@ -116,9 +116,9 @@ class ContentChecker:
         parsed = [found for found in read if found is not None]
         sound: list[_Opened] = []
         for alike in group_by_schema([(footer, file.schema) for file, footer in parsed]):
-            members = [parsed[index][0] for index in alike]
-            unsound = find_unsound([parsed[index][1] for index in alike])
-            for index, file in enumerate(members):
+            unsound = find_unsound([parsed[place][1] for place in alike])
+            for index, place in enumerate(alike):
+                file = parsed[place][0]
                 if index in unsound:
                     self._report_broken(file.present, unsound[index].message)
                 else:

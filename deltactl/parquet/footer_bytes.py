@@ -66,8 +66,8 @@ def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = 
     if needed > len(tail):
         tail = _read_end(store, name, size_bytes, needed)
     footer = Footer(_parse(tail[-needed:]), tail[-needed:], size_bytes)
+    count_footer(footer.metadata)
     try:
-        count_footer(footer.metadata)
         ensure_fixed_bounds(footer.metadata, footer.data[:-_END_BYTES])
     except (pa.ArrowException, OSError) as error:
         raise broken_footer(error) from error

@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow.parquet as pq
 
 MAX_WAITING_BYTES: Final = 8 << 20
-"""Of footers as they are stored; in memory they take some six times as much."""
+"""Of footers as they are stored; in memory they take some ten times as much."""
 
 
 class _Waiting:

@@ -35,7 +35,7 @@ def ensure_sound_columns(
     """
     for footer in footers if first is None else _join(first, footers):
         _ensure_sound_chunks(footer, max(sizes))
-    _ensure_types(footers, sizes)
+    _ensure_types_and_places(footers, sizes)
 
 
 def _join(first: pq.FileMetaData, footers: Sequence[pq.FileMetaData]) -> Sequence[pq.FileMetaData]:
@@ -71,7 +71,7 @@ def _ensure_sound_chunks(footer: pq.FileMetaData, size_bytes: int) -> None:
             raise
 
 
-def _ensure_types(footers: Sequence[pq.FileMetaData], sizes: Sequence[int]) -> None:
+def _ensure_types_and_places(footers: Sequence[pq.FileMetaData], sizes: Sequence[int]) -> None:
     """Refuse chunks of another type than their column: to ask for their statistics is the end.
 
     And those that lie beyond the end of their own file, which Arrow compared with the largest.

@@ -249,7 +249,7 @@ def _show_history(session: Session, store: Store, options: HistoryOptions, now_m
     session.output.emit(
         history_envelope(session, report.latest_version, rows),
         render_table=lambda page: render_history(page, report, now_ms),
-        rows=written if not rows and report.rows else rows or report.table(),
+        rows=rows or (written if report.rows else report.table()),
     )
 
 
