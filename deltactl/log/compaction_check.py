@@ -6,7 +6,7 @@ Source: PROTOCOL.md, "Log Compaction Files". Readers may take them instead of th
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from deltactl.errors import CorruptLogError, DeltactlError, ignore_warning
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import file_keys
 from deltactl.log.listing import LogListing
-from deltactl.log.replay import replay_tail
+from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.state_digest import digest_state
 from deltactl.protocol.actions import Metadata, is_same_metadata
@@ -27,7 +27,7 @@ from deltactl.storage.store import FileInfo, Store
 class CompactionVerdict:
     """What a check of a compacted file came to; ``problem`` in words where it is wrong.
 
-    One that ``is_unproven`` could not be compared: not all of its commits are there.
+    One that ``is_unproven`` could not be compared: not all of its commits are there and whole.
     """
 
     first: int
@@ -37,22 +37,33 @@ class CompactionVerdict:
     is_unproven: bool = False
 
 
-def check_compactions(
-    store: Store, listing: LogListing, broken: Collection[int] = ()
-) -> Iterator[CompactionVerdict]:
-    """Compare every compacted file with its commits, those of ``broken`` versions left aside."""
+def check_compactions(store: Store, listing: LogListing) -> Iterator[CompactionVerdict]:
+    """Compare every compacted file with its commits."""
     keys = _partition_keys(store, listing) if listing.compacted else []
     for (first, last), info in sorted(listing.compacted.items()):
         versions = range(first, last + 1)
-        commits = [listing.commits[v] for v in versions if v in listing.commits and v not in broken]
-        if len(commits) < len(versions):
+        commits = [listing.commits[v] for v in versions if v in listing.commits]
+        is_complete = len(commits) == len(versions)
+        wanted = _replay_or_none(store, commits, keys) if is_complete else None
+        if wanted is None:
             yield CompactionVerdict(first, last, info.name, is_unproven=True)
             continue
         try:
-            problem = _find_contradiction(store, info, commits, keys)
+            problem = _find_contradiction(store, info, wanted, commits, keys)
         except CorruptLogError as error:
             problem = error.message
         yield CompactionVerdict(first, last, info.name, problem)
+
+
+def _replay_or_none(store: Store, commits: Sequence[FileInfo], keys: Sequence[str]) -> Tail | None:
+    """What commits say together; nothing where one of them is torn, which is no compaction's fault.
+
+    The compacted file may then be all that is left of it.
+    """
+    try:
+        return replay_tail(store, commits, keys)
+    except CorruptLogError:
+        return None
 
 
 def _partition_keys(store: Store, listing: LogListing) -> list[str]:
@@ -66,7 +77,11 @@ def _partition_keys(store: Store, listing: LogListing) -> list[str]:
 
 
 def _find_contradiction(
-    store: Store, compacted: FileInfo, commits: Sequence[FileInfo], keys: Sequence[str]
+    store: Store,
+    compacted: FileInfo,
+    wanted: Tail,
+    commits: Sequence[FileInfo],
+    keys: Sequence[str],
 ) -> str | None:
     """What a compacted file of any writer says other than its commits, in words.
 
@@ -74,9 +89,9 @@ def _find_contradiction(
     What is said of removed domains is not compared.
 
     Raises:
-        CorruptLogError: the file or a commit cannot be parsed.
+        CorruptLogError: the file cannot be parsed.
     """
-    stored, wanted = replay_tail(store, [compacted], keys), replay_tail(store, commits, keys)
+    stored = replay_tail(store, [compacted], keys)
     found, expected = stored.singletons, wanted.singletons
     if found.protocol != expected.protocol or not _is_same(found.metadata, expected.metadata):
         return "its protocol or metaData is another"

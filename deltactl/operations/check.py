@@ -6,7 +6,7 @@ error: a check that comes to its end says so in its report.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -109,7 +109,7 @@ class _Run:
         commits.run()
         self.looked.num_commits = len(listing.commits)
         check_gaps(listing, self.findings)
-        broken = self._check_redundant(listing, commits.broken)
+        broken = self._check_redundant(listing)
         snapshot = self._load(listing, broken)
         if snapshot is None:
             return self._report(None)
@@ -135,15 +135,13 @@ class _Run:
         engine = self._check_files(listing, snapshot, commits)
         return self._report(snapshot, engine, unsupported)
 
-    def _check_redundant(
-        self, listing: LogListing, broken_commits: Collection[int]
-    ) -> frozenset[Checkpoint]:
+    def _check_redundant(self, listing: LogListing) -> frozenset[Checkpoint]:
         """Check what the log keeps twice; give checkpoints that cannot be used.
 
         Compacted files that are wrong leave the listing: nothing is to be rebuilt from them.
         """
         self.looked.num_compacted = len(listing.compacted)
-        for span in check_compacted(self.store, listing, broken_commits, self.findings):
+        for span in check_compacted(self.store, listing, self.findings):
             del listing.compacted[span]
         before = len(self.findings.rows)
         wrong: frozenset[Checkpoint] = frozenset()

@@ -6,8 +6,6 @@ Files".
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from deltactl.log.checkpoint_check import Verdict, check_checkpoints, check_hint
 from deltactl.log.compaction_check import check_compactions
 from deltactl.log.last_checkpoint import HINT_NAME
@@ -79,18 +77,17 @@ def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
 
 
 def check_compacted(
-    store: Store, listing: LogListing, broken: Collection[int], findings: Findings
+    store: Store, listing: LogListing, findings: Findings
 ) -> frozenset[tuple[int, int]]:
     """Compare every compacted file with its commits; give the ranges of those that are wrong.
 
     Args:
         store: the table's.
         listing: the whole log.
-        broken: versions whose commit cannot be parsed.
         findings: take what is wrong.
     """
     wrong = set()
-    for verdict in check_compactions(store, listing, broken):
+    for verdict in check_compactions(store, listing):
         if verdict.is_unproven:
             findings.note(f"{verdict.name} was not compared: not all of its commits can be read")
         elif verdict.problem is not None:

@@ -356,6 +356,18 @@ def test_a_compacted_file_may_not_remove_more_than_its_commits() -> None:
     assert load_snapshot(builder.store, warn=fail).num_files == 3
 
 
+def test_a_compacted_file_whose_commits_are_torn_stays() -> None:
+    builder = new_table()
+    for number in range(6):
+        builder.append([{"id": number, "p": None}])
+    builder.compact(1, 4)
+    torn = f"{LOG}/{3:020d}.json"
+    builder.store.put(torn, builder.store.read(torn)[:-20])
+    assert load_snapshot(builder.store, warn=fail).num_files == 6
+    assert repair(builder.store).findings == ()
+    assert load_snapshot(builder.store, warn=fail).num_files == 6
+
+
 def test_a_compacted_file_without_adds_is_sound() -> None:
     builder = new_table()
     paths = builder.append(*([{"id": n, "p": None}] for n in range(3)))
