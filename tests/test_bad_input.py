@@ -267,13 +267,13 @@ def test_a_table_deleted_under_us(
     from deltactl.log import commit
 
     build(place / "t")
-    real: Callable[..., Any] = commit.Committer._encode
+    real: Callable[..., Any] = commit._encode
 
     def vanish(*arguments: Any) -> Any:
         shutil.rmtree(place / "t")
         return real(*arguments)
 
-    monkeypatch.setattr(commit.Committer, "_encode", vanish)
+    monkeypatch.setattr(commit, "_encode", vanish)
     ran = deltactl("optimize", place / "t")
     assert ran.code == 1, ran.err
     assert "deleted during the run" in ran.err

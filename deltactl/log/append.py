@@ -5,7 +5,6 @@ Source: PROTOCOL.md, "Transaction Identifiers", "Commit Provenance", "Row Tracki
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,14 +15,15 @@ import pyarrow.compute as pc
 from deltactl.clock import Clock
 from deltactl.errors import ConflictError
 from deltactl.log.action_lines import NewFile, add_line, domain_line, line
-from deltactl.log.commit import MAX_ATTEMPTS
-from deltactl.log.commit_base import CommitBase, read_winners
-from deltactl.log.put_commit import Sleep, put_commit
+from deltactl.log.commit_base import CommitBase, win_version
+from deltactl.log.physical_names import locate
+from deltactl.log.put_commit import Sleep
 from deltactl.log.replay import Tail
 from deltactl.log.row_ids import RowIds
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.action_nodes import encode_txn
 from deltactl.protocol.actions import Txn
+from deltactl.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,9 @@ def append_files(snapshot: Snapshot, append: Append, *, clock: Clock, sleep: Sle
         NotATableError: the log is gone.
         StorageError: the store failed, and the commit is known not to be there.
     """
-    store, base = snapshot.store, CommitBase.of(snapshot)
-    for attempt in range(MAX_ATTEMPTS):
-        base.ensure_table_is_there(store)
-        txn_id = clock.new_id()
+    store = snapshot.store
+
+    def encode(base: CommitBase, txn_id: str) -> bytes:
         info = base.times(store, clock) | {
             "operation": append.operation,
             "operationParameters": dict(append.parameters),
@@ -62,16 +61,13 @@ def append_files(snapshot: Snapshot, append: Append, *, clock: Clock, sleep: Sle
             "engineInfo": append.engine_info,
             "txnId": txn_id,
         }
-        content = _encode(base, append, info)
-        if put_commit(store, base.next_commit_file, content, txn_id, sleep):
-            return base.version + 1
-        if attempt:
-            sleep(random.uniform(0, min(1.0, 0.01 * 2 ** min(attempt, 7))))
-        base, winners = read_winners(store, base)
-        _ensure_no_conflict(append, winners)
-    raise ConflictError(
-        f"lost the race for a version {MAX_ATTEMPTS} times", hint="Run again at a quieter time."
-    )
+        return _encode(base, append, info)
+
+    def learn(base: CommitBase, winners: Tail) -> None:
+        _ensure_no_conflict(store, append, winners)
+
+    base = CommitBase.of(snapshot)
+    return win_version(store, base, encode, learn=learn, clock=clock, sleep=sleep).version
 
 
 def _encode(base: CommitBase, append: Append, info: Mapping[str, Any]) -> bytes:
@@ -86,7 +82,7 @@ def _encode(base: CommitBase, append: Append, info: Mapping[str, Any]) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _ensure_no_conflict(append: Append, winners: Tail) -> None:
+def _ensure_no_conflict(store: Store, append: Append, winners: Tail) -> None:
     news = winners.singletons
     reason = None
     if append.txn.app_id in news.txns:
@@ -96,7 +92,7 @@ def _ensure_no_conflict(append: Append, winners: Tail) -> None:
     else:
         ours = pa.array([file.path for file in append.files], pa.string())
         for theirs in (winners.adds["path"], winners.removes["path"]):
-            if pc.any(pc.is_in(theirs, value_set=ours)).as_py():
+            if pc.any(pc.is_in(locate(store, theirs), value_set=ours)).as_py():
                 reason = "another writer added or removed the same files"
     if reason is not None:
         raise ConflictError(f"nothing was committed: {reason}", hint="Run again.")

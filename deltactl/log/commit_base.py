@@ -5,20 +5,27 @@ Source: PROTOCOL.md, "In-Commit Timestamps", "Commit Provenance".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from deltactl.clock import Clock
-from deltactl.errors import NotATableError
+from deltactl.errors import ConflictError, NotATableError, ObjectNotFoundError
 from deltactl.log.commit_info import in_commit_timestamp, parse_commit_info
 from deltactl.log.listing import list_log
+from deltactl.log.put_commit import Sleep, put_commit
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
+
+_MAX_ATTEMPTS: Final = 1000
+
+Encode = Callable[["CommitBase", str], bytes]
+Learn = Callable[["CommitBase", Tail], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +58,25 @@ class CommitBase:
         """The name that the next commit has to win."""
         return f"{LOG_DIR}/{commit_name(self.version + 1)}"
 
-    def ensure_table_is_there(self, store: Store) -> None:
+    def ensure_table_is_there(self, store: Store) -> bool:
         """Look before a put, which would make the log's folder anew with one unreadable commit.
 
+        Returns:
+            Whether the commit this builds on is there still; a log cleanup takes it only after
+            others have committed.
+
         Raises:
-            NotATableError: the commit this builds on is gone.
+            NotATableError: it is gone, and nothing newer is there.
         """
         name = self.commit_file
-        if name is not None and store.stat_many([name]) == [None]:
-            raise NotATableError(
-                f"{name} of {store.uri} is gone: the table was deleted during the run",
-                hint="Nothing was committed.",
-            )
+        if name is None or store.stat_many([name]) != [None]:
+            return True
+        if list_log(store, self.version + 1).latest_version is not None:
+            return False
+        raise NotATableError(
+            f"{name} of {store.uri} is gone: the table was deleted during the run",
+            hint="Nothing was committed.",
+        )
 
     def times(self, store: Store, clock: Clock) -> dict[str, Any]:
         """The first fields of the next commitInfo: the times, as the table wants them."""
@@ -76,12 +90,76 @@ class CommitBase:
         return info | {"timestamp": now}
 
 
+def win_version(
+    store: Store, base: CommitBase, encode: Encode, *, learn: Learn, clock: Clock, sleep: Sleep
+) -> CommitBase:
+    """Put a commit on top of whatever other writers add, and give the state after it.
+
+    Every attempt is encoded anew: version, row ids, in-commit timestamp and id all change.
+
+    Args:
+        store: where the table is.
+        base: the newest state known.
+        encode: the content of a commit on top of a state, given its id; raises where the state
+            allows none.
+        learn: is given the state after the winners of a version, and what they said.
+        clock: for ids.
+        sleep: waits between attempts; seconds.
+
+    Returns:
+        ``base`` or what followed it, with the new version; ``domains`` are those before it.
+
+    Raises:
+        ConflictError: no version could be won.
+        CommitOutcomeUnknownError: the store never told whether the commit landed.
+        NotATableError: the log is gone.
+        StorageError: the store failed, and the commit is known not to be there.
+    """
+    for attempt in range(_MAX_ATTEMPTS):
+        txn_id = clock.new_id()
+        name = base.next_commit_file
+        content = _encode_on(base, encode, txn_id, store)
+        if (
+            content is not None
+            and base.ensure_table_is_there(store)
+            and put_commit(store, name, content, txn_id, sleep)
+        ):
+            return replace(base, version=base.version + 1, commit_file=name)
+        if attempt:
+            sleep(random.uniform(0, min(1.0, 0.01 * 2 ** min(attempt, 7))))
+        base, winners = read_winners(store, base)
+        learn(base, winners)
+    raise ConflictError(
+        f"lost the race for a version {_MAX_ATTEMPTS} times", hint="Run again at a quieter time."
+    )
+
+
+def _encode_on(base: CommitBase, encode: Encode, txn_id: str, store: Store) -> bytes | None:
+    """The content to put; nothing where a log cleanup was faster than this run."""
+    try:
+        return encode(base, txn_id)
+    except ObjectNotFoundError:
+        if base.ensure_table_is_there(store):
+            raise
+        return None
+
+
 def read_winners(store: Store, base: CommitBase) -> tuple[CommitBase, Tail]:
-    """The state after every commit above ``base``, and what those commits say."""
-    commits = list_log(store, base.version + 1).commits
-    version = base.version
+    """The state after every commit above ``base``, and what those commits say.
+
+    Raises:
+        ConflictError: some of them are gone again, and what they said with them.
+    """
+    listing = list_log(store, base.version + 1)
+    commits, version = listing.commits, base.version
     while version + 1 in commits:
         version += 1
+    if (listing.latest_version or 0) > version:
+        raise ConflictError(
+            f"version {version + 1} of {store.uri} is gone from the log: what it changed while "
+            "this run was at work is not known",
+            hint="A log cleanup was faster than this run. Run again.",
+        )
     winners = [commits[v] for v in range(base.version + 1, version + 1)]
     keys = (f.physical_name for f in base.metadata.partition_fields)
     tail = replay_tail(store, winners, keys)

@@ -5,18 +5,15 @@ They touch no file, so no other writer can be in conflict with them: a lost race
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from deltactl.clock import Clock
-from deltactl.errors import ConflictError
 from deltactl.log.action_lines import line
-from deltactl.log.commit_base import CommitBase, read_winners
-from deltactl.log.put_commit import Sleep, put_commit
+from deltactl.log.commit_base import CommitBase, win_version
+from deltactl.log.put_commit import Sleep
+from deltactl.log.replay import Tail
 from deltactl.storage.store import Store
-
-_MAX_ATTEMPTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +52,13 @@ def commit_info_only(
         NotATableError: the log is gone.
         StorageError: the store failed, and the commit is known not to be there.
     """
-    for attempt in range(_MAX_ATTEMPTS):
-        ensure(base)
-        base.ensure_table_is_there(store)
-        txn_id = clock.new_id()
-        body: dict[str, object] = base.times(store, clock) | {
+
+    def encode(state: CommitBase, txn_id: str) -> bytes:
+        ensure(state)
+        body = state.times(store, clock) | {
             "operation": info.operation,
             "operationParameters": dict(info.parameters),
-            "readVersion": base.version,
+            "readVersion": state.version,
             "isolationLevel": "SnapshotIsolation",
             "isBlindAppend": True,
             "operationMetrics": dict(info.metrics),
@@ -71,13 +67,9 @@ def commit_info_only(
         }
         if info.tags:
             body["tags"] = dict(info.tags)
-        content = f"{line('commitInfo', body)}\n".encode()
-        name = base.next_commit_file
-        if put_commit(store, name, content, txn_id, sleep):
-            return replace(base, version=base.version + 1, commit_file=name)
-        if attempt:
-            sleep(random.uniform(0, min(1.0, 0.01 * 2 ** min(attempt, 7))))
-        base, _ = read_winners(store, base)
-    raise ConflictError(
-        f"lost the race for a version {_MAX_ATTEMPTS} times", hint="Run again at a quieter time."
-    )
+        return f"{line('commitInfo', body)}\n".encode()
+
+    def learn(state: CommitBase, winners: Tail) -> None:
+        """No file is touched: nothing that others say matters but to ``ensure``."""
+
+    return win_version(store, base, encode, learn=learn, clock=clock, sleep=sleep)

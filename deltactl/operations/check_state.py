@@ -20,7 +20,7 @@ from deltactl.operations.check_findings import Findings
 from deltactl.operations.check_identity import IdentityChecker
 from deltactl.operations.check_keys import Hashes, hash_names
 from deltactl.operations.check_partitions import check_partitions
-from deltactl.operations.check_presence import find_path_problem
+from deltactl.operations.presence import find_path_problem
 from deltactl.protocol.features import has_feature
 from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.stats import num_records

@@ -22,6 +22,7 @@ from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
 from deltactl.log.append import Append, append_files
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.listing import LogListing
+from deltactl.log.physical_names import locate
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.after_commit import follow_commit
@@ -41,10 +42,10 @@ from deltactl.operations.convert_plan import (
 from deltactl.operations.convert_report import ConvertReport
 from deltactl.operations.convert_schema import SchemaMerger
 from deltactl.operations.convert_tasks import FooterSpec
+from deltactl.operations.presence import find_files
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.features import Operation, ensure_supported, has_feature
 from deltactl.protocol.partitions import lookup_map
-from deltactl.protocol.paths import absolute_mask
 from deltactl.protocol.schema import (
     ArrayType,
     DeltaType,
@@ -190,9 +191,11 @@ def _ensure_unchanged(snapshot: Snapshot) -> None:
     """Refuse when live files are not what the log says: of files replaced in place none is sure."""
     changed: list[str] = []
     for batch in snapshot.file_batches(_LIVE_COLUMNS):
-        inside = batch.filter(pc.invert(absolute_mask(batch["path"])))
-        paths = inside["path"].to_pylist()
-        infos = snapshot.store.stat_many(paths)
+        names = locate(snapshot.store, batch["path"])
+        inside = batch.filter(names.is_valid())
+        paths = names.drop_null().to_pylist()
+        found, _ = find_files(snapshot.store, paths)
+        infos = [found[path] for path in paths]
         sizes = np.array([-1 if i is None else i.size_bytes for i in infos], np.int64)
         times = np.array([-1 if i is None else i.modified_ms for i in infos], np.int64)
         differs = sizes != inside["size_bytes"].to_numpy()
@@ -220,8 +223,10 @@ def _choose(
 ) -> _Choice:
     """Candidates that no action in the log names and that are newer than the watermark."""
     names = pa.array(candidates, pa.string())
-    unknown = names.filter(pc.invert(pc.is_in(names, value_set=_named_paths(snapshot, listing))))
-    infos = [info for info in snapshot.store.stat_many(unknown.to_pylist()) if info is not None]
+    known = locate(snapshot.store, _named_paths(snapshot, listing))
+    unknown = names.filter(pc.invert(pc.is_in(names, value_set=known))).to_pylist()
+    found, _ = find_files(snapshot.store, unknown)
+    infos = [info for info in found.values() if info is not None]
     remembers_all = all(version in listing.commits for version in range(snapshot.version + 1))
     limit = watermark_ms - (margin_ms if remembers_all else 0)
     fresh = tuple(info.name for info in infos if info.modified_ms > limit)
@@ -231,7 +236,7 @@ def _choose(
 
 
 def _named_paths(snapshot: Snapshot, listing: LogListing) -> pa.ChunkedArray:
-    """Every path that an add or remove still in the log names."""
+    """Every path that an add or remove still in the log names, as it names it."""
     chunks: list[pa.Array] = []
     for batches in (snapshot.file_batches(["path"]), snapshot.tombstone_batches(["path"])):
         for batch in batches:

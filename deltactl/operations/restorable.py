@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from deltactl.errors import DeltactlError, Warn
 from deltactl.log.file_actions import file_keys
 from deltactl.log.listing import LogListing
+from deltactl.log.physical_names import locate
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.sweep import Flags, Stretches, first_commit, first_rebuildable, sweep_commits
-from deltactl.operations.vacuum_names import locate
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.store import Store
 

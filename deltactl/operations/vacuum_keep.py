@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from deltactl.errors import Warn
 from deltactl.log.listing import LogListing
+from deltactl.log.physical_names import event_names, file_names
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.sweep import LogSweep
-from deltactl.operations.vacuum_names import event_names, file_names
 from deltactl.operations.vacuum_options import VacuumOptions
 from deltactl.protocol.paths import absolute_mask
 from deltactl.storage.open import open_store

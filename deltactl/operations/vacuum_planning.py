@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, VersionNotFoundError, Warn
 from deltactl.log.listing import LogListing
+from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.sweep import LogSweep, first_commit, first_rebuildable, sweep_commits
 from deltactl.log.timestamps import resolve_timestamp
@@ -26,7 +27,6 @@ from deltactl.operations.vacuum_listing import (
     note_folders,
     parent_folders,
 )
-from deltactl.operations.vacuum_names import event_names, file_names, locate
 from deltactl.operations.vacuum_options import Retention, VacuumOptions
 from deltactl.operations.vacuum_plan import NO_FILES, VacuumPlan, describe_orphans, limit_files
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots

@@ -20,6 +20,7 @@ from deltactl.engine.base import CancelToken, Engine, Failed, OnProgress, Progre
 from deltactl.errors import ConflictError, DeltactlError, SafetyError
 from deltactl.log.commit_base import CommitBase, read_winners
 from deltactl.log.info_commit import Info, commit_info_only
+from deltactl.log.physical_names import file_names
 from deltactl.log.put_commit import Sleep
 from deltactl.log.run_tags import run_tags
 from deltactl.log.snapshot import Snapshot
@@ -32,7 +33,6 @@ from deltactl.operations.vacuum_journal import (
     write_journal,
     write_record,
 )
-from deltactl.operations.vacuum_names import file_names
 from deltactl.operations.vacuum_options import VacuumOptions
 from deltactl.operations.vacuum_plan import VacuumPlan
 from deltactl.operations.vacuum_report import FileFailure, VacuumReport

@@ -14,13 +14,15 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from deltactl.errors import ObjectExistsError
-from deltactl.log import cleanup, commit
+from deltactl.log import cleanup, commit, commit_base
 from deltactl.log.action_lines import NewFile, add_line
-from deltactl.log.commit_base import CommitBase, read_winners
+from deltactl.log.commit_base import CommitBase
 from deltactl.log.conflicts import Verdict
 from deltactl.log.last_checkpoint import HINT_NAME, encode_hint
 from deltactl.log.listing import LogListing
+from deltactl.log.physical_names import locate
 from deltactl.log.put_commit import Sleep
+from deltactl.log.replay import Tail
 from deltactl.operations import (
     checkpoint,
     optimize_run,
@@ -31,7 +33,6 @@ from deltactl.operations import (
 )
 from deltactl.operations.checkpoint_write import write_checkpoint
 from deltactl.operations.vacuum_listing import Listing
-from deltactl.operations.vacuum_names import locate
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.storage.store import FileInfo, Store
 from tests.explorer import tested
@@ -57,7 +58,7 @@ def _skip_recheck() -> AbstractContextManager[object]:
             return False
         return True
 
-    return patch.object(commit, "put_commit", hasty)
+    return patch.object(commit_base, "put_commit", hasty)
 
 
 def _look_then_put() -> AbstractContextManager[object]:
@@ -67,7 +68,7 @@ def _look_then_put() -> AbstractContextManager[object]:
         store.put(name, content)
         return True
 
-    return patch.object(commit, "put_commit", racing)
+    return patch.object(commit_base, "put_commit", racing)
 
 
 def _remove_in_doubt() -> AbstractContextManager[object]:
@@ -132,14 +133,14 @@ def _clean_up_too_much() -> AbstractContextManager[object]:
 
 
 def _drop_vectors_on_rebase() -> AbstractContextManager[object]:
-    def forgetful(self: Any) -> None:
-        self._base, tail = read_winners(self._store, self._base)
+    def forgetful(self: Any, base: CommitBase, tail: Tail) -> None:
+        self._base = base
         self._metadata = tail.singletons.metadata or self._metadata
         again = set(tail.adds["path"].to_pylist())
         gone = [path for path in tail.removes["path"].to_pylist() if path not in again]
         self._touched = pa.chunked_array([*self._touched.chunks, pa.array(gone, pa.string())])
 
-    return patch.object(commit.Committer, "_read_winners", forgetful)
+    return patch.object(commit.Committer, "_learn", forgetful)
 
 
 def _forget_earlier_winners() -> AbstractContextManager[object]:
@@ -189,17 +190,13 @@ def _stale_times() -> Iterator[None]:
 def _stale_row_ids() -> Iterator[None]:
     """Row ids are taken from the mark of the version that was read, whoever won meanwhile."""
     held = threading.local()
-    encode = commit.Committer._encode
+    encode = commit._encode
 
-    def stale(self: Any, groups: Any, draft: Any, txn_id: str) -> Any:
-        held.domains = getattr(held, "domains", self._base.domains)
-        now, self._base = self._base, replace(self._base, domains=held.domains)
-        try:
-            return encode(self, groups, draft, txn_id)
-        finally:
-            self._base = now
+    def stale(base: CommitBase, *rest: Any) -> Any:
+        held.domains = getattr(held, "domains", base.domains)
+        return encode(replace(base, domains=held.domains), *rest)
 
-    with patch.object(commit.Committer, "_encode", stale):
+    with patch.object(commit, "_encode", stale):
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from deltactl.errors import CommitOutcomeUnknownError, ObjectExistsError, StorageError
-from deltactl.log import commit
+from deltactl.log import commit_base
 from deltactl.log.listing import list_log
 from deltactl.log.put_commit import Sleep, put_commit
 from deltactl.operations import checkpoint, optimize, vacuum_planning
@@ -37,7 +37,7 @@ def _answer_errors_by(
             act(store, name, content)
         return True
 
-    return patch.object(commit, "put_commit", hasty)
+    return patch.object(commit_base, "put_commit", hasty)
 
 
 def _nothing(store: Store, name: str, content: bytes) -> None:
@@ -56,7 +56,7 @@ def _lose_with(error: type[Exception]) -> AbstractContextManager[object]:
             raise error(name)
         return True
 
-    return patch.object(commit, "put_commit", losing)
+    return patch.object(commit_base, "put_commit", losing)
 
 
 def _tell_of_all_but_the_last() -> AbstractContextManager[object]:

@@ -21,10 +21,10 @@ from deltactl.log.version_checksum import write_checksum
 from deltactl.operations import check_content, check_files
 from deltactl.operations.check import check_table
 from deltactl.operations.check_options import CheckOptions, Depth
-from deltactl.operations.check_presence import find_files
 from deltactl.operations.check_report import CheckReport
 from deltactl.operations.convert import convert
 from deltactl.operations.optimize import OptimizeOptions, optimize_table
+from deltactl.operations.presence import find_files
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.checkpoints import checkpoint, fail, memory_of, new_table

@@ -193,6 +193,29 @@ def test_files_of_other_writers_may_have_other_times(store: MemoryStore) -> None
     assert ids(store) == [1, 2, 7]
 
 
+@pytest.mark.parametrize("spelled", ["{root}/p=1/other.parquet", "./p=1/other.parquet"])
+@pytest.mark.parametrize("change", ["", "size"])
+def test_files_that_others_name_otherwise_are_known(
+    store: MemoryStore, spelled: str, change: str
+) -> None:
+    store.put("p=1/other.parquet", data := parquet(7))
+    store.set_modified("p=1/other.parquet", 1_700_000_200_000)
+    add = {
+        "path": spelled.format(root=store.uri),
+        "partitionValues": {"p": "1"},
+        "size": len(data) + bool(change),
+        "modificationTime": 5,
+        "dataChange": True,
+    }
+    store.put(f"_delta_log/{1:020d}.json", json.dumps({"add": add}).encode())
+    if change:
+        with pytest.raises(SafetyError, match="changed since"):
+            run(store, now_ms=1_700_000_300_000)
+        return
+    assert run(store, now_ms=1_700_000_300_000).files_added == 0
+    assert ids(store) == [1, 2, 7]
+
+
 def test_what_the_log_has_forgotten_is_not_added_again(tmp_path: Path) -> None:
     """Convert, optimize, let tombstones expire and old commits go: nothing is new."""
     from deltalake import DeltaTable
@@ -354,7 +377,9 @@ def test_a_sync_goes_on_over_an_append_and_stops_at_what_matters(store: MemorySt
     add = {"partitionValues": {"p": "1"}, "size": len(data), "modificationTime": 1}
     (metadata,) = (a for a in commit(store, 0) if "metaData" in a)
     same = {"add": {"path": "p=3/3.parquet", **add, "dataChange": True}}
-    for action, told in ((same, "the same files"), (metadata, "schema, properties")):
+    spelled = {"add": {**same["add"], "path": f"{store.uri}/p=3/3.parquet"}}
+    twins = ((same, "the same files"), (spelled, "the same files"))
+    for action, told in (*twins, (metadata, "schema, properties")):
         with pytest.raises(ConflictError, match=told):
             run(RacingStore(store, foreign(action)))
         store.delete_many([f"_delta_log/{1:020d}.json"])

@@ -38,7 +38,7 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     except StorageError as error:
         raise SafetyError(
             f"the log names a file that cannot be placed: {error.message}",
-            hint="open the table by the address that its log uses, or nothing can be removed",
+            hint="Open the table by the address that its log uses.",
         ) from error
     located = pa.array([name or None for name in found], pa.string())  # the root is no file
     replaced = pc.replace_with_mask(names.combine_chunks(), odd.combine_chunks(), located)
