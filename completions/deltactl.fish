@@ -136,7 +136,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l yes -d 'Do not a
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l quarantine -d 'Move files to _deltactl/ instead of deleting'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l quarantine-for -r -d 'How long quarantined files stay at least'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l no-journal -d 'Keep no list of what was removed'
-complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l undo -r -d 'Bring back what RUN (or: last) moved to quarantine'
+complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l undo -r -d 'Bring back what RUN (or: last) removed: from quarantine, or a bucket\'s versions'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l purge-quarantine -d 'Delete quarantined files that are due'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l if-needed -r -d 'Only where there is this much to do: files=N or size=SIZE'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l check -d 'Change nothing; exit 3 when there is something to go'

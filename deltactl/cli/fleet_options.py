@@ -100,7 +100,8 @@ def refuse_options_for_one_table(params: dict[str, Any]) -> None:
         UsageError: naming the option.
     """
     for name in _FOR_ONE_TABLE:
-        if params.get(name):
+        value = params.get(name)
+        if value or (value == 0 and value is not False):  # version 0 is one
             flag = name.replace("_", "-")
             raise UsageError(
                 f"--{flag} is for one table, and several are named", hint="run them one by one"

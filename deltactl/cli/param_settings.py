@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any, Final
 
 import typer
@@ -62,6 +63,26 @@ def is_typed(ctx: Any, name: str) -> bool:
     """Tell whether a parameter was given on the command line, and not by a setting."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
+
+
+def ensure_alone(ctx: Any, command: Callable[..., None], action: str, *companions: str) -> None:
+    """Refuse options of a command beside one that makes it do something else.
+
+    Args:
+        ctx: the parsed command.
+        command: its function; options of all commands are let pass.
+        action: the parameter of that one.
+        companions: parameters that say something beside it.
+
+    Raises:
+        UsageError: naming the first of the others.
+    """
+    if not is_typed(ctx, action):
+        return
+    flags = {option.name: option.opts[0] for option in ctx.command.params}
+    for name in signature(command).parameters:
+        if name not in ("ctx", "table", action, *companions) and is_typed(ctx, name):
+            raise UsageError(f"{flags[action]} and {flags[name]} do not go together")
 
 
 def _convert(ctx: Any, param: TyperOption, place: str, text: str) -> Any:

@@ -97,6 +97,8 @@ def _render_result(page: Page, report: VacuumReport, table: str) -> None:
         pairs.append(("kept until", f"{format_timestamp(report.quarantined_until_ms)}, at least"))
     pairs.append(("undo", describe_undo(report.run_id, moved, table)))
     page.fields(pairs)
+    for path in report.lost[:_SHOWN_FOLDERS]:
+        page.line(Styled("missing: ", Tone.BAD), f"{path}: another writer took it into use")
     for failure in report.failures[:_SHOWN_FOLDERS]:
         page.line(Styled("not removed: ", Tone.CAUTION), f"{failure.path}: {failure.reason}")
 

@@ -88,6 +88,7 @@ class OptimizeRun:
             snapshot, plan, options, engine, now_ms=clock.now_ms(), tags=tags
         )
         self._lot: list[Group] = []
+        self._lot_bytes = 0
         self._lot_started = clock.monotonic()
         self._totals = _Totals()
         self._failures: list[BinFailure] = []
@@ -112,7 +113,9 @@ class OptimizeRun:
                     continue
                 removed = self._bins[outcome.task_id]
                 _log.debug("bin %d: %d files done", outcome.task_id, removed.num_rows)
-                self._lot.append(Group(removed, outcome.result.outputs))
+                group = Group(removed, outcome.result.outputs)
+                self._lot.append(group)
+                self._lot_bytes += _input_bytes(group)
                 if self._lot_is_due():
                     self._commit_lot()
             self._commit_lot()
@@ -129,16 +132,16 @@ class OptimizeRun:
 
     def _lot_is_due(self) -> bool:
         elapsed_ms = (self._clock.monotonic() - self._lot_started) * 1000
-        lot_bytes = sum(_input_bytes(group) for group in self._lot)
         return (
             elapsed_ms >= self._options.commit_every_ms
-            or lot_bytes >= self._options.commit_every_bytes
+            or self._lot_bytes >= self._options.commit_every_bytes
         )
 
     def _commit_lot(self) -> None:
         # From here on only `commit` knows whether the lot's outputs are in the log: whatever else
         # ends the run, an interrupt too, must not touch them.
         lot, self._lot = self._lot, []
+        self._lot_bytes = 0
         self._lot_started = self._clock.monotonic()
         if not lot:
             return

@@ -203,8 +203,12 @@ def test_what_was_not_repaired_is_partial_success(cli: RunCli, table: TableBuild
         (["--version", "-1"], 2, "--version"),
         (["--kind", "odd"], 2, "odd"),
         (["--part-size", "0"], 2, "--part-size"),
-        (["--check", "--cleanup"], 2, "--check goes with no other option"),
-        (["--repair", "--kind", "classic", "--cleanup"], 2, "--repair goes with no other option"),
+        (["--check", "--cleanup"], 2, "--check and --cleanup do not"),
+        (
+            ["--repair", "--kind", "classic", "--cleanup"],
+            2,
+            "--repair and --kind do not go together",
+        ),
         (["--cleanup-only", "--cleanup"], 2, "--cleanup-only"),
     ],
 )

@@ -273,6 +273,7 @@ def test_nobody_is_asked_while_tables_run_side_by_side(cli: RunCli, lake: Path) 
         ("vacuum", "--dump-listing", "f"),
         ("vacuum", "--keep-version", "1"),
         ("checkpoint", "--version", "1"),
+        ("check", "--version", "0"),
         ("generate-manifest", "--output-root", "f"),
         ("generate-manifest", "--since", "1"),
     ],

@@ -7,11 +7,17 @@ import io
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deltactl.cli.commands.vacuum import _find_error
+from deltactl.cli.page import Page
+from deltactl.cli.vacuum_page import render_report
+from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+from deltactl.operations.vacuum_report import FileFailure
 from deltactl.storage.local_store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder
@@ -233,12 +239,31 @@ def test_a_real_run_commits_start_and_end(cli: RunCli, table: TableBuilder) -> N
         ("--max-orphan-fraction", "2"),
         ("--quarantine", "--no-journal"),
         ("--undo", "last", "--purge-quarantine"),
+        ("--undo", "last", "--retain", "7d"),
+        ("--purge-quarantine", "--yes", "--quarantine-for", "0h"),
         ("--inventory", "x.csv", "--mode", "lite"),
     ],
     ids=" ".join,
 )
 def test_wrong_usage(cli: RunCli, table: TableBuilder, words: tuple[str, ...]) -> None:
     assert cli("vacuum", "events", *words).code == 2
+
+
+def test_a_table_that_misses_files_is_told_before_all_else(
+    table: TableBuilder,
+) -> None:
+    report = vacuum_table(table.store, VacuumOptions(mode="full"), warn=pytest.fail, dry_run=True)
+    stayed = FileFailure("p=a/stays.parquet", "no permission")
+    broken = replace(report, dry_run=False, lost=("p=a/lost.parquet",), failures=(stayed,))
+    error = _find_error(broken)
+    assert error is not None
+    assert error.message.startswith("another writer took 1 file into use right when")
+    assert "p=a/lost.parquet" in error.message
+    assert "p=a/stays.parquet: no permission" in error.message
+    page = Page()
+    render_report(page, broken, ("deltactl", "vacuum"), "events")
+    lines = ["".join(piece.text for piece in pieces) for pieces in page.lines]
+    assert "missing: p=a/lost.parquet: another writer took it into use" in lines
 
 
 def test_names_of_files_are_data(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:

@@ -10,29 +10,17 @@ import typer
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.options import DryRunOption, TableArgument
-from deltactl.cli.param_settings import is_typed
+from deltactl.cli.param_settings import ensure_alone
 from deltactl.cli.session import Session
 from deltactl.cli.thresholds import parse_need
-from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
+from deltactl.errors import DeltactlError, PartialSuccessError
 
 if TYPE_CHECKING:
     from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
     from deltactl.operations.checkpoint_repair import RepairReport
 
+
 # Parameters that say what is written and deleted: of no use to who only looks or repairs.
-_SHAPING = (
-    "version",
-    "kind",
-    "sidecar_size",
-    "part_size",
-    "top_file",
-    "compat",
-    "cleanup",
-    "cleanup_only",
-    "compact_log",
-)
-
-
 class Kind(StrEnum):
     """Kinds of checkpoints that can be asked for."""
 
@@ -142,9 +130,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         compact_log=compact_log,
         need=parse_need(if_needed, ("commits",)),
     )
-    if (check or repair) and any(is_typed(ctx, name) for name in _SHAPING):
-        flag = "--repair" if repair else "--check"
-        raise UsageError(f"{flag} goes with no other option but --dry-run and --check")
+    ensure_alone(ctx, command, "repair", "check", "dry_run")
+    ensure_alone(ctx, command, "check", "repair", "dry_run")
     if repair:
         _repair(session, table, check=check, dry_run=dry_run or check)
     elif check:

@@ -11,10 +11,11 @@ import typer
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.options import DryRunOption, IfNeededOption, TableArgument
+from deltactl.cli.param_settings import ensure_alone
 from deltactl.cli.session import Session
 from deltactl.cli.text import safe_text
 from deltactl.cli.thresholds import parse_need
-from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError, UsageError
+from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError
 from deltactl.units import format_count, format_duration, format_size, parse_duration
 
 if TYPE_CHECKING:
@@ -106,7 +107,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     undo: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="Bring back what RUN (or: last) moved to quarantine"),
+        typer.Option(
+            metavar="RUN",
+            help="Bring back what RUN (or: last) removed: from quarantine, or a bucket's versions",
+        ),
     ] = None,
     purge_quarantine: Annotated[
         bool, typer.Option("--purge-quarantine", help="Delete quarantined files that are due")
@@ -129,8 +133,8 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl vacuum /data/events --undo last
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
-    if undo is not None and purge_quarantine:
-        raise UsageError("--undo and --purge-quarantine do not go together")
+    ensure_alone(ctx, command, "undo", "check", "dry_run")
+    ensure_alone(ctx, command, "purge_quarantine", "yes", "check", "dry_run")
     if undo is not None:
         _undo(session, table, undo, dry_run or check)
         return
@@ -240,26 +244,7 @@ def _run(
 
 
 def _present(session: Session, report: VacuumReport) -> None:
-    error: DeltactlError | None = None
-    if report.failures:
-        first = report.failures[0]
-        stayed = sum(1 for failure in report.failures if failure.path)
-        error = PartialSuccessError(
-            f"{format_count(stayed, 'file', 'files')} could not be removed: "
-            f"{first.path}: {first.reason}"
-            if stayed
-            else f"the vacuum stopped before its end: {first.reason}",
-            hint=f"{report.files_removed:,} were removed. Mend the cause and run again.",
-        )
-    elif report.lost:
-        error = PartialSuccessError(
-            f"another writer took {format_count(len(report.lost), 'file', 'files')} into use right "
-            f"when they were deleted: {report.lost[0]}",
-            hint=f"the table misses them: bring them back with --undo {report.run_id}"
-            if report.quarantined_until_ms is not None
-            else "the table may miss them: restore an older version, or the files from a backup; "
-            "--quarantine would have brought them back",
-        )
+    error = _find_error(report)
     for path in report.came_back[:1]:
         session.output.warn(
             f"{format_count(len(report.came_back), 'file', 'files')} stayed, for another writer "
@@ -272,6 +257,40 @@ def _present(session: Session, report: VacuumReport) -> None:
     _emit(session, report, error)
     if error is not None:
         raise error
+
+
+def _find_error(report: VacuumReport) -> DeltactlError | None:
+    """What went wrong: a table that misses files above files that stayed."""
+    failed = _describe_failures(report)
+    if report.lost:
+        found = (
+            f"another writer took {format_count(len(report.lost), 'file', 'files')} into use right "
+            f"when they were deleted: {report.lost[0]}"
+        )
+        return PartialSuccessError(
+            found if failed is None else f"{found}; and {failed}",
+            hint=f"the table misses them: bring them back with --undo {report.run_id}"
+            if report.quarantined_until_ms is not None
+            else "the table may miss them: restore an older version, or the files from a backup; "
+            "--quarantine would have brought them back",
+        )
+    if failed is None:
+        return None
+    hint = f"{report.files_removed:,} were removed. Mend the cause and run again."
+    return PartialSuccessError(failed, hint=hint)
+
+
+def _describe_failures(report: VacuumReport) -> str | None:
+    if not report.failures:
+        return None
+    first = report.failures[0]
+    stayed = sum(1 for failure in report.failures if failure.path)
+    if not stayed:
+        return f"the vacuum stopped before its end: {first.reason}"
+    return (
+        f"{format_count(stayed, 'file', 'files')} could not be removed: "
+        f"{first.path}: {first.reason}"
+    )
 
 
 def _emit(session: Session, report: VacuumReport, error: DeltactlError | None = None) -> None:
