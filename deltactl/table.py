@@ -15,8 +15,8 @@ from deltactl.log.table_store import open_table_store
 from deltactl.log.timestamps import resolve_timestamp
 from deltactl.operations.scan import scan_snapshot
 from deltactl.storage.open import open_store
+from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
-from deltactl.storage.wrappers import ReadOnlyStore
 from deltactl.units import parse_timestamp
 
 if TYPE_CHECKING:

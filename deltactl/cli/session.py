@@ -203,7 +203,7 @@ class Session:
             StorageError: the storage cannot be reached.
         """
         from deltactl.storage.open import open_store
-        from deltactl.storage.wrappers import ReadOnlyStore
+        from deltactl.storage.read_only import ReadOnlyStore
 
         store = open_store(address, self.storage_options)
         return ReadOnlyStore(store) if read_only else store

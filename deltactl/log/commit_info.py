@@ -88,10 +88,8 @@ def in_commit_timestamp(info: dict[str, Any] | None) -> int | None:
 
 def uses_in_commit_timestamp(metadata: Metadata, version: int) -> bool:
     """Whether the table's present properties time ``version`` by its in-commit timestamp."""
-    properties = TableProperties(metadata.configuration)
-    if not properties.in_commit_timestamps:
-        return False
-    return version >= properties.integer("delta.inCommitTimestampEnablementVersion", 0)
+    since = TableProperties(metadata.configuration).in_commit_since
+    return since is not None and version >= since
 
 
 def read_in_commit_timestamp(store: Store, name: str) -> int:

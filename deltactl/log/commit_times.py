@@ -38,11 +38,6 @@ class CommitTimes:
         """Whether in-commit timestamps hold for the newest version."""
         return self._uses_in_commit
 
-    @property
-    def is_told(self) -> bool:
-        """Whether a commit was seen that tells which kind of time holds."""
-        return self._newest_seen
-
     def see(self, version: int, name: str, info: dict[str, Any], data: bytes) -> None:
         """Learn from a commit; ``info`` is its ``commitInfo``."""
         own = in_commit_timestamp(info)
@@ -66,8 +61,8 @@ class CommitTimes:
         configuration = metadata.get("configuration")
         texts = configuration.items() if isinstance(configuration, dict) else ()
         properties = TableProperties({key: it for key, it in texts if isinstance(it, str)})
-        self._uses_in_commit = properties.in_commit_timestamps
-        self._since = properties.integer("delta.inCommitTimestampEnablementVersion", 0)
+        since = properties.in_commit_since
+        self._uses_in_commit, self._since = since is not None, since
 
     @property
     def since(self) -> int | None:

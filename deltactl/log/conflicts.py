@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.protocol.actions import Metadata
+from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS
 
 _ROW_TRACKING_KEYS = (
     "delta.enableRowTracking",
     "delta.rowTrackingSuspended",
-    "delta.rowTracking.materializedRowIdColumnName",
-    "delta.rowTracking.materializedRowCommitVersionColumnName",
+    *ROW_TRACKING_COLUMN_KEYS,
 )
 
 # What files written before would lack.

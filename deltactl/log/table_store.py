@@ -10,8 +10,8 @@ from deltactl.log.external_commits import ExternalCommitStore
 from deltactl.log.foreign_commits import ConditionalCommitStore
 from deltactl.storage.dynamodb import DynamoDbEntries, DynamoDbLogStore
 from deltactl.storage.open import open_store, package_of
+from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
-from deltactl.storage.wrappers import ReadOnlyStore
 
 
 def open_table_store(

@@ -6,13 +6,13 @@ newer by at least a millisecond, whatever their files' times say.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from deltactl.errors import VersionNotFoundError
-from deltactl.log.commit_info import read_in_commit_timestamp, uses_in_commit_timestamp
+from deltactl.log.commit_info import read_in_commit_timestamp
 from deltactl.log.listing import LogListing
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
@@ -65,15 +65,16 @@ def resolve_timestamp(
     if not versions:
         raise VersionNotFoundError(f"{store.uri} has no commits to find a timestamp in")
     latest = versions[-1]
-    timed = [v for v in versions if uses_in_commit_timestamp(metadata, v)]
-    enabled_at = TableProperties(metadata.configuration).integer(
-        "delta.inCommitTimestampEnablementTimestamp", 0
-    )
+    properties = TableProperties(metadata.configuration)
+    since = properties.in_commit_since
+    first_timed = len(versions) if since is None else bisect_left(versions, since)
+    untimed, timed = versions[:first_timed], versions[first_timed:]
+    enabled_at = properties.integer("delta.inCommitTimestampEnablementTimestamp", 0)
     if timed and timestamp_ms >= enabled_at:
         chosen: Sequence[int] = timed
         times: Sequence[int] = _InCommitTimes(store, listing, timed)
     else:
-        chosen = [v for v in versions if v not in set(timed)] or timed
+        chosen = untimed or timed
         times = monotonise([listing.commits[v].modified_ms for v in chosen])
     position = bisect_right(times, timestamp_ms)
     asked = format_timestamp(timestamp_ms)

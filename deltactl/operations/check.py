@@ -56,8 +56,8 @@ from deltactl.operations.check_versions import (
     find_all_files,
 )
 from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
-from deltactl.storage.wrappers import ReadOnlyStore
 
 
 def check_table(

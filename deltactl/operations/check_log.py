@@ -119,10 +119,9 @@ class CommitChecker:
 
     def check_times(self, metadata: Metadata) -> None:
         """Check in-commit timestamps where the table has them: each is there, and they ascend."""
-        properties = TableProperties(metadata.configuration)
-        if not properties.in_commit_timestamps:
+        since = TableProperties(metadata.configuration).in_commit_since
+        if since is None:
             return
-        since = properties.integer("delta.inCommitTimestampEnablementVersion", 0)
         newest: int | None = None
         for version, time in self._times.items():
             if version < since or version in self.broken:

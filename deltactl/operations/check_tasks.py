@@ -22,8 +22,8 @@ from deltactl.protocol.actions import DELETION_VECTOR_TYPE, Metadata
 from deltactl.protocol.deletion_vectors import INLINE, DeletionVector
 from deltactl.protocol.paths import is_absolute
 from deltactl.storage.open import open_store
+from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import FileInfo, Store
-from deltactl.storage.wrappers import ReadOnlyStore
 
 BATCH: Final = pa.schema(
     [

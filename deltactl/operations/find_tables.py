@@ -9,12 +9,12 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from deltactl.errors import NotATableError, UsageError
 from deltactl.protocol.names import LOG_DIR
 from deltactl.protocol.vacuum_names import TABLE_MARKERS
+from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 
 OpenStore = Callable[[str], Store]
@@ -22,7 +22,6 @@ OpenStore = Callable[[str], Store]
 _MAGIC: Final = re.compile(r"[*?\[]")
 _QUERY: Final = re.compile(r"\?.*=")
 _MARKERS: Final = tuple(name for name in TABLE_MARKERS if name.startswith(f"{LOG_DIR}/"))
-_LOOKS_AT_ONCE: Final = 16
 
 
 def is_glob(address: str) -> bool:
@@ -46,8 +45,7 @@ def find_tables(pattern: str, open_store: OpenStore) -> list[str]:
         return [pattern]
     store = open_store(root)
     base = "" if root == "." else f"{root.rstrip('/')}/"
-    with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="deltactl-find") as pool:
-        found = sorted(_search(store, parts, pool))
+    found = sorted(_search(store, parts))
     if not found:
         raise NotATableError(
             f"no Delta table matches {pattern!r}",
@@ -87,17 +85,17 @@ def split_glob(pattern: str) -> tuple[str, list[str]]:
     return scheme + separator + before or ".", [part for part in parts[first:] if part]
 
 
-def _search(store: Store, parts: Sequence[str], pool: ThreadPoolExecutor) -> set[str]:
+def _search(store: Store, parts: Sequence[str]) -> set[str]:
     """Names of the tables below the root of ``store`` that match ``parts``."""
     found: set[str] = set()
     # Folders of one depth, and which part is to be matched by what lies in them.
     level = {("", at) for at in _positions(parts, 0)}
     while level:
         ended = sorted({folder for folder, at in level if at == len(parts) and folder})
-        is_a_table = pool.map(lambda folder: is_table(store, folder), ended)
+        is_a_table = each_in_parallel(lambda folder: is_table(store, folder), ended)
         found |= {folder for folder, yes in zip(ended, is_a_table, strict=True) if yes}
         going_on = sorted((f, at) for f, at in level if at < len(parts) and f not in found)
-        below = pool.map(lambda state: _step(store, parts, *state), going_on)
+        below = each_in_parallel(lambda state: _step(store, parts, *state), going_on)
         level = {state for states in below for state in states}
     return found
 

@@ -20,13 +20,12 @@ from deltactl.parquet.reader import RowReader, naming_file
 from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.features import has_feature
+from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS
 from deltactl.protocol.schema import StructType, variant_groups
 from deltactl.protocol.stats_columns import choose_stats_columns
 
 _SAMPLED_FOOTERS = 16
 _LEAST_ROW_GROUP_BYTES = 4 << 20
-_ROW_ID_KEY = "delta.rowTracking.materializedRowIdColumnName"
-_COMMIT_VERSION_KEY = "delta.rowTracking.materializedRowCommitVersionColumnName"
 
 
 def build_spec(
@@ -80,12 +79,12 @@ def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
         return None
     if not snapshot.properties.row_tracking_enabled:
         return None  # supported only: ids are assigned afresh, there is nothing to preserve
-    names = [snapshot.properties.text(key) for key in (_ROW_ID_KEY, _COMMIT_VERSION_KEY)]
-    if names[0] is None or names[1] is None:
+    row_id, commit_version = snapshot.properties.row_tracking_columns
+    if row_id is None or commit_version is None:
         raise CorruptLogError(
-            f"row tracking is enabled, but {_ROW_ID_KEY} or {_COMMIT_VERSION_KEY} is not set"
+            f"row tracking is enabled, but {' or '.join(ROW_TRACKING_COLUMN_KEYS)} is not set"
         )
-    return RowTrackingColumns(names[0], names[1])
+    return RowTrackingColumns(row_id, commit_version)
 
 
 def _write_options(

@@ -60,22 +60,10 @@ class RewriteTask:
 
 
 @dataclass(frozen=True, slots=True)
-class InputFact:
-    """Where an input's rows went: the place of its first row in the output, how many are live."""
-
-    path: str
-    deletion_vector_id: str | None
-    first_row: int
-    live_rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class RewriteResult:
     """What a task made: no output where no row was live."""
 
     outputs: tuple[NewFile, ...]
-    inputs: tuple[InputFact, ...]
-    rows: int
 
 
 def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> RewriteResult:
@@ -105,29 +93,28 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
             ensure_equal_rows(store, spec.reader, task.files, name, spec.row_tracking)
         if not written.num_rows:
             store.delete_many([name])
-            return RewriteResult((), tuple(counts.inputs), 0)
+            return RewriteResult(())
         new_file = _new_file(store, task, written)
     except BaseException:
         with suppress(DeltactlError):  # the first error is the one that matters
             store.delete_many([name])
         raise
-    return RewriteResult((new_file,), tuple(counts.inputs), written.num_rows)
+    return RewriteResult((new_file,))
 
 
 @dataclass(slots=True)
 class _Counts:
-    """What was read: live rows, nulls by column, and each input's share."""
+    """What was read: live rows, and nulls by column."""
 
     rows: int = 0
     nulls: Counter[str] = field(default_factory=Counter)
-    inputs: list[InputFact] = field(default_factory=list)
 
     def add(self, columns: pa.RecordBatch) -> None:
         self.rows += columns.num_rows
         for name, column in zip(columns.schema.names, columns.columns, strict=True):
             self.nulls[name] += count_nulls(column)
 
-    def close_input(self, file: DataFile, first_row: int, physical_rows: int) -> None:
+    def ensure_live_rows(self, file: DataFile, first_row: int, physical_rows: int) -> None:
         """Check an input's live rows against the log's word on its deletion vector."""
         vector = file.deletion_vector
         expected = physical_rows - (0 if vector is None else vector.cardinality)
@@ -137,8 +124,6 @@ class _Counts:
                 f"{file.path!r} has {physical_rows} rows of which {physical_rows - expected} are "
                 f"deleted, but {live} live rows were read"
             )
-        vector_id = None if vector is None else vector.unique_id
-        self.inputs.append(InputFact(file.path, vector_id, first_row, live))
 
 
 def _live_columns(
@@ -153,7 +138,7 @@ def _live_columns(
         physical_rows += live.num_physical_rows
         if columns.num_rows:
             yield columns
-    counts.close_input(file, first_row, physical_rows)
+    counts.ensure_live_rows(file, first_row, physical_rows)
 
 
 def keep_row_ids(live: LiveBatch, file: DataFile, names: RowTrackingColumns) -> pa.RecordBatch:

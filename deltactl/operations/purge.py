@@ -5,24 +5,20 @@ Source: Delta on Spark's ``REORG TABLE ... APPLY (PURGE)``.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from deltactl.log.snapshot import Snapshot
+from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.reader import naming_file
 from deltactl.protocol.schema import ArrayType, DeltaType, MapType, StructType, arrow_type, is_void
+from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 
-_THREADS = 8
-_ROW_TRACKING_COLUMNS = (
-    "delta.rowTracking.materializedRowIdColumnName",
-    "delta.rowTracking.materializedRowCommitVersionColumnName",
-)
+_FILES_AT_A_TIME: Final = 10_000
 
 
 def purge_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
@@ -40,10 +36,12 @@ def purge_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
         return mask  # without column mapping no column can be dropped
     known = _known_leaves(snapshot)
     rows = np.flatnonzero(~mask)
-    paths = files["path"].take(pa.array(rows)).to_pylist()
-    with ThreadPoolExecutor(_THREADS) as pool:
-        stale = pool.map(lambda path: bool(_leaves(snapshot.store, path) - known), paths)
-        mask[rows[np.fromiter(stale, dtype=np.bool_, count=len(paths))]] = True
+    # Facts of a part at a time: a table's names do not all become Python's.
+    for part in np.split(rows, range(_FILES_AT_A_TIME, len(rows), _FILES_AT_A_TIME)):
+        asked = files.select(["path", "size_bytes"]).take(pa.array(part)).to_pydict()
+        facts = zip(asked["path"], asked["size_bytes"], strict=True)
+        stale = each_in_parallel(lambda fact: bool(_leaves(snapshot.store, *fact) - known), facts)
+        mask[part[np.fromiter(stale, dtype=np.bool_, count=len(part))]] = True
     return mask
 
 
@@ -56,8 +54,7 @@ def _known_leaves(snapshot: Snapshot) -> set[str]:
         if not is_void(field.type)
         for leaf in _type_leaves(field.physical_name, field.type)
     }
-    extra = (metadata.configuration.get(key) for key in _ROW_TRACKING_COLUMNS)
-    return leaves | {name for name in extra if name}
+    return leaves | {name for name in snapshot.properties.row_tracking_columns if name}
 
 
 def _type_leaves(prefix: str, delta_type: DeltaType) -> set[str]:
@@ -76,9 +73,9 @@ def _type_leaves(prefix: str, delta_type: DeltaType) -> set[str]:
             return _arrow_leaves(prefix, arrow_type(delta_type, "physical"))
 
 
-def _leaves(store: Store, path: str) -> set[str]:
-    with naming_file(path), store.open_input(path) as source:
-        schema = pq.read_schema(source)
+def _leaves(store: Store, path: str, size_bytes: int) -> set[str]:
+    with naming_file(path):
+        schema = parse_footer(store, path, size_bytes).metadata.schema.to_arrow_schema()
     return {leaf for field in schema for leaf in _arrow_leaves(field.name, field.type)}
 
 

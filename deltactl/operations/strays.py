@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final
 
 from deltactl.errors import DeltactlError
+from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
-
-_LISTINGS_AT_ONCE: Final = 8
 
 
 def find_strays(
@@ -30,5 +27,5 @@ def find_strays(
             return [f"{folder}/part-*{marker}*".lstrip("/")]
         return [name for name in found if name not in committed]
 
-    with ThreadPoolExecutor(_LISTINGS_AT_ONCE, thread_name_prefix="deltactl-list") as pool:
-        return sorted(name for names in pool.map(look, sorted(set(folders))) for name in names)
+    found = each_in_parallel(look, sorted(set(folders)))
+    return sorted(name for names in found for name in names)

@@ -176,7 +176,7 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _deleted_places(store: Store, file: DataFile) -> Places:
     deleted = read_deletion_vector(store, file)
-    return np.asarray([] if deleted is None else list(deleted), dtype=np.int64)
+    return np.asarray([] if deleted is None else deleted.to_array(), dtype=np.int64)
 
 
 def _strike_out(deleted: Places, first_row: int, num_rows: int) -> Places:

@@ -16,6 +16,11 @@ DEFAULT_STRING_PREFIX = 32
 DEFAULT_CHECKPOINT_INTERVAL = 10
 DEFAULT_RETENTION_MS = 7 * DAY_MS
 
+ROW_TRACKING_COLUMN_KEYS = (
+    "delta.rowTracking.materializedRowIdColumnName",
+    "delta.rowTracking.materializedRowCommitVersionColumnName",
+)
+
 KNOWN_PROPERTIES = (
     "delta.appendOnly",
     "delta.autoOptimize.autoCompact",
@@ -131,6 +136,19 @@ class TableProperties:
     def in_commit_timestamps(self) -> bool:
         """``delta.enableInCommitTimestamps``."""
         return self.flag("delta.enableInCommitTimestamps")
+
+    @property
+    def in_commit_since(self) -> int | None:
+        """The first version that is timed by its in-commit timestamp; ``None``: none is."""
+        if not self.in_commit_timestamps:
+            return None
+        return self.integer("delta.inCommitTimestampEnablementVersion", 0)
+
+    @property
+    def row_tracking_columns(self) -> tuple[str | None, str | None]:
+        """Physical names of the columns with materialized row ids and row commit versions."""
+        row_id, commit_version = ROW_TRACKING_COLUMN_KEYS
+        return self.text(row_id), self.text(commit_version)
 
     @property
     def deleted_file_retention_ms(self) -> int:

@@ -20,7 +20,6 @@ Naming: TypeAlias = Literal["logical", "physical"]
 
 PHYSICAL_NAME_KEY = "delta.columnMapping.physicalName"
 FIELD_ID_KEY = "delta.columnMapping.id"
-TYPE_CHANGES_KEY = "delta.typeChanges"
 PARQUET_FIELD_ID = b"PARQUET:field_id"
 
 VARIANT_TYPE: Final = pa.struct(

@@ -41,12 +41,6 @@ _BINARIES: Final = (pa.binary(), pa.large_binary(), pa.binary_view())
 _LISTS: Final = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType)
 
 
-def is_shredded(type_: pa.DataType) -> bool:
-    """Whether a variant's group of this type has more than the two binaries."""
-    storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
-    return pa.types.is_struct(storage) and any(f.name == "typed_value" for f in storage)
-
-
 def read_variant(array: pa.Array) -> pa.StructArray:
     """A variant column as read from Parquet, in the type ``VARIANT_TYPE``; null rows stay null.
 

@@ -11,22 +11,24 @@ from typing import Final, TypeVar
 A = TypeVar("A")
 R = TypeVar("R")
 
-_PARALLEL_REQUESTS: Final = 16
+PARALLEL_REQUESTS: Final = 16
 
 
-def each_in_parallel(work: Callable[[A], R], items: Iterable[A]) -> Iterator[R]:
-    """Give ``work`` of each item in order, a bounded number ahead of the caller."""
+def each_in_parallel(
+    work: Callable[[A], R], items: Iterable[A], *, at_once: int = PARALLEL_REQUESTS
+) -> Iterator[R]:
+    """Give ``work`` of each item in order, ``at_once`` of them ahead of the caller."""
     rest = iter(items)
     first = list(islice(rest, 2))
     if len(first) <= 1:
         yield from map(work, first)
         return
     waiting: deque[Future[R]] = deque()
-    with ThreadPoolExecutor(_PARALLEL_REQUESTS) as pool:
+    with ThreadPoolExecutor(at_once, thread_name_prefix="deltactl-ask") as pool:
         try:
             for item in chain(first, rest):
                 waiting.append(pool.submit(work, item))
-                if len(waiting) >= _PARALLEL_REQUESTS:
+                if len(waiting) >= at_once:
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

@@ -23,7 +23,7 @@ from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint import CheckpointOptions, check_due, checkpoint_table
 from deltactl.operations.checkpoint_plan import is_due
 from deltactl.protocol.spark_hash import SPARK_SEED, hash_texts
-from deltactl.storage.wrappers import ReadOnlyStore
+from deltactl.storage.read_only import ReadOnlyStore
 from tests.support.checkpoints import (
     DAY_MS,
     NOW_MS,

@@ -17,8 +17,8 @@ from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint_repair import RepairReport, repair_checkpoints
 from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
-from deltactl.storage.wrappers import ReadOnlyStore
 from tests.support.checkpoints import (
     NOW_MS,
     PicklingEngine,

@@ -25,7 +25,7 @@ from deltactl.operations.convert import ConvertOptions, ConvertReport, convert, 
 from deltactl.operations.convert_options import PartitionColumn, parse_partition_by
 from deltactl.protocol.schema import PrimitiveType, render_type
 from deltactl.storage.local_store import LocalStore
-from deltactl.storage.wrappers import ReadOnlyStore
+from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.stores import CountingStore, opened_as

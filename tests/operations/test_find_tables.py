@@ -14,7 +14,7 @@ from deltactl.operations.find_tables import find_tables, is_glob, split_glob
 from deltactl.storage.fsspec_store import FsspecStore
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.store import Store
-from deltactl.storage.wrappers import MeteredStore, StorageUsage
+from tests.support.metered_store import MeteredStore, StorageUsage
 from tests.support.stores import MemoryStore
 
 _NUMBERS = itertools.count()

@@ -30,8 +30,8 @@ from deltactl.operations.manifest_refresh import AUTO_PROPERTY
 from deltactl.operations.optimize import OptimizeOptions, optimize_table
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local_store import LocalStore
+from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
-from deltactl.storage.wrappers import ReadOnlyStore
 from tests.support.stores import CountingStore, Crash, Fault, FaultyStore, MemoryStore
 from tests.support.symlink_reader import list_manifests, read_manifests
 from tests.support.table_builder import Column, TableBuilder, multiset

@@ -24,8 +24,8 @@ from deltactl.errors import (
 from deltactl.operations.optimize import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.optimize_options import GIB, MIB, TIB, choose_target_bytes
 from deltactl.storage.local_store import LocalStore
+from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
-from deltactl.storage.wrappers import ReadOnlyStore
 from deltactl.table import Table
 from tests.interop.judges import READERS
 from tests.support.stores import CountingStore, MemoryStore, opened_as

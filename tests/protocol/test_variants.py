@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from deltactl.errors import DataFileError, UnsupportedFeatureError
 from deltactl.protocol.schema import VARIANT_TYPE
-from deltactl.protocol.variants import is_shredded, read_variant
+from deltactl.protocol.variants import read_variant
 
 # A variant here: None, a dict, a list, or (type, content) with the content as Arrow takes it.
 Value: TypeAlias = Any
@@ -66,6 +66,12 @@ KINDS = {id_: kind for kind, id_ in IDS.items()}
 
 
 ONE: dict[str, Any] = {"value": None, "typed_value": 1}
+
+
+def is_shredded(type_: pa.DataType) -> bool:
+    """Whether a variant's group of this type has more than the two binaries."""
+    storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
+    return pa.types.is_struct(storage) and any(f.name == "typed_value" for f in storage)
 
 
 def dictionary(names: list[str], *, width: int = 1, padding: bytes = b"") -> bytes:

@@ -13,8 +13,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from deltactl.storage.fsspec_store import FsspecStore
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.store import Store
-from deltactl.storage.wrappers import MeteredStore
 from tests.storage import conformance
+from tests.support.metered_store import MeteredStore
 from tests.support.stores import CountingStore, FaultyStore, MemoryStore
 
 _numbers = itertools.count()

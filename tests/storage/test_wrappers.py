@@ -10,8 +10,9 @@ import pytest
 
 from deltactl.errors import ObjectExistsError, ObjectNotFoundError, SafetyError
 from deltactl.storage.local_store import LocalStore
+from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import FileInfo, Store
-from deltactl.storage.wrappers import MeteredStore, ReadOnlyStore, StorageUsage
+from tests.support.metered_store import MeteredStore, StorageUsage
 from tests.support.stores import (
     Crash,
     Fault,

@@ -1,0 +1,75 @@
+"""A store around a store, for dry runs: it cannot write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
+
+from deltactl.errors import SafetyError, StorageError
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.store import Replacement
+
+if TYPE_CHECKING:
+    pass
+
+
+class ReadOnlyStore(ForwardingStore):
+    """The store of a dry run. Reaching one of its writing methods is a mistake in deltactl.
+
+    Each of them raises ``SafetyError`` and leaves the table as it is.
+    """
+
+    def open_output(self, name: str) -> BinaryIO:
+        """Raise."""
+        self._refuse("create", name)
+
+    def open_replacement(self, name: str) -> Replacement:
+        """Raise."""
+        self._refuse("replace", name)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Raise."""
+        self._refuse("write", name)
+
+    def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
+        """Raise."""
+        self._refuse("write", ", ".join(name for name, _ in islice(files, 3)))
+
+    def ensure_put_if_absent(self) -> None:
+        """Raise: it may write."""
+        self._refuse("prepare", "a commit")
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        """Raise."""
+        self._refuse("create", name)
+
+    def sync_folders(self, names: Iterable[str]) -> None:
+        """Raise."""
+        self._refuse("sync", ", ".join(names))
+
+    def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
+        """Raise."""
+        self._refuse("delete", ", ".join(names[:3]))
+
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        """Raise, unless nothing is asked for but what could be done."""
+        if not dry_run:
+            self._refuse("bring back", ", ".join(names[:3]))
+        return super().undelete_many(names, dry_run=dry_run)
+
+    def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
+        """Raise."""
+        self._refuse("move", ", ".join(old for old, _ in pairs[:3]))
+
+    def remove_folders(self, names: Sequence[str]) -> list[str]:
+        """Raise."""
+        self._refuse("remove", ", ".join(names[:3]))
+
+    def _refuse(self, verb: str, name: str) -> NoReturn:
+        raise SafetyError(
+            f"a dry run tried to {verb} {name!r}",
+            hint="nothing was changed; this is a mistake in deltactl, please report it",
+        )
