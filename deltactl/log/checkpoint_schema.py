@@ -14,8 +14,7 @@ import pyarrow as pa
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.log.parsed_stats import parsed_stats_type
 from deltactl.protocol.actions import (
-    DELETION_VECTOR_JSON_NAMES,
-    DELETION_VECTOR_TYPE,
+    DELETION_VECTOR_JSON_TYPE,
     STRING_MAP,
     Metadata,
     Protocol,
@@ -63,12 +62,6 @@ _SIDECAR: Final = pa.struct(
         ("tags", STRING_MAP),
     ]
 )
-_VECTOR: Final = pa.struct(
-    [
-        pa.field(name, ours.type)
-        for name, ours in zip(DELETION_VECTOR_JSON_NAMES, DELETION_VECTOR_TYPE, strict=True)
-    ]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +90,7 @@ class CheckpointLayout:
             ("modificationTime", pa.int64()),
             ("dataChange", pa.bool_()),
             ("tags", STRING_MAP),
-            ("deletionVector", _VECTOR),
+            ("deletionVector", DELETION_VECTOR_JSON_TYPE),
             ("baseRowId", pa.int64()),
             ("defaultRowCommitVersion", pa.int64()),
             ("clusteringProvider", pa.string()),
@@ -123,7 +116,7 @@ class CheckpointLayout:
                 ("extendedFileMetadata", pa.bool_()),
                 ("partitionValues", STRING_MAP),
                 ("size", pa.int64()),
-                ("deletionVector", _VECTOR),
+                ("deletionVector", DELETION_VECTOR_JSON_TYPE),
                 ("baseRowId", pa.int64()),
                 ("defaultRowCommitVersion", pa.int64()),
             ]

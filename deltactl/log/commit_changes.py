@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 from deltactl.errors import CorruptLogError
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.partition_keys import list_key_sets
+from deltactl.protocol.stats import NUM_RECORDS_FIRST
 
 _CHUNK_BYTES = 32 << 20
-# Where writers put it; numRecords elsewhere could be a column of that name.
-_NUM_RECORDS = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>[0-9]{1,18})\s*[,}]'
 _MAYBE_BLANK = re.compile(rb"\n\s")  # one literal to look for: as quick as can be
 
 
@@ -47,7 +46,7 @@ _NOTHING = (FileCounts(), False)
 def live_rows(files: pa.Table) -> pa.ChunkedArray:
     """Rows of each file action: ``numRecords`` without deleted rows, null where unknown."""
     stats = files["stats"]
-    found = pc.struct_field(pc.extract_regex(stats, _NUM_RECORDS), "rows").cast(pa.int64())
+    found = pc.struct_field(pc.extract_regex(stats, NUM_RECORDS_FIRST), "rows").cast(pa.int64())
     missed = pc.and_(pc.is_valid(stats), pc.is_null(found))
     if pc.any(missed).as_py():
         parsed = [

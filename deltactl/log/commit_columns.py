@@ -14,22 +14,15 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from deltactl.log.commit_lines import CommitLines, Positions
-from deltactl.protocol.actions import DELETION_VECTOR_JSON_NAMES, DELETION_VECTOR_TYPE
+from deltactl.protocol.actions import DELETION_VECTOR_JSON_TYPE
 
 SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
 FILE_ACTIONS = ("add", "remove")
 
-DELETION_VECTOR_JSON_TYPE = pa.struct(
-    [
-        (name, DELETION_VECTOR_TYPE.field(index).type)
-        for index, name in enumerate(DELETION_VECTOR_JSON_NAMES)
-    ]
-)
-
 _BLOCK_BYTES = 4 << 20
 _FEW_BYTES = 256 << 10  # to wake threads for less takes as long as to read it
 _PRESENT = pa.struct([])  # tells only whether it is there; what is in it is free
-_MEMBERS = {
+MEMBERS = {
     "path": pa.string(),
     "size": pa.int64(),
     "stats": pa.string(),
@@ -100,7 +93,7 @@ class FileActionReader:
         first = json.loads(lines.line(places[0]))[self._kind]
         tags = _strings(list(first.get("tags") or ()))
         members = {
-            **{name: _MEMBERS[name] for name in first if name in _MEMBERS},
+            **{name: MEMBERS[name] for name in first if name in MEMBERS},
             "partitionValues": _strings(keys),
             "tags": tags,
         }
@@ -116,7 +109,7 @@ class FileActionReader:
         return structs
 
     def _all(self, keys: Sequence[str]) -> pa.Field:
-        members = {**_MEMBERS, "partitionValues": _strings(keys), "tags": _PRESENT}
+        members = {**MEMBERS, "partitionValues": _strings(keys), "tags": _PRESENT}
         return pa.field(self._kind, pa.struct(list(members.items())))
 
 

@@ -10,26 +10,12 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from deltactl.errors import MALFORMED, CorruptLogError
-from deltactl.log.commit_columns import DELETION_VECTOR_JSON_TYPE, FILE_ACTIONS, SINGLETONS
+from deltactl.log.commit_columns import FILE_ACTIONS, MEMBERS, SINGLETONS
 from deltactl.protocol.actions import STRING_MAP
 
 T = TypeVar("T")
 
-_MEMBERS = {
-    "path": pa.string(),
-    "partitionValues": STRING_MAP,
-    "size": pa.int64(),
-    "stats": pa.string(),
-    "tags": STRING_MAP,
-    "deletionVector": DELETION_VECTOR_JSON_TYPE,
-    "baseRowId": pa.int64(),
-    "defaultRowCommitVersion": pa.int64(),
-    "dataChange": pa.bool_(),
-    "modificationTime": pa.int64(),
-    "clusteringProvider": pa.string(),
-    "deletionTimestamp": pa.int64(),
-    "extendedFileMetadata": pa.bool_(),
-}
+_MEMBERS = {**MEMBERS, "partitionValues": STRING_MAP, "tags": STRING_MAP}
 _FILE_TYPE = pa.struct(list(_MEMBERS.items()))
 
 

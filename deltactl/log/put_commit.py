@@ -15,6 +15,7 @@ from deltactl.errors import (
     StorageError,
 )
 from deltactl.log.commit_info import parse_commit_info
+from deltactl.storage.open import is_local_uri
 from deltactl.storage.store import Store
 
 _SETTLE_ATTEMPTS = 5
@@ -45,7 +46,7 @@ def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Slee
         try:
             info = parse_commit_info(name, store.read(name))
         except ObjectNotFoundError:
-            if store.uri.startswith("file:"):
+            if is_local_uri(store.uri):
                 raise error from None  # a local link either happened or did not
             continue  # the first try may still land: only the same name, put again, settles it
         except StorageError:

@@ -11,9 +11,9 @@ from itertools import groupby
 
 from deltactl.errors import CorruptLogError, ObjectNotFoundError, StorageError
 from deltactl.log.listing import Checkpoint, LogListing
+from deltactl.parquet.footer_bytes import MAGIC
 from deltactl.storage.store import Store
 
-_MAGIC = b"PAR1"
 _FOOTER_BYTES = 8
 
 
@@ -141,7 +141,7 @@ def torn_file(store: Store, checkpoint: Checkpoint) -> str | None:
             continue
         start = max(info.size_bytes - _FOOTER_BYTES, 0)
         (tail,) = store.read_ranges(info.name, [(start, _FOOTER_BYTES)])
-        if len(tail) < _FOOTER_BYTES or tail[4:] != _MAGIC:
+        if len(tail) < _FOOTER_BYTES or tail[4:] != MAGIC:
             return info.name
         (footer_bytes,) = struct.unpack("<I", tail[:4])
         if footer_bytes + _FOOTER_BYTES > info.size_bytes:

@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Mapping
 
-from deltactl import __version__
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.engine.local import LocalEngine
@@ -18,6 +17,7 @@ from deltactl.errors import SafetyError, Warn, ignore_warning
 from deltactl.log.create import NewTable, create_table
 from deltactl.log.listing import list_log
 from deltactl.log.put_commit import Sleep
+from deltactl.log.run_tags import engine_info
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.table_store import open_table_store
 from deltactl.operations.convert_footers import read_all_footers
@@ -187,5 +187,5 @@ def _new_table(plan: ConvertPlan, options: ConvertOptions, engine: str) -> NewTa
             "sourceFormat": "parquet",
         },
         metrics={"numConvertedFiles": str(len(plan.files))},
-        engine_info=f"deltactl/{__version__} ({engine} engine)",
+        engine_info=engine_info(engine),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from deltactl.errors import UsageError
-from deltactl.protocol.schema import PrimitiveType
+from deltactl.protocol.schema import MAX_DECIMAL_DIGITS, PrimitiveType
 
 DEFAULT_MARGIN_MS: Final = 10 * 60 * 1000
 
@@ -25,7 +25,6 @@ _TYPES: Final[Mapping[str, str]] = {
     "varchar": "string",
 }
 _DECIMAL: Final = re.compile(r"(?:decimal|numeric)\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
-_MAX_DIGITS: Final = 38
 _COLUMN: Final = re.compile(r"(?:`((?:[^`]|``)+)`|([^\s,`]+))(?:\s+(\w+(?:\s*\([^)]*\))?))?")
 
 
@@ -105,7 +104,7 @@ def _parse_type(text: str) -> PrimitiveType:
         return PrimitiveType("decimal(10,0)")
     if match := _DECIMAL.fullmatch(folded):
         precision, scale = int(match[1]), int(match[2])
-        if 1 <= precision <= _MAX_DIGITS and scale <= precision:
+        if 1 <= precision <= MAX_DECIMAL_DIGITS and scale <= precision:
             return PrimitiveType(f"decimal({precision},{scale})")
     raise UsageError(
         f"--partition-by: {text!r} is not a type that can partition",

@@ -30,6 +30,7 @@ from deltactl.protocol.schema import (
     MapType,
     PrimitiveType,
     StructType,
+    is_void,
     leaf_types,
     walk_fields,
 )
@@ -43,7 +44,6 @@ APP_ID: Final = "deltactl-convert"
 REGISTERED_TAG: Final = "deltactl.convert"
 """Marks files whose size and time are those of a listing, so that a sync can compare them."""
 
-_VOID: Final = PrimitiveType("void")
 # What readers without column mapping refuse in names.
 _UNFIT: Final = re.compile(r"[ ,;{}()\n\t=]")
 _SHOWN: Final = 10
@@ -168,7 +168,7 @@ def _show(problem: Problem) -> str:
 
 def _drop_empty(struct: StructType, footers: Footers) -> tuple[StructType, list[str]]:
     """Leave out columns without any value: those of no type, and Delta's own mark of changes."""
-    empty = {f.name for f in struct.fields if f.type == _VOID}
+    empty = {f.name for f in struct.fields if is_void(f.type)}
     if _never_marks(footers):
         empty |= set(CHANGE_TYPE)
     dropped = [f.name for f in struct.fields if f.name in empty]
@@ -193,7 +193,7 @@ def _untyped(struct: StructType) -> list[Problem]:
     return [
         ("", f.name, "holds a part that is null in every file and so has no type")
         for f in struct.fields
-        if _VOID in leaf_types(f.type)
+        if any(map(is_void, leaf_types(f.type)))
     ]
 
 

@@ -12,21 +12,21 @@ from typing import Final
 
 from deltactl.operations.convert_partitions import Problem
 from deltactl.protocol.schema import (
+    MAX_DECIMAL_DIGITS,
     ArrayType,
     DeltaType,
     Field,
     MapType,
     PrimitiveType,
     StructType,
+    is_void,
     render_type,
 )
 
-_VOID: Final = PrimitiveType("void")
 _WHOLE: Final = ("byte", "short", "integer", "long")
 # The digits that a whole number of a type may have.
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
-_MAX_DIGITS: Final = 38
 
 
 class _Conflict(Exception):
@@ -72,9 +72,9 @@ class SchemaMerger:
         return self._merge_types(known.type, new.type, path)
 
     def _merge_types(self, known: DeltaType, new: DeltaType, path: str) -> DeltaType:
-        if new in (known, _VOID):
+        if new == known or is_void(new):
             return known
-        if known == _VOID:
+        if is_void(known):
             return new
         match known, new:
             case StructType(), StructType():
@@ -133,7 +133,7 @@ def _wider_decimal(one: PrimitiveType, other: PrimitiveType) -> PrimitiveType | 
         return None
     scale = max(first[1], second[1])
     whole = max(first[0] - first[1], second[0] - second[1])
-    if whole + scale > _MAX_DIGITS:
+    if whole + scale > MAX_DECIMAL_DIGITS:
         return None
     return PrimitiveType(f"decimal({whole + scale},{scale})")
 

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl import __version__
 from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
@@ -24,6 +23,7 @@ from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
 from deltactl.log.put_commit import Sleep
+from deltactl.log.run_tags import engine_info
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.clustering import clustering_columns
@@ -53,6 +53,7 @@ from deltactl.protocol.schema import (
     MapType,
     PrimitiveType,
     StructType,
+    is_void,
     render_type,
     walk_fields,
 )
@@ -153,7 +154,7 @@ def sync_directory(
             "sync": True,
         },
         metrics={"numConvertedFiles": str(len(plan.files))},
-        engine_info=f"deltactl/{__version__} ({engine.name} engine)",
+        engine_info=engine_info(engine.name),
     )
     after = append_files(snapshot, append, clock=clock, sleep=sleep)
     follow_commit(
@@ -292,7 +293,7 @@ def _misfits(snapshot: Snapshot, footers: Footers, options: ConvertOptions) -> l
         stored = [
             f
             for f in group.schema.struct.fields
-            if f.name.lower() not in partitions and f.type != PrimitiveType("void")
+            if f.name.lower() not in partitions and not is_void(f.type)
         ]
         merger.add(StructType(tuple(stored)), names)
         problems += merger.problems

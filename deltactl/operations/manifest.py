@@ -22,7 +22,6 @@ from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.manifest_ddl import render_ddl
 from deltactl.operations.manifest_files import (
-    MANIFEST_DIR,
     LiveFiles,
     ensure_no_vectors,
     load_live_files,
@@ -31,6 +30,7 @@ from deltactl.operations.manifest_options import ManifestOptions
 from deltactl.operations.manifest_plan import ManifestPlan, plan_manifests
 from deltactl.operations.manifest_report import ManifestReport
 from deltactl.operations.optimize_options import OptimizeOptions
+from deltactl.protocol.vacuum_names import MANIFEST_DIR
 from deltactl.storage.store import Store
 
 _log: Final = logging.getLogger(__name__)

@@ -22,7 +22,6 @@ from deltactl.protocol.paths import absolute_mask, canonical_paths, holds_charac
 from deltactl.storage.local_uris import uri_to_path
 from deltactl.storage.names import parse_scheme
 
-MANIFEST_DIR: Final = "_symlink_format_manifest"
 MANIFEST_NAME: Final = "manifest"
 
 _COLUMNS: Final = ("path", "partition_values", "deletion_vector")

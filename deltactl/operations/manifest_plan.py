@@ -11,7 +11,6 @@ import pyarrow as pa
 from deltactl.errors import CorruptLogError, Warn
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest_files import (
-    MANIFEST_DIR,
     MANIFEST_NAME,
     LiveFiles,
     Manifests,
@@ -23,6 +22,7 @@ from deltactl.operations.touched import find_touched
 from deltactl.protocol.partitions import build_map
 from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import Field
+from deltactl.protocol.vacuum_names import MANIFEST_DIR
 from deltactl.storage.local_files import is_temp_name
 from deltactl.storage.store import Store
 from deltactl.units import DAY_MS

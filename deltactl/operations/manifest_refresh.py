@@ -12,9 +12,9 @@ from deltactl.clock import Clock
 from deltactl.errors import DeltactlError, Warn
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import load_snapshot
-from deltactl.operations.manifest_files import MANIFEST_DIR
 from deltactl.operations.manifest_options import ManifestOptions
 from deltactl.operations.manifest_plan import is_seen
+from deltactl.protocol.vacuum_names import MANIFEST_DIR
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:

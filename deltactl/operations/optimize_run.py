@@ -10,7 +10,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl import __version__
 from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Done, Engine, Failed
 from deltactl.errors import (
@@ -21,6 +20,7 @@ from deltactl.errors import (
 )
 from deltactl.log.commit import Committer, Draft, Group
 from deltactl.log.put_commit import Sleep
+from deltactl.log.run_tags import engine_info
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.operations.optimize_plan import OptimizePlan, format_predicates
@@ -246,6 +246,6 @@ def _build_draft(
         metrics=commit_metrics,
         read_version=snapshot.version,
         deletion_timestamp_ms=now_ms,
-        engine_info=f"deltactl/{__version__} ({engine.name} engine: {engine.reason})",
+        engine_info=engine_info(engine.name, engine.reason),
         tags={**({"delta.rowTracking.preserved": "true"} if tracks_rows else {}), **tags},
     )

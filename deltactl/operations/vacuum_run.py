@@ -14,7 +14,6 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl import __version__
 from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Engine, Failed, OnProgress, Progress, Task
 from deltactl.errors import ConflictError, DeltactlError, SafetyError
@@ -22,7 +21,7 @@ from deltactl.log.commit_base import CommitBase, read_winners
 from deltactl.log.info_commit import Info, commit_info_only
 from deltactl.log.physical_names import file_names
 from deltactl.log.put_commit import Sleep
-from deltactl.log.run_tags import run_tags
+from deltactl.log.run_tags import engine_info, run_tags
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.vacuum_info import write_bookmark
 from deltactl.operations.vacuum_journal import (
@@ -147,7 +146,7 @@ class VacuumRun:
             operation,
             parameters,
             metrics,
-            f"deltactl/{__version__} ({self._engine.name} engine)",
+            engine_info(self._engine.name),
             self._tags,
         )
         # What other writers commit meanwhile is not taken over here: `_look_at_tail` reads it.

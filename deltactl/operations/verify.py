@@ -21,14 +21,13 @@ from deltactl.errors import DataFileError, VerificationError
 from deltactl.parquet.projection import Matcher, convert
 from deltactl.parquet.reader import DataFile, RowReader, naming_file, read_deletion_vector
 from deltactl.protocol.partitions import parse_partition_column
-from deltactl.protocol.schema import PARQUET_FIELD_ID, Field, PrimitiveType, is_void
+from deltactl.protocol.schema import PARQUET_FIELD_ID, Field, PrimitiveType, is_variant, is_void
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
     from deltactl.operations.optimize_tasks import RowTrackingColumns
 
 _ROWS = 1 << 16
-_VARIANT = PrimitiveType("variant")
 
 Places = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -127,7 +126,7 @@ class _PlainReader:
         if array.type == wanted.type:
             return array
         try:
-            if isinstance(field.type, PrimitiveType) and field.type != _VARIANT:
+            if isinstance(field.type, PrimitiveType) and not is_variant(field.type):
                 return _cast(array, wanted.type)
             return convert(array, field.type, wanted.type, Matcher(self.reader.mapping_mode))
         except pa.ArrowException as error:

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 from deltactl.errors import DataFileError
+from deltactl.parquet.footer_bytes import MAGIC
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 ThriftStruct: TypeAlias = list[tuple[int, int, Any]]
 """Number, type and value of each field."""
 
-_MAGIC: Final = b"PAR1"
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 _VARINTS: Final = frozenset({4, 5, 6})
 
@@ -62,7 +62,7 @@ def amend_footer(
     Raises:
         DataFileError: there is no footer there.
     """
-    if len(tail) < 8 or tail[-4:] != _MAGIC:
+    if len(tail) < 8 or tail[-4:] != MAGIC:
         raise DataFileError("the Parquet file does not end in a footer")
     (length,) = struct.unpack("<I", tail[-8:-4])
     start = len(tail) - 8 - length
@@ -78,7 +78,7 @@ def amend_footer(
     _annotate(iter(_member(footer, _SCHEMA)[1]), None, variants)
     out = bytearray()
     _write_struct(out, footer)
-    return tail[:start] + bytes(out) + struct.pack("<I", len(out)) + _MAGIC
+    return tail[:start] + bytes(out) + struct.pack("<I", len(out)) + MAGIC
 
 
 def _annotate(

@@ -14,7 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
-from deltactl.protocol.schema import ArrayType, DeltaType, Field, MapType, PrimitiveType, StructType
+from deltactl.protocol.schema import (
+    MAX_DECIMAL_DIGITS,
+    ArrayType,
+    DeltaType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+)
 
 _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = (
     (pa.types.is_boolean, "boolean"),
@@ -40,7 +48,6 @@ _SIMPLE: Final[tuple[tuple[Callable[[pa.DataType], bool], str], ...]] = (
     (pa.types.is_null, "void"),
 )
 _TEXTS: Final = frozenset({"JSON", "ENUM"})
-_MAX_DIGITS: Final = 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +156,7 @@ class _SchemaReader:
         if pa.types.is_duration(kind):  # Arrow's own idea: Parquet has a plain INT64
             return PrimitiveType("long")
         if pa.types.is_decimal(kind):
-            if kind.precision > _MAX_DIGITS or kind.scale < 0:
+            if kind.precision > MAX_DECIMAL_DIGITS or kind.scale < 0:
                 raise _UnusableTypeError(f"{kind} is beyond Delta's decimals of 38 digits")
             return PrimitiveType(f"decimal({kind.precision},{kind.scale})")
         for matches, name in _SIMPLE:

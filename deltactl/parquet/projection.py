@@ -22,12 +22,10 @@ from deltactl.protocol.schema import (
     DeltaType,
     Field,
     MapType,
-    PrimitiveType,
     StructType,
+    is_variant,
 )
 from deltactl.protocol.variants import read_variant
-
-_VARIANT = PrimitiveType("variant")
 
 
 class FileFields:
@@ -121,7 +119,7 @@ def convert(
     Raises:
         pa.ArrowException: the values do not fit the type.
     """
-    if isinstance(array, pa.ExtensionArray) and delta_type != _VARIANT:
+    if isinstance(array, pa.ExtensionArray) and not is_variant(delta_type):
         array = array.storage
     _ensure_kind(array.type, delta_type)
     match delta_type:
@@ -131,7 +129,7 @@ def convert(
             return _convert_list(array, element, target, match)
         case MapType(key, value):
             return _convert_map(array, key, value, target, match)
-        case _ if delta_type == _VARIANT:
+        case _ if is_variant(delta_type):
             return read_variant(array)
         case _:
             return cast_leaf(array, target)

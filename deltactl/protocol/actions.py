@@ -87,6 +87,14 @@ DELETION_VECTOR_JSON_NAMES = (
     "cardinality",
 )
 
+DELETION_VECTOR_JSON_TYPE = pa.struct(
+    [
+        (name, ours.type)
+        for name, ours in zip(DELETION_VECTOR_JSON_NAMES, DELETION_VECTOR_TYPE, strict=True)
+    ]
+)
+"""The same as the log names it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Protocol:

@@ -13,7 +13,7 @@ from enum import Enum
 
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.protocol.actions import Metadata, Protocol
-from deltactl.protocol.schema import PrimitiveType, leaf_types
+from deltactl.protocol.schema import is_variant, leaf_types
 
 MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
@@ -49,7 +49,7 @@ def _enabled(key: str) -> Condition:
 
 
 def _has_variant(metadata: Metadata) -> bool:
-    return any(leaf == PrimitiveType("variant") for leaf in leaf_types(metadata.schema))
+    return any(map(is_variant, leaf_types(metadata.schema)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ VARIANT_TYPE: Final = pa.struct(
 Source: PROTOCOL.md, "Variant data in Parquet"; Parquet's VariantEncoding.md, "Variant in Parquet".
 """
 
+MAX_DECIMAL_DIGITS: Final = 38
+
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
 _PRIMITIVES: Mapping[str, pa.DataType] = {
     "string": pa.string(),
@@ -187,6 +189,11 @@ def render_type(kind: DeltaType) -> str:
 def is_void(delta_type: DeltaType) -> bool:
     """Whether values of this type are never stored in data files."""
     return isinstance(delta_type, PrimitiveType) and delta_type.name == "void"
+
+
+def is_variant(delta_type: DeltaType) -> bool:
+    """Whether values of this type are variants."""
+    return isinstance(delta_type, PrimitiveType) and delta_type.name == "variant"
 
 
 def walk_types(delta_type: DeltaType) -> Iterator[DeltaType]:

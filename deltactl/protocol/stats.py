@@ -213,8 +213,8 @@ def _encode_timestamp(micros: int, zoned: bool, *, upper: bool) -> str | None:
     return f'"{text}Z"' if zoned else f'"{text}"'
 
 
-_FIRST = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>[0-9]{1,18})\s*[,}]'
-"""A row count as the first member: there it can be nothing else."""
+NUM_RECORDS_FIRST: Final = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>[0-9]{1,18})\s*[,}]'
+"""A row count as the first member, where writers put it: there it can be nothing else."""
 _HEAD_CHARACTERS: Final = 48
 _MAX_RECORDS: Final = (1 << 63) - 1
 _MOST_DIGITS: Final = 400  # more than any double has, written out
@@ -229,7 +229,7 @@ def num_records(stats: pa.ChunkedArray) -> pa.ChunkedArray:
 def _num_records_of(texts: pa.Array) -> pa.Array:
     # The head alone goes to the regular expression: the texts are long.
     heads = pc.binary_slice(texts.cast(_binary_like(texts.type)), 0, _HEAD_CHARACTERS)
-    rows = pc.struct_field(pc.extract_regex(heads, _FIRST), "rows")
+    rows = pc.struct_field(pc.extract_regex(heads, NUM_RECORDS_FIRST), "rows")
     rows = rows.cast(pa.string()).cast(pa.int64())
     unsettled = pc.and_(rows.is_null(), texts.is_valid())
     if not pc.any(unsettled).as_py():

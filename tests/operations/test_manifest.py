@@ -25,9 +25,9 @@ from deltactl.errors import (
     VersionNotFoundError,
 )
 from deltactl.operations.manifest import ManifestOptions, ManifestReport, generate_manifests
-from deltactl.operations.manifest_files import MANIFEST_DIR
 from deltactl.operations.manifest_refresh import AUTO_PROPERTY
 from deltactl.operations.optimize import OptimizeOptions, optimize_table
+from deltactl.protocol.vacuum_names import MANIFEST_DIR
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deltactl.cli.exits import ExitCode
 from deltactl.cli.options import DryRunOption, TableArgument
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
 
 if TYPE_CHECKING:
     from deltactl.operations.manifest import ManifestOptions, ManifestReport
-
-_DIFFERENT = 3
 
 
 class DdlEngine(StrEnum):
@@ -98,7 +97,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     report = _run(session, table, options, output_root, dry_run)
     _emit(session, report, options)
     if check and not report.is_up_to_date:
-        raise typer.Exit(_DIFFERENT)
+        raise typer.Exit(ExitCode.WORK_NEEDED)
 
 
 def _run(
