@@ -1,0 +1,61 @@
+"""What a command does without options is what the library does without options."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from deltactl.errors import DeltactlError
+from deltactl.operations.check_options import CheckOptions
+from deltactl.operations.checkpoint_options import CheckpointOptions
+from deltactl.operations.convert_options import ConvertOptions
+from deltactl.operations.manifest_options import ManifestOptions
+from deltactl.operations.optimize_options import OptimizeOptions
+from deltactl.operations.vacuum_options import VacuumOptions
+from deltactl.storage.local_store import LocalStore
+from tests.cli.conftest import RunCli
+from tests.support.table_builder import Column, TableBuilder
+
+
+@pytest.mark.parametrize(
+    ("command", "operation", "options"),
+    [
+        ("optimize", "optimize.optimize_table", OptimizeOptions),
+        ("vacuum", "vacuum.vacuum_table", VacuumOptions),
+        ("checkpoint", "checkpoint.checkpoint_table", CheckpointOptions),
+        ("generate-manifest", "manifest.generate_manifests", ManifestOptions),
+        ("convert", "convert.convert_directory", ConvertOptions),
+        ("check", "check.check_table", CheckOptions),
+    ],
+)
+def test_defaults_are_those_of_the_library(
+    cli: RunCli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    operation: str,
+    options: Callable[[], object],
+) -> None:
+    builder = TableBuilder(LocalStore(str(tmp_path / "t")), [Column("id")])
+    builder.append([{"id": 1}])
+    given: list[object] = []
+
+    def keep(store: object, given_options: object, *rest: Any, **named: Any) -> NoReturn:
+        given.append(given_options)
+        raise DeltactlError("kept")
+
+    module, _, function = operation.partition(".")
+    monkeypatch.setattr(importlib.import_module(f"deltactl.operations.{module}"), function, keep)
+    ran = cli(command, str(tmp_path / "t"))
+    assert (ran.code, "error: kept" in ran.err) == (1, True)
+    assert list(map(_chosen, given)) == [_chosen(options())]
+
+
+def _chosen(options: Any) -> dict[str, object]:
+    """What nobody had to look at the machine for."""
+    return {name: value for name, value in asdict(options).items() if name != "memory_bytes"}
