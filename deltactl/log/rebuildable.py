@@ -11,10 +11,8 @@ from itertools import groupby
 
 from deltactl.errors import CorruptLogError, ObjectNotFoundError, StorageError
 from deltactl.log.listing import Checkpoint, LogListing
-from deltactl.parquet.footer_bytes import MAGIC
+from deltactl.parquet.file_end import END_BYTES, MAGIC
 from deltactl.storage.store import Store
-
-_FOOTER_BYTES = 8
 
 
 def find_rebuildable(
@@ -139,11 +137,11 @@ def torn_file(store: Store, checkpoint: Checkpoint) -> str | None:
     for info in checkpoint.files:
         if checkpoint.format != "parquet":
             continue
-        start = max(info.size_bytes - _FOOTER_BYTES, 0)
-        (tail,) = store.read_ranges(info.name, [(start, _FOOTER_BYTES)])
-        if len(tail) < _FOOTER_BYTES or tail[4:] != MAGIC:
+        start = max(info.size_bytes - END_BYTES, 0)
+        (tail,) = store.read_ranges(info.name, [(start, END_BYTES)])
+        if len(tail) < END_BYTES or tail[4:] != MAGIC:
             return info.name
         (footer_bytes,) = struct.unpack("<I", tail[:4])
-        if footer_bytes + _FOOTER_BYTES > info.size_bytes:
+        if footer_bytes + END_BYTES > info.size_bytes:
             return info.name
     return None

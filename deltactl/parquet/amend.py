@@ -21,7 +21,7 @@ from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 from deltactl.errors import DataFileError
-from deltactl.parquet.footer_bytes import MAGIC
+from deltactl.parquet.file_end import MAGIC
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

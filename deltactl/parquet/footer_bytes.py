@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, first_line
+from deltactl.parquet.file_end import END_BYTES, MAGIC
 from deltactl.parquet.fixed_bounds import ensure_fixed_bounds
 from deltactl.parquet.footer_garbage import count_footer
 from deltactl.storage.store import Store
 
-MAGIC: Final = b"PAR1"
 _ENCRYPTED: Final = b"PARE"
 TAIL_BYTES: Final = 64 << 10
-_END_BYTES: Final = 8  # the footer's length, and the magic
 _SIGNATURE_BYTES: Final = 28  # behind a footer that is not encrypted itself, where columns are
 
 
@@ -58,9 +57,9 @@ def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = 
         tail = _read_end(store, name, size_bytes, TAIL_BYTES)
     if tail[-4:] == _ENCRYPTED:
         raise DataFileError("is encrypted")
-    if tail[-4:] != MAGIC or len(tail) < _END_BYTES + len(MAGIC):
+    if tail[-4:] != MAGIC or len(tail) < END_BYTES + len(MAGIC):
         raise DataFileError("is not a Parquet file, or was not written to its end")
-    needed = int.from_bytes(tail[-8:-4], "little") + _END_BYTES
+    needed = int.from_bytes(tail[-8:-4], "little") + END_BYTES
     if needed > size_bytes - len(MAGIC):
         raise DataFileError("is broken: its footer is longer than the file")
     if needed > len(tail):
@@ -68,10 +67,10 @@ def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = 
     footer = Footer(_parse(tail[-needed:]), tail[-needed:], size_bytes)
     count_footer(footer.metadata)
     try:
-        ensure_fixed_bounds(footer.metadata, footer.data[:-_END_BYTES])
+        ensure_fixed_bounds(footer.metadata, footer.data[:-END_BYTES])
     except (pa.ArrowException, OSError) as error:
         raise broken_footer(error) from error
-    if needed - _END_BYTES - footer.metadata.serialized_size == _SIGNATURE_BYTES:
+    if needed - END_BYTES - footer.metadata.serialized_size == _SIGNATURE_BYTES:
         raise DataFileError("is encrypted in part: its footer is signed")
     return footer
 

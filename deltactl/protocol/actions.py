@@ -123,7 +123,7 @@ class Metadata:
     @cached_property
     def schema(self) -> StructType:
         """The table's columns, partition columns included, in order."""
-        return parse_schema(self.schema_string)
+        return parse_schema(self.schema_string, is_mapped=self.column_mapping_mode != "none")
 
     @cached_property
     def column_mapping_mode(self) -> str:

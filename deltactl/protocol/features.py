@@ -33,6 +33,7 @@ READ_ONLY = frozenset({Operation.READ})
 # Statistics and paths stay as they are: what is in the data files does not matter.
 NO_REWRITE = EVERYTHING - {Operation.REWRITE}
 NOTHING: frozenset[Operation] = frozenset()
+_NAMELESS = frozenset({Operation.VACUUM, Operation.CHECKPOINT})
 
 Condition = Callable[[Metadata], bool]
 
@@ -164,6 +165,10 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
         for name in sorted(relevant | list_features(protocol) & _reader_names())
         if not _is_allowed(name, metadata, operation)
     ]
+    is_mapped = metadata.column_mapping_mode != "none"
+    if is_mapped and operation not in _NAMELESS and not has_feature(protocol, "columnMapping"):
+        # Some readers map such a table's columns, others do not.
+        blockers.append("delta.columnMapping.mode without columnMapping in the protocol")
     if blockers:
         raise UnsupportedFeatureError(
             f"cannot {operation.value} this table: unsupported table feature"

@@ -21,6 +21,7 @@ Naming: TypeAlias = Literal["logical", "physical"]
 PHYSICAL_NAME_KEY = "delta.columnMapping.physicalName"
 FIELD_ID_KEY = "delta.columnMapping.id"
 PARQUET_FIELD_ID = b"PARQUET:field_id"
+_MAPPING_KEYS = frozenset({PHYSICAL_NAME_KEY, FIELD_ID_KEY})
 
 VARIANT_TYPE: Final = pa.struct(
     [
@@ -118,14 +119,20 @@ class StructType:
 DeltaType: TypeAlias = PrimitiveType | ArrayType | MapType | StructType
 
 
-def parse_schema(text: str) -> StructType:
+def parse_schema(text: str, *, is_mapped: bool = True) -> StructType:
     """Parse ``metaData.schemaString``.
+
+    Args:
+        text: the JSON.
+        is_mapped: whether the table maps columns. Else physical names and ids that a schema still
+            carries mean nothing (PROTOCOL.md, "Column Mapping", "Reader Requirements"), and no
+            field has them.
 
     Raises:
         CorruptLogError: the text is not a Delta schema.
     """
     try:
-        parsed = _parse_type(json.loads(text))
+        parsed = _parse_type(json.loads(text), is_mapped)
     except (*MALFORMED, RecursionError) as error:
         raise CorruptLogError(
             f"the table's schemaString is not a Delta schema: {type(error).__name__}: {error}"[:500]
@@ -135,35 +142,39 @@ def parse_schema(text: str) -> StructType:
     return parsed
 
 
-def _parse_type(node: Any) -> DeltaType:
+def _parse_type(node: Any, is_mapped: bool) -> DeltaType:
     if isinstance(node, str):
         return PrimitiveType(node)
     kind = node["type"]
     if kind == "struct":
-        fields = tuple(_parse_field(child) for child in node["fields"])
+        fields = tuple(_parse_field(child, is_mapped) for child in node["fields"])
         if len({f.name for f in fields}) < len(fields):
             raise ValueError("two fields of a struct have the same name")
         return StructType(fields)
     if kind == "array":
-        return ArrayType(_parse_type(node["elementType"]), bool(node.get("containsNull", True)))
+        return ArrayType(
+            _parse_type(node["elementType"], is_mapped), bool(node.get("containsNull", True))
+        )
     if kind == "map":
         return MapType(
-            _parse_type(node["keyType"]),
-            _parse_type(node["valueType"]),
+            _parse_type(node["keyType"], is_mapped),
+            _parse_type(node["valueType"], is_mapped),
             bool(node.get("valueContainsNull", True)),
         )
     raise ValueError(f"unknown type {kind!r}")
 
 
-def _parse_field(node: Mapping[str, Any]) -> Field:
+def _parse_field(node: Mapping[str, Any], is_mapped: bool) -> Field:
     if not isinstance(node["name"], str):
         raise TypeError(f"{node['name']!r} is no name of a field")
     metadata = node.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise TypeError(f"the metadata of field {node['name']!r} are no object")
+    if not is_mapped:
+        metadata = {key: value for key, value in metadata.items() if key not in _MAPPING_KEYS}
     parsed = Field(
         name=node["name"],
-        type=_parse_type(node["type"]),
+        type=_parse_type(node["type"], is_mapped),
         nullable=bool(node.get("nullable", True)),
         metadata=metadata,
     )

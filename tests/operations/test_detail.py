@@ -140,7 +140,9 @@ NESTED = json.dumps(
     ],
 )
 def test_clustering_columns(tmp_path: Path, columns: Any, expected: list[str]) -> None:
-    action = {"metaData": {**metadata()["metaData"], "schemaString": NESTED}}
+    mode = {"delta.columnMapping.mode": "name"}
+    changes = {"schemaString": NESTED, "configuration": mode}
+    action = {"metaData": {**metadata()["metaData"], **changes}}
     write_commit(tmp_path, 0, info(), PROTOCOL, action, clustered(columns))
     report = load(tmp_path)
     assert report.row["clusteringColumns"] == expected

@@ -246,7 +246,9 @@ def test_partition_columns_have_the_names_people_know(tmp_path: Path) -> None:
         '"name": "p", "type": "string", "nullable": true,'
         ' "metadata": {"delta.columnMapping.physicalName": "col-1"}',
     )
-    action = {"metaData": {**metadata("p")["metaData"], "schemaString": mapped}}
+    mode = {"delta.columnMapping.mode": "name"}
+    changes = {"schemaString": mapped, "configuration": mode}
+    action = {"metaData": {**metadata("p")["metaData"], **changes}}
     write_commit(tmp_path, 0, info(), PROTOCOL, action)
     write_commit(tmp_path, 1, info(), add("f", partitionValues={"col-1": "a"}))
     store = open_store(str(tmp_path))

@@ -504,6 +504,51 @@ def test_purge_rewrites_what_holds_dropped_columns(mapping: str) -> None:
     assert plan(builder, purge=True).plan.is_empty
 
 
+@pytest.mark.parametrize("mode", [{}, {"delta.columnMapping.mode": "none"}])
+def test_names_of_a_mapping_that_is_off_mean_nothing(mode: dict[str, str]) -> None:
+    """PROTOCOL.md, "Column Mapping": without it readers find columns by their display names."""
+
+    def column(name: str, kind: Any, number: int | None = None) -> Column:
+        keys = {
+            "delta.columnMapping.id": number,
+            "delta.columnMapping.physicalName": f"col-{number}",
+        }
+        return Column(name, kind, True, keys if number else {})
+
+    def columns(*numbers: int | None) -> list[Column]:
+        member = column("a", "long", numbers[3]).to_json()
+        inner = {"type": "struct", "fields": [member]}
+        kinds = (("id", "long"), ("s", inner), ("p", "string"))
+        return [column(*kind, number) for kind, number in zip(kinds, numbers, strict=False)]
+
+    builder = TableBuilder(fresh_store(), columns(*[None] * 4), partition_by=["p"])
+    rows = [{"id": n, "s": {"a": n}, "p": "xy"[n % 2]} for n in range(6)]
+    builder.append(*([row] for row in rows))
+    builder.change_metadata(columns=columns(1, 2, 3, 4), properties=mode)
+    report = run(builder)
+    assert (report.files_removed, report.files_added) == (6, 2)
+    table = Table(builder.store.uri, store=builder.store)
+    assert multiset(table.scan().read_all().to_pylist()) == multiset(rows)
+    files = table.snapshot().files
+    assert [dict(values) for values in files["partition_values"].to_pylist()] == [
+        {"p": "x"},
+        {"p": "y"},
+    ]
+    for path, stats in zip(files["path"].to_pylist(), files["stats"].to_pylist(), strict=True):
+        with builder.store.open_input(path) as source:
+            schema = pq.ParquetFile(source).schema_arrow
+        assert schema.names[:2] == ["id", "s"]
+        assert set(json.loads(stats)["minValues"]) == {"id", "s"}
+
+
+def test_a_mapping_that_the_protocol_does_not_know_is_refused() -> None:
+    builder = TableBuilder(fresh_store(), [Column("id")])
+    builder.append([{"id": 1}], [{"id": 2}])
+    builder.change_metadata(properties={"delta.columnMapping.mode": "name"})
+    with pytest.raises(UnsupportedFeatureError, match="without columnMapping in the protocol"):
+        run(builder)
+
+
 def test_purge_keeps_the_hidden_columns_of_row_tracking() -> None:
     builder = build(0, 0, mapping="name", features=["rowTracking"])
     run(builder)

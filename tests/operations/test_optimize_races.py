@@ -257,7 +257,7 @@ def test_changes_that_keep_files_valid(change: Callable[[TableBuilder], object])
 def test_changes_that_make_files_invalid(
     change: Callable[[TableBuilder], object], words: str
 ) -> None:
-    race = Race()
+    race = Race("columnMapping")
     with pytest.raises(ConflictError, match=words):
         race.run(before_1=lambda: change(race.builder))
     left = {n for n in race.store.contents() if n.endswith(".parquet")}
