@@ -49,6 +49,7 @@ def build_spec(
         snapshot.metadata.column_mapping_mode,
         naming="physical",
         extra=tuple(pa.field(name, pa.int64()) for name in extra),
+        for_rewrite=True,
     )
     if not len(reader.schema):
         raise UnsupportedFeatureError("the table has no column whose values files store")

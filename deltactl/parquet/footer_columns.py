@@ -1,7 +1,7 @@
 """Statistics of many footers at once, as columns: little Python per column chunk.
 
 What footers cannot tell stays unknown: bounds of floats, which leave NaN out; null counts of
-lists and maps, which count elements.
+lists and maps, which count elements; bounds of times where Spark wrote them in its old calendar.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltactl.parquet.calendar import is_in_old_calendar
 from deltactl.parquet.footer import TIME_UNITS, LeafColumn, index_leaves
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_bounds import LeafColumns, encode_bounds
@@ -22,6 +23,7 @@ Decode: TypeAlias = Callable[[Any], Any]
 _Chunks: TypeAlias = tuple[list[int | None], list[Any], list[Any]]
 _File: TypeAlias = tuple[int | None, Any, Any]
 
+_TIMES = ("date", "timestamp", "timestamp_ntz")
 _UNSIGNED_BITS = {"uint8": 32, "uint16": 32, "uint32": 32, "uint64": 64}
 
 
@@ -41,8 +43,10 @@ def read_leaf_columns(
             if leaf.path[0] in arrow_schema.names:
                 unknown[leaf.path] = LeafColumns(pa.nulls(len(footers), pa.int64()))
         elif column is not None:
-            is_int96 = schema.column(column.index).physical_type == "INT96"  # in no useful order
-            with_bounds = leaf.has_bounds and leaf.kind != "float" and not is_int96
+            stored = schema.column(column.index).physical_type  # INT96 is in no useful order
+            with_bounds = leaf.has_bounds and leaf.kind != "float" and stored != "INT96"
+            if with_bounds and leaf.kind in _TIMES:
+                with_bounds = not any(is_in_old_calendar(footer, stored) for footer in footers)
             readers.append(_LeafReader(leaf, column, with_bounds))
     groups = [[footer.row_group(i) for i in range(footer.num_row_groups)] for footer in footers]
     # Most files have one row group: then a leaf is one pass over all files.

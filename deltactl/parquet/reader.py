@@ -5,7 +5,7 @@ Source: PROTOCOL.md, "Deletion Vectors", "Column Mapping", "Type Widening", "Row
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -13,7 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from deltactl.errors import DataFileError, DeltactlError, ObjectNotFoundError, first_line
+from deltactl.errors import (
+    DataFileError,
+    DeltactlError,
+    ObjectNotFoundError,
+    UnsupportedFeatureError,
+    first_line,
+)
+from deltactl.parquet.calendar import holds_disputed_days, old_columns
 from deltactl.parquet.projection import FileFields, Matcher, convert, ensure_field_ids
 from deltactl.protocol.deletion_vectors import (
     FRAME_OVERHEAD,
@@ -71,6 +78,8 @@ class RowReader:
 
     ``extra`` columns (row tracking's materialised ones) are looked for by plain name and are null
     where a file lacks them. ``verify_pages``: check the checksums of pages, where a file has them.
+    ``for_rewrite``: refuse values that mean something else to some readers once they stand in
+    another file (see ``calendar``).
     """
 
     struct: StructType
@@ -79,6 +88,7 @@ class RowReader:
     naming: Naming = "logical"
     extra: tuple[pa.Field, ...] = ()
     verify_pages: bool = False
+    for_rewrite: bool = False
 
     def __post_init__(self) -> None:
         stored = [f for f in self.struct.fields if self.naming == "logical" or not is_void(f.type)]
@@ -161,9 +171,11 @@ class RowReader:
         if not names:
             yield from self._constant_batches(parquet.metadata.num_rows, constants, batch_rows)
             return
+        disputed = old_columns(parquet.metadata) & names if self.for_rewrite else frozenset()
         # Bins run side by side already: threads inside each would only get in their way.
         chosen = sorted(names)
         for batch in parquet.iter_batches(batch_rows, columns=chosen, use_threads=False):
+            _ensure_undisputed_days(batch, disputed, file.path)
             arrays = [
                 constants[i].take_rows(batch.num_rows)
                 if i in constants
@@ -214,6 +226,16 @@ class RowReader:
                 yield pa.RecordBatch.from_struct_array(rows_only)
                 continue
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _ensure_undisputed_days(batch: pa.RecordBatch, columns: Set[str], path: str) -> None:
+    for name in columns:
+        if holds_disputed_days(batch.column(name)):
+            raise UnsupportedFeatureError(
+                f"data file {path!r} holds days of long ago in column {name!r}, written by Spark "
+                "in its old calendar: in another file readers would take them for other days",
+                hint="Rewrite the file with Spark, which knows both calendars.",
+            )
 
 
 def open_in_turn(store: Store, files: Sequence[DataFile]) -> Generator[pa.NativeFile, None, None]:

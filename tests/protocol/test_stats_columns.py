@@ -101,7 +101,7 @@ def test_clustering_columns_always_have_statistics() -> None:
 
 def test_paths_are_physical_and_properties_logical() -> None:
     mapped = struct(field("a", struct(field("b", "integer", "col-2")), "col-1"))
-    mode = {"columnMapping.mode": "id"}
+    mode: dict[str, Any] = {"columnMapping.mode": "id"}
     assert choose(mapped, dataSkippingStatsColumns="A.B", **mode) == ["col-1.col-2"]
     assert choose(mapped, dataSkippingStatsColumns="`col-1`", **mode) == []
     assert choose(mapped, dataSkippingStatsColumns="A.B") == ["a.b"]

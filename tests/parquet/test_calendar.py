@@ -1,0 +1,122 @@
+"""Days of long ago that Spark wrote in its old calendar."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.errors import UnsupportedFeatureError
+from deltactl.operations.convert import convert
+from deltactl.operations.optimize import OptimizeOptions
+from deltactl.parquet.calendar import holds_disputed_days, is_in_old_calendar, old_columns
+from deltactl.storage.local_store import LocalStore
+from deltactl.table import Table
+from tests.support.table_builder import Column, TableBuilder
+
+DATES, INT96 = b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"
+
+
+def spark(version: str, *keys: bytes) -> dict[bytes, bytes]:
+    return {b"org.apache.spark.version": version.encode(), **dict.fromkeys(keys, b"")}
+
+
+def write(days: list[dt.date | None], facts: dict[bytes, bytes], **options: Any) -> bytes:
+    moments = [None if d is None else dt.datetime(d.year, d.month, d.day) for d in days]
+    table = pa.table(
+        {
+            "d": pa.array(days, pa.date32()),
+            "s": [None if d is None else {"d": d} for d in days],
+            "ts": pa.array(moments, pa.timestamp("us", "UTC")),
+        }
+    )
+    sink = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata(facts), sink, **options)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("facts", "dates", "int96"),
+    [
+        ({}, False, False),
+        ({DATES: b""}, False, False),  # Spark asks its session then, whatever else is said
+        (spark("2.4.8"), True, True),
+        (spark("3.0.1"), False, True),
+        (spark("3.5.1"), False, False),
+        (spark("3.5.1", DATES), True, False),
+        (spark("4.2.0", INT96), False, True),
+    ],
+)
+def test_who_wrote_it_decides(facts: dict[bytes, bytes], dates: bool, int96: bool) -> None:
+    plain = pq.read_metadata(io.BytesIO(write([], facts)))
+    assert is_in_old_calendar(plain, "INT32") == is_in_old_calendar(plain, "INT64") == dates
+    assert is_in_old_calendar(plain, "INT96") == int96
+    assert old_columns(plain) == ({"d", "s", "ts"} if dates else set())
+    spelled = write([], facts, use_deprecated_int96_timestamps=True)
+    found = old_columns(pq.read_metadata(io.BytesIO(spelled)))
+    assert found == ({"d", "s"} if dates else set()) | ({"ts"} if int96 else set())
+
+
+@pytest.mark.parametrize(
+    ("values", "type_", "disputed"),
+    [
+        ([dt.date(1582, 10, 15), None], pa.date32(), False),
+        ([dt.date(1582, 10, 14)], pa.date32(), True),
+        ([[dt.date(1500, 1, 1)], None], pa.list_(pa.date32()), True),
+        ([[(dt.date(1, 1, 1), 1)]], pa.map_(pa.date32(), pa.int64()), True),
+        (
+            [[(1, {"x": dt.date(1, 1, 1)})]],
+            pa.map_(pa.int64(), pa.struct([("x", pa.date32())])),
+            True,
+        ),
+        ([dt.datetime(1900, 1, 1)], pa.timestamp("us"), False),
+        ([dt.datetime(1899, 12, 31)], pa.timestamp("ns", "UTC"), True),
+        ([dt.datetime(1, 1, 1)], pa.timestamp("ms"), True),
+        ([-200_000], pa.int32(), False),
+        ([], pa.date32(), False),
+    ],
+)
+def test_disputed_days_at_any_depth(values: list[Any], type_: pa.DataType, disputed: bool) -> None:
+    assert holds_disputed_days(pa.array(values, type_)) == disputed
+
+
+@pytest.mark.parametrize("facts", [spark("2.4.8"), spark("3.5.1", DATES), spark("3.5.1"), {}])
+@pytest.mark.parametrize("day", [dt.date(1500, 1, 1), dt.date(2024, 1, 1)])
+def test_files_with_them_are_not_rewritten(
+    tmp_path: Path, facts: dict[bytes, bytes], day: dt.date
+) -> None:
+    nested = {"type": "struct", "fields": [Column("d", "date").to_json()]}
+    columns = [Column("d", "date"), Column("s", nested), Column("ts", "timestamp")]
+    builder = TableBuilder(LocalStore(str(tmp_path)), columns)
+    files = {f"{n}.parquet": write([dt.date(2024, 3, n)], {}) for n in range(1, 5)}
+    files["old.parquet"] = write([dt.date(2024, 2, 2), day], facts)
+    for name, data in files.items():
+        builder.store.put(name, data)
+        add = {"path": name, "partitionValues": {}, "size": len(data), "modificationTime": 1}
+        builder.commit({"add": {**add, "dataChange": True}})
+    table = Table(str(tmp_path))
+    before = table.scan().read_all()
+    if day.year == 1500 and facts and facts != spark("3.5.1"):
+        with pytest.raises(UnsupportedFeatureError, match=r"'old\.parquet' .* old calendar"):
+            table.optimize(OptimizeOptions())
+    else:
+        assert table.optimize(OptimizeOptions()).files_removed == 5
+    assert Table(str(tmp_path)).scan().read_all().sort_by("d") == before.sort_by("d")
+
+
+def test_a_converted_file_has_no_bounds_of_them(tmp_path: Path) -> None:
+    days: list[dt.date | None] = [dt.date(1500, 1, 1), None]
+    for name, facts in (("old", spark("2.4.8")), ("new", spark("3.5.1"))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f.parquet").write_bytes(write(days, facts))
+        convert(str(tmp_path / name))
+    (old,), (new,) = (
+        Table(str(tmp_path / name)).snapshot().files["stats"].to_pylist() for name in ("old", "new")
+    )
+    assert '"nullCount":{"d":1' in old and "1500" not in old
+    assert '"d":"1500-01-01"' in new
