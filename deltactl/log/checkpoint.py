@@ -24,9 +24,10 @@ from deltactl.errors import (
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.listing import Checkpoint
+from deltactl.log.parsed_stats import zone_times
 from deltactl.log.singletons import Singletons
 from deltactl.parquet.sound_columns import ensure_sound_columns
-from deltactl.protocol.actions import ADD_SCHEMA, JSON_NAMES, REMOVE_SCHEMA
+from deltactl.protocol.actions import ADD_SCHEMA, JSON_NAMES, REMOVE_SCHEMA, Metadata
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.protocol.paths import decode_path, is_absolute
 from deltactl.protocol.stats_json import encode_stats_column
@@ -204,7 +205,8 @@ def _read_actions(
                 continue
             structs.validate(full=True)  # texts are any bytes to Parquet: 9 ms for 200,000 files
             # Dropping copies, even where there is nothing to drop.
-            yield _to_table(structs.drop_null() if structs.null_count else structs, action, columns)
+            structs = structs.drop_null() if structs.null_count else structs
+            yield _to_table(structs, action, columns, head.singletons.metadata)
 
 
 def _read_json(store: Store, name: str, version: int) -> LogFile:
@@ -223,7 +225,12 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     """
     size = source.size()
     buffer_bytes = _BUFFER_BYTES if size > _STREAMED_BYTES else 0
-    parquet = pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_bytes)
+    parquet = pq.ParquetFile(
+        source,
+        pre_buffer=False,
+        buffer_size=buffer_bytes,
+        coerce_int96_timestamp_unit="us",  # Spark's bounds; nanoseconds end in the year 2262
+    )
     num_rows = parquet.metadata.num_rows
     if num_rows > _MOST_ROWS_OF_A_BYTE * size:
         raise ValueError(f"its footer counts {num_rows} rows in {size} bytes")
@@ -283,13 +290,16 @@ def _leaf_paths(schema: pq.ParquetSchema) -> Iterator[str]:
     return (schema.column(index).path for index in range(len(schema)))
 
 
-def _to_table(structs: pa.StructArray, action: str, columns: Sequence[str]) -> pa.Table:
+def _to_table(
+    structs: pa.StructArray, action: str, columns: Sequence[str], metadata: Metadata | None
+) -> pa.Table:
     column = pa.chunked_array([structs])
     members = {structs.type.field(i).name for i in range(structs.type.num_fields)}
     convert = adds_from_struct if action == "add" else removes_from_struct
     table = convert(column)
     if "stats_parsed" in members:
-        rendered = encode_stats_column(structs.field("stats_parsed"))
+        parsed = structs.field("stats_parsed")
+        rendered = encode_stats_column(parsed if metadata is None else zone_times(parsed, metadata))
         stats = pc.coalesce(table["stats"], pa.chunked_array([rendered]))
         table = table.set_column(table.schema.get_field_index("stats"), "stats", stats)
     return table.select(columns)

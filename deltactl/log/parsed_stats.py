@@ -16,14 +16,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from deltactl.errors import CorruptLogError
 from deltactl.protocol.actions import Metadata, Protocol
-from deltactl.protocol.schema import DeltaType, StructType, arrow_type
+from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType, arrow_type
 from deltactl.protocol.stats import whole_number
 from deltactl.protocol.stats_columns import StatsLeaf, choose_stats_columns
 
 _LEAST_BLOCK: Final = 1 << 20
 _SPECIAL_FLOATS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf")}
 _Tree = dict[str, Any]
+_ZONES: Final[Mapping[DeltaType | None, str | None]] = {
+    PrimitiveType("timestamp"): "UTC",
+    PrimitiveType("timestamp_ntz"): None,
+}
 
 
 def parsed_stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
@@ -49,6 +54,44 @@ def parsed_stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
     if columns.tight_bounds:
         members.append(pa.field("tightBounds", pa.bool_()))
     return pa.struct(members)
+
+
+def zone_times(parsed: pa.StructArray, metadata: Metadata) -> pa.StructArray:
+    """``stats_parsed`` with times as the schema has them: instants, or of no zone.
+
+    INT96, which Spark writes, does not tell which of the two it is.
+    """
+    if not _has_times(parsed.type):
+        return parsed
+    try:
+        schema = metadata.schema
+    except CorruptLogError:  # told where rows are wanted
+        return parsed
+    members = [
+        pa.field(member.name, _zone(member.type, schema))
+        if member.name in ("minValues", "maxValues")
+        else member
+        for member in parsed.type
+    ]
+    return parsed.cast(pa.struct(members))
+
+
+def _has_times(type_: pa.DataType) -> bool:
+    if pa.types.is_struct(type_):
+        return any(_has_times(member.type) for member in type_)
+    return bool(pa.types.is_timestamp(type_))
+
+
+def _zone(type_: pa.DataType, known: DeltaType | None) -> pa.DataType:
+    """The type with a zone where the table's type is of instants, without one where it is not."""
+    if pa.types.is_struct(type_):
+        fields = known.fields if isinstance(known, StructType) else ()
+        below = {field.physical_name: field.type for field in fields}
+        members = [(member.name, _zone(member.type, below.get(member.name))) for member in type_]
+        return pa.struct(members)
+    if not pa.types.is_timestamp(type_) or known not in _ZONES:
+        return type_
+    return pa.timestamp(type_.unit, _ZONES[known])
 
 
 def _find(struct: StructType, leaf: StatsLeaf) -> DeltaType:

@@ -6,7 +6,9 @@ import datetime as dt
 import io
 import itertools
 import json
+from collections.abc import Mapping
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -63,10 +65,17 @@ FULL = {
 }
 
 
-def write(adds: list[dict[str, Any]], *, int96: bool = False, text: bool = True) -> TableBuilder:
+def write(
+    adds: list[dict[str, Any]],
+    *,
+    int96: bool = False,
+    text: bool = True,
+    columns: Mapping[str, str] = MappingProxyType({}),
+) -> TableBuilder:
     """A table that is nothing but a checkpoint with these adds."""
     store = MemoryStore(f"memory://checkpoint/{next(_NUMBERS)}")
-    builder = TableBuilder(store, [Column("i", "integer")])
+    named = [Column(name, kind) for name, kind in columns.items()]
+    builder = TableBuilder(store, [Column("i", "integer"), *named])
     members = [("path", pa.string()), ("size", pa.int64()), ("stats_parsed", PARSED)]
     members += [("stats", pa.string())] if text else []
     metadata = {**(builder.state.metadata or {}), "configuration": []}
@@ -111,6 +120,23 @@ def test_statistics_from_structs(int96: bool, text: bool) -> None:
         assert abs(moment.replace(tzinfo=None) - MOMENT) < dt.timedelta(milliseconds=1)
     text_of = load_snapshot(builder.store, warn=pytest.fail).files["stats"][0].as_py()
     assert "12345678901234567.891" in text_of, "decimals keep all their digits"
+
+
+@pytest.mark.parametrize("int96", [False, True], ids=["int64", "INT96"])
+@pytest.mark.parametrize("columns", [{"t": "timestamp", "n": "timestamp_ntz"}, {}])
+def test_times_of_structs_are_those_of_the_schema(int96: bool, columns: dict[str, str]) -> None:
+    """INT96, which Spark writes, knows no zone; and nanoseconds end in 2262."""
+    late = dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
+    bounds = {"t": late.replace(tzinfo=dt.UTC), "n": late, "o": {"p": 1}}
+    adds = [{"path": "a", "stats_parsed": {"numRecords": 1, "maxValues": bounds}}]
+    builder = write(adds, int96=int96, text=False, columns=columns)
+    (found,) = stats_of(builder)
+    zone = "" if int96 and not columns else "Z"
+    assert found["maxValues"] == {
+        "t": f"9999-12-31T23:59:59.999999{zone}",
+        "n": "9999-12-31T23:59:59.999999",
+        "o": {"p": 1},
+    }
 
 
 def test_a_text_is_preferred_to_a_struct() -> None:
