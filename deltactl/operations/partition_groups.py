@@ -1,4 +1,4 @@
-"""Files by partition: typed values decide, so two texts of one timestamp are one partition.
+"""Files by partition: typed values decide, so two texts of one time are mostly one partition.
 
 Manifests go by the texts instead, as their folders show them.
 """
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.paths import partition_folder
@@ -18,6 +19,7 @@ from deltactl.protocol.schema import Field, arrow_type
 
 Array = np.ndarray[Any, Any]
 
+_ZONE: Final = r"(?:[Zz]|[+-]\d{2}:?\d{2})\s*$"
 _CODES_A_ROW: Final = 4  # as many possible codes may be numbered by a table
 
 
@@ -113,4 +115,10 @@ def _comparable(texts: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
         # Readers disagree on "" and on escapes in binary values. A file has one text: where texts
         # met in one, rows would change for some reader.
         return texts
-    return parse_partition_column(texts, kind, column=field.name)
+    typed = parse_partition_column(texts, kind, column=field.name)
+    if not pa.types.is_timestamp(kind) or kind.tz is None:
+        return typed
+    # Without a zone in the text Spark takes its session's, and other readers UTC: the same text
+    # with and without is one time for some and two for others.
+    zoned = pc.match_substring_regex(texts, _ZONE).cast(pa.int64())
+    return pc.add(pc.multiply(typed.cast(pa.int64()), 2), zoned)

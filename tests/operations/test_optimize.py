@@ -330,21 +330,19 @@ def test_where() -> None:
 
 
 def test_where_compares_values_not_texts() -> None:
-    """Two texts of one instant are one partition, and become one file."""
+    """Two texts of one instant are one partition, and become one file; so those without a zone."""
     builder = TableBuilder(
         fresh_store(), [Column("id"), Column("t", "timestamp")], partition_by=["t"]
     )
     time = dt.datetime(2024, 6, 1, 12, tzinfo=dt.UTC)
-    adds = [builder.write_file([{"id": i, "t": time}]) for i in range(3)]
-    for add, text in zip(
-        adds,
-        ("2024-06-01 12:00:00", "2024-06-01T12:00:00.000000Z", "2024-06-01T12:00:00Z"),
-        strict=True,
-    ):
+    local = ("2024-06-01 12:00:00", "2024-06-01 12:00:00.000")
+    texts = (*local, "2024-06-01T12:00:00.000000Z", "2024-06-01T12:00:00Z")
+    adds = [builder.write_file([{"id": i, "t": time}]) for i in range(4)]
+    for add, text in zip(adds, texts, strict=True):
         add["add"]["partitionValues"]["t"] = text
     builder.commit(*adds)
     report = run(builder, where="t = TIMESTAMP '2024-06-01 12:00:00'")
-    assert (report.files_removed, report.files_added) == (3, 1)
+    assert (report.files_removed, report.files_added) == (4, 2)
     (value,) = set(Table(builder.store.uri, store=builder.store).scan().read_all()["t"].to_pylist())
     assert value == time
 

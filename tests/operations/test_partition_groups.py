@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,3 +39,24 @@ def test_a_sparse_numbering_is_the_same_as_a_dense_one() -> None:
     for spread in (1, 1_000_000):
         ids, firsts = _number_groups(codes * spread)
         assert (ids.tolist(), firsts.tolist()) == ([2, 1, 2, 3, 0, 1], [4, 1, 0, 3])
+
+
+@pytest.mark.parametrize(
+    ("kind", "groups"), [("timestamp", [0, 0, 1, 1, 2, 3]), ("timestamp_ntz", [0, 0, 0, 0, 1, 2])]
+)
+def test_a_time_with_a_zone_is_not_that_without(kind: str, groups: list[int]) -> None:
+    """A session of Spark takes its own zone for a text that has none."""
+    texts = [
+        "2024-01-01 00:00:00",
+        "2024-01-01 00:00:00.0",
+        "2024-01-01T00:00:00.000000Z",
+        "2024-01-01T00:00:00Z",
+        "2024-01-02 00:00:00",
+        None,
+    ]
+    fields = [Field("t", PrimitiveType(kind), True)]
+    column = {"t": pa.array(texts, pa.string())}
+    values = pa.chunked_array([build_map(column, num_rows=len(texts))])
+    found = group_partitions(values, fields).ids.tolist()
+    firsts = list(dict.fromkeys(found))
+    assert [firsts.index(group) for group in found] == groups
