@@ -104,7 +104,7 @@ class FsspecStore:
         return self._listing.list_folders(prefix)
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
-        """Names of all files below a folder, one sub-folder's listing in memory at a time."""
+        """Names of all files below a folder, listings of a few sub-folders in memory at a time."""
         return self._listing.walk(prefix, lambda folder: True)
 
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
