@@ -49,7 +49,9 @@ def ensure_equal_rows(
     names = reader.schema.names
     done = 0
     with naming_file(output), store.open_input(output) as opened:
-        written = pq.ParquetFile(opened).iter_batches(_ROWS, columns=names)
+        parquet = pq.ParquetFile(opened)
+        source.ensure_found(parquet.schema_arrow, output)
+        written = parquet.iter_batches(_ROWS, columns=names)
         for want, got in _aligned(expected, written, output):
             for name in names:
                 left, right = _comparable(want.column(name)), _comparable(got.column(name))
@@ -69,6 +71,18 @@ class _PlainReader:
 
     reader: RowReader
     row_tracking: RowTrackingColumns | None
+
+    def ensure_found(self, present: pa.Schema, name: str) -> None:
+        """Check that who reads the table finds in a file what was written to it.
+
+        Raises:
+            VerificationError: naming the first column that stands under another name or id.
+        """
+        found = self._find(present)
+        partition = {field.physical_name for field in self.reader.partition_fields}
+        for column in self.reader.schema.names:
+            if column not in partition and found.get(column) != column:
+                raise VerificationError(f"{name}: readers of the table do not find {column!r}")
 
     def read(self, store: Store, file: DataFile) -> Iterator[pa.RecordBatch]:
         """The live rows of a file."""

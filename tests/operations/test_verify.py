@@ -26,6 +26,7 @@ from deltactl.operations.optimize import OptimizeOptions, OptimizeReport, optimi
 from deltactl.parquet import projection, reader, writer
 from deltactl.parquet.reader import LiveBatch
 from deltactl.protocol import deletion_vectors
+from deltactl.protocol.schema import parse_schema
 from deltactl.table import Table
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import (
@@ -320,6 +321,19 @@ def test_swapped_columns_of_a_mapped_table_are_caught(mapping: str, monkeypatch:
     builder = build(mapping)
     swap_when_reading(monkeypatch)
     assert_caught(builder, "full")
+
+
+def test_names_that_no_reader_looks_for_are_caught_by_full(monkeypatch: Patch) -> None:
+    """A mapping is off, and its names are written all the same."""
+    builder = build()
+    key = "delta.columnMapping.physicalName"
+    mapped = [replace(c, metadata={key: f"col-{c.name}"}) for c in builder.columns]
+    builder.change_metadata(columns=mapped)
+    monkeypatch.setattr(
+        "deltactl.protocol.actions.parse_schema", lambda text, **_: parse_schema(text)
+    )
+    with pytest.raises(VerificationError, match="readers of the table do not find 'col-a'"):
+        run(builder, "full")
 
 
 def test_wrong_row_ids_are_caught_by_full(monkeypatch: Patch) -> None:
