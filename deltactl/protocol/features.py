@@ -13,7 +13,7 @@ from enum import Enum
 
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.protocol.actions import Metadata, Protocol
-from deltactl.protocol.schema import is_variant, leaf_types
+from deltactl.protocol.schema import is_variant, leaf_types, walk_fields
 
 MAX_READER_VERSION = 3
 MAX_WRITER_VERSION = 7
@@ -33,6 +33,7 @@ READ_ONLY = frozenset({Operation.READ})
 # Statistics and paths stay as they are: what is in the data files does not matter.
 NO_REWRITE = EVERYTHING - {Operation.REWRITE}
 NOTHING: frozenset[Operation] = frozenset()
+_DEFAULT = "EXISTS_DEFAULT"
 _NAMELESS = frozenset({Operation.VACUUM, Operation.CHECKPOINT})
 
 Condition = Callable[[Metadata], bool]
@@ -169,6 +170,10 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
     if is_mapped and operation not in _NAMELESS and not has_feature(protocol, "columnMapping"):
         # Some readers map such a table's columns, others do not.
         blockers.append("delta.columnMapping.mode without columnMapping in the protocol")
+    if operation is Operation.REWRITE:
+        # Spark reads it where a file lacks the column; rewritten, the column is there, and null.
+        columns = walk_fields(metadata.schema)
+        blockers += [f"{_DEFAULT} of column {c.name!r}" for c in columns if _DEFAULT in c.metadata]
     if blockers:
         raise UnsupportedFeatureError(
             f"cannot {operation.value} this table: unsupported table feature"
