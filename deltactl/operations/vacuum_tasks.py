@@ -5,7 +5,6 @@ Runs on any engine: a task is a small picklable value, the store is opened by UR
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +12,10 @@ from dataclasses import dataclass, field
 from deltactl.errors import ObjectNotFoundError, StorageError
 from deltactl.operations.vacuum_journal import quarantine_name
 from deltactl.storage.open import open_store
+from deltactl.storage.patience import Patience
 from deltactl.storage.store import Store
 
 _ATTEMPTS = 6
-_FIRST_DELAY_SECONDS = 0.2
 _SAMPLE = 20
 
 
@@ -109,7 +108,7 @@ def _persist(
         if not again:
             return failed
         waiting = again
-        sleep(_FIRST_DELAY_SECONDS * 2**attempt * (0.5 + random.random() / 2))
+        Patience(sleep=sleep).pause(attempt)
     return failed
 
 
