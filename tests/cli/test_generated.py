@@ -234,7 +234,12 @@ def test_complete_is_silent_where_there_is_no_table(cli: RunCli, tmp_path: Path)
 
 def test_known_properties_hold_all_that_are_read_and_that_people_set() -> None:
     read = set(re.findall(r'"(delta\.[\w.]+)"', Path(properties.__file__ or "").read_text("utf-8")))
-    own = {"delta.requireCheckpointProtectionBeforeVersion", "delta.rowTrackingSuspended"}
+    own = {
+        "delta.inCommitTimestampEnablementVersion",
+        "delta.requireCheckpointProtectionBeforeVersion",
+        "delta.rowTrackingSuspended",
+        *properties.ROW_TRACKING_COLUMN_KEYS,
+    }
     assert read - own == set(properties.KNOWN_PROPERTIES)
     assert list(properties.KNOWN_PROPERTIES) == sorted(properties.KNOWN_PROPERTIES)
 
