@@ -119,7 +119,7 @@ def show_follow(
             hint="leave -o out, or write -o ndjson",
         )
     poll_ms = _POLL_MS if poll is None else parse_duration(poll)
-    with session.cancellation() as cancellation:
+    with session.cancellation() as cancellation, session.idling():
         for row in follow_history(
             store, first_version, lambda: not cancellation.token.wait(poll_ms / 1000)
         ):

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -104,6 +104,8 @@ class Output:
         self._render_table: RenderTable = lambda page: None
         # A signal's handler may speak while the same thread is speaking.
         self.lock = threading.RLock()
+        # Takes away what is drawn on stderr while the context lasts, such as a bar of progress.
+        self.clearing: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def emit(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -173,4 +173,14 @@ def _bar(output: Output, label: str) -> Iterator[OnProgress]:
                 text=format_progress(label, state, time.monotonic() - started_at),
             )
 
-        yield update
+        @contextmanager
+        def clearing() -> Iterator[None]:
+            bar.stop()
+            yield
+            bar.start()  # not after an error: that ends the bar as well
+
+        output.clearing = clearing
+        try:
+            yield update
+        finally:
+            output.clearing = nullcontext

@@ -32,7 +32,7 @@ from deltactl.cli.progress import ProgressForm, progress
 from deltactl.cli.run_options import TimeLimit
 from deltactl.cli.settings import EnvironmentSource, Source
 from deltactl.cli.shared_spark import SharedSpark, shared_spark
-from deltactl.cli.signals import Cancellation, cancel_on_signals, limit_time
+from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock
 from deltactl.engine.base import LazyEngine, OnProgress
 from deltactl.storage.rate import RATE_OPTION
@@ -298,6 +298,10 @@ class Session:
             TimeLimitError: the time is up.
         """
         self._cancellation.raise_if_cancelled("interrupted before it was begun", hint="Run again.")
+
+    def idling(self) -> AbstractContextManager[None]:
+        """Tell that the run only waits, while the context lasts: there is nothing to finish."""
+        return idling(self._cancellation)
 
     def cancel(self, signal_number: int) -> None:
         """Let the whole run end as a signal would."""

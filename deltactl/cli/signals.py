@@ -28,11 +28,13 @@ class Cancellation:
     """What a run needs to stop in good order: the token for engines, and who asked for it.
 
     ``signal_number`` is that of the first signal; ``expired_ms`` the time limit, once it is over.
+    ``is_idle`` while nothing is at work that would be finished first, and nothing is said of it.
     """
 
     token: CancelToken = field(default_factory=threading.Event)
     signal_number: int | None = None
     expired_ms: int | None = None
+    is_idle: bool = False
 
     def find_error(
         self,
@@ -93,7 +95,7 @@ def cancel_on_signals(
             abort(number)
         cancellation.signal_number = number
         cancellation.token.set()
-        if notify is not None:
+        if notify is not None and not cancellation.is_idle:
             notify("stopping; what is finished will be kept (signal again to abort at once)")
 
     with _handlers({signal.SIGINT: handle, signal.SIGTERM: handle}):
@@ -104,6 +106,16 @@ def cancel_on_signals(
                 error.message, hint=error.hint, is_part_done=error.is_part_done
             )
             raise
+
+
+@contextmanager
+def idling(cancellation: Cancellation) -> Iterator[None]:
+    """Let whoever waits in this context, and works on nothing, be cancelled without a word."""
+    cancellation.is_idle = True
+    try:
+        yield
+    finally:
+        cancellation.is_idle = False
 
 
 @contextmanager
@@ -127,7 +139,7 @@ def limit_time(
             return
         cancellation.expired_ms = limit_ms
         cancellation.token.set()
-        if notify is not None:
+        if notify is not None and not cancellation.is_idle:
             notify(f"the time is up; stopping within {format_duration(grace_ms)}")
         if not over.wait(grace_ms / 1000):
             abort(signal.SIGTERM)

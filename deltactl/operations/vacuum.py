@@ -14,7 +14,7 @@ from typing import Final
 from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import SafetyError, Warn
+from deltactl.errors import InterruptedRunError, SafetyError, Warn
 from deltactl.log.commit_base import CommitBase
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.put_commit import Sleep
@@ -58,6 +58,7 @@ def vacuum_table(
     Raises:
         UnsupportedFeatureError: a table feature forbids it.
         SafetyError: a rule that protects data refuses; nothing was removed.
+        InterruptedRunError: ``cancel`` was set before anything was removed.
         TableError: the log is damaged, or a version to keep cannot be rebuilt.
         DeltactlError: nothing could be removed.
     """
@@ -83,6 +84,8 @@ def vacuum_table(
         raise refusal
     if confirm is not None and not confirm(plan):
         raise SafetyError("not confirmed: nothing was removed")
+    if cancel is not None and cancel.is_set():
+        raise InterruptedRunError("interrupted; nothing was removed")
     store.ensure_put_if_absent()
     run = VacuumRun(
         snapshot,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +11,8 @@ from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.options import DryRunOption, IfNeededOption, TableArgument
 from deltactl.cli.param_settings import ensure_alone
+from deltactl.cli.question import ask
 from deltactl.cli.session import Session
-from deltactl.cli.text import safe_text
 from deltactl.cli.thresholds import parse_need
 from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError
 from deltactl.units import format_count, format_duration, format_size, parse_duration
@@ -172,24 +171,10 @@ def _choose_confirmation(session: Session, yes: bool, options: VacuumOptions) ->
     if yes:
         return None
 
-    def ask(plan: VacuumPlan) -> bool:
-        return _ask(session, _question(plan, options))
+    def confirm(plan: VacuumPlan) -> bool:
+        return ask(session, _question(plan, options))
 
-    return ask
-
-
-def _ask(session: Session, question: str) -> bool:
-    """Ask on the terminal.
-
-    Raises:
-        SafetyError: there is none.
-    """
-    if session.shares_process or not sys.stdin.isatty():
-        raise SafetyError(
-            f"nobody can be asked here, and --yes was not given: {question}",
-            hint="look at --dry-run first, then add --yes; nothing was removed",
-        )
-    return bool(typer.confirm(safe_text(session.label(question)), default=False, err=True))
+    return confirm
 
 
 def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
@@ -337,7 +322,7 @@ def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
     from deltactl.cli.vacuum_page import render_purge
     from deltactl.operations.vacuum_undo import purge_quarantine
 
-    if not (yes or dry_run) and not _ask(session, "Delete quarantined files that are due?"):
+    if not (yes or dry_run) and not ask(session, "Delete quarantined files that are due?"):
         raise SafetyError("not confirmed: nothing was removed")
     report = purge_quarantine(session.open_table(table, read_only=dry_run), dry_run=dry_run)
     session.output.emit(

@@ -1,0 +1,73 @@
+"""A question on the terminal, before something is done that cannot be taken back."""
+
+from __future__ import annotations
+
+import select
+import sys
+from typing import Final
+
+import typer
+
+from deltactl.cli.session import Session
+from deltactl.cli.text import safe_text
+from deltactl.errors import SafetyError
+
+_SECONDS_BETWEEN_LOOKS: Final = 0.1
+_ANSWERS: Final = {"y": True, "yes": True, "n": False, "no": False, "": False}
+
+
+def ask(session: Session, question: str) -> bool:
+    """Ask for yes or no.
+
+    A signal or the time limit ends the run there, whatever is answered.
+
+    Raises:
+        SafetyError: there is no terminal.
+        InterruptedRunError: a signal arrived.
+        TimeLimitError: the time is up.
+        Abort: the terminal gives no more answers.
+    """
+    if session.shares_process or not sys.stdin.isatty():
+        raise SafetyError(
+            f"nobody can be asked here, and --yes was not given: {question}",
+            hint="look at --dry-run first, then add --yes; nothing was removed",
+        )
+    session.raise_if_cancelled()
+    with session.idling(), session.output.clearing():
+        try:
+            return _ask_until_answered(session, safe_text(session.label(question)))
+        except BaseException:
+            _write(session, "\n")  # what is said of it does not belong on the question's line
+            raise
+
+
+def _ask_until_answered(session: Session, question: str) -> bool:
+    while True:
+        _write(session, f"{question} [y/N]: ")
+        answer = _ANSWERS.get(_read_line(session).strip().lower())
+        if answer is not None:
+            return answer
+        _write(session, "Please answer y or n.\n")
+
+
+def _write(session: Session, text: str) -> None:
+    session.output.stderr.write(text)
+    session.output.stderr.flush()
+
+
+def _read_line(session: Session) -> str:
+    """Wait for a line; a plain read would hear neither of a signal nor of the time limit."""
+    while not _has_line():
+        session.raise_if_cancelled()
+    line = sys.stdin.readline()
+    session.raise_if_cancelled()  # an answer that came too late
+    if not line:
+        raise typer.Abort
+    return line
+
+
+def _has_line() -> bool:
+    try:
+        return bool(select.select([sys.stdin], [], [], _SECONDS_BETWEEN_LOOKS)[0])
+    except (OSError, ValueError):  # nothing that can be waited for: reading it tells
+        return True
