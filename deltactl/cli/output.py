@@ -206,6 +206,14 @@ class Output:
             self._print_page(page, self.stdout)
             self.stdout.flush()
 
+    def print_aside(self, render: RenderTable) -> None:
+        """Print on stderr what helps a person decide; nothing when quiet, or in a log in JSON."""
+        if self.quiet or self.log_format is LogFormat.JSON:
+            return
+        page = Page(terminal_width(self.stderr, self.environ))
+        render(page)
+        self._print_aside(page)
+
     def print_text(self, text: str) -> None:
         """Print a part of a result for programs, and end the line."""
         with self.lock, stdout_errors():

@@ -8,6 +8,7 @@ from typing import Final
 
 import typer
 
+from deltactl.cli.output import RenderTable
 from deltactl.cli.session import Session
 from deltactl.cli.text import safe_text
 from deltactl.errors import SafetyError
@@ -16,8 +17,8 @@ _SECONDS_BETWEEN_LOOKS: Final = 0.1
 _ANSWERS: Final = {"y": True, "yes": True, "n": False, "no": False, "": False}
 
 
-def ask(session: Session, question: str) -> bool:
-    """Ask for yes or no.
+def ask(session: Session, question: str, show: RenderTable | None = None) -> bool:
+    """Show what it is about, and ask for yes or no.
 
     A signal or the time limit ends the run there, whatever is answered.
 
@@ -34,6 +35,8 @@ def ask(session: Session, question: str) -> bool:
         )
     session.raise_if_cancelled()
     with session.idling(), session.output.clearing():
+        if show is not None:
+            session.output.print_aside(show)
         try:
             return _ask_until_answered(session, safe_text(session.label(question)))
         except BaseException:

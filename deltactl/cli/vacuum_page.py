@@ -39,6 +39,14 @@ def render_report(page: Page, report: VacuumReport, argv: Sequence[str], table: 
         page.line(f"  {real_command(argv)}")
 
 
+def render_plan(page: Page, plan: VacuumPlan) -> None:
+    """Lay out what is asked about."""
+    _render_totals(page, plan)
+    page.line()
+    _render_rules(page, plan, is_done=False)
+    page.line()
+
+
 def _render_totals(page: Page, plan: VacuumPlan) -> None:
     files = format_count(plan.files.num_rows, "file", "files")
     folders = len(plan.folders) + len(plan.old_folders)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -121,6 +123,23 @@ def test_nothing_is_drawn_while_it_waits(asked: Person) -> None:
     asked.type("y\n")
     code, out = asked.end()
     assert (code, out.splitlines()[0]) == (0, "1 file deleted (1 KiB)")
+
+
+@pytest.mark.parametrize("asked", [("-o", "json")], indirect=True)
+def test_the_plan_stands_before_the_question_and_not_on_stdout(asked: Person) -> None:
+    plan = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", asked.seen).replace("\r", "")
+    assert "Would remove 1 file (1 KiB), version 2\n" in plan
+    assert re.search(r"reason +files +size .*\ntombstone +1 +1 KiB", plan)
+    assert re.search(r"folder +files +size .*\n\(root\) +1 +1 KiB", plan)
+    assert "would end     versions 1; keeping them takes 1 KiB\n" in plan
+    asked.type("y\n")
+    code, out = asked.end()
+    assert (code, json.loads(out)["result"]["files_removed"]) == (0, 1)
+
+
+@pytest.mark.parametrize("asked", [("-q",)], indirect=True)
+def test_quiet_asks_without_the_plan(asked: Person) -> None:
+    assert asked.seen == QUESTION
 
 
 @pytest.mark.parametrize("answer", ["", "y\n"])

@@ -172,7 +172,9 @@ def _choose_confirmation(session: Session, yes: bool, options: VacuumOptions) ->
         return None
 
     def confirm(plan: VacuumPlan) -> bool:
-        return ask(session, _question(plan, options))
+        from deltactl.cli.vacuum_page import render_plan
+
+        return ask(session, _question(plan, options), lambda page: render_plan(page, plan))
 
     return confirm
 
