@@ -11,7 +11,11 @@ from typer.core import TyperCommand
 
 from deltactl.cli.definitions import describe_command, write_help
 from deltactl.cli.engine_options import EngineOptions
-from deltactl.cli.fleet_options import FleetOptions, refuse_options_for_one_table
+from deltactl.cli.fleet_options import (
+    FleetOptions,
+    asks_for_text,
+    refuse_options_for_one_table,
+)
 from deltactl.cli.imports import keep_pandas_out
 from deltactl.cli.log_store_options import LogStoreOptions
 from deltactl.cli.options import GlobalOptions
@@ -105,6 +109,6 @@ class Command(TyperCommand):
             fill_in_settings(twin, child.sources)
             self._invoke_one(twin, child)
 
-        code = Fleet(session, options, run_table).run(tables)
+        code = Fleet(session, options, run_table, is_text=asks_for_text(ctx.params)).run(tables)
         if code:
             raise typer.Exit(code)

@@ -83,15 +83,23 @@ def _read_words(name: str | None) -> Iterator[str]:
 class Fleet:
     """A run over several tables. Only the main thread prints results and hears signals."""
 
-    def __init__(self, session: Session, options: FleetOptions, run_table: RunTable) -> None:
-        """Take the session of the whole run."""
+    def __init__(
+        self,
+        session: Session,
+        options: FleetOptions,
+        run_table: RunTable,
+        *,
+        is_text: bool = False,
+    ) -> None:
+        """Take the session of the whole run; ``is_text`` as ``FleetOutput`` has it."""
         self._session, self._options, self._run_table = session, options, run_table
+        self._is_text = is_text
         self._failed: str | None = None
         self._jobs = 1
 
     def run(self, tables: Sequence[str]) -> int:
         """Run the command on each table; give the exit status of all."""
-        output = FleetOutput(self._session.output, self._session.command)
+        output = FleetOutput(self._session.output, self._session.command, is_text=self._is_text)
         outcomes = self._session.outcomes
         with (
             self._session.cancellation() as cancellation,
@@ -142,6 +150,7 @@ class Fleet:
             output.envelope or session.envelope(),
             output.summary,
             time.monotonic() - started,
+            output.render_table,
         )
 
     def _ensure_may_begin(self) -> None:

@@ -59,6 +59,8 @@ _FOR_ONE_TABLE: Final = (
     "since",
     "version",
 )
+# These ask for text that programs read, such as statements: each table's is printed whole.
+_FOR_TEXT: Final = ("ddl",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,11 @@ def declare_fleet_options(
 
     ``table`` takes the place of the command's own argument of that name.
     """
+
+
+def asks_for_text(params: dict[str, Any]) -> bool:
+    """Tell whether the page is for programs, so that no line about a table may stand in it."""
+    return any(params.get(name) is not None for name in _FOR_TEXT)
 
 
 def refuse_options_for_one_table(params: dict[str, Any]) -> None:

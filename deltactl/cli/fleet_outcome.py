@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.envelope import Envelope
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.page import Cell, Styled, Tone
+
+if TYPE_CHECKING:
+    from deltactl.cli.output import RenderTable
 
 _WORDS: Final[Mapping[int, tuple[str, Tone]]] = {
     ExitCode.DONE: ("done", Tone.GOOD),
@@ -31,6 +34,7 @@ class TableOutcome:
     envelope: Envelope
     summary: Sequence[Cell] = ()
     seconds: float = 0
+    render: RenderTable = lambda page: None  # the whole page for people
 
     @property
     def status(self) -> tuple[str, Tone]:

@@ -48,9 +48,10 @@ class TableOutput(Output):
         *,
         render_table: RenderTable,
         rows: pa.Table | Iterable[Mapping[str, Any]] | None = None,
+        headline: str | None = None,
     ) -> None:
-        """Keep the envelope, and the first line of the page as the table's own."""
-        self.keep(envelope, render_table)
+        """Keep the envelope, and what sums it up as the table's own."""
+        self.keep(envelope, render_table, headline)
 
     def emit_error(self, envelope: Envelope, error: DeltactlError) -> None:
         """Keep the error, and say it on stderr."""
@@ -69,16 +70,16 @@ class TableOutput(Output):
 class FleetOutput:
     """Prints outcomes as they come, but what is one document (JSON, JUnit) at the end."""
 
-    def __init__(self, output: Output, command: str | None) -> None:
-        """Print on ``output``."""
-        self._output, self._command = output, command
+    def __init__(self, output: Output, command: str | None, *, is_text: bool = False) -> None:
+        """Print on ``output``; ``is_text`` when pages are for programs: whole, and nothing else."""
+        self._output, self._command, self._is_text = output, command, is_text
         self._has_header = False
 
     def show(self, outcome: TableOutcome) -> None:
         """Print one outcome."""
         form = self._output.form
         if form is OutputFormat.TABLE:
-            self._output.print_lines(_render_line(outcome))
+            self._output.print_lines(outcome.render if self._is_text else _render_line(outcome))
         elif form is OutputFormat.NDJSON:
             self._output.print_text(dump_json(outcome.envelope))
         elif form is OutputFormat.CSV:
@@ -101,11 +102,12 @@ class FleetOutput:
         elif self._output.form is OutputFormat.TABLE:
             counts = Counter(outcome.status[0] for outcome in outcomes)
             parts = ", ".join(f"{count} {word}" for word, count in counts.items())
+            tables = format_count(len(outcomes), "table", "tables")
+            if self._is_text:
+                self._output.note(f"{tables}: {parts}")
+                return
             self._output.print_lines(
-                lambda page: page.line(
-                    Styled(format_count(len(outcomes), "table", "tables"), Tone.STRONG),
-                    f": {parts}",
-                )
+                lambda page: page.line(Styled(tables, Tone.STRONG), f": {parts}")
             )
 
     def _print_csv(self, outcome: TableOutcome) -> None:

@@ -101,7 +101,8 @@ class Output:
         self.stderr = stderr or sys.stderr
         self.warnings: list[str] = []
         self.envelope: Envelope | None = None  # the last that was emitted
-        self._render_table: RenderTable = lambda page: None
+        self.render_table: RenderTable = lambda page: None  # of that envelope
+        self._headline: str | None = None
         # A signal's handler may speak while the same thread is speaking.
         self.lock = threading.RLock()
         # Takes away what is drawn on stderr while the context lasts, such as a bar of progress.
@@ -113,27 +114,33 @@ class Output:
         *,
         render_table: RenderTable,
         rows: pa.Table | Iterable[Mapping[str, Any]] | None = None,
+        headline: str | None = None,
     ) -> None:
         """Print the result in the form that was asked for.
 
         ``render_table`` fills the page for people. ``rows`` is what ndjson and csv print; without
         rows ndjson prints the envelope on one line, and csv one row of ``envelope.result``.
+        ``headline`` sums up a page whose first line does not.
         """
-        self.keep(envelope, render_table)
+        self.keep(envelope, render_table, headline)
         with stdout_errors():
             self._emit(envelope, render_table, rows)
             self.stdout.flush()
 
-    def keep(self, envelope: Envelope, render_table: RenderTable) -> None:
+    def keep(
+        self, envelope: Envelope, render_table: RenderTable, headline: str | None = None
+    ) -> None:
         """Take a result for this output's own, with what was warned about."""
         envelope.warnings = [*envelope.warnings, *self.warnings]
-        self.envelope, self._render_table = envelope, render_table
+        self.envelope, self.render_table, self._headline = envelope, render_table, headline
 
     @property
     def summary(self) -> Sequence[Cell]:
-        """The first line of the result's page for people."""
+        """The result in a line: its headline, else the first line of its page for people."""
+        if self._headline is not None:
+            return (self._headline,)
         page = Page()
-        self._render_table(page)
+        self.render_table(page)
         return next((line for line in page.lines if line), ())
 
     def _emit(

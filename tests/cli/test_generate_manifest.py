@@ -83,6 +83,23 @@ def test_statements_are_the_result(cli: RunCli, table: TableBuilder) -> None:
     assert len(lines) == 2 and all(line.startswith("s3:/") for line in lines)
 
 
+def test_statements_of_several_tables_are_whole_and_alone_on_stdout(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    TableBuilder(LocalStore(str(tmp_path / "plain")), [Column("n")]).append([{"n": 1}])
+    args = ("--ddl", "hive", "--output-root", "elsewhere")
+    assert cli("generate-manifest", "events", "plain", *args).code == 2
+    each = [cli("generate-manifest", name, "--ddl", "hive").out for name in ("events", "plain")]
+    assert all(text.count("\n") > 3 for text in each)
+    ran = cli("generate-manifest", "events", "none", "plain", "--ddl", "hive")
+    assert (ran.code, ran.out) == (1, "".join(each))
+    assert "note: plain: 0 manifests written for version 1, 1 unchanged" in ran.err
+    assert "error: none: " in ran.err
+    assert "note: 3 tables: 2 done, 1 failed\n" in ran.err
+    rows = cli("generate-manifest", "events", "plain", "--ddl", "hive", "-o", "csv").out
+    assert "0 manifests written for version 1, 2 unchanged" in rows
+
+
 def test_elsewhere(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("generate-manifest", "events", "--output-root", "elsewhere")
     assert ran.code == 0

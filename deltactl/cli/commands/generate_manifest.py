@@ -126,8 +126,9 @@ def _emit(session: Session, report: ManifestReport, options: ManifestOptions) ->
     from deltactl.cli.manifest_page import render_report, summarise
 
     session.table_id = report.plan.table_id
-    if report.ddl:
-        session.output.note(summarise(report))
+    headline = summarise(report) if report.ddl else None
+    if headline is not None:
+        session.output.note(headline)
     session.output.emit(
         session.envelope(
             version_before=report.version_before,
@@ -137,6 +138,7 @@ def _emit(session: Session, report: ManifestReport, options: ManifestOptions) ->
         ),
         render_table=lambda page: render_report(page, report, options.check, session.argv),
         rows=report.partitions(),
+        headline=headline,
     )
 
 
