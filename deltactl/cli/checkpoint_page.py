@@ -101,7 +101,8 @@ def _render_compaction(page: Page, report: CheckpointReport) -> None:
 
 
 def _render_cleanup(page: Page, plan: CleanupPlan, report: CheckpointReport) -> None:
-    page.line()
+    if page.lines:  # nothing stands above where the checkpoint was there
+        page.line()
     cutoff = format_timestamp(plan.cutoff_ms)
     if plan.is_empty:
         page.line("log cleanup: nothing to delete")

@@ -121,7 +121,7 @@ def repair_checkpoints(
     findings = [_remove_wrong(store, w.name, w.last, w.problem or "", dry_run) for w in compacted]
     for verdict in verdicts:
         if verdict.trust in ("bad", "ambiguous"):
-            finding = _judge(verdict)
+            finding = _judge(verdict, dry_run)
             if verdict.trust == "bad" and not dry_run:
                 obstacle = _rewrite(listing, verdict.checkpoint, bad, run, store)
                 remedy = finding.remedy if obstacle is None else f"none: {obstacle}"
@@ -139,8 +139,12 @@ def repair_checkpoints(
     )
 
 
-def _judge(verdict: Verdict) -> Finding:
-    remedy = "written anew from the rest of the log"
+def _tell(done: str, dry_run: bool) -> str:
+    return f"would be {done}" if dry_run else done
+
+
+def _judge(verdict: Verdict, dry_run: bool) -> Finding:
+    remedy = _tell("written anew from the rest of the log", dry_run)
     if verdict.trust == "ambiguous":
         remedy = "none: nothing tells which of the two is right"
     checkpoint = verdict.checkpoint
@@ -165,7 +169,7 @@ def _remove_wrong(store: Store, name: str, version: int, problem: str, dry_run: 
     failed = {} if dry_run else store.delete_many([name])
     if failed:
         return Finding(name, version, problem, f"none: {failed[name].message}")
-    remedy = "deleted: readers do without this file"
+    remedy = _tell("deleted: readers do without this file", dry_run)
     return Finding(name, version, problem, remedy, repaired=not dry_run)
 
 
@@ -216,9 +220,8 @@ def _plan_like(
 def _mend_hint(store: Store, hint: HintVerdict, dry_run: bool) -> list[Finding]:
     if hint.problem is None:
         return []
-    finding = Finding(
-        HINT_NAME, hint.version, hint.problem, "written anew for the newest checkpoint"
-    )
+    remedy = _tell("written anew for the newest checkpoint", dry_run)
+    finding = Finding(HINT_NAME, hint.version, hint.problem, remedy)
     if dry_run:
         return [finding]
     listing = list_log(store)

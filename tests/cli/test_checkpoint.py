@@ -123,6 +123,15 @@ def test_cleanup_is_shown_then_done(cli: RunCli, table: TableBuilder, tmp_path: 
     )
 
 
+def test_a_cleanup_without_a_checkpoint_begins_with_what_it_did(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    assert cli("checkpoint", "events").code == 0
+    make_old(tmp_path / "events", 60)
+    ran = cli("checkpoint", "events", "--cleanup")
+    assert ran.out.startswith("Deleted 2 files of the log (")
+
+
 def test_hidden_files_of_killed_runs_go_a_day_later(
     cli: RunCli, table: TableBuilder, tmp_path: Path
 ) -> None:

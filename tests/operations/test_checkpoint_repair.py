@@ -180,8 +180,10 @@ def test_a_checkpoint_that_is_broken_or_wrong_is_written_anew(damage: str) -> No
     commits = {n: d for n, d in memory_of(builder).contents().items() if n.endswith(".json")}
     shown = repair(builder.store, dry_run=True)
     assert [finding.name for finding in shown.findings][0] == name
+    assert all(finding.remedy.startswith("would be written anew ") for finding in shown.findings)
     assert not shown.all_repaired
     report = repair(builder.store)
+    assert all(finding.remedy.startswith("written anew ") for finding in report.findings)
     assert report.all_repaired
     after = memory_of(builder).contents()
     assert {n: after[n] for n in commits} == commits
