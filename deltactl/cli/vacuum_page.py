@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from deltactl.operations.vacuum_horizon import Horizon
     from deltactl.operations.vacuum_undo import PurgeReport, UndoReport
 
-_SHOWN_FOLDERS = 20
+_SHOWN = 20
 _SHOWN_RANGES = 4
 
 
@@ -67,7 +67,7 @@ def _render_totals(page: Page, plan: VacuumPlan) -> None:
     ]
     page.table(columns, [[str(row["reason"]), *_facts(row)] for row in plan.by_reason()])
     page.line()
-    rows = plan.by_folder().slice(0, _SHOWN_FOLDERS).to_pylist()
+    rows = plan.by_folder().slice(0, _SHOWN).to_pylist()
     columns[0] = Column("folder", elastic=True)
     page.table(columns, [[row["folder"] or "(root)", *_facts(row)] for row in rows])
     more = plan.by_folder().num_rows - len(rows)
@@ -98,17 +98,29 @@ def _render_result(page: Page, report: VacuumReport, table: str) -> None:
             ("left out", f"{len(report.changed):,} changed meanwhile, {report.vanished:,} gone")
         )
     if report.plan.left_over:
-        pairs.append(("left", f"{report.plan.left_over:,} files for the next run (--max-files)"))
+        pairs.append(
+            (
+                "left",
+                f"{format_count(report.plan.left_over, 'file')} for the next run (--max-files)",
+            )
+        )
     if report.run_id is not None:
         pairs.append(("run", report.run_id))
     if moved and report.quarantined_until_ms is not None:
         pairs.append(("kept until", f"{format_timestamp(report.quarantined_until_ms)}, at least"))
     pairs.append(("undo", describe_undo(report.run_id, moved, table)))
     page.fields(pairs)
-    for path in report.lost[:_SHOWN_FOLDERS]:
+    for path in report.lost[:_SHOWN]:
         page.line(Styled("missing: ", Tone.BAD), f"{path}: another writer took it into use")
-    for failure in report.failures[:_SHOWN_FOLDERS]:
+    _render_more(page, len(report.lost))
+    for failure in report.failures[:_SHOWN]:
         page.line(Styled("not removed: ", Tone.CAUTION), f"{failure.path}: {failure.reason}")
+    _render_more(page, len(report.failures))
+
+
+def _render_more(page: Page, count: int) -> None:
+    if count > _SHOWN:
+        page.line(Styled(f"and {count - _SHOWN:,} more (-o json lists all)", Tone.FAINT))
 
 
 def _render_rules(page: Page, plan: VacuumPlan, *, is_done: bool) -> None:
@@ -166,8 +178,9 @@ def render_undo(page: Page, report: UndoReport) -> None:
     verb = "Would bring back" if report.dry_run else "Brought back"
     files = format_count(len(report.restored), "file", "files")
     page.line(Styled(f"{verb} {files}", Tone.GOOD), f" of run {report.run_id}")
-    for path, reason in list(report.impossible.items())[:_SHOWN_FOLDERS]:
+    for path, reason in list(report.impossible.items())[:_SHOWN]:
         page.line(Styled("cannot come back: ", Tone.CAUTION), f"{path}: {reason}")
+    _render_more(page, len(report.impossible))
 
 
 def render_purge(page: Page, report: PurgeReport) -> None:

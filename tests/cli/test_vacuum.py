@@ -116,6 +116,20 @@ def test_deleted_files_cannot_come_back(cli: RunCli, table: TableBuilder) -> Non
     assert cli("vacuum", "events", "--undo", "nope").code == 1
 
 
+def test_a_long_list_of_what_cannot_come_back_is_cut_and_says_so(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    for number in range(20):
+        path = tmp_path / "events" / "p=a" / f"{number}.parquet"
+        path.write_bytes(b"x")
+        os.utime(path, (OLD_MS / 1000, OLD_MS / 1000))
+    wide = ("--mode", "full", "--max-orphan-fraction", "1", "--yes")
+    assert cli("vacuum", "events", *wide).code == 0
+    undone = cli("vacuum", "events", "--undo", "last").out
+    assert undone.count("cannot come back: ") == 20
+    assert undone.endswith("\nand 3 more (-o json lists all)\n")
+
+
 def test_check_is_a_gate(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
     before = contents(tmp_path)
     ran = cli("vacuum", "events", "--check", "-o", "json")
