@@ -44,7 +44,7 @@ def render_report(page: Page, report: ConvertReport, argv: Sequence[str]) -> Non
 
 def _render_files(page: Page, report: ConvertReport, plan: ConvertPlan) -> None:
     files = format_count(len(plan.files), "file", "files")
-    facts = f" ({format_size(plan.size_bytes)}, {plan.num_rows:,} rows)"
+    facts = f" ({format_size(plan.size_bytes)}, {format_count(plan.num_rows, 'row')})"
     if report.dry_run:
         verb = "Would add" if report.sync else "Would make a table of"
         page.line(Styled(f"{verb} {files}", Tone.STRONG), facts)

@@ -46,8 +46,9 @@ def summarise(report: ManifestReport) -> str:
     """One line beside statements that take the result's place."""
     plan = report.plan
     verb = "would be written" if report.dry_run else "written"
+    written = plan.count("new") + plan.count("changed")
     return (
-        f"{plan.count('new') + plan.count('changed')} manifests {verb} for version {plan.version}, "
+        f"{format_count(written, 'manifest')} {verb} for version {plan.version}, "
         f"{plan.count('unchanged')} unchanged, {plan.count('stale')} of vanished partitions"
     )
 

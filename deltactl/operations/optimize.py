@@ -35,6 +35,7 @@ from deltactl.operations.optimize_tasks import RewriteSpec, RewriteTask, rewrite
 from deltactl.parquet.reader import DataFile
 from deltactl.protocol.paths import partition_folder
 from deltactl.storage.store import Store
+from deltactl.units import format_count
 
 __all__ = [
     "BinFailure",
@@ -82,8 +83,9 @@ def optimize_table(
     source = source_of(engine or LocalEngine(reason="the default"))
     snapshot, plan = outlast_cleanup(lambda: _look(store, options, clock.now_ms, warn))
     _log.info(
-        "%s: %d files in %d bins, %d bytes, version %d",
-        store.uri, plan.files.num_rows, plan.num_bins, plan.bytes_to_rewrite, plan.version,
+        "%s: %s in %s, %d bytes, version %d",
+        store.uri, format_count(plan.files.num_rows, "file"), format_count(plan.num_bins, "bin"),
+        plan.bytes_to_rewrite, plan.version,
     )  # fmt: skip
     skipped = _find_shortfall(plan, options)
     if dry_run or plan.is_empty or skipped is not None:

@@ -33,6 +33,7 @@ from deltactl.operations.optimize_report import (
 from deltactl.operations.optimize_tasks import RewriteResult
 from deltactl.operations.strays import find_strays
 from deltactl.protocol.features import has_feature
+from deltactl.units import format_count
 
 _log: Final = logging.getLogger(__name__)
 
@@ -112,7 +113,9 @@ class OptimizeRun:
                     self._fail(self._bins[outcome.task_id], outcome.error)
                     continue
                 removed = self._bins[outcome.task_id]
-                _log.debug("bin %d: %d files done", outcome.task_id, removed.num_rows)
+                _log.debug(
+                    "bin %d: %s done", outcome.task_id, format_count(removed.num_rows, "file")
+                )
                 group = Group(removed, outcome.result.outputs)
                 self._lot.append(group)
                 self._lot_bytes += _input_bytes(group)
@@ -154,7 +157,8 @@ class OptimizeRun:
             for group in lot:
                 self._lose(group, error)
             return
-        _log.info("%s: committed version %d, %d bins", self._store.uri, committed.version, len(lot))
+        bins = format_count(len(lot), "bin")
+        _log.info("%s: committed version %d, %s", self._store.uri, committed.version, bins)
         kept = [g for g, keep in zip(lot, committed.kept, strict=True) if keep]
         self._totals.add(committed.version, kept)
         self._committed.update(file.path for group in kept for file in group.added)

@@ -27,6 +27,7 @@ from deltactl.operations.vacuum_planning import Planner
 from deltactl.operations.vacuum_report import VacuumReport
 from deltactl.operations.vacuum_run import Replan, VacuumRun, ensure_may_vacuum
 from deltactl.storage.store import Store
+from deltactl.units import format_count
 
 __all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
 
@@ -67,8 +68,9 @@ def vacuum_table(
         lambda: _look(store, options, clock.now_ms, storage_options or {}, warn)
     )
     _log.info(
-        "%s: %d files to remove, %d bytes, version %d, %s",
-        store.uri, plan.files.num_rows, plan.size_bytes, plan.version, plan.mode,
+        "%s: %s to remove, %d bytes, version %d, %s",
+        store.uri, format_count(plan.files.num_rows, "file"), plan.size_bytes, plan.version,
+        plan.mode,
     )  # fmt: skip
     refusal = _find_refusal(plan)
     skipped = _find_shortfall(plan, options)

@@ -55,6 +55,12 @@ def test_a_dry_run_on_a_terminal(cli: RunCli, events: Path) -> None:
     assert not (events / "_delta_log").exists()
 
 
+def test_one_row_is_one(cli: RunCli, events: Path) -> None:
+    for path in sorted(events.rglob("*.parquet"))[1:]:
+        path.unlink()
+    assert " 1 row)\n" in cli("convert", "events", "--dry-run").out
+
+
 def test_what_a_run_says_and_again(cli: RunCli, events: Path) -> None:
     ran = cli("convert", "events", "--partition-by", "day string", "--name", "e")
     assert (ran.code, ran.err) == (0, "")

@@ -16,7 +16,7 @@ from deltactl.cli.suggest import with_suggestion
 from deltactl.cli.thresholds import parse_need
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
-from deltactl.units import parse_duration, parse_size
+from deltactl.units import format_count, parse_duration, parse_size
 
 if TYPE_CHECKING:
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
@@ -211,15 +211,17 @@ def _run(
 def _present(session: Session, report: OptimizeReport, check: bool) -> None:
     if report.failures:
         lost = sum(failure.files for failure in report.failures)
+        files = format_count(lost, "file was", "files were")
         error = PartialSuccessError(
-            f"{lost} files were not rewritten: {report.failures[0].reason}",
+            f"{files} not rewritten: {report.failures[0].reason}",
             hint=f"{_committed(report)}. Mend the cause and run again.".capitalize(),
         )
         _emit(session, report, error)
         raise error
     for conflict in report.conflicts:
         session.output.warn(
-            f"{conflict.files} files were left as they were: {conflict.reason}; run again"
+            format_count(conflict.files, "file was left as it was", "files were left as they were")
+            + f": {conflict.reason}; run again"
         )
     _emit(session, report)
     if check and not report.plan.is_empty and report.skipped is None:
@@ -255,9 +257,9 @@ def _emit(
 def _committed(report: OptimizeReport) -> str:
     if not report.versions:
         return "nothing was committed"
-    return f"{report.files_removed} files became {report.files_added} in version " + ", ".join(
-        map(str, report.versions)
-    )
+    removed = format_count(report.files_removed, "file")
+    versions = ", ".join(map(str, report.versions))
+    return f"{removed} became {report.files_added} in version {versions}"
 
 
 def _parse_since(session: Session, table: str, text: str | None) -> tuple[int | None, str | None]:
