@@ -7,7 +7,7 @@ Source: the documentation of Athena, Hive, Trino and Redshift Spectrum on symlin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,6 +64,30 @@ _STORED_AS: Final = (
     "OUTPUTFORMAT 'org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat'"
 )
 
+# In a literal Hive's lexer takes the quote and the backslash for its own. What reads the statement
+# before it heeds no quotes: variables are put in, lines are read one by one, old shells cut at ";".
+_HIVE_SPECIAL: Final = re.compile(r"[\\';\x00-\x1f]|\$(?=\{)")
+
+
+def _doubled(value: str) -> str:
+    """A literal of standard SQL, where a backslash is like any character."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _doubled_with_backslashes(value: str) -> str:
+    """A literal of Redshift, whose backslash escapes as well: see its QUOTE_LITERAL."""
+    return _doubled(value.replace("\\", "\\\\"))
+
+
+def _escaped(value: str) -> str:
+    """A literal of Hive, which knows no doubled quotes: they would end one and begin another."""
+    return "'" + _HIVE_SPECIAL.sub(_hive_escape, value) + "'"
+
+
+def _hive_escape(found: re.Match[str]) -> str:
+    char = found[0]
+    return f"\\{char}" if char in "\\'" else f"\\u{ord(char):04x}"
+
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
@@ -71,6 +95,7 @@ class _Dialect:
 
     types: dict[str, str]
     quote: str
+    text: Callable[[str], str]
     schema: str = ""
 
     def name(self, text: str) -> str:
@@ -78,10 +103,10 @@ class _Dialect:
 
 
 _DIALECTS: Final = {
-    "athena": _Dialect(_HIVE_TYPES, "`"),
-    "hive": _Dialect(_HIVE_TYPES, "`"),
-    "trino": _Dialect(_HIVE_TYPES, "`"),  # of its CREATE, which Hive has to run
-    "redshift": _Dialect(_REDSHIFT_TYPES, '"', schema="spectrum."),
+    "athena": _Dialect(_HIVE_TYPES, "`", _escaped),
+    "hive": _Dialect(_HIVE_TYPES, "`", _escaped),
+    "trino": _Dialect(_HIVE_TYPES, "`", _escaped),  # of its CREATE, which Hive has to run
+    "redshift": _Dialect(_REDSHIFT_TYPES, '"', _doubled_with_backslashes, schema="spectrum."),
 }
 
 
@@ -129,12 +154,13 @@ class _Writer:
         partitioned = f"PARTITIONED BY ({partitions})\n" if partitions else ""
         return (
             f"CREATE EXTERNAL TABLE {self._full_name} (\n{columns}\n)\n{partitioned}"
-            f"{_STORED_AS}\nLOCATION {_text(self._root + '/')};"
+            f"{_STORED_AS}\nLOCATION {self._dialect.text(self._root + '/')};"
         )
 
     def add(self, partitions: Sequence[PartitionManifest]) -> str:
         specs = "\n".join(
-            f"  PARTITION ({self._spec(p)}) LOCATION {_text(self._location(p))}" for p in partitions
+            f"  PARTITION ({self._spec(p)}) LOCATION {self._dialect.text(self._location(p))}"
+            for p in partitions
         )
         return f"ALTER TABLE {self._full_name} ADD IF NOT EXISTS\n{specs};"
 
@@ -158,12 +184,12 @@ class _Writer:
         values = parse_folder(partition.folder, self.partition_fields)
         if values is None:
             return None
-        names = ", ".join(_text(f.name.lower()) for f in self.partition_fields)
-        texts = ", ".join(_text(v if v else HIVE_NULL) for v in values.values())
-        where = "" if location is None else f", location => {_text(location)}"
+        names = ", ".join(_doubled(f.name.lower()) for f in self.partition_fields)
+        texts = ", ".join(_doubled(v if v else HIVE_NULL) for v in values.values())
+        where = "" if location is None else f", location => {_doubled(location)}"
         return (
             f"CALL system.{procedure}(schema_name => 'default', table_name => "
-            f"{_text(self._name)}, partition_columns => ARRAY[{names}], "
+            f"{_doubled(self._name)}, partition_columns => ARRAY[{names}], "
             f"partition_values => ARRAY[{texts}]{where});"
         )
 
@@ -175,9 +201,25 @@ class _Writer:
         if values is None:
             return ""
         return ", ".join(
-            f"{self._dialect.name(f.name)} = {_literal(values[f.physical_name], f)}"
+            f"{self._dialect.name(f.name)} = {self._literal(values[f.physical_name], f)}"
             for f in self.partition_fields
         )
+
+    def _literal(self, value: str | None, field: Field) -> str:
+        """A partition value as SQL; times in the one form that all engines read."""
+        if not value:
+            return self._dialect.text(HIVE_NULL)
+        assert isinstance(field.type, PrimitiveType)
+        name = field.type.name
+        if name in _NUMBERS or name.startswith("decimal"):
+            return value
+        if name.startswith("timestamp"):
+            typed = parse_partition_column(
+                pa.array([value], pa.string()), arrow_type(field.type), column=field.name
+            )
+            local = typed.cast(pa.timestamp("us")).cast(pa.string())[0].as_py()
+            return self._dialect.text(local.removesuffix(".000000"))
+        return self._dialect.text(value)
 
     def _column(self, field: Field) -> str:
         return f"{self._dialect.name(field.name)} {self._type(field.type, field.name)}"
@@ -200,24 +242,3 @@ class _Writer:
             f"column {column!r} has a type that the engine lacks: {kind}",
             hint="Leave --ddl out, and declare the other columns by hand.",
         )
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-def _literal(value: str | None, field: Field) -> str:
-    """A partition value as SQL; times in the one form that all engines read."""
-    if not value:
-        return _text(HIVE_NULL)
-    assert isinstance(field.type, PrimitiveType)
-    name = field.type.name
-    if name in _NUMBERS or name.startswith("decimal"):
-        return value
-    if name.startswith("timestamp"):
-        typed = parse_partition_column(
-            pa.array([value], pa.string()), arrow_type(field.type), column=field.name
-        )
-        local = typed.cast(pa.timestamp("us")).cast(pa.string())[0].as_py()
-        return _text(local.removesuffix(".000000"))
-    return _text(value)

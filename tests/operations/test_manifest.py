@@ -6,8 +6,9 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import os
+import re
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -538,6 +539,63 @@ def test_statements_of_each_engine(engine: Any, types: list[str], add: str, drop
     root = f"s3://{store.uri.removeprefix('memory://')}/{MANIFEST_DIR}/"
     assert f"LOCATION '{root}';" in create
     assert add in text and drop in text and f"'{root}d=2024-01-01/n=5/'" in text
+
+
+def hive_value(literal: str) -> str:
+    """What Hive makes of the literals from a quote on: its lexer, then its unescapeSQLString."""
+    pieces = re.match(r"(?s)(?:'(?:[^'\\]|\\.)*')+", literal)
+    assert pieces is not None
+    text = "".join(re.findall(r"(?s)'((?:[^'\\]|\\.)*)'", pieces[0]))
+    escapes = dict(
+        zip("bnrt0Z%_", ["\b", "\n", "\r", "\t", "\0", "\x1a", "\\%", "\\_"], strict=True)
+    )
+
+    def unescape(found: re.Match[str]) -> str:
+        code, char = found[1], found[2]
+        return chr(int(code, 16)) if code else escapes.get(char, char)
+
+    return re.sub(r"(?s)\\(?:u([0-9a-f]{4})|(.))", unescape, text)
+
+
+def redshift_value(literal: str) -> str:
+    text = re.match(r"(?s)'((?:[^'\\]|''|\\.)*)'", literal)
+    assert text is not None
+    return re.sub(r"(?s)''|\\(.)", lambda found: found[1] or "'", text[1])
+
+
+def standard_value(literal: str) -> str:
+    text = re.match(r"(?s)'((?:[^']|'')*)'", literal)
+    assert text is not None
+    return text[1].replace("''", "'")
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["back\\slash", "it's", "\\", "\\'", "a\nb", "${x}", "a;b", "\\u0041", "\\%", 'q"', "$1"],
+)
+@pytest.mark.parametrize(
+    ("engine", "before", "read"),
+    [
+        ("hive", "PARTITION (`p``q` = ", hive_value),
+        ("athena", "PARTITION (`p``q` = ", hive_value),
+        ("trino", "partition_values => ARRAY[", standard_value),
+        ("redshift", 'PARTITION ("p`q" = ', redshift_value),
+    ],
+)
+def test_literals_are_read_as_they_were_meant(
+    engine: Any, before: str, read: Callable[[str], str], value: str
+) -> None:
+    store = MemoryStore(f"memory://ddl/{next(_NUMBERS)}/it's {{t}}")
+    builder = TableBuilder(store, [Column("id"), Column("p`q", "string")], partition_by=["p`q"])
+    builder.append([{"id": 1, "p`q": value}])
+    create, add = generate(store, ManifestOptions(ddl=engine)).ddl
+    assert read(add.partition(before)[2]) == value
+    place = hive_value if engine == "trino" else read  # Hive runs the CREATE for Trino
+    root = f"{store.uri}/{MANIFEST_DIR}/"
+    assert place(create.partition("LOCATION ")[2]) == root
+    assert read(re.split("(?:LOCATION|location =>) ", add)[1]).startswith(root)
+    if engine in ("hive", "athena"):
+        assert "${" not in add and add.count("\n") == 1 and add.count(";") == 1
 
 
 def test_many_partitions_are_added_a_hundred_at_a_time() -> None:
