@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -65,12 +65,18 @@ def _paths_in(snapshot: Snapshot, commits: Sequence[FileInfo], oldest_ms: int) -
     names = [info.name for info in commits if info.modified_ms >= oldest_ms]
     paths: list[pa.Array] = []
     for name, data in zip(names, snapshot.store.read_many(names), strict=True):
-        if b'"zOrderBy"' not in data:
+        if b'"zOrderBy"' not in data and b'"zOrder"' not in data:
             continue
-        info = parse_commit_info(name, data) or {}
-        parameters = info.get("operationParameters")
-        if isinstance(parameters, dict) and parameters.get("zOrderBy") not in (None, "[]", ""):
+        if _is_z_order(parse_commit_info(name, data) or {}):
             keys = (f.physical_name for f in snapshot.metadata.partition_fields)
             for parsed in CommitParser(keys).parse([LogFile(name, data)]):
                 paths += parsed.adds["path"].chunks
     return pa.concat_arrays(paths) if paths else pa.array([], pa.string())
+
+
+def _is_z_order(info: Mapping[str, Any]) -> bool:
+    """Delta on Spark names the columns, delta-rs the way it planned the files."""
+    parameters, metrics = info.get("operationParameters"), info.get("operationMetrics")
+    if isinstance(parameters, dict) and parameters.get("zOrderBy") not in (None, "[]", ""):
+        return True
+    return isinstance(metrics, dict) and metrics.get("plannerStrategy") == "zOrder"

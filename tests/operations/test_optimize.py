@@ -5,11 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from deltactl.clock import FixedClock
 from deltactl.engine.base import CancelToken, Progress
@@ -454,6 +457,23 @@ def test_files_of_a_z_order_commit_are_left() -> None:
     assert len(report.plan.files) == 3
     assert report.plan.left_alone == {"clustered or Z-ordered": 2}
     assert len(planned(builder, include_clustered=True)) == 5
+
+
+def test_files_of_a_z_order_of_delta_rs_are_left(tmp_path: Path) -> None:
+    rows = pa.table({"id": range(4)})
+
+    def left_alone(optimize: Callable[[DeltaTable], object]) -> object:
+        for _ in range(2):
+            write_deltalake(tmp_path, rows, mode="append")
+        optimize(DeltaTable(tmp_path))
+        options = OptimizeOptions(min_input_files=1)
+        report = optimize_table(
+            LocalStore(str(tmp_path)), options, warn=lambda message: None, dry_run=True
+        )
+        return report.plan.left_alone.get("clustered or Z-ordered")
+
+    assert left_alone(lambda table: table.optimize.compact()) is None
+    assert left_alone(lambda table: table.optimize.z_order(["id"], target_size=100)) == 1
 
 
 def test_a_broken_clustering_domain_stops_nothing() -> None:
