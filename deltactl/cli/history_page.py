@@ -170,7 +170,7 @@ def _unwrap(value: str) -> str:
 
 
 def _change_texts(change: Change, wide: bool) -> tuple[str, str, str]:
-    """Files, bytes and rows as ``+2 -1``; nothing where nothing changed or it is not known."""
+    """Files, bytes and rows as ``+2 -1``; nothing where nothing changed, ``?`` if rows may have."""
 
     def number(n: int) -> str:
         return f"{n:,}" if wide else _short(n, 1000)
@@ -178,7 +178,11 @@ def _change_texts(change: Change, wide: bool) -> tuple[str, str, str]:
     def size(n: int) -> str:
         return format_size(n) if wide else _short(n, 1024)
 
-    rows = _signed(change.rows_added, change.rows_removed, number)
+    known = (change.rows_added, change.rows_removed, change.rows_updated) != (None, None, None)
+    if not known and (change.files_added or change.files_removed):
+        rows = "?"
+    else:
+        rows = _signed(change.rows_added, change.rows_removed, number)
     if change.rows_added is not None and change.rows_removed is None and change.files_removed:
         rows += " -?"
     if change.rows_updated:

@@ -28,7 +28,8 @@ _FILE_METRICS: Mapping[str, tuple[str, str, str, str]] = {
     ),
     "RESTORE": ("numRestoredFiles", "restoredFilesSize", "numRemovedFiles", "removedFilesSize"),
 }
-# Metrics of rows added, removed and updated.
+# Metrics of rows added, removed and updated, as Delta on Spark names them, and what delta-rs calls
+# these.
 _ROW_METRICS: Mapping[str, tuple[str, str, str]] = {
     "WRITE": ("numOutputRows", "", ""),
     "CREATE TABLE AS SELECT": ("numOutputRows", "", ""),
@@ -37,6 +38,15 @@ _ROW_METRICS: Mapping[str, tuple[str, str, str]] = {
     "UPDATE": ("", "", "numUpdatedRows"),
     "MERGE": ("numTargetRowsInserted", "numTargetRowsDeleted", "numTargetRowsUpdated"),
 }
+_IN_DELTA_RS: Mapping[str, str] = {
+    "numOutputRows": "num_added_rows",
+    "numDeletedRows": "num_deleted_rows",
+    "numUpdatedRows": "num_updated_rows",
+    "numTargetRowsInserted": "num_target_rows_inserted",
+    "numTargetRowsDeleted": "num_target_rows_deleted",
+    "numTargetRowsUpdated": "num_target_rows_updated",
+}
+_REARRANGING = frozenset({"OPTIMIZE", "REORG"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +79,17 @@ def change_from_metrics(info: Mapping[str, Any]) -> Change | None:
 
 
 def _rows_from_metrics(info: Mapping[str, Any] | None) -> tuple[int | None, int | None, int | None]:
-    """Rows added, removed and updated, as far as the metrics say."""
+    """Rows added, removed and updated, as far as the operation and its metrics say."""
     metrics = info.get("operationMetrics") if info else None
     operation = info.get("operation") if info else None
+    if isinstance(operation, str) and operation in _REARRANGING:
+        return 0, 0, None
     if not isinstance(metrics, dict) or not isinstance(operation, str):
         return None, None, None
     names = _ROW_METRICS.get(operation, ("", "", ""))
-    added, removed, updated = (as_long(metrics.get(name)) if name else None for name in names)
+    added, removed, updated = (
+        as_long(metrics.get(name, metrics.get(_IN_DELTA_RS.get(name)))) for name in names
+    )
     return added, removed, updated
 
 
@@ -137,7 +151,9 @@ def _from_counts(counted: CommitChange, info: Mapping[str, Any] | None) -> Chang
     added, removed = counted.added, counted.removed
     rows = _rows_from_metrics(info)
     known = added.num_rows is not None and removed.num_rows is not None
-    if rows == (None, None, None) and counted.data_change and known:
+    if rows == (None, None, None) and not counted.data_change:
+        rows = 0, 0, None
+    elif rows == (None, None, None) and known:
         net = (added.num_rows or 0) - (removed.num_rows or 0)
         rows = max(net, 0), max(-net, 0), None
     return Change(added.num_files, added.size_bytes, removed.num_files, removed.size_bytes, *rows)

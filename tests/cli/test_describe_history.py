@@ -85,6 +85,16 @@ def test_a_page_of_80_columns(cli: RunCli, incident: str) -> None:
     assert (ran.code, ran.err, ran.out) == (0, "", NARROW)
 
 
+def test_rows_that_are_not_known(cli: RunCli, tmp_path: Path) -> None:
+    write_log(tmp_path, 2)
+    write_commit(tmp_path, 2, info("DELETE"), remove("f1", rows=None), add("f2", 1024, 6))
+    write_commit(tmp_path, 3, info("OPTIMIZE"), remove("f2", rows=None), add("f3", 1024, 6))
+    lines = cli("describe-history", str(tmp_path)).out.splitlines()
+    assert lines[1].endswith(" +1 -1  +1K -100B")  # it rearranges: no row changes
+    assert lines[2].endswith(" +1 -1  +1K -100B  ?")
+    assert lines[3].endswith(" +10")
+
+
 def test_a_wide_page(cli: RunCli, incident: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "140")
     ran = cli("describe-history", incident, "--version-range", "1..5")

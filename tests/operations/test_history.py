@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from deltactl.errors import (
     CorruptLogError,
@@ -111,13 +112,38 @@ def test_changes_are_counted_where_metrics_lack(tmp_path: Path) -> None:
         0: Change(0, 0, 0, 0),
         1: Change(1, 100, 0, 0, 10, 0),
         2: Change(1, 100, 1, 100, 0, 4),
-        3: Change(1, 100, 1, 100),
+        3: Change(1, 100, 1, 100, 0, 0),
         4: Change(2, 200, 0, 0),
         5: Change(0, 0, 0, 0),
         6: Change(0, 0, 1, 5),
         7: Change(3, 300, 0, 0),
         8: Change(1, 100, 0, 0, 7, 0),
     }
+
+
+def test_rows_come_from_the_metrics_of_delta_rs(tmp_path: Path) -> None:
+    """Its removes have no statistics, so that nothing can be counted there."""
+    rows = pa.table({"id": range(10), "v": ["x"] * 10})
+    write_deltalake(tmp_path, rows)
+    table = DeltaTable(tmp_path)
+    table.delete("id < 3")
+    table.update({"v": "'y'"}, predicate="id = 7")
+    more = pa.table({"id": [4, 5, 6, 11], "v": ["a", "b", "c", "d"]})
+    merge = table.merge(more, "s.id = t.id", "s", "t")
+    merge = merge.when_matched_delete("s.id = 4").when_matched_update_all("s.id > 4")
+    merge.when_not_matched_insert_all().execute()
+    write_deltalake(tmp_path, more.slice(3), mode="overwrite", predicate="id = 11")
+    table.update_incremental()
+    table.optimize.z_order(["id"])
+    found = [change for _, change in sorted(changes(tmp_path).items())]
+    assert [(it.rows_added, it.rows_removed, it.rows_updated) for it in found] == [
+        (10, None, None),
+        (None, 3, None),
+        (None, None, 1),
+        (1, 1, 2),
+        (1, None, None),
+        (0, 0, None),
+    ]
 
 
 def test_blank_lines_do_not_shift_the_counts(tmp_path: Path) -> None:
