@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _SHOWN_LEFT_OUT = 20
 _SHOWN_COLUMNS = 40
+_SHOWN_PROBLEMS = 40
 
 
 def render_report(page: Page, report: ConvertReport, argv: Sequence[str]) -> None:
@@ -89,7 +90,10 @@ def _render_left_out(page: Page, plan: ConvertPlan) -> None:
 
 
 def render_problems(page: Page, error: ConversionError) -> None:
-    """Lay out everything that stands in the way of a conversion."""
-    for path, column, why in error.problems:
+    """Lay out what stands in the way of a conversion, as much as people will read."""
+    for path, column, why in error.problems[:_SHOWN_PROBLEMS]:
         named = f"column {column}: " if column else ""
         page.line(Styled(path or "(several files)", Tone.STRONG), f"  {named}{why}")
+    more = len(error.problems) - _SHOWN_PROBLEMS
+    if more > 0:
+        page.line(Styled(f"and {more} more: -o json lists all", Tone.FAINT))

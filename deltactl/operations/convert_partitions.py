@@ -22,7 +22,7 @@ from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import DeltaType, Field, PrimitiveType, arrow_type
 
 Problem = tuple[str, str | None, str]
-"""Path, column or ``None``, and why: what keeps a file out of a table."""
+"""Path, column or ``None``, and why: what keeps a file out of a table; no path: not one file's."""
 
 Values = Mapping[str, str | None]
 
@@ -54,7 +54,7 @@ def plan_partitions(
     asked: Sequence[PartitionColumn] | None,
     file_types: Mapping[str, DeltaType],
 ) -> tuple[Partitioning, list[Problem]]:
-    """The partitioning of files, and what stands in its way.
+    """The partitioning of files, and what stands in its way, file by file.
 
     Args:
         names: decoded names of the data files.
@@ -66,7 +66,7 @@ def plan_partitions(
     columns = tuple(asked) if asked is not None else _infer_columns(pairs)
     problems += _mismatches(pairs, columns)
     if problems:
-        return Partitioning((), {}, ()), problems
+        return Partitioning((), {}, ()), _of_each_file(names, problems)
     values = {
         folder: {c.name: value for c, (_, value) in zip(columns, found, strict=True)}
         for folder, found in pairs.items()
@@ -82,7 +82,17 @@ def plan_partitions(
             instants = _normalise_instants(by_folder)
             values = {f: {**found, column.name: instants[f]} for f, found in values.items()}
     guessed = tuple(column.name for column in columns if column.type is None)
-    return Partitioning(tuple(fields), values, guessed), problems
+    return Partitioning(tuple(fields), values, guessed), _of_each_file(names, problems)
+
+
+def _of_each_file(names: Sequence[str], problems: Sequence[Problem]) -> list[Problem]:
+    """The problems of folders as those of the files there, which have to be mended or moved."""
+    if not problems:
+        return []
+    files: dict[str, list[str]] = {}
+    for name in names:
+        files.setdefault(name.rpartition("/")[0], []).append(name)
+    return [(name, column, why) for folder, column, why in problems for name in files[folder]]
 
 
 def find_partition_names(name: str, asked: Sequence[PartitionColumn] | None) -> frozenset[str]:
@@ -116,7 +126,9 @@ def _parse_folders(
 def _infer_columns(
     pairs: Mapping[str, Sequence[tuple[str, str | None]]],
 ) -> tuple[PartitionColumn, ...]:
-    most = max(pairs.values(), key=len, default=[])
+    # A folder that names a column twice is told of itself, and is no measure for the others.
+    sound = [found for found in pairs.values() if len({n.lower() for n, _ in found}) == len(found)]
+    most = max(sound, key=len, default=[])
     return tuple(PartitionColumn(name) for name, _ in most)
 
 
@@ -126,10 +138,11 @@ def _mismatches(
     wanted = [column.name.lower() for column in columns]
     shown = "/".join(f"{column.name}=..." for column in columns) or "no partition folders"
     problems: list[Problem] = []
-    if len(set(wanted)) < len(wanted):
-        return [("", None, f"a partition column occurs twice: {shown}")]
     for folder, found in pairs.items():
-        if [name.lower() for name, _ in found] != wanted:
+        names = [name.lower() for name, _ in found]
+        if len(set(names)) < len(names):
+            problems.append((folder, None, "a partition column occurs twice in its folders"))
+        elif names != wanted:
             what = f"its folders are not {shown}" if columns else "partition folders, none expected"
             problems.append((folder, None, what))
     return problems

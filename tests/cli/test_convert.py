@@ -116,6 +116,15 @@ def test_all_problems_reach_people_and_programs(cli: RunCli, events: Path) -> No
     assert not (events / "_delta_log").exists()
 
 
+def test_many_problems_are_cut_short_for_people_alone(cli: RunCli, events: Path) -> None:
+    for number in range(50):
+        (events / f"{number:02}.parquet").touch()
+    lines = cli("convert", "events").out.splitlines()
+    assert lines[-2:] == ["39.parquet  is empty (0 bytes)", "and 10 more: -o json lists all"]
+    envelope = json.loads(cli("convert", "events", "-o", "json").out)
+    assert len(envelope["result"]["problems"]) == 50
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -402,6 +402,23 @@ def test_folders_that_do_not_fit_are_named(
     assert told in refuse(tmp_path, ConvertOptions(partition_by=partition_by)).message
 
 
+def test_each_file_whose_folders_do_not_fit_is_named(tmp_path: Path) -> None:
+    strays = ["stray.parquet", "y=1/a.parquet", "y=1/b.parquet", "x=1/X=1/c.parquet"]
+    for name in [*(f"x={n}/a.parquet" for n in range(3)), *strays]:
+        write(tmp_path, name, {"id": [1]})
+    twice = "a partition column occurs twice in its folders"
+    assert {path: why for path, _, why in refuse(tmp_path).problems} == {
+        name: twice if "X=" in name else "its folders are not x=..." for name in strays
+    }
+    options = ConvertOptions(partition_by=parse_partition_by("x int"))
+    write(tmp_path, "x=q/d.parquet", {"id": [1]})
+    for name in strays:
+        (tmp_path / name).unlink()
+    assert [(path, column) for path, column, _ in refuse(tmp_path, options).problems] == [
+        ("x=q/d.parquet", "x")
+    ]
+
+
 def test_types_of_some_columns_may_be_left_to_guess(tmp_path: Path) -> None:
     write(tmp_path, "p=1/q=2/1.parquet", {"id": [1]})
     report = convert(str(tmp_path), ConvertOptions(partition_by=parse_partition_by("p string, q")))
