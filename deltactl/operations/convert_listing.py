@@ -9,6 +9,8 @@ from typing import Final
 from deltactl.errors import SafetyError, UnsupportedFeatureError
 from deltactl.log.absence import find_table_above
 from deltactl.protocol.names import LOG_DIR
+from deltactl.storage.local_uris import uri_to_path
+from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
 PARQUET_ENDINGS: Final = (".parquet", ".parq", ".pq")
@@ -16,6 +18,7 @@ PARQUET_ENDINGS: Final = (".parquet", ".parq", ".pq")
 HIDDEN: Final = "hidden: a name on its path begins with '_' or '.'"
 NOT_PARQUET: Final = "not Parquet, by its name"
 NOT_PARQUET_INSIDE: Final = "not Parquet, by its content"
+LINKED: Final = "a link to a file that is listed by its own name"
 FROM_BEFORE: Final = "older than the last listing, and in no action of the log"
 
 
@@ -48,11 +51,12 @@ def list_directory(store: Store) -> DirectoryListing:
     """Sort the files below the root.
 
     Raises:
-        SafetyError: another table lies inside, or something else than its folders rules the data.
+        SafetyError: another table lies inside, something else than its folders rules the data, or
+            two links lead to one file.
         UnsupportedFeatureError: it is an Iceberg or Hudi table.
         StorageError: the directory cannot be listed.
     """
-    names = sorted(name for batch in store.walk() for name in batch)
+    names, links = _walk(store)
     _ensure_only_files(names, store.uri)
     candidates: list[str] = []
     left_out: list[LeftOut] = []
@@ -69,7 +73,47 @@ def list_directory(store: Store) -> DirectoryListing:
             candidates.append(name)
         else:
             left_out.append(LeftOut(name, NOT_PARQUET))
+    if linked := [name for name in candidates if name in links]:
+        twins = _find_twins(store, candidates, linked)
+        left_out += [LeftOut(name, LINKED) for name in twins]
+        candidates = [name for name in candidates if name not in twins]
     return DirectoryListing(tuple(candidates), tuple(left_out))
+
+
+def _walk(store: Store) -> tuple[list[str], set[str]]:
+    """Names of all files, sorted, and which of them are links; linked folders are not entered."""
+    names: list[str] = []
+    links: list[str] = []
+    for part in store.walk_tree(lambda folder: True):
+        names += part.files
+        links += part.links
+    found = store.stat_many(links) if links else []
+    linked = {info.name for info in found if info is not None}
+    return sorted([*names, *linked]), linked
+
+
+def _find_twins(store: Store, candidates: Iterable[str], links: Iterable[str]) -> set[str]:
+    """The links to files that are candidates by their own name: with both, rows would be doubled.
+
+    Raises:
+        SafetyError: two links lead to one file that is no candidate; which one counts is not known.
+    """
+    # Where links lead to outside of its root a store does not tell; that of the whole disk does.
+    root = uri_to_path(store.uri).rstrip("/")
+    targets = open_store("/").real_names([f"{root}/{name}" for name in links])
+    own = {f"{root}/{name}"[1:] for name in candidates}
+    first: dict[str, str] = {}
+    twins: set[str] = set()
+    for name, target in zip(links, targets, strict=True):
+        if target in own:
+            twins.add(name)
+        elif target is not None and (other := first.setdefault(target, name)) != name:
+            raise SafetyError(
+                f"{store.uri} holds two links to one file: {other!r} and {name!r} both lead to "
+                f"'/{target}', whose rows would count twice",
+                hint="Remove one of the links, or hide it (a leading '_').",
+            )
+    return twins
 
 
 def _is_hidden_folder(part: str) -> bool:

@@ -22,6 +22,7 @@ from deltactl.errors import (
     UsageError,
 )
 from deltactl.operations.convert import ConvertOptions, ConvertReport, convert, convert_directory
+from deltactl.operations.convert_listing import LINKED
 from deltactl.operations.convert_options import PartitionColumn, parse_partition_by
 from deltactl.protocol.schema import PrimitiveType, render_type
 from deltactl.storage.local_store import LocalStore
@@ -131,7 +132,7 @@ def test_every_footer_is_read_once_and_no_file_is_written(tmp_path: Path) -> Non
     assert sorted(store.names["read_tail"]) == sorted(
         str(path.relative_to(tmp_path)) for path in paths
     )
-    assert store.calls["walk"] == store.calls["put_if_absent"] == 1
+    assert store.calls["walk_tree"] == store.calls["put_if_absent"] == 1
     assert store.calls["put"] == store.calls["open_output"] == store.calls["delete_many"] == 0
     assert {path: path.read_bytes() for path in paths} == before
 
@@ -232,6 +233,47 @@ def test_hidden_and_foreign_files_are_left_out_and_listed(tmp_path: Path) -> Non
     assert [file.path for file in report.plan.files] == ["k=a/1.parquet"]
     assert sorted(entry.path for entry in report.plan.left_out) == sorted(left_out)
     assert_all_read(tmp_path, [{"id": 1, "k": "a"}])
+
+
+def test_a_link_does_not_double_the_rows_of_its_file(tmp_path: Path) -> None:
+    root = tmp_path / "a b"
+    write(root, "p=1/a.parquet", {"id": [1]})
+    write(root, "p=1/_hidden.parquet", {"id": [2]})
+    write(tmp_path, "elsewhere.parquet", {"id": [3]})
+    for link, target in {
+        "p=1/0.parquet": "a.parquet",  # it comes before its file
+        "p=2/latest.parquet": "../p=1/a.parquet",
+        "p=1/chain.parquet": "0.parquet",
+        "p=1/shown.parquet": "_hidden.parquet",
+        "p=3/out.parquet": str(tmp_path / "elsewhere.parquet"),
+        "p=3/dead.parquet": "nowhere",
+    }.items():
+        (root / link).parent.mkdir(exist_ok=True)
+        (root / link).symlink_to(target)
+    report = convert(str(root))
+    assert report.plan is not None
+    assert sorted(e.path for e in report.plan.left_out if e.reason == LINKED) == [
+        "p=1/0.parquet",
+        "p=1/chain.parquet",
+        "p=2/latest.parquet",
+    ]
+    assert_all_read(root, [{"id": 1, "p": 1}, {"id": 2, "p": 1}, {"id": 3, "p": 3}])
+    assert convert(str(root), ConvertOptions(sync=True)).files_added == 0
+    (root / "p=1/new.parquet").symlink_to("a.parquet")
+    assert convert(str(root), ConvertOptions(sync=True)).files_added == 0
+
+
+@pytest.mark.parametrize("target", ["_hidden.parquet", "../elsewhere.parquet"])
+def test_two_links_to_one_file_are_refused(tmp_path: Path, target: str) -> None:
+    root = tmp_path / "t"
+    write(root, "a.parquet", {"id": [1]})
+    write(root, target, {"id": [2]})
+    for link in ("x.parquet", "y.parquet"):
+        (root / link).symlink_to(target)
+    with pytest.raises(SafetyError, match="'x.parquet' and 'y.parquet' both lead to") as caught:
+        convert(str(root))
+    assert repr(str((root / target).resolve())) in caught.value.message
+    assert not (root / "_delta_log").exists()
 
 
 def test_a_partition_folder_may_begin_with_an_underscore(tmp_path: Path) -> None:
