@@ -17,16 +17,16 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
     UnsupportedFeatureError,
-    UsageError,
 )
 from deltactl.log.checkpoint import read_head
-from deltactl.log.cleanup_protection import ensure_unprotected
+from deltactl.log.cleanup_protection import NO_HISTORY_IS_DELETED, ensure_unprotected
 from deltactl.log.commit_info import read_in_commit_timestamp, uses_in_commit_timestamp
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import find_rebuildable, is_sound
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.timestamps import monotonise
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR, STAGED_COMMITS_DIR
+from deltactl.protocol.properties import ensure_understood
 from deltactl.storage.store import FileInfo, Store
 from deltactl.units import DAY_MS, format_timestamp
 
@@ -166,13 +166,8 @@ def execute_cleanup(store: Store, plan: CleanupPlan) -> dict[str, StorageError]:
 
 
 def _log_retention_ms(snapshot: Snapshot) -> int:
-    try:
+    with ensure_understood("delta.logRetentionDuration", NO_HISTORY_IS_DELETED):
         return snapshot.properties.log_retention_ms
-    except UsageError as error:
-        raise SafetyError(
-            f"delta.logRetentionDuration cannot be understood: {error.message}",
-            hint="Correct the table's property; until then no history is deleted.",
-        ) from error
 
 
 def _floor_day(time_ms: int) -> int:

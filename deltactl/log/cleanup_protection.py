@@ -10,7 +10,6 @@ from deltactl.errors import (
     CorruptLogError,
     SafetyError,
     UnsupportedFeatureError,
-    UsageError,
 )
 from deltactl.log.checkpoint import read_head
 from deltactl.log.commit_info import find_actions
@@ -18,7 +17,10 @@ from deltactl.log.listing import LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import Protocol, parse_protocol
 from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.protocol.properties import ensure_understood
 from deltactl.storage.store import Store
+
+NO_HISTORY_IS_DELETED = "no history is deleted"
 
 
 def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> None:
@@ -33,13 +35,9 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
     """
     if not has_feature(snapshot.protocol, "checkpointProtection"):
         return
-    try:
+    key = "delta.requireCheckpointProtectionBeforeVersion"
+    with ensure_understood(key, NO_HISTORY_IS_DELETED):
         protected = snapshot.properties.protected_before_version
-    except UsageError as error:
-        raise SafetyError(
-            f"delta.requireCheckpointProtectionBeforeVersion cannot be understood: {error.message}",
-            hint="Correct the table's property; until then no history is deleted.",
-        ) from error
     if base >= protected:
         return
     if not any(checkpoint.version < base for checkpoint in listing.checkpoints):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from deltactl.errors import SafetyError, UsageError
 from deltactl.operations.need import Need
-from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.properties import TableProperties, ensure_understood
 from deltactl.units import DAY_MS, format_duration
 
 Mode = Literal["auto", "full", "lite"]
@@ -99,13 +99,8 @@ def resolve_retention(
         SafetyError: less than the table's retention was asked for without force, or the table's
             property cannot be understood.
     """
-    try:
+    with ensure_understood("delta.deletedFileRetentionDuration", "nothing is removed"):
         table_ms = properties.deleted_file_retention_ms
-    except UsageError as error:
-        raise SafetyError(
-            f"delta.deletedFileRetentionDuration cannot be understood: {error.message}",
-            hint="correct the table's property; until then nothing is removed",
-        ) from error
     asked = options.retain_ms
     if asked is None:
         is_set = properties.text("delta.deletedFileRetentionDuration") is not None

@@ -5,10 +5,11 @@ Source: PROTOCOL.md, "Table properties", and Delta's published property list.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from deltactl.errors import UsageError
+from deltactl.errors import SafetyError, UsageError
 from deltactl.units import DAY_MS, parse_duration, parse_size
 
 DEFAULT_INDEXED_COLUMNS = 32
@@ -53,6 +54,22 @@ KNOWN_PROPERTIES = (
     "delta.targetFileSize",
 )
 """Properties that people set; those that writers keep for themselves are left out."""
+
+
+@contextmanager
+def ensure_understood(key: str, until_then: str) -> Iterator[None]:
+    """Read a property that guards data or history: what it means is not to be guessed.
+
+    Raises:
+        SafetyError: it cannot be understood.
+    """
+    try:
+        yield
+    except UsageError as error:
+        raise SafetyError(
+            f"{key} cannot be understood: {error.message}",
+            hint=f"Correct the table's property; until then {until_then}.",
+        ) from error
 
 
 @dataclass(frozen=True)
