@@ -61,6 +61,15 @@ class ResumeFile:
         self._file.write(json.dumps(node) + "\n")
         self._file.flush()
 
+    def _tell_differences(self, head: object) -> str:
+        if not isinstance(head, dict):
+            return "it does not say which"
+        return "; ".join(
+            f"its {name.replace('_', ' ')} is {_tell(head.get(name))}, this one's {_tell(value)}"
+            for name, value in self._head.items()
+            if head.get(name) != value
+        )
+
     def _load(self) -> None:
         if not self._path.exists():
             return
@@ -79,10 +88,22 @@ class ResumeFile:
             raise UsageError(f"{self._path} was not written by a check: {error}") from error
         if head != self._head:
             raise UsageError(
-                f"{self._path} is about another check: {head}",
-                hint="name another file, or delete it to begin anew",
+                f"{self._path} is about another check: {self._tell_differences(head)}",
+                hint="check as before, name another file, or delete it to begin anew",
             )
         self.done = found
+
+
+def _tell(value: object) -> str:
+    match value:
+        case bool():
+            return "on" if value else "off"
+        case None:
+            return "not told"
+        case str():
+            return value.lower() if value.isupper() else value  # a depth, or the table's id
+        case _:
+            return str(value)
 
 
 def _to_result(node: dict[str, Any]) -> BatchResult:

@@ -187,8 +187,13 @@ def test_a_torn_line_is_a_batch_to_check_again(tmp_path: Path) -> None:
 def test_a_file_about_another_check_is_refused(tmp_path: Path) -> None:
     state = str(tmp_path / "state")
     run(many_files(3).store, resume=state)
-    with pytest.raises(UsageError, match="another check"):
-        run(many_files(3).store, resume=state, depth=Depth.DATA)
+    with pytest.raises(UsageError, match="another check") as caught:
+        run(many_files(3).store, resume=state, depth=Depth.DATA, sample=0.5)
+    told = caught.value.message.partition("another check: ")[2]
+    assert told == (
+        "its depth is sizes, this one's data; its sample is 1.0, this one's 0.5; "
+        "its vectors is off, this one's on"
+    )
     for content in ("no JSON\n", "[]\n", json.dumps({"format": 1}) + "\nx\n"):
         Path(state).write_text(content)
         with pytest.raises(UsageError):
