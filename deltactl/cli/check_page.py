@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from deltactl.operations.check_report import CheckReport
 
 _SHOWN_A_CODE = 5
+_SHOWN_IN_A_LINE = 3
 _NO_COMMAND = "cannot be repaired"
 _TONES = {"error": Tone.BAD, "warning": Tone.CAUTION}
 
@@ -28,6 +29,16 @@ def render_check(page: Page, report: CheckReport) -> None:
     _render_looked(page, report)
     for note in report.notes:
         page.line(Styled("note: ", Tone.FAINT), note)
+
+
+def summarise(report: CheckReport) -> str:
+    """What is wrong, in one line: the first findings by name."""
+    where = "the log" if report.version is None else f"version {report.version}"
+    count = report.findings.num_rows
+    shown = report.findings.slice(0, _SHOWN_IN_A_LINE).to_pylist()
+    named = [f"{row['code']} {row['file'] or 'version ' + str(row['version'])}" for row in shown]
+    named += [f"and {count - len(shown):,} more"] if count > len(shown) else []
+    return f"{format_count(count, 'finding')} in {where}: {', '.join(named)}"
 
 
 def _render_findings(page: Page, report: CheckReport) -> None:

@@ -9,7 +9,8 @@ from deltactl.cli.exits import ExitCode
 from deltactl.cli.fleet_outcome import TableOutcome
 from deltactl.cli.text import safe_text
 
-WORK_IS_NEEDED: Final = "work is needed"
+_WORK_IS_NEEDED: Final = "work is needed"
+_FOUND: Final = {"check": "something is wrong"}  # where exit status 3 is not about work
 
 
 def iterate_annotations(outcome: TableOutcome, command: str) -> Iterator[str]:
@@ -25,7 +26,7 @@ def iterate_annotations(outcome: TableOutcome, command: str) -> Iterator[str]:
     if error is not None:
         yield annotate("error", f"{title}: {error.code}", text)
     elif outcome.exit_code == ExitCode.WORK_NEEDED:
-        yield annotate("error", f"{title}: {WORK_IS_NEEDED}", text)
+        yield annotate("error", f"{title}: {_FOUND.get(command, _WORK_IS_NEEDED)}", text)
     else:
         yield annotate("notice", title, text)
 

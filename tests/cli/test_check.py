@@ -124,6 +124,23 @@ def test_an_unknown_reader_feature_exits_7(cli: RunCli, tmp_path: Path) -> None:
     assert envelope["result"]["sound"] is True
 
 
+def test_an_annotation_names_the_first_findings(cli: RunCli, table: TableBuilder) -> None:
+    table.store.delete_many([MISSING])
+    title = "::error title=deltactl check%3A something is wrong::events: "
+    ran = cli("check", "events", "-o", "github")
+    assert (ran.code, ran.out) == (
+        3,
+        f"{title}1 finding in version 2: FILE_MISSING f\\x1b[31m00002.parquet\n",
+    )
+    table.append(*([{"id": number}] for number in range(3)))
+    for path in Path("events").glob("*.parquet"):
+        path.unlink()
+    out = cli("check", "events", "-o", "github").out
+    assert out.startswith(f"{title}5 findings in version 3: FILE_MISSING f")
+    assert out.count("FILE_MISSING f") == 3
+    assert out.endswith(".parquet, and 2 more\n")
+
+
 def test_resuming(cli: RunCli, table: TableBuilder) -> None:
     assert cli("check", "events", "--resume", "state").code == 0
     Path("events", "f00001.parquet").unlink()

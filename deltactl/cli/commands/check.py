@@ -126,7 +126,7 @@ def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
 
 
 def _emit(session: Session, report: CheckReport, error: DeltactlError | None) -> None:
-    from deltactl.cli.check_page import render_check
+    from deltactl.cli.check_page import render_check, summarise
 
     envelope = session.envelope(
         version_before=report.version,
@@ -138,7 +138,10 @@ def _emit(session: Session, report: CheckReport, error: DeltactlError | None) ->
     if error is not None:
         envelope.error = ErrorInfo.of(error)
     session.output.emit(
-        envelope, render_table=lambda page: render_check(page, report), rows=report.findings
+        envelope,
+        render_table=lambda page: render_check(page, report),
+        rows=report.findings,
+        headline=None if report.is_sound else summarise(report),
     )
 
 
