@@ -149,7 +149,7 @@ def render_repair(page: Page, report: RepairReport, argv: Sequence[str]) -> None
         page.line(Styled(f"{count} found", Tone.CAUTION), f": {checked}")
         page.line()
         page.table(
-            [Column("file", elastic=True), Column("state")],
+            [Column("file", elastic=True, is_path=True), Column("state")],
             [
                 [f.name, "repaired" if f.repaired else "found" if report.dry_run else "left"]
                 for f in report.findings

@@ -55,7 +55,7 @@ def _render_partitions(page: Page, diff: VersionDiff) -> None:
     if not any(part.partition_values for part in diff.partitions):
         return
     page.line()
-    columns = [Column("partition", elastic=True), *CHANGE_COLUMNS]
+    columns = [Column("partition", elastic=True, is_path=True), *CHANGE_COLUMNS]
     shown = diff.partitions[:_SHOWN_PARTITIONS]
     lines: list[list[Cell]] = [
         [format_partition(part.partition_values), *change_cells(part)] for part in shown

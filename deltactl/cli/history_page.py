@@ -83,13 +83,13 @@ def _columns(wide: bool) -> list[Column]:
     return [
         Column("version" if wide else "ver", right=True),
         Column("time (UTC)"),
-        Column("age", right=True),
+        Column("age", right=True, spare=4),
         Column("operation", elastic=True),
         *([Column("parameters", elastic=True)] if wide else []),
-        Column("by", elastic=True),
+        Column("by", elastic=True, spare=3),
         Column("files"),
-        Column("size"),
-        Column("rows"),
+        Column("size", spare=1),
+        Column("rows", spare=2),
     ]
 
 
@@ -284,7 +284,7 @@ def render_commit_files(page: Page, found: CommitFiles, now_ms: int) -> None:
     if not found.partitions:
         page.line("no files added or removed")
         return
-    columns = [Column("partition", elastic=True), *CHANGE_COLUMNS]
+    columns = [Column("partition", elastic=True, is_path=True), *CHANGE_COLUMNS]
     lines: list[list[Cell]] = [
         [format_partition(part.partition_values), *change_cells(part)] for part in found.partitions
     ]

@@ -66,7 +66,11 @@ def _render_differences(page: Page, report: ManifestReport) -> None:
         (p.folder or "(whole table)", str(p.num_files), _WORDS[p.state]) for p in differing[:_SHOWN]
     ]
     page.table(
-        [Column("partition", elastic=True), Column("files", right=True), Column("manifest")],
+        [
+            Column("partition", elastic=True, is_path=True),
+            Column("files", right=True),
+            Column("manifest"),
+        ],
         rows,
     )
     if len(differing) > _SHOWN:

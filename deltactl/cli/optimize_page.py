@@ -49,7 +49,7 @@ def _render_plan(page: Page, plan: OptimizePlan) -> None:
 
 def _render_partitions(page: Page, plan: OptimizePlan) -> None:
     columns = [
-        Column("partition", elastic=True),
+        Column("partition", elastic=True, is_path=True),
         Column("files", right=True),
         Column("after", right=True),
         Column("size", right=True),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from deltactl.cli.text import cell_width, fit_width, pad_width, safe_text
+from deltactl.cli.text import cell_width, fit_middle, fit_width, pad_width, safe_text
 
 _GAP = "  "
 # An elastic column gives way down to this, and no further.
@@ -42,11 +42,17 @@ Cell = str | Styled
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. Elastic ones are cut when the line is too long, others never."""
+    """A column of a table. Elastic ones are cut when the line is too long, others never.
+
+    ``is_path`` is for texts that tell themselves apart by their ends, which are not cut away.
+    ``spare`` ones are left out where a line is too long all the same, the greatest first.
+    """
 
     header: str
     right: bool = False
     elastic: bool = False
+    is_path: bool = False
+    spare: int = 0
 
 
 @dataclass(slots=True)
@@ -76,12 +82,26 @@ class Page:
         """Add a header line and a line per row."""
         header = [Styled(column.header, Tone.STRONG) for column in columns]
         grid = [header, *([_safe(cell) for cell in row] for row in rows)]
-        widths = self._fit(columns, grid)
-        for row in grid:
-            self.lines.append(tuple(_align(columns, row, widths)))
-
-    def _fit(self, columns: Sequence[Column], grid: list[list[Styled]]) -> list[int]:
         widths = [max(cell_width(cell.text) for cell in cells) for cells in zip(*grid, strict=True)]
+        kept = self._choose(columns, widths)
+        columns = [columns[i] for i in kept]
+        widths = self._fit(columns, [widths[i] for i in kept])
+        for row in grid:
+            self.lines.append(tuple(_align(columns, [row[i] for i in kept], widths)))
+
+    def _choose(self, columns: Sequence[Column], widths: list[int]) -> list[int]:
+        """Leave out what can be spared, until the rest has room."""
+        least = [
+            min(width, _MIN_ELASTIC) if column.elastic else width
+            for column, width in zip(columns, widths, strict=True)
+        ]
+        kept = list(range(len(columns)))
+        spare = sorted((i for i in kept if columns[i].spare), key=lambda i: columns[i].spare)
+        while spare and sum(least[i] + len(_GAP) for i in kept) - len(_GAP) > self.width:
+            kept.remove(spare.pop())
+        return kept
+
+    def _fit(self, columns: Sequence[Column], widths: list[int]) -> list[int]:
         excess = sum(widths) + len(_GAP) * (len(widths) - 1) - self.width
         elastic = [i for i, column in enumerate(columns) if column.elastic]
         while excess > 0 and elastic:
@@ -110,6 +130,7 @@ def _align(columns: Sequence[Column], row: list[Styled], widths: list[int]) -> I
         if text.isascii() and len(text) <= width:
             text = text.rjust(width) if column.right else text.ljust(width)
         else:
-            text = pad_width(fit_width(text, width), width, right=column.right)
+            fit = fit_middle if column.is_path else fit_width
+            text = pad_width(fit(text, width), width, right=column.right)
         yield Styled(gap + text, cell.tone)
         gap = _GAP

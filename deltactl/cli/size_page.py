@@ -33,7 +33,7 @@ def render_sizes(page: Page, sizes: FileSizes) -> None:
         ]
         for i, label in _shown([sizes])
     ]
-    page.table([*columns, Column("")], lines)
+    page.table([*columns, Column("", spare=1)], lines)
     _render_small(page, "small", sizes)
 
 

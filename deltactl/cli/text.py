@@ -8,6 +8,7 @@ from typing import Final
 # Format characters that scripts and emoji need, and that move nothing else on the line.
 _JOINERS: Final = frozenset({"\u200c", "\u200d"})
 _ESCAPED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_DOTS: Final = "..."
 _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -49,14 +50,26 @@ def fit_width(text: str, width: int) -> str:
     """Cut safe text that is wider than ``width`` columns, ending it with ``...``."""
     if cell_width(text) <= width:
         return text
-    dots = "..."[: max(width, 0)]
-    kept, used = [], len(dots)
-    for char in text:
+    dots = _DOTS[: max(width, 0)]
+    return _head(text, width - len(dots)) + dots
+
+
+def fit_middle(text: str, width: int) -> str:
+    """Cut safe text that is wider than ``width`` columns in the middle, more of its end kept."""
+    if cell_width(text) <= width or width <= len(_DOTS):
+        return fit_width(text, width)
+    room = width - len(_DOTS)
+    tail = _head(text[::-1], room - room // 3)[::-1]
+    return _head(text, room // 3) + _DOTS + tail
+
+
+def _head(text: str, width: int) -> str:
+    used = 0
+    for position, char in enumerate(text):
         used += _char_width(char)
         if used > width:
-            break
-        kept.append(char)
-    return "".join(kept) + dots
+            return text[:position]
+    return text
 
 
 def pad_width(text: str, width: int, *, right: bool = False) -> str:

@@ -68,7 +68,7 @@ def _render_totals(page: Page, plan: VacuumPlan) -> None:
     page.table(columns, [[str(row["reason"]), *_facts(row)] for row in plan.by_reason()])
     page.line()
     rows = plan.by_folder().slice(0, _SHOWN).to_pylist()
-    columns[0] = Column("folder", elastic=True)
+    columns[0] = Column("folder", elastic=True, is_path=True)
     page.table(columns, [[row["folder"] or "(root)", *_facts(row)] for row in rows])
     more = plan.by_folder().num_rows - len(rows)
     if more > 0:

@@ -44,6 +44,29 @@ def test_only_elastic_columns_give_way() -> None:
     ]
 
 
+def test_paths_keep_their_ends() -> None:
+    columns = [Column("partition", elastic=True, is_path=True), Column("files", right=True)]
+    rows = [(f"year=2024/month=01/country=de/day={day}", "1") for day in (16, 17)]
+    assert rendered(lambda page: page.table(columns, rows), width=28) == [
+        "partition              files",
+        "year=2...ry=de/day=16      1",
+        "year=2...ry=de/day=17      1",
+    ]
+
+
+def test_what_can_be_spared_is_left_out_where_there_is_no_room() -> None:
+    columns = [Column("a"), Column("b", spare=1), Column("c", elastic=True), Column("d", spare=2)]
+    row = ("1" * 8, "2" * 8, "3" * 12, "4" * 8)
+
+    def line(width: int) -> str:
+        return rendered(lambda page: page.table(columns, [row]), width)[1]
+
+    assert line(38) == "11111111  22222222  33333...  44444444"
+    assert line(37) == "11111111  22222222  333333333333"
+    assert line(27) == "11111111  333333333333"
+    assert line(9) == "11111111  33333..."
+
+
 @given(
     st.lists(st.tuples(st.text(), st.text(), st.text()), max_size=5),
     st.integers(1, 120),

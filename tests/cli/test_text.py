@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltactl.cli.text import cell_width, fit_width, pad_width, safe_text
+from deltactl.cli.text import cell_width, fit_middle, fit_width, pad_width, safe_text
 
 any_text = st.text(st.characters(codec=None))  # lone surrogates included
 
@@ -58,6 +58,18 @@ def test_fitted_text_has_the_width(text: str, width: int) -> None:
     assert cell_width(fitted) <= width
     assert cell_width(pad_width(fitted, width)) == width
     assert cell_width(pad_width(fitted, width, right=True)) == width
+
+
+@given(any_text, st.integers(0, 30))
+def test_text_cut_in_the_middle_has_the_width(text: str, width: int) -> None:
+    assert cell_width(fit_middle(safe_text(text), width)) <= width
+
+
+def test_a_cut_in_the_middle_keeps_the_end() -> None:
+    assert fit_middle("year=2024/month=01/day=17", 18) == "year=...=01/day=17"
+    assert fit_middle("日本語日本語", 9) == "日...本語"
+    assert fit_middle("abc", 3) == "abc"
+    assert fit_middle("abcdef", 3) == "..."
 
 
 def test_cut_text_says_so() -> None:

@@ -123,7 +123,7 @@ def _render(page: Page, rows: Sequence[Row]) -> None:
         Column("setting"),
         Column("value", elastic=True),
         Column("origin"),
-        Column("where", elastic=True),
+        Column("where", elastic=True, is_path=True),
     ]
     page.table(
         columns,
