@@ -68,6 +68,24 @@ def test_the_order_of_sources(cli: RunCli, folder: Path, monkeypatch: pytest.Mon
     assert shown["master"] == ("local[*]", "default", None)
 
 
+def test_on_a_screen_of_80_columns_files_and_sections_are_whole(cli: RunCli, folder: Path) -> None:
+    far = folder.parents[1] / "xdg/deltactl/deltactl.toml"
+    write(far, "[optimize]\nmax-deleted-rows-ratio = 0.1")
+    write(folder / "deltactl.toml", "jobs = 3\n[optimize]\nmax-bytes = '2GiB'\ncodec = 'gzip'")
+    lines = cli("config", "--command", "optimize").out.splitlines()
+    rows = [line for line in lines if line.startswith("optimize ")]
+    assert all(len(line) <= 80 for line in rows)
+    found = {line.split()[1]: line.split()[-1] for line in rows if line.endswith("]")}
+    assert (found["max-bytes"], found["codec"]) == ("[2]", "[2]")
+    assert (found["max-deleted-rows-ratio"], found["jobs"]) == ("[1]", "[3]")
+    assert lines[-4:] == [
+        "",
+        f"[1] {far}: [optimize]",
+        "[2] deltactl.toml: [optimize]",
+        "[3] deltactl.toml",
+    ]
+
+
 @pytest.mark.parametrize(
     ("args", "environ", "target"),
     [

@@ -117,7 +117,7 @@ def _without_secret(name: str, value: str) -> str:
 
 
 def _render(page: Page, rows: Sequence[Row]) -> None:
-    here = f"{Path.cwd()}/"  # the nearest file needs no long name; programs get the whole of it
+    places: dict[str, int] = {}  # and their numbers
     columns = [
         Column("command"),
         Column("setting"),
@@ -133,8 +133,23 @@ def _render(page: Page, rows: Sequence[Row]) -> None:
                 Styled(row["setting"], Tone.STRONG),
                 "-" if row["value"] is None else row["value"],
                 Styled(row["origin"], Tone.FAINT if row["origin"] == "default" else Tone.GOOD),
-                (row["name"] or "").removeprefix(here),
+                _where(row, places),
             )
             for row in rows
         ],
     )
+    if places:
+        page.line()
+    for place, number in places.items():
+        page.line(f"[{number}] {place}")
+
+
+def _where(row: Row, places: dict[str, int]) -> str:
+    """The name, or the number of the section that has it: that of the file has no room here."""
+    if row["origin"] != Origin.FILE:
+        return row["name"] or ""
+    # The nearest file needs no long name; programs get the whole of it.
+    path, _, key = str(row["name"]).removeprefix(f"{Path.cwd()}/").rpartition(": ")
+    section = key.rpartition(".")[0]
+    place = f"{path}: [{section}]" if section else path
+    return f"[{places.setdefault(place, len(places) + 1)}]"
