@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import unquote
 
-from deltactl.errors import SafetyError, UnsupportedFeatureError
+from deltactl.errors import ConversionError, SafetyError, UnsupportedFeatureError
 from deltactl.log.absence import find_table_above
 from deltactl.protocol.names import LOG_DIR
 from deltactl.storage.local_uris import uri_to_path
@@ -51,12 +52,15 @@ def list_directory(store: Store) -> DirectoryListing:
     """Sort the files below the root.
 
     Raises:
+        ConversionError: there is nothing.
         SafetyError: another table lies inside, something else than its folders rules the data, or
             two links lead to one file.
         UnsupportedFeatureError: it is an Iceberg or Hudi table.
         StorageError: the directory cannot be listed.
     """
     names, links = _walk(store)
+    if not names:
+        raise _nothing_there(store)
     _ensure_only_files(names, store.uri)
     candidates: list[str] = []
     left_out: list[LeftOut] = []
@@ -78,6 +82,17 @@ def list_directory(store: Store) -> DirectoryListing:
         left_out += [LeftOut(name, LINKED) for name in twins]
         candidates = [name for name in candidates if name not in twins]
     return DirectoryListing(tuple(candidates), tuple(left_out))
+
+
+def _nothing_there(store: Store) -> ConversionError:
+    if store.stat_many([unquote(store.uri)]) != [None]:
+        return ConversionError(
+            f"{store.uri} is a file, not a directory of Parquet files",
+            hint="Give the directory that holds it.",
+        )
+    return ConversionError(
+        f"no Parquet files at {store.uri}: there is nothing there", hint="Check the path."
+    )
 
 
 def _walk(store: Store) -> tuple[list[str], set[str]]:

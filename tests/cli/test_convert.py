@@ -143,7 +143,7 @@ def test_wrong_options(cli: RunCli, events: Path, words: tuple[str, ...], told: 
 
 def test_a_place_without_anything(cli: RunCli, events: Path) -> None:
     ran = cli("convert", "nowhere")
-    assert ran.code == 6 and "holds no Parquet files" in ran.err
+    assert ran.code == 6 and "nowhere: there is nothing there" in ran.err
 
 
 def test_an_interrupt_leaves_nothing(

@@ -317,9 +317,12 @@ def test_all_offenders_at_once_and_nothing_committed(tmp_path: Path) -> None:
 
 
 def test_nothing_to_convert(tmp_path: Path) -> None:
-    assert "no Parquet files" in refuse(tmp_path).message
+    for nothing in (tmp_path, tmp_path / "no where"):
+        told = f"no Parquet files at {LocalStore(str(nothing)).uri}: there is nothing there"
+        assert told in refuse(nothing).message
     (tmp_path / "README").write_text("x")
-    assert "no Parquet files" in refuse(tmp_path).message
+    assert "holds no Parquet files" in refuse(tmp_path).message
+    assert "README is a file" in refuse(tmp_path / "README").message
 
 
 def test_an_empty_table_of_a_file_without_rows(tmp_path: Path) -> None:
