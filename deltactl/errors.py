@@ -156,7 +156,7 @@ class LeaseHeldError(ConflictError):
 
 
 class PartialSuccessError(DeltactlError):
-    """Some tasks failed; what finished is committed."""
+    """Some tasks failed, or lost to another writer; what finished is committed."""
 
     code = "PARTIAL"
     exit_code = 5

@@ -181,8 +181,11 @@ EXPLANATIONS: Final = {
         ),
     ),
     "PARTIAL": Explanation(
-        "Some tasks failed; what finished is committed.",
-        ("Single files that cannot be read, or workers that were lost.",),
+        "Some tasks failed, or lost to another writer; what finished is committed.",
+        (
+            "Single files that cannot be read, or workers that were lost.",
+            "Another writer who changed or removed some of the files in the meantime.",
+        ),
         "Everything committed is whole; the files that failed are as they were.",
         ("Mend the cause that the message names, and run again: only the rest is done.",),
     ),

@@ -209,23 +209,41 @@ def _run(
 
 
 def _present(session: Session, report: OptimizeReport, check: bool) -> None:
-    if report.failures:
-        lost = sum(failure.files for failure in report.failures)
-        files = format_count(lost, "file was", "files were")
-        error = PartialSuccessError(
-            f"{files} not rewritten: {report.failures[0].reason}",
-            hint=f"{_committed(report)}. Mend the cause and run again.".capitalize(),
-        )
-        _emit(session, report, error)
+    error = _what_is_left(session, report)
+    _emit(session, report, error)
+    if error is not None:
         raise error
-    for conflict in report.conflicts:
-        session.output.warn(
-            format_count(conflict.files, "file was left as it was", "files were left as they were")
-            + f": {conflict.reason}; run again"
-        )
-    _emit(session, report)
     if check and not report.plan.is_empty and report.skipped is None:
         raise typer.Exit(ExitCode.WORK_NEEDED)
+
+
+def _what_is_left(session: Session, report: OptimizeReport) -> PartialSuccessError | None:
+    """The error for bins that failed, else for those that other writers took.
+
+    A run that lost a bin is not done: a scheduler has to see that, and ``--min-interval`` too.
+    """
+    committed = _committed(report)
+    committed = committed[0].upper() + committed[1:]
+    if report.failures:
+        for conflict in report.conflicts:
+            session.output.warn(f"{_left(conflict.files)}: {conflict.reason}")
+        lost = sum(failure.files for failure in report.failures)
+        files = format_count(lost, "file was", "files were")
+        return PartialSuccessError(
+            f"{files} not rewritten: {report.failures[0].reason}",
+            hint=f"{committed}. Mend the cause and run again.",
+        )
+    if report.conflicts:
+        lost = sum(conflict.files for conflict in report.conflicts)
+        return PartialSuccessError(
+            f"{_left(lost)}: {report.conflicts[0].reason}",
+            hint=f"{committed}. Run again for the rest.",
+        )
+    return None
+
+
+def _left(files: int) -> str:
+    return format_count(files, "file was left as it was", "files were left as they were")
 
 
 def _emit(
