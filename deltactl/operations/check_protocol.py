@@ -138,7 +138,13 @@ def _missing_features(protocol: Protocol, metadata: Metadata, schema: StructType
             ("inCommitTimestamp-preview",),
             "delta.enableInCommitTimestamps",
         ),
-        (properties.checkpoint_policy == "v2", "v2Checkpoint", (), "delta.checkpointPolicy"),
+        # Spark refuses the table where the protocol lists features; else the policy does nothing.
+        (
+            properties.checkpoint_policy == "v2" and protocol.writer_features is not None,
+            "v2Checkpoint",
+            (),
+            "delta.checkpointPolicy",
+        ),
     )
     for is_used, name, others, by in uses:
         if is_used and supported.isdisjoint((name, *others)):

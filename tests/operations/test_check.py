@@ -488,7 +488,7 @@ def test_protocols_that_are_in_order(protocol: dict[str, Any]) -> None:
         ("timestamp_ntz", {}, []),
         ("long", {"delta.enableInCommitTimestamps": "true"}, []),
         ("long", {"delta.enableRowTracking": "true"}, []),
-        ("long", {"delta.checkpointPolicy": "v2"}, []),
+        ("long", {"delta.checkpointPolicy": "v2"}, ["appendOnly"]),
         ("long", {"delta.columnMapping.mode": "name"}, []),
         ("long", {}, ["clustering"]),
     ],
@@ -500,6 +500,13 @@ def test_features_that_are_used_and_not_listed(
     if features:
         edit_action(builder, 0, "protocol", writerFeatures=features)
     assert "FEATURE_MISSING" in codes(check(builder.store))
+
+
+def test_a_property_that_does_nothing_is_no_finding() -> None:
+    """As delta-rs makes tables; Spark reads them, and the feature comes with the next metadata."""
+    builder = new_table(Column("id"), properties={"delta.checkpointPolicy": "v2"})
+    edit_action(builder, 0, "protocol", minReaderVersion=1, minWriterVersion=2)
+    assert codes(check(builder.store)) == []
 
 
 def edit_vector(builder: TableBuilder, **changes: Any) -> None:
