@@ -154,7 +154,9 @@ def read_winners(store: Store, base: CommitBase) -> tuple[CommitBase, Tail]:
     commits, version = listing.commits, base.version
     while version + 1 in commits:
         version += 1
-    if (listing.latest_version or 0) > version:
+    # What a listing leaves out may only have been missed by it.
+    missing = f"{LOG_DIR}/{commit_name(version + 1)}"
+    if (listing.latest_version or 0) > version and store.stat_many([missing]) == [None]:
         raise ConflictError(
             f"version {version + 1} of {store.uri} is gone from the log: what it changed while "
             "this run was at work is not known",
