@@ -20,9 +20,10 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
-from deltactl.storage.store import Store
+from deltactl.storage.store import FileInfo, Store
 
 _MAX_ATTEMPTS: Final = 1000
+_LOOKS: Final = 4
 
 Encode = Callable[["CommitBase", str], bytes]
 Learn = Callable[["CommitBase", Tail], None]
@@ -150,27 +151,34 @@ def read_winners(store: Store, base: CommitBase) -> tuple[CommitBase, Tail]:
     Raises:
         ConflictError: some of them are gone again, and what they said with them.
     """
-    listing = list_log(store, base.version + 1)
-    commits, version = listing.commits, base.version
-    while version + 1 in commits:
-        version += 1
-    # What a listing leaves out may only have been missed by it.
-    missing = f"{LOG_DIR}/{commit_name(version + 1)}"
-    if (listing.latest_version or 0) > version and store.stat_many([missing]) == [None]:
-        raise ConflictError(
-            f"version {version + 1} of {store.uri} is gone from the log: what it changed while "
-            "this run was at work is not known",
-            hint="A log cleanup was faster than this run. Run again.",
-        )
-    winners = [commits[v] for v in range(base.version + 1, version + 1)]
+    winners = _list_winners(store, base.version)
     keys = (f.physical_name for f in base.metadata.partition_fields)
     tail = replay_tail(store, winners, keys)
     news = tail.singletons
     after = CommitBase(
-        version=version,
+        version=base.version + len(winners),
         protocol=news.protocol or base.protocol,
         metadata=news.metadata or base.metadata,
         domains={**base.domains, **news.domains},
         commit_file=winners[-1].name if winners else base.commit_file,
     )
     return after, tail
+
+
+def _list_winners(store: Store, version: int) -> list[FileInfo]:
+    """The commits above a version, without a gap; what a listing may have missed is asked for."""
+    for _ in range(_LOOKS):
+        listing = list_log(store, version + 1)
+        newest = version
+        while newest + 1 in listing.commits:
+            newest += 1
+        if (listing.latest_version or 0) <= newest:
+            return [listing.commits[v] for v in range(version + 1, newest + 1)]
+        missing = f"{LOG_DIR}/{commit_name(newest + 1)}"
+        if store.stat_many([missing]) == [None]:
+            break
+    raise ConflictError(
+        f"version {newest + 1} of {store.uri} is not in the log, though later ones are: what it "
+        "changed while this run was at work is not known",
+        hint="A log cleanup was faster than this run. Run again.",
+    )
