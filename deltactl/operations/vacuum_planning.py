@@ -118,7 +118,8 @@ class Planner:
                 "lite",
                 self.retention,
                 NO_FILES,
-                complete_since=start,
+                # Nothing may have been committed since the run that set the bookmark.
+                complete_since=min(start, self.snapshot.version),
                 bookmark=bookmark,
                 bookmark_before=bookmark,
                 current_at_cutoff=current,

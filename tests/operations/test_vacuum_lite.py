@@ -66,6 +66,14 @@ def test_lite_keeps_other_tables_whole_too() -> None:
     assert scene.vacuum(mode="lite").plan.bookmark is None
 
 
+def test_lite_names_a_version_that_exists() -> None:
+    scene, _, _ = scene_with_work()
+    version = scene.builder.version
+    write_bookmark(scene.store, version)
+    plan = scene.vacuum(mode="lite", dry_run=True).plan
+    assert (plan.version, plan.complete_since) == (version, version)
+
+
 def test_lite_goes_on_from_the_bookmark() -> None:
     scene, _, _ = scene_with_work()
     for version in scene.vacuum(mode="lite").versions:
