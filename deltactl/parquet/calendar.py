@@ -24,6 +24,26 @@ _FIRST_COMMON_DAY: Final = -141_427  # 1582-10-15
 _FIRST_COMMON_SECOND: Final = -2_208_988_800
 
 
+NEW_CALENDAR: Final = {_VERSION: b"3.5.0"}
+"""What a footer says so that Spark takes days of long ago as they are.
+
+Spark 3 refuses to read them in files without it, unless its session is told what they mean.
+"""
+
+
+def holds_days(schema: pa.Schema) -> bool:
+    """Whether a schema has dates or timestamps at any depth."""
+    return any(_is_of_days(member.type) for member in schema)
+
+
+def _is_of_days(type_: pa.DataType) -> bool:
+    if isinstance(type_, pa.BaseExtensionType):
+        return _is_of_days(type_.storage_type)
+    if pa.types.is_nested(type_):
+        return any(_is_of_days(type_.field(index).type) for index in range(type_.num_fields))
+    return bool(pa.types.is_date(type_) or pa.types.is_timestamp(type_))
+
+
 def is_in_old_calendar(metadata: pq.FileMetaData, physical_type: str = "") -> bool:
     """Whether Spark reads dates and timestamps of a file as those of the old calendar.
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, DeltactlError, UnsupportedFeatureError
 from deltactl.parquet.amend import HeldSink, amend_footer
+from deltactl.parquet.calendar import NEW_CALENDAR, holds_days
 from deltactl.parquet.encodings import (
     DICTIONARY_PAGE_BYTES,
     choose_dictionary_columns,
@@ -257,7 +258,7 @@ def _new_parquet(
     dictionaries: list[str],
     level: int | dict[str, int] | None,
 ) -> pq.ParquetWriter:
-    return pq.ParquetWriter(
+    writer = pq.ParquetWriter(
         sink,
         schema,
         version=options.format_version,
@@ -276,6 +277,9 @@ def _new_parquet(
         store_decimal_as_integer=True,
         use_deprecated_int96_timestamps=False,
     )
+    if holds_days(schema):
+        writer.add_key_value_metadata(NEW_CALENDAR)
+    return writer
 
 
 def _ensure_storable(schema: pa.Schema) -> None:

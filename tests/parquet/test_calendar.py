@@ -109,6 +109,33 @@ def test_files_with_them_are_not_rewritten(
     assert Table(str(tmp_path)).scan().read_all().sort_by("d") == before.sort_by("d")
 
 
+@pytest.mark.parametrize(
+    ("kind", "marked"),
+    [
+        ("date", True),
+        ("timestamp_ntz", True),
+        ({"type": "array", "elementType": "timestamp", "containsNull": True}, True),
+        (
+            {"type": "map", "keyType": "long", "valueType": "date", "valueContainsNull": True},
+            True,
+        ),
+        ("long", False),
+    ],
+)
+def test_what_is_written_says_which_calendar_it_is_in(
+    tmp_path: Path, kind: Any, marked: bool
+) -> None:
+    """Else Spark 3 refuses to read days of long ago."""
+    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id"), Column("x", kind)])
+    builder.append(*([{"id": n, "x": None}] for n in range(5)))
+    table = Table(str(tmp_path))
+    assert table.optimize(OptimizeOptions()).files_added == 1
+    (path,) = table.snapshot().files["path"].to_pylist()
+    facts = pq.read_metadata(tmp_path / path).metadata or {}
+    assert set(facts) == ({b"org.apache.spark.version"} if marked else set())
+    assert not old_columns(pq.read_metadata(tmp_path / path))
+
+
 def test_a_converted_file_has_no_bounds_of_them(tmp_path: Path) -> None:
     days: list[dt.date | None] = [dt.date(1500, 1, 1), None]
     for name, facts in (("old", spark("2.4.8")), ("new", spark("3.5.1"))):
