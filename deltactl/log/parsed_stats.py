@@ -43,7 +43,7 @@ def parsed_stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
     bounds: _Tree = {}
     nulls: _Tree = {}
     for leaf in columns.leaves:
-        if leaf.has_bounds:
+        if leaf.has_bounds and leaf.kind != "boolean":  # as Delta on Spark has the struct
             _put(bounds, leaf.path, arrow_type(_find(metadata.schema, leaf), "physical"))
         _put(nulls, leaf.path, pa.int64())
     members = [pa.field("numRecords", pa.int64())]

@@ -33,6 +33,8 @@ def is_bound(value: Any, kind: str) -> bool:
     match kind:
         case "string":
             return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
         case "integer":
             return is_number(value) and whole_number(value) is not None
         case "decimal" | "float":
@@ -61,6 +63,8 @@ def parse_bound(value: Any, kind: str) -> Any:  # noqa: PLR0911 - a table of kin
         match kind:
             case "string":
                 return value if isinstance(value, str) else None
+            case "boolean":
+                return value if isinstance(value, bool) else None
             case "integer":
                 return value if is_number(value) else None
             case "decimal" if is_number(value) or isinstance(value, str):

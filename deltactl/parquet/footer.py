@@ -142,7 +142,7 @@ def _decode(raw: Any, type_: pa.DataType, *, upper: bool = False) -> Value | Non
     if pa.types.is_string(type_) or pa.types.is_large_string(type_):
         with suppress(UnicodeDecodeError):
             return bytes(raw).decode()
-    if isinstance(raw, (int, float)) and not isinstance(raw, bool):
+    if isinstance(raw, (int, float)):
         return raw
     return None  # among others INT96, whose bounds are in no order
 

@@ -123,6 +123,8 @@ def _encode_bound(
             text = _encode_date(int(value))
         case "timestamp" | "timestamp_ntz":
             text = _encode_timestamp(int(value), leaf.kind == "timestamp", upper=upper)
+        case "boolean":
+            text = "true" if value else "false"
         case _:
             text = str(int(value))
     return text

@@ -54,6 +54,8 @@ def encode_bounds(values: Sequence[Any], kind: str, string_prefix: int, *, upper
         case "decimal":
             texts = [None if v is None else format(Decimal(v), "f") for v in values]
             return pa.array(texts, pa.string())
+        case "boolean":
+            return pa.array(values, pa.bool_()).cast(pa.string())
         case _:
             return pa.array(values, pa.int64()).cast(pa.string())
 

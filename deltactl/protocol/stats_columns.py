@@ -25,6 +25,7 @@ _KINDS = {
     "timestamp": "timestamp",
     "timestamp_ntz": "timestamp_ntz",
     "string": "string",
+    "boolean": "boolean",
     "variant": "variant",
     "void": "void",
 }
@@ -35,8 +36,10 @@ _UNBOUNDED = frozenset({"variant", "nested", "void", "other"})
 class StatsLeaf:
     """A column or struct member without members of its own that get statistics.
 
-    ``kind`` says how bounds are written: integer, float, decimal, date, timestamp, timestamp_ntz
-    or string; variant, nested (arrays and maps), void and other leaves have null counts only.
+    ``kind`` says how bounds are written: integer, float, decimal, date, timestamp, timestamp_ntz,
+    string or boolean; variant, nested (arrays and maps), void and other leaves have null counts
+    only. Delta on Spark has no bounds of booleans, delta-rs has: its datasets find no row by a
+    column without them where other columns of the file have some.
     """
 
     path: tuple[str, ...]

@@ -124,7 +124,7 @@ def test_kinds_and_bounds() -> None:
         ("date", "date", True),
         ("timestamp", "timestamp", True),
         ("timestamp_ntz", "timestamp_ntz", True),
-        ("boolean", "other", False),
+        ("boolean", "boolean", True),
         ("binary", "other", False),
         ("variant", "variant", False),
         (ARRAY, "nested", False),
