@@ -20,6 +20,7 @@ from deltactl.protocol.partition_texts import text_parser
 Kind: TypeAlias = Literal["string", "number", "boolean", "date", "timestamp", "timestamp_ntz"]
 
 _LOCAL_TIME: Final = pa.timestamp("us")
+_INSTANT: Final = pa.timestamp("us", "UTC")
 _DAY_US: Final = 86_400_000_000
 _ESCAPES: Final = str.maketrans(
     {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\0": "\\u0000"}
@@ -78,7 +79,10 @@ def _kinds_of(type: pa.DataType) -> tuple[Kind, ...]:
 def _parse(text: str, kind: Kind, type: pa.DataType) -> object:
     if pt.is_integer(type) and kind == "number":
         text = _integral(text)
-    parse = text_parser(type)
+    # A TIMESTAMP is an instant, by its zone or in UTC; beside a column without zones it is that
+    # of UTC's clocks, as in a session of Spark in UTC.
+    is_instant = kind == "timestamp" and pt.is_timestamp(type)
+    parse = text_parser(_INSTANT if is_instant else type)
     if parse is None or not text:
         raise ValueError(text)
     value = parse(text)
