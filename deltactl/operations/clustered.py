@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,8 @@ from deltactl.storage.open import is_local_uri
 from deltactl.storage.store import FileInfo
 
 _CUBE_TAG = "ZCUBE_ID"
+# Files have the time of their writer's clock, commits that of the store's.
+_SKEW_MS: Final = 10 * 60 * 1000
 
 
 def clustered_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
@@ -62,7 +64,7 @@ def _paths_in(snapshot: Snapshot, commits: Sequence[FileInfo], oldest_ms: int) -
     Raises:
         ObjectNotFoundError: a commit is not there any more.
     """
-    names = [info.name for info in commits if info.modified_ms >= oldest_ms]
+    names = [info.name for info in commits if info.modified_ms >= oldest_ms - _SKEW_MS]
     paths: list[pa.Array] = []
     for name, data in zip(names, snapshot.store.read_many(names), strict=True):
         if b'"zOrderBy"' not in data and b'"zOrder"' not in data:

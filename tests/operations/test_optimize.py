@@ -459,6 +459,17 @@ def test_files_of_a_z_order_commit_are_left() -> None:
     assert len(planned(builder, include_clustered=True)) == 5
 
 
+@pytest.mark.parametrize(("behind_ms", "left"), [(50, 2), (300_000, 2), (3_600_000, 0)])
+def test_the_clock_of_commits_may_be_behind_that_of_files(behind_ms: int, left: int) -> None:
+    """That of a local file system is, by milliseconds; commits far older cannot name the files."""
+    builder = TableBuilder(fresh_store(), [Column("id")])
+    z_order = {"operationParameters": {"zOrderBy": '["id"]', "predicate": "[]"}}
+    later = START_MS + behind_ms
+    adds = [builder.write_file([{"id": 5}], modified_ms=later) for _ in range(2)]
+    builder.commit(*adds, operation="OPTIMIZE", **z_order)
+    assert plan(builder).plan.left_alone.get("clustered or Z-ordered", 0) == left
+
+
 def test_files_of_a_z_order_of_delta_rs_are_left(tmp_path: Path) -> None:
     rows = pa.table({"id": range(4)})
 
