@@ -10,6 +10,7 @@ Source: Spark's ``DataSourceUtils`` (``datetimeRebaseSpec``, ``int96RebaseSpec``
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Final
 
 import pyarrow as pa
@@ -44,7 +45,7 @@ def _is_of_days(type_: pa.DataType) -> bool:
     return bool(pa.types.is_date(type_) or pa.types.is_timestamp(type_))
 
 
-def is_in_old_calendar(metadata: pq.FileMetaData, physical_type: str = "") -> bool:
+def is_in_old_calendar(metadata: pq.FileMetaData, physical_type: str) -> bool:
     """Whether Spark reads dates and timestamps of a file as those of the old calendar.
 
     Args:
@@ -60,17 +61,19 @@ def is_in_old_calendar(metadata: pq.FileMetaData, physical_type: str = "") -> bo
     return version < b"3.0.0" or _LEGACY_DATES in facts
 
 
-def old_columns(metadata: pq.FileMetaData) -> frozenset[str]:
-    """Top-level columns with leaves that may be dates and timestamps of the old calendar."""
+def old_columns(metadata: pq.FileMetaData, names: Set[str]) -> frozenset[str]:
+    """Those of top-level columns with leaves that may be times of the old calendar."""
     if metadata.metadata is None or _VERSION not in metadata.metadata:
         return frozenset()
     leaves = map(metadata.schema.column, range(metadata.num_columns))
-    return frozenset(
-        leaf.path.partition(".")[0]
+    paths = [
+        f"{leaf.path}."
         for leaf in leaves
         if leaf.physical_type in ("INT32", "INT64", "INT96")
         and is_in_old_calendar(metadata, leaf.physical_type)
-    )
+    ]
+    # A name may have dots itself: one column too many is looked at, never one too few.
+    return frozenset(n for n in names if any(path.startswith(f"{n}.") for path in paths))
 
 
 def holds_disputed_days(array: pa.Array) -> bool:

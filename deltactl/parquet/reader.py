@@ -171,7 +171,7 @@ class RowReader:
         if not names:
             yield from self._constant_batches(parquet.metadata.num_rows, constants, batch_rows)
             return
-        disputed = old_columns(parquet.metadata) & names if self.for_rewrite else frozenset()
+        disputed = old_columns(parquet.metadata, names) if self.for_rewrite else frozenset()
         # Bins run side by side already: threads inside each would only get in their way.
         chosen = sorted(names)
         for batch in parquet.iter_batches(batch_rows, columns=chosen, use_threads=False):

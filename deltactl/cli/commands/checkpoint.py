@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint_repair import RepairReport
 
 
-# Parameters that say what is written and deleted: of no use to who only looks or repairs.
 class Kind(StrEnum):
     """Kinds of checkpoints that can be asked for."""
 
