@@ -1,0 +1,232 @@
+"""The steps that delta-rs takes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tests.histories.plan import History
+from tests.histories.rows import random_rows
+from tests.histories.state import DATA_FUSION, RefusedError, State, key_range, random_condition
+
+_NEW_TYPES: Final = ("long", "string", "double", "date")
+
+
+def create(history: History, path: str) -> None:
+    """Make the table."""
+    from deltalake import DeltaTable
+
+    schema = pa.schema([pa.field(c.name, _ARROW[c.type]) for c in history.columns])
+    DeltaTable.create(
+        path,
+        schema,
+        partition_by=list(history.partition_by) or None,
+        configuration=history.properties(),
+    )
+
+
+def take_step(kind: str, chance: random.Random, number: int, state: State) -> str:
+    """Take a step; gives what was done.
+
+    Raises:
+        RefusedError: delta-rs says no.
+    """
+    try:
+        return _STEPS[kind](chance, number, state)
+    except (KeyboardInterrupt, SystemExit, RefusedError):
+        raise
+    except BaseException as error:  # panics of Rust are no Exceptions
+        raise RefusedError(f"{type(error).__name__}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "")[:200]
+
+
+def _table(state: State) -> Any:
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(state.path))
+
+
+def _new_rows(chance: random.Random, number: int, state: State) -> pa.Table:
+    count = chance.choice((1, 3, 10, 40))
+    return random_rows(chance, state.schema, number * 1000, count, state.partition_by)
+
+
+def _append(chance: random.Random, number: int, state: State) -> str:
+    from deltalake import write_deltalake
+
+    rows = _new_rows(chance, number, state)
+    write_deltalake(str(state.path), rows, mode="append")
+    return f"{rows.num_rows} rows"
+
+
+def _overwrite(chance: random.Random, number: int, state: State) -> str:
+    from deltalake import write_deltalake
+
+    rows = _new_rows(chance, number, state)
+    write_deltalake(str(state.path), rows, mode="overwrite")
+    return f"{rows.num_rows} rows"
+
+
+def _overwrite_where(chance: random.Random, number: int, state: State) -> str:
+    from deltalake import write_deltalake
+
+    low = chance.choice((0, number // 2)) * 1000
+    rows = _new_rows(chance, number, state)
+    condition = f"k >= {low}"
+    write_deltalake(str(state.path), rows, mode="overwrite", predicate=condition)
+    return f"{rows.num_rows} rows where {condition}"
+
+
+def _delete(chance: random.Random, _: int, state: State) -> str:
+    condition = None if chance.random() < 0.05 else random_condition(chance, state, DATA_FUSION)
+    _table(state).delete(condition)
+    return f"where {condition}"
+
+
+def _update(chance: random.Random, _: int, state: State) -> str:
+    condition = random_condition(chance, state, DATA_FUSION)
+    field = chance.choice(_settable(state.schema))
+    value = random_rows(chance, pa.schema([field]), 0, 1, state.partition_by)[0][0].as_py()
+    literal = DATA_FUSION.literal(value, field.type)
+    name = DATA_FUSION.name(field.name)
+    _table(state).update({name: literal}, predicate=condition)
+    return f"set {name} = {literal} where {condition}"
+
+
+def _settable(schema: Iterable[pa.Field]) -> list[pa.Field]:
+    """The columns that have literals; the key itself stays."""
+    return [
+        field
+        for field in schema
+        if field.name != "k"
+        and (
+            pa.types.is_string(field.type)
+            or pa.types.is_integer(field.type)
+            or pa.types.is_boolean(field.type)
+            or pa.types.is_date(field.type)
+            or pa.types.is_decimal(field.type)
+        )
+    ] or [schema.field("k")]  # type: ignore[attr-defined]
+
+
+def _merge(chance: random.Random, number: int, state: State) -> str:
+    low, high = key_range(chance, state)
+    keys = [key for key in state.rows["k"].to_pylist() if low <= key < high]
+    old = random_rows(chance, state.schema, 0, len(keys), state.partition_by)
+    at = state.schema.get_field_index("k")
+    old = old.set_column(at, state.schema.field("k"), pa.array(keys, pa.int64()))
+    source = pa.concat_tables([old, _new_rows(chance, number, state)])
+    merger = _table(state).merge(
+        source, "t.k = s.k", source_alias="s", target_alias="t", error_on_type_mismatch=False
+    )
+    clauses = chance.choice(("update", "delete", "insert"))
+    if clauses == "update":
+        merger = merger.when_matched_update_all().when_not_matched_insert_all()
+    elif clauses == "delete":
+        merger = merger.when_matched_delete().when_not_matched_insert_all()
+    else:
+        merger = merger.when_not_matched_insert_all()
+    merger.execute()
+    return f"{clauses} keys {low} to {high}, {source.num_rows} rows"
+
+
+def _add_column(chance: random.Random, number: int, state: State) -> str:
+    from deltalake import Field
+    from deltalake.schema import PrimitiveType
+
+    name, kind = f"ädd {number}" if state.is_mapped else f"ädd{number}", chance.choice(_NEW_TYPES)
+    _table(state).alter.add_columns([Field(name, PrimitiveType(kind))])
+    return f"{name} {kind}"
+
+
+def _restore(chance: random.Random, _: int, state: State) -> str:
+    version = max(0, state.version - chance.randint(1, 4))
+    _table(state).restore(version)
+    return f"to version {version}"
+
+
+def _compact(chance: random.Random, _: int, state: State) -> str:
+    size = chance.choice((None, 2_000, 100_000))
+    _table(state).optimize.compact(target_size=size)
+    return f"to {size}"
+
+
+def _z_order(chance: random.Random, _: int, state: State) -> str:
+    _table(state).optimize.z_order(["k"])
+    return "by k"
+
+
+def _checkpoint(chance: random.Random, _: int, state: State) -> str:
+    _table(state).create_checkpoint()
+    return ""
+
+
+def _vacuum(chance: random.Random, _: int, state: State) -> str:
+    is_full = chance.random() < 0.5
+    gone = _table(state).vacuum(
+        retention_hours=0, dry_run=False, enforce_retention_duration=False, full=is_full
+    )
+    return f"full={is_full}: {len(gone)} files"
+
+
+def _set_property(chance: random.Random, _: int, state: State) -> str:
+    key, value = chance.choice(
+        (
+            ("delta.checkpointInterval", "2"),
+            ("delta.dataSkippingNumIndexedCols", "3"),
+            ("delta.enableChangeDataFeed", "true"),
+            ("delta.enableChangeDataFeed", "false"),
+            ("delta.checkpoint.writeStatsAsStruct", "true"),
+            ("delta.deletedFileRetentionDuration", "interval 1 days"),
+        )
+    )
+    _table(state).alter.set_table_properties({key: value})
+    return f"{key} = {value}"
+
+
+def _add_constraint(chance: random.Random, number: int, state: State) -> str:
+    _table(state).alter.add_constraint({f"c{number}": "k >= 0"})
+    return "k >= 0"
+
+
+_STEPS: Final[Mapping[str, Callable[[random.Random, int, State], str]]] = {
+    "append": _append,
+    "overwrite": _overwrite,
+    "overwrite-where": _overwrite_where,
+    "delete": _delete,
+    "update": _update,
+    "merge": _merge,
+    "add-column": _add_column,
+    "restore": _restore,
+    "compact": _compact,
+    "z-order": _z_order,
+    "checkpoint": _checkpoint,
+    "vacuum": _vacuum,
+    "set-property": _set_property,
+    "add-constraint": _add_constraint,
+}
+_ARROW: Final = {
+    "BIGINT": pa.int64(),
+    "INT": pa.int32(),
+    "SMALLINT": pa.int16(),
+    "TINYINT": pa.int8(),
+    "DOUBLE": pa.float64(),
+    "FLOAT": pa.float32(),
+    "STRING": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
+    "DECIMAL(10,2)": pa.decimal128(10, 2),
+    "DECIMAL(30,5)": pa.decimal128(30, 5),
+    "BINARY": pa.binary(),
+    "STRUCT<a: INT, b: STRING>": pa.struct([("a", pa.int32()), ("b", pa.string())]),
+    "ARRAY<INT>": pa.list_(pa.int32()),
+    "MAP<STRING, INT>": pa.map_(pa.string(), pa.int32()),
+}

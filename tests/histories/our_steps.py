@@ -1,0 +1,163 @@
+"""The steps that deltactl takes: each command with random options, through the library."""
+
+from __future__ import annotations
+
+import os
+import random
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from deltactl import (
+    CheckOptions,
+    CheckpointOptions,
+    DeltactlError,
+    Depth,
+    ManifestOptions,
+    OptimizeOptions,
+    SafetyError,
+    Table,
+    UnsupportedFeatureError,
+    VacuumOptions,
+)
+from deltactl.errors import InternalError, ignore_warning
+from deltactl.units import DAY_MS
+from tests.histories.state import SPARK_SQL, BrokenError, RefusedError, State, partition_condition
+
+_REFUSALS: Final = (SafetyError, UnsupportedFeatureError)
+
+
+def take_step(kind: str, chance: random.Random, number: int, state: State) -> str:
+    """Take a step; gives what was done.
+
+    Raises:
+        RefusedError: a rule of safety or a feature is in the way.
+        BrokenError: it failed, though other readers read the table.
+    """
+    try:
+        return _STEPS[kind](chance, Table(str(state.path), warn=ignore_warning), state)
+    except InternalError as error:
+        raise BrokenError(f"deltactl {kind}: bug", traceback.format_exc()) from error
+    except _REFUSALS as error:
+        raise RefusedError(f"{error.code}: {error.message[:300]}") from error
+    except DeltactlError as error:
+        raise BrokenError(f"deltactl {kind}: {error.code}", f"{error.message} {error.hint}") from error
+    except BrokenError:
+        raise
+    except Exception as error:
+        name = type(error).__name__
+        raise BrokenError(f"deltactl {kind}: {name}", traceback.format_exc()) from error
+
+
+def _optimize(chance: random.Random, table: Table, state: State) -> str:
+    where = None
+    if state.partition_by and state.rows.num_rows and chance.random() < 0.3:
+        where = partition_condition(chance, state, SPARK_SQL)
+    options = _some(
+        chance,
+        target_bytes=(1_000, 4_000, 100_000),
+        max_deleted_rows_ratio=(0.0, 0.3, 1.0),
+        purge=(True,),
+        codec=("zstd", "gzip", "none", "lz4", "brotli", "snappy"),
+        verify=("full",),
+        include_clustered=(True,),
+        max_bytes=(5_000,),
+        min_input_files=(1, 4),
+        commit_every_bytes=(1,),
+    )
+    report = table.optimize(OptimizeOptions(where=where, **options))
+    return f"{_words(where=where, **options)}: {len(report.versions)} commits"
+
+
+def _vacuum(chance: random.Random, table: Table, _: State) -> str:
+    options = _some(
+        chance,
+        mode=("full", "lite"),
+        keep_last=(1, 3),
+        max_files=(1, 5),
+        quarantine=(True,),
+        include_unknown=(True,),
+        retain_ms=(0, 0, 0, DAY_MS),
+    )
+    fixed = {"force_retention": True, "max_orphan_fraction": 1.0}
+    table.vacuum(VacuumOptions(**options, **fixed))  # type: ignore[arg-type]
+    return _words(**options)
+
+
+def _checkpoint(chance: random.Random, table: Table, _: State) -> str:
+    options = _some(
+        chance,
+        kind=("classic", "v2", "multipart"),
+        sidecar_rows=(1, 3),
+        part_rows=(2,),
+        top_format=("parquet",),
+        compat=("spark", "plain"),
+        cleanup=(True,),
+        compact_log=(True,),
+    )
+    table.checkpoint(CheckpointOptions(**options))
+    return _words(**options)
+
+
+def _repair(_: random.Random, table: Table, __: State) -> str:
+    table.repair_checkpoints()
+    return ""
+
+
+def _manifest(chance: random.Random, table: Table, _: State) -> str:
+    options = _some(chance, purge_first=(True,))
+    table.generate_manifest(ManifestOptions(**options))
+    return _words(**options)
+
+
+def _check(chance: random.Random, table: Table, _: State) -> str:
+    options = _some(
+        chance,
+        depth=(Depth.EXISTS, Depth.FOOTERS, Depth.DATA, Depth.DATA),
+        checkpoints=(True,),
+        vectors=(True,),
+        all_versions=(True,),
+    )
+    report = table.check(CheckOptions(**options))
+    codes = sorted(report.count_codes())
+    wrong = [row for row in report.findings.to_pylist() if row["severity"] == "error"]
+    if wrong:
+        raise BrokenError(
+            f"deltactl check: {','.join(sorted({row['code'] for row in wrong}))}",
+            f"{_words(**options)}: {[(r['version'], r['file'], r['problem']) for r in wrong[:3]]}",
+        )
+    return f"{_words(**options)}: {codes or 'nothing'}"
+
+
+def _age(chance: random.Random, _: Table, state: State) -> str:
+    """Let all files be older, so that retentions are over; in-commit timestamps stay."""
+    days = chance.choice((1, 8, 40))
+    for folder, _folders, names in os.walk(state.path):
+        for name in names:
+            file = Path(folder, name)
+            moved = file.stat().st_mtime_ns - days * DAY_MS * 1_000_000
+            os.utime(file, ns=(moved, moved))
+    return f"{days} days"
+
+
+def _some(chance: random.Random, **values: tuple[Any, ...]) -> dict[str, Any]:
+    """Some of the options, each with one of its values."""
+    return {
+        name: chance.choice(choices) for name, choices in values.items() if chance.random() < 0.35
+    }
+
+
+def _words(**options: Any) -> str:
+    return " ".join(f"{name}={value}" for name, value in options.items() if value is not None)
+
+
+_STEPS: Final[Mapping[str, Callable[[random.Random, Table, State], str]]] = {
+    "optimize": _optimize,
+    "vacuum": _vacuum,
+    "checkpoint": _checkpoint,
+    "repair-checkpoints": _repair,
+    "manifest": _manifest,
+    "check": _check,
+    "age": _age,
+}

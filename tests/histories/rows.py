@@ -1,0 +1,152 @@
+"""Random rows of any schema, and values that writers, paths and statistics handle in odd ways."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+KEY: Final = "k"
+"""A column of every table: a whole number, another one in each row that a step adds."""
+
+PARTITION_TEXTS: Final = (
+    None,
+    "",
+    "a",
+    "A",
+    "b",
+    "é",
+    "e\u0301",
+    "ü/ö",
+    "日本",
+    "😀",
+    "a b",
+    " a",
+    "a ",
+    "a+b",
+    "a%20b",
+    "100%",
+    "%25",
+    "%C3%A9",
+    "x/y",
+    "..",
+    ".",
+    "//",
+    "a:b",
+    "a=b",
+    "#",
+    "?",
+    "&",
+    "'",
+    '"',
+    "\\",
+    "[x]",
+    "{y}",
+    "*",
+    "^",
+    "`",
+    "<>|",
+    "~",
+    ";,",
+    "\t",
+    "null",
+)
+_TEXTS: Final = (None, "", "a", "é", "😀 中文", "x" * 40, "y" * 31 + "😀z", "\n\t\"'\\", "%", "\uffff" * 35)
+_EPOCH: Final = datetime(1970, 1, 1)
+_DAYS: Final = (date(1970, 1, 1), date(2024, 2, 29), date(1582, 10, 15), date(9999, 12, 31))
+_MOMENTS: Final = (
+    datetime(2024, 1, 1, 10, 0, 0, 123456),
+    datetime(1969, 12, 31, 23, 59, 59, 999999),
+    datetime(2024, 6, 1),
+    datetime(1970, 1, 1),
+)
+_FLOATS: Final = (0.0, -0.0, 1.5, -1.5, float("nan"), float("inf"), float("-inf"), 1e-30)
+# A partition value of a table on object stores or in Hive is seldom one of these.
+_PLAIN_FLOATS: Final = (0.5, -1.5, 1e10)
+
+
+def random_rows(
+    chance: random.Random,
+    schema: pa.Schema,
+    first_key: int,
+    count: int,
+    partition_by: Sequence[str] = (),
+) -> pa.Table:
+    """Rows with the keys from ``first_key`` on; few partitions each time."""
+    columns = []
+    for field in schema:
+        if field.name == KEY:
+            values: list[Any] = list(range(first_key, first_key + count))
+        elif field.name in partition_by:
+            pool = [partition_value(chance, field.type) for _ in range(chance.randint(1, 3))]
+            values = [chance.choice(pool) for _ in range(count)]
+        else:
+            values = [_value(chance, field.type, field.nullable) for _ in range(count)]
+        columns.append(pa.array(values, field.type))
+    return pa.table(columns, schema=schema)
+
+
+def partition_value(chance: random.Random, arrow: pa.DataType) -> Any:
+    """A value of a partition column."""
+    if pa.types.is_string(arrow):
+        return chance.choice(PARTITION_TEXTS)
+    if pa.types.is_floating(arrow):
+        return chance.choice((None, *_PLAIN_FLOATS))
+    return _value(chance, arrow, True)
+
+
+def _value(chance: random.Random, arrow: pa.DataType, nullable: bool) -> Any:
+    if nullable and chance.random() < 0.15:
+        return None
+    if pa.types.is_struct(arrow):
+        return {f.name: _value(chance, f.type, f.nullable) for f in arrow}
+    if pa.types.is_map(arrow):
+        keys = {f"k{chance.randint(0, 3)}" for _ in range(chance.randint(0, 2))}
+        return [(key, _value(chance, arrow.item_type, True)) for key in sorted(keys)]
+    if pa.types.is_list(arrow):
+        count = chance.randint(0, 2)
+        return [_value(chance, arrow.value_type, True) for _ in range(count)]
+    if pa.types.is_decimal(arrow):
+        unscaled = chance.randint(-(10**arrow.precision) + 1, 10**arrow.precision - 1)
+        return Decimal(unscaled).scaleb(-arrow.scale)
+    for test, make in _SIMPLE:
+        if test(arrow):
+            return make(chance, arrow)
+    raise ValueError(f"no values of type {arrow}")
+
+
+def _whole(chance: random.Random, arrow: pa.DataType) -> int:
+    most: int = 2 ** (arrow.bit_width - 1)
+    return chance.choice((0, 1, -1, most - 1, -most, chance.randint(-100, 100)))
+
+
+def _text(chance: random.Random, _: pa.DataType) -> str:
+    return chance.choice([text for text in _TEXTS if text is not None])
+
+
+def _moment(chance: random.Random, arrow: pa.DataType) -> datetime:
+    moment = chance.choice(_MOMENTS) + timedelta(seconds=chance.randint(0, 5))
+    return moment.replace(tzinfo=UTC) if arrow.tz else moment
+
+
+_SIMPLE: Final[
+    tuple[tuple[Callable[[pa.DataType], bool], Callable[[random.Random, pa.DataType], Any]], ...]
+] = (
+    (pa.types.is_integer, _whole),
+    (pa.types.is_boolean, lambda chance, _: chance.random() < 0.5),
+    (pa.types.is_floating, lambda chance, _: chance.choice(_FLOATS)),
+    (pa.types.is_string, _text),
+    (pa.types.is_binary, lambda chance, _: chance.choice((b"", b"\x00\xff", b"abc"))),
+    (pa.types.is_date, lambda chance, _: chance.choice(_DAYS)),
+    (pa.types.is_timestamp, _moment),
+)
+
+
+def sql_text(text: str, *, backslashes: bool) -> str:
+    """A literal of SQL; ``backslashes``: the dialect takes them for escapes, as Spark does."""
+    doubled = text.replace("\\", "\\\\") if backslashes else text
+    return "'" + (doubled.replace("'", "\\'") if backslashes else doubled.replace("'", "''")) + "'"

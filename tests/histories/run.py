@@ -1,0 +1,209 @@
+"""Carry a history out: each step, then all readers."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltactl import DeltactlError, Table
+from deltactl.errors import ignore_warning
+from tests.histories import delta_rs_steps, our_steps, spark_steps
+from tests.histories.plan import DELTA_RS, OURS, SPARK, History, Step
+from tests.histories.readers import ROW_IDS, Reading, read_all, read_ours
+from tests.histories.state import BrokenError, RefusedError, State
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Readings = Mapping[str, Reading]
+
+
+@dataclass
+class Tally:
+    """How much was done; refusals and readers that were left out, by reason."""
+
+    histories: int = 0
+    steps: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    comparisons: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Tally) -> None:
+        """Add the figures of another."""
+        self.histories += other.histories
+        self.steps += other.steps
+        self.refused += other.refused
+        self.comparisons += other.comparisons
+        self.left_out += other.left_out
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What must not be; ``kind`` is the same for failures that look alike."""
+
+    kind: str
+    detail: str
+    step: int
+
+
+@dataclass
+class Outcome:
+    """What came of a history: lines that tell it, and the failure that ended it, if any."""
+
+    history: History
+    lines: list[str] = field(default_factory=list)
+    failure: Failure | None = None
+    tally: Tally = field(default_factory=Tally)
+    kept: Path | None = None
+
+
+def run_history(
+    history: History, spark: SparkSession | None, *, folder: Path | None = None, keep: bool = False
+) -> Outcome:
+    """Carry a history out on a table of its own, which is removed afterwards."""
+    scratch = Path(tempfile.mkdtemp(prefix="history-", dir=folder))
+    run = _Run(history, scratch / "table", spark)
+    try:
+        run.go()
+    finally:
+        if spark is not None:
+            spark_steps.forget_tables(spark)
+        if keep and run.outcome.failure:
+            run.outcome.kept = scratch / "table"
+        else:
+            shutil.rmtree(scratch)
+    return run.outcome
+
+
+class _Run:
+    def __init__(self, history: History, path: Path, spark: SparkSession | None) -> None:
+        self._path = path
+        self._spark = spark
+        self.outcome = Outcome(history)
+        self._readings: Readings = {}
+        self._state: State | None = None
+
+    def go(self) -> None:
+        history = self.outcome.history
+        self.outcome.tally.histories = 1
+        self.outcome.lines.append(f" 0. {history.describe()}")
+        try:
+            self._create(history)
+        except RefusedError as error:
+            self._refused("create", history.creator, error)
+            return
+        try:
+            self._look(None)
+            for step in history.steps:
+                self._take(step)
+                self._look(step)
+        except BrokenError as error:
+            number = len(self.outcome.lines) - 1
+            self.outcome.failure = Failure(error.kind, str(error), number)
+
+    def _create(self, history: History) -> None:
+        try:
+            if history.creator == SPARK:
+                assert self._spark is not None
+                spark_steps.create(self._spark, history, self._path)
+            else:
+                delta_rs_steps.create(history, str(self._path))
+        except RefusedError:
+            raise
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # panics of Rust are no Exceptions
+            raise RefusedError(f"{type(error).__name__}: {str(error)[:200]}") from error
+
+    def _take(self, step: Step) -> None:
+        chance, state = random.Random(step.seed), self._state
+        assert state is not None
+        self.outcome.tally.steps[f"{step.actor} {step.kind}"] += 1
+        head = f"{step.number:2}. {step.actor} {step.kind}"
+        self.outcome.lines.append(head)
+        try:
+            if step.actor == OURS:
+                said = our_steps.take_step(step.kind, chance, step.number, state)
+            elif step.actor == DELTA_RS:
+                said = delta_rs_steps.take_step(step.kind, chance, step.number, state)
+            else:
+                assert self._spark is not None
+                said = spark_steps.take_step(self._spark, step.kind, chance, step.number, state)
+        except RefusedError as error:
+            self._refused(step.kind, step.actor, error)
+            self.outcome.lines[-1] = f"{head}: refused: {error}"
+        else:
+            self.outcome.lines[-1] = f"{head} {said}"
+
+    def _refused(self, kind: str, actor: str, error: RefusedError) -> None:
+        self.outcome.tally.refused[f"{actor} {kind}: {shorten(str(error))}"] += 1
+
+    def _look(self, step: Step | None) -> None:
+        after = f"after {step.actor} {step.kind}" if step else "after create"
+        try:
+            snapshot = Table(str(self._path), warn=ignore_warning).snapshot()
+            rows = read_ours(self._path)
+        except DeltactlError as error:
+            raise BrokenError(f"our scan: {error.code} {after}", error.message) from error
+        metadata = snapshot.metadata
+        tracked = metadata.configuration.get("delta.enableRowTracking") == "true"
+        found = read_all(self._path, rows, self._spark, row_ids=tracked)
+        problems = list(self._compare(found, step, after))
+        self._state = State(
+            self._path,
+            snapshot.version,
+            rows,
+            tuple(metadata.partition_columns),
+            metadata.column_mapping_mode != "none",
+        )
+        self._readings = found
+        if problems:
+            detail = "\n".join(f"{kind}: {text}" for kind, text in problems)
+            raise BrokenError(problems[0][0], detail)
+
+    def _compare(
+        self, found: Readings, step: Step | None, after: str
+    ) -> Iterator[tuple[str, str]]:
+        tally = self.outcome.tally
+        is_ours = step is not None and step.actor == OURS
+        for name, reading in found.items():
+            before = self._readings.get(name)
+            if reading.rows is None:
+                tally.left_out[f"{name} {after}: {shorten(reading.why)}"] += 1
+            if is_ours and before is not None and before.rows is not None:
+                tally.comparisons[f"{name} before and {after}"] += 1
+                if reading.rows is None:
+                    yield f"{name} cannot read {after}", reading.why
+                elif reading.rows != before.rows:
+                    yield f"{name} reads other rows {after}", difference(before.rows, reading.rows)
+        ours = found[OURS].rows
+        assert ours is not None
+        for name, reading in found.items():
+            if name not in (OURS, ROW_IDS) and reading.rows is not None:
+                tally.comparisons[f"{name} and our scan"] += 1
+                if reading.rows != ours:
+                    yield f"{name} and our scan differ {after}", difference(reading.rows, ours)
+
+
+def difference(expected: tuple[str, ...], found: tuple[str, ...]) -> str:
+    """One text about two lists of rows."""
+    counted, seen = Counter(expected), Counter(found)
+    lacking, extra = list((counted - seen).elements()), list((seen - counted).elements())
+    return (
+        f"{len(found)} rows for {len(expected)}; {len(lacking)} lacking, such as {lacking[:2]}; "
+        f"{len(extra)} too many, such as {extra[:2]}"
+    )
+
+
+def shorten(text: str) -> str:
+    """A reason without what is another one each time."""
+    import re
+
+    text = re.sub(r"(file:)?/[^\s'\",]*", "PATH", text)
+    return re.sub(r"[0-9a-f-]{30,}|\d+", "N", text)[:160]
