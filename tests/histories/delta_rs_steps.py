@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
 from tests.histories.plan import History
-from tests.histories.rows import random_rows
-from tests.histories.state import DATA_FUSION, RefusedError, State, key_range, random_condition
+from tests.histories.rows import random_rows, rows_for_merge, settable_columns
+from tests.histories.state import (
+    DATA_FUSION,
+    RefusedError,
+    State,
+    first_line,
+    key_range,
+    random_condition,
+)
 
 _NEW_TYPES: Final = ("long", "string", "double", "date")
 
@@ -39,11 +46,7 @@ def take_step(kind: str, chance: random.Random, number: int, state: State) -> st
     except (KeyboardInterrupt, SystemExit, RefusedError):
         raise
     except BaseException as error:  # panics of Rust are no Exceptions
-        raise RefusedError(f"{type(error).__name__}: {_first_line(error)}") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), "")[:200]
+        raise RefusedError(f"{type(error).__name__}: {first_line(error)}") from error
 
 
 def _table(state: State) -> Any:
@@ -91,7 +94,7 @@ def _delete(chance: random.Random, _: int, state: State) -> str:
 
 def _update(chance: random.Random, _: int, state: State) -> str:
     condition = random_condition(chance, state, DATA_FUSION)
-    field = chance.choice(_settable(state.schema))
+    field = chance.choice(settable_columns(state.schema))
     value = random_rows(chance, pa.schema([field]), 0, 1, state.partition_by)[0][0].as_py()
     literal = DATA_FUSION.literal(value, field.type)
     name = DATA_FUSION.name(field.name)
@@ -99,28 +102,9 @@ def _update(chance: random.Random, _: int, state: State) -> str:
     return f"set {name} = {literal} where {condition}"
 
 
-def _settable(schema: Iterable[pa.Field]) -> list[pa.Field]:
-    """The columns that have literals; the key itself stays."""
-    return [
-        field
-        for field in schema
-        if field.name != "k"
-        and (
-            pa.types.is_string(field.type)
-            or pa.types.is_integer(field.type)
-            or pa.types.is_boolean(field.type)
-            or pa.types.is_date(field.type)
-            or pa.types.is_decimal(field.type)
-        )
-    ] or [schema.field("k")]  # type: ignore[attr-defined]
-
-
 def _merge(chance: random.Random, number: int, state: State) -> str:
     low, high = key_range(chance, state)
-    keys = [key for key in state.rows["k"].to_pylist() if low <= key < high]
-    old = random_rows(chance, state.schema, 0, len(keys), state.partition_by)
-    at = state.schema.get_field_index("k")
-    old = old.set_column(at, state.schema.field("k"), pa.array(keys, pa.int64()))
+    old = rows_for_merge(chance, state.rows, low, high, state.partition_by)
     source = pa.concat_tables([old, _new_rows(chance, number, state)])
     merger = _table(state).merge(
         source, "t.k = s.k", source_alias="s", target_alias="t", error_on_type_mismatch=False

@@ -227,6 +227,7 @@ _SPARK_STEPS: Final = {
     "vacuum": 1,
     "set-property": 1,
     "upgrade": 1,
+    "drop-feature": 1,
     "add-constraint": 1,
 }
 _OUR_STEPS: Final = {

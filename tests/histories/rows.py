@@ -13,6 +13,9 @@ import pyarrow as pa
 KEY: Final = "k"
 """A column of every table: a whole number, another one in each row that a step adds."""
 
+COMPUTED: Final = {"generated": "gen", "identity": "ident", "default": "dflt"}
+"""Columns that Spark fills in, by the trait that adds them."""
+
 PARTITION_TEXTS: Final = (
     None,
     "",
@@ -144,6 +147,30 @@ _SIMPLE: Final[
     (pa.types.is_date, lambda chance, _: chance.choice(_DAYS)),
     (pa.types.is_timestamp, _moment),
 )
+
+
+def rows_for_merge(
+    chance: random.Random, rows: pa.Table, low: int, high: int, partition_by: Sequence[str]
+) -> pa.Table:
+    """New values for the keys that the table has from low to high."""
+    keys = sorted({key for key in rows[KEY].to_pylist() if low <= key < high})
+    found = random_rows(chance, rows.schema, 0, len(keys), partition_by)
+    at = rows.schema.get_field_index(KEY)
+    return found.set_column(at, rows.schema.field(KEY), pa.array(keys, pa.int64()))
+
+
+def settable_columns(schema: pa.Schema) -> list[pa.Field]:
+    """The columns whose values are easily written in SQL; the key only if there is no other."""
+    tests = (
+        pa.types.is_string,
+        pa.types.is_integer,
+        pa.types.is_boolean,
+        pa.types.is_date,
+        pa.types.is_decimal,
+    )
+    taken = (KEY, *COMPUTED.values())
+    found = [f for f in schema if f.name not in taken and any(test(f.type) for test in tests)]
+    return found or [schema.field(KEY)]
 
 
 def sql_text(text: str, *, backslashes: bool) -> str:

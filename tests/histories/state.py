@@ -105,7 +105,7 @@ def random_condition(chance: random.Random, state: State, dialect: Dialect) -> s
 
 def key_range(chance: random.Random, state: State) -> tuple[int, int]:
     """Some keys from low to high."""
-    keys = sorted(key for key in state.rows[KEY].to_pylist() if key is not None) or [0]
+    keys = sorted(set(state.rows[KEY].to_pylist())) or [0]
     low = chance.choice(keys)
     return low, low + chance.choice((1, 5, 1000))
 
@@ -113,7 +113,12 @@ def key_range(chance: random.Random, state: State) -> tuple[int, int]:
 def partition_condition(chance: random.Random, state: State, dialect: Dialect) -> str:
     """The value of a partition column of some row."""
     column = chance.choice(state.partition_by)
-    value = chance.choice(state.rows[column].to_pylist())
+    value = chance.choice(sorted(set(state.rows[column].to_pylist()), key=repr))
     if value is None:
         return f"{dialect.name(column)} IS NULL"
     return f"{dialect.name(column)} = {dialect.literal(value, state.schema.field(column).type)}"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line that an error says."""
+    return next((line for line in str(error).splitlines() if line.strip()), "")[:200]
