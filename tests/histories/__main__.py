@@ -116,6 +116,7 @@ def _summarise(
     tally: Tally, kinds: Counter[str], shortest: dict[str, Outcome], seconds: float
 ) -> None:
     print(f"\n{tally.histories} histories in {seconds:.0f} s, {sum(kinds.values())} failed")
+    print(f"{tally.unchanged} steps changed no file, so that nothing was read after them")
     for title, counted in (
         ("steps", tally.steps),
         ("comparisons", tally.comparisons),

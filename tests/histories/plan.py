@@ -78,7 +78,10 @@ TRAITS: Final[Mapping[str, Mapping[str, str]]] = {
     "checkpoint-often": {"delta.checkpointInterval": "3"},
     "few-stats": {"delta.dataSkippingNumIndexedCols": "2"},
     "no-stats": {"delta.dataSkippingNumIndexedCols": "0"},
-    "short-log": {"delta.logRetentionDuration": "interval 1 days"},
+    "short-log": {
+        "delta.logRetentionDuration": "interval 1 days",
+        "delta.deletedFileRetentionDuration": "interval 1 days",
+    },
     "no-partition-columns-in-files": {"delta.writePartitionColumnsToParquet": "false"},
     "struct-stats": {"delta.checkpoint.writeStatsAsStruct": "true"},
     "no-json-stats": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,23 +11,26 @@ import pyarrow as pa
 
 from deltactl import Table
 from deltactl.errors import ignore_warning
-from tests.interop.canonical import arrow_rows, comparable, json_rows
+from tests.histories.known import blanks_as_nulls
+from tests.histories.state import first_line
+from tests.interop.canonical import arrow_rows, comparable, spark_type
 from tests.support.duckdb_delta import connect_duckdb
-from tests.support.spark_matrix import read_row_ids, read_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OURS: Final = "deltactl"
 ROW_IDS: Final = "row ids on Spark"
+_ID_COLUMNS: Final = ("row id", "row commit version")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The rows that a reader read, or why it could not."""
+    """The rows that a reader read, or why it could not; ``schema`` is Spark's, where it read."""
 
     rows: tuple[str, ...] | None
     why: str = ""
+    schema: str | None = None
 
 
 def read_ours(path: Path) -> pa.Table:
@@ -35,36 +38,43 @@ def read_ours(path: Path) -> pa.Table:
     return Table(str(path), warn=ignore_warning).scan().read_all()
 
 
+def schema_of(ours: pa.Table) -> str:
+    """The schema of our scan, as Spark names it."""
+    return f"struct<{','.join(f'{f.name}:{spark_type(f.type)}' for f in ours.schema)}>"
+
+
 def read_all(
-    path: Path, ours: pa.Table, spark: SparkSession | None, *, row_ids: bool
+    path: Path,
+    ours: pa.Table,
+    partition_by: Collection[str],
+    spark: SparkSession | None,
+    *,
+    row_ids: bool,
 ) -> dict[str, Reading]:
-    """What the other readers read, and ``ours``, which is read already."""
+    """What all readers read; of ``ours`` what our scan read already."""
     schema = comparable(ours.schema)
     found = {OURS: Reading(tuple(arrow_rows(ours.select(schema.names))))}
-    for name, read in ARROW_READERS.items():
-        found[name] = _try(lambda read=read: _texts(read(path), schema))  # type: ignore[misc]
+    found["DuckDB"] = _read(lambda: _read_duckdb(path), schema)
+    found["delta-rs"] = _read(lambda: blanks_as_nulls(_read_delta_rs(path), partition_by), schema)
     if spark is not None:
-        found["Spark"] = _try(lambda: json_rows(read_rows(spark, path), schema))
-        if row_ids:
-            found[ROW_IDS] = _try(lambda: read_row_ids(spark, path))
+        found |= _read_spark(spark, path, schema, row_ids)
     return found
 
 
-def _try(read: Callable[[], list[str]]) -> Reading:
+def _read(read: Callable[[], pa.Table], schema: pa.Schema) -> Reading:
     try:
-        return Reading(tuple(read()))
+        return Reading(_texts(read(), schema))
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # panics of Rust are no Exceptions
-        first = next((line for line in str(error).splitlines() if line.strip()), "")
-        return Reading(None, f"{type(error).__name__}: {first[:300]}")
+        return Reading(None, f"{type(error).__name__}: {first_line(error)}")
 
 
-def _texts(table: pa.Table, schema: pa.Schema) -> list[str]:
+def _texts(table: pa.Table, schema: pa.Schema) -> tuple[str, ...]:
     missing = [name for name in schema.names if name not in table.column_names]
     if missing:
         raise KeyError(f"no columns {missing}")
-    return arrow_rows(table.select(schema.names).cast(schema))
+    return tuple(arrow_rows(table.select(schema.names).cast(schema)))
 
 
 def _read_duckdb(path: Path) -> pa.Table:
@@ -80,7 +90,22 @@ def _read_delta_rs(path: Path) -> pa.Table:
     return pa.table(query.execute("SELECT * FROM t").read_all())
 
 
-ARROW_READERS: Final[Mapping[str, Callable[[Path], pa.Table]]] = {
-    "DuckDB": _read_duckdb,
-    "delta-rs": _read_delta_rs,
-}
+def _read_spark(
+    spark: SparkSession, path: Path, schema: pa.Schema, row_ids: bool
+) -> Mapping[str, Reading]:
+    """The rows, and where there are row ids, the rows with theirs and the versions they are of."""
+    try:
+        frame = spark.read.format("delta").load(str(path))
+        text = frame.schema.simpleString()
+        extra = ("row_id", "row_commit_version") if row_ids else ()
+        named = zip(extra, _ID_COLUMNS, strict=False)
+        wanted = [f"_metadata.{name} AS `{column}`" for name, column in named]
+        table = frame.selectExpr("*", *wanted).toArrow()
+        found = {"Spark": Reading(_texts(table, schema), schema=text)}
+        if row_ids:
+            fields = [*schema, *(pa.field(name, pa.int64()) for name in _ID_COLUMNS)]
+            found[ROW_IDS] = Reading(_texts(table, pa.schema(fields)))
+    except Exception as error:  # noqa: BLE001 - whatever Java says
+        why = f"{type(error).__name__}: {first_line(error)}"
+        return {name: Reading(None, why) for name in ("Spark", *([ROW_IDS] if row_ids else []))}
+    return found

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tests.histories.known import NO_NEGATIVE_DECIMALS_IN_PARTITIONS
+
 KEY: Final = "k"
 """A column of every table: a whole number, another one in each row that a step adds."""
 
@@ -59,7 +61,6 @@ PARTITION_TEXTS: Final = (
     "null",
 )
 _TEXTS: Final = (None, "", "a", "é", "😀 中文", "x" * 40, "y" * 31 + "😀z", "\n\t\"'\\", "%", "\uffff" * 35)
-_EPOCH: Final = datetime(1970, 1, 1)
 _DAYS: Final = (date(1970, 1, 1), date(2024, 2, 29), date(1582, 10, 15), date(9999, 12, 31))
 _MOMENTS: Final = (
     datetime(2024, 1, 1, 10, 0, 0, 123456),
@@ -68,8 +69,6 @@ _MOMENTS: Final = (
     datetime(1970, 1, 1),
 )
 _FLOATS: Final = (0.0, -0.0, 1.5, -1.5, float("nan"), float("inf"), float("-inf"), 1e-30)
-# A partition value of a table on object stores or in Hive is seldom one of these.
-_PLAIN_FLOATS: Final = (0.5, -1.5, 1e10)
 
 
 def random_rows(
@@ -97,9 +96,10 @@ def partition_value(chance: random.Random, arrow: pa.DataType) -> Any:
     """A value of a partition column."""
     if pa.types.is_string(arrow):
         return chance.choice(PARTITION_TEXTS)
-    if pa.types.is_floating(arrow):
-        return chance.choice((None, *_PLAIN_FLOATS))
-    return _value(chance, arrow, True)
+    value = _value(chance, arrow, nullable=True)
+    if isinstance(value, Decimal) and NO_NEGATIVE_DECIMALS_IN_PARTITIONS:
+        return abs(value)
+    return value
 
 
 def _value(chance: random.Random, arrow: pa.DataType, nullable: bool) -> Any:

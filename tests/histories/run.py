@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -15,7 +16,7 @@ from deltactl import DeltactlError, Table
 from deltactl.errors import ignore_warning
 from tests.histories import delta_rs_steps, our_steps, spark_steps
 from tests.histories.plan import DELTA_RS, OURS, SPARK, History, Step
-from tests.histories.readers import ROW_IDS, Reading, read_all, read_ours
+from tests.histories.readers import ROW_IDS, Reading, read_all, read_ours, schema_of
 from tests.histories.state import BrokenError, RefusedError, State
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Tally:
     refused: Counter[str] = field(default_factory=Counter)
     comparisons: Counter[str] = field(default_factory=Counter)
     left_out: Counter[str] = field(default_factory=Counter)
+    unchanged: int = 0
 
     def add(self, other: Tally) -> None:
         """Add the figures of another."""
@@ -41,6 +43,7 @@ class Tally:
         self.refused += other.refused
         self.comparisons += other.comparisons
         self.left_out += other.left_out
+        self.unchanged += other.unchanged
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,7 @@ class _Run:
         self.outcome = Outcome(history)
         self._readings: Readings = {}
         self._state: State | None = None
+        self._files: set[tuple[str, int, int]] = set()
 
     def go(self) -> None:
         history = self.outcome.history
@@ -145,6 +149,10 @@ class _Run:
         self.outcome.tally.refused[f"{actor} {kind}: {shorten(str(error))}"] += 1
 
     def _look(self, step: Step | None) -> None:
+        files = self._list_files()
+        if files == self._files:  # as it was: so is what readers read
+            self.outcome.tally.unchanged += 1
+            return
         after = f"after {step.actor} {step.kind}" if step else "after create"
         try:
             snapshot = Table(str(self._path), warn=ignore_warning).snapshot()
@@ -153,19 +161,33 @@ class _Run:
             raise BrokenError(f"our scan: {error.code} {after}", error.message) from error
         metadata = snapshot.metadata
         tracked = metadata.configuration.get("delta.enableRowTracking") == "true"
-        found = read_all(self._path, rows, self._spark, row_ids=tracked)
+        partition_by = tuple(metadata.partition_columns)
+        found = read_all(self._path, rows, partition_by, self._spark, row_ids=tracked)
         problems = list(self._compare(found, step, after))
+        spark = found.get("Spark")
+        if spark and spark.schema not in (None, schema_of(rows)):
+            ours = schema_of(rows)
+            problems.append((f"schemas differ {after}", f"Spark {spark.schema}, ours {ours}"))
+        self._files = files
         self._state = State(
             self._path,
             snapshot.version,
             rows,
-            tuple(metadata.partition_columns),
+            partition_by,
             metadata.column_mapping_mode != "none",
         )
         self._readings = found
         if problems:
             detail = "\n".join(f"{kind}: {text}" for kind, text in problems)
             raise BrokenError(problems[0][0], detail)
+
+    def _list_files(self) -> set[tuple[str, int, int]]:
+        """Names, sizes and times of all files of the table."""
+        return {
+            (str(file), (stat := file.stat()).st_size, stat.st_mtime_ns)
+            for file in self._path.rglob("*")
+            if file.is_file()
+        }
 
     def _compare(
         self, found: Readings, step: Step | None, after: str
@@ -203,7 +225,5 @@ def difference(expected: tuple[str, ...], found: tuple[str, ...]) -> str:
 
 def shorten(text: str) -> str:
     """A reason without what is another one each time."""
-    import re
-
     text = re.sub(r"(file:)?/[^\s'\",]*", "PATH", text)
     return re.sub(r"[0-9a-f-]{30,}|\d+", "N", text)[:160]

@@ -1,0 +1,30 @@
+"""Defects of other programs that histories run into: each has a name here, and a narrow rule.
+
+What is not here is a failure. Each was looked at with a third reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+NO_NEGATIVE_DECIMALS_IN_PARTITIONS: Final = True
+"""delta-rs 1.6.6 writes the partition value -1.25 as ``-1.-25``: no reader can read the table then,
+delta-rs included. Histories with delta-rs have no negative decimals in partition columns."""
+
+
+def blanks_as_nulls(table: pa.Table, partition_by: Collection[str]) -> pa.Table:
+    """What delta-rs read, with null for the partition value ``""``.
+
+    PROTOCOL.md: an empty string is a null partition value, and so read Spark, DuckDB and deltactl.
+    delta-rs 1.6.6 reads an empty text.
+    """
+    for at, field in enumerate(table.schema):
+        if field.name in partition_by and pa.types.is_string_view(field.type):
+            texts = table[field.name].cast(pa.string())
+            texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+            table = table.set_column(at, field.name, texts)
+    return table
