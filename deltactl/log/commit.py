@@ -17,6 +17,7 @@ from deltactl.errors import ConflictError
 from deltactl.log.action_lines import NewFile, add_line, domain_line, line, remove_lines
 from deltactl.log.commit_base import CommitBase, win_version
 from deltactl.log.conflicts import Verdict, decide
+from deltactl.log.file_actions import decoded_names
 from deltactl.log.put_commit import Sleep
 from deltactl.log.replay import Tail
 from deltactl.log.row_ids import RowIds
@@ -84,7 +85,7 @@ class Committer:
             UnsupportedFeatureError: a winner upgraded the protocol beyond this program.
             StorageError: the store failed, and the commit is known not to be there.
         """
-        inputs = [group.removed["path"].to_pylist() for group in groups]
+        inputs = [decoded_names(group.removed).to_pylist() for group in groups]
         verdict, domains = Verdict((), None), self._base.domains
 
         def encode(base: CommitBase, txn_id: str) -> bytes:
@@ -122,7 +123,11 @@ class Committer:
         self._base = base
         self._metadata = winners.singletons.metadata or self._metadata
         self._touched = pa.chunked_array(
-            [*self._touched.chunks, *winners.adds["path"].chunks, *winners.removes["path"].chunks],
+            [
+                *self._touched.chunks,
+                *decoded_names(winners.adds).chunks,
+                *decoded_names(winners.removes).chunks,
+            ],
             pa.string(),
         )
 

@@ -45,8 +45,8 @@ def decide(
     """Judge groups of rewritten files against the winners.
 
     Args:
-        groups: decoded paths of each group's inputs.
-        touched_paths: decoded paths of every add and remove of the winners.
+        groups: names of each group's inputs, as decoded_names gives them.
+        touched_paths: names of every add and remove of the winners.
         before: the table's metadata when the groups were written.
         after: the winners' metadata, if they changed it.
         gained_features: features that the protocol has now and had not when they were written.

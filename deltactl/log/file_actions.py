@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +19,7 @@ from deltactl.protocol.actions import (
 )
 from deltactl.protocol.deletion_vectors import unique_ids
 from deltactl.protocol.partitions import build_map
-from deltactl.protocol.paths import decode_paths
+from deltactl.protocol.paths import decode_paths, normalize_paths
 
 Convert = Callable[[pa.ChunkedArray], pa.Table]
 
@@ -33,13 +34,41 @@ def removes_from_struct(column: pa.ChunkedArray) -> pa.Table:
     return _from_struct(column, REMOVE_SCHEMA)
 
 
-def file_keys(files: pa.Table) -> pa.ChunkedArray:
-    """One text a row that is equal exactly when (path, deletion vector id) is.
+KEY_COLUMNS: Final = ("encoded_path", "deletion_vector")
+"""What :func:`file_keys` and :func:`text_keys` need of a file action."""
 
-    Decoded paths are compared as text: ``/x`` and ``file:/x`` are two files here, as they are for
-    readers built on the Delta kernel (PROTOCOL.md, "Action Reconciliation").
+
+def file_keys(files: pa.Table) -> pa.ChunkedArray:
+    """One text a row that is equal exactly when two actions speak of one logical file.
+
+    That is (path, deletion vector id), with the path's text after URI normalisation and its escapes
+    untouched, as Delta on Spark compares them: ``p=%C3%A9/f`` and ``p=é/f`` are two files.
+
+    Args:
+        files: rows with :data:`KEY_COLUMNS`.
     """
-    paths, vectors = files["path"], files["deletion_vector"]
+    return _with_vector_ids(normalize_paths(files["encoded_path"]), files["deletion_vector"])
+
+
+def text_keys(files: pa.Table) -> pa.ChunkedArray:
+    """As :func:`file_keys`, with the path's text as it is written: readers on the Delta kernel."""
+    return _with_vector_ids(files["encoded_path"], files["deletion_vector"])
+
+
+def decoded_names(files: pa.Table) -> pa.ChunkedArray:
+    """The decoded name of each file, without ``.`` segments: the same for all texts of it.
+
+    Looser than :func:`file_keys`: for finding that two writers meant the same file.
+
+    Args:
+        files: rows with ``path`` and ``encoded_path``.
+    """
+    encoded = files["encoded_path"]
+    normal = normalize_paths(encoded)
+    return files["path"] if normal is encoded else decode_paths(normal)
+
+
+def _with_vector_ids(paths: pa.ChunkedArray, vectors: pa.ChunkedArray) -> pa.ChunkedArray:
     if vectors.null_count == len(vectors):
         return paths
     ids = pa.chunked_array([unique_ids(chunk) for chunk in vectors.chunks], pa.string())

@@ -1,4 +1,7 @@
-"""Columnar reconciliation: the newest word on each (path, deletion vector) wins.
+"""Columnar reconciliation: the newest action on each (path, deletion vector) wins.
+
+Paths are compared as Delta on Spark does (:func:`file_keys`). Readers on the Delta kernel compare
+them as they are written, so more files may be live for them: ``by_text`` gives those as well.
 
 Source: PROTOCOL.md, "Action Reconciliation". Memory holds the log's tail and its keys; the
 checkpoint streams past them, so a table's size does not matter here.
@@ -6,7 +9,7 @@ checkpoint streams past them, so a table's size does not matter here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,23 +18,28 @@ import pyarrow.compute as pc
 
 from deltactl.log.checkpoint import CheckpointHead, Piece, read_adds, read_removes
 from deltactl.log.commit_json import CommitParser, LogFile
-from deltactl.log.file_actions import file_keys
+from deltactl.log.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.singletons import Singletons
 from deltactl.protocol.actions import ADD_SCHEMA, REMOVE_SCHEMA
 from deltactl.protocol.names import CompactedFile, parse_log_name
+from deltactl.protocol.paths import normalize_paths
 from deltactl.storage.store import FileInfo, Store
 
-_KEY_COLUMNS = ("path", "deletion_vector")
+_KeysOf = Callable[[pa.Table], pa.ChunkedArray]
 
 
 @dataclass(slots=True)
 class Tail:
-    """What the commits after the checkpoint say, reconciled among themselves."""
+    """What the commits after the checkpoint say, reconciled among themselves.
+
+    ``by_text`` is the same for readers that do not normalise paths, where that is different.
+    """
 
     adds: pa.Table
     removes: pa.Table
     keys: pa.ChunkedArray
     singletons: Singletons = field(default_factory=Singletons)
+    by_text: Tail | None = None
 
 
 def replay_tail(store: Store, tail: Sequence[FileInfo], partition_keys: Iterable[str] = ()) -> Tail:
@@ -46,7 +54,9 @@ def replay_tail(store: Store, tail: Sequence[FileInfo], partition_keys: Iterable
     parsed = list(parser.parse(LogFile(name, data, is_compacted(name)) for name, data in contents))
     adds = _concat([p.adds for p in parsed], ADD_SCHEMA)
     removes = _concat([p.removes for p in parsed], REMOVE_SCHEMA)
-    result = _reconcile(adds, removes)
+    result = _reconcile(adds, removes, file_keys)
+    if any(normalize_paths(t["encoded_path"]) is not t["encoded_path"] for t in (adds, removes)):
+        result.by_text = _reconcile(adds, removes, text_keys)
     for part in parsed:
         result.singletons.update(part.singletons)
     return result
@@ -62,8 +72,8 @@ def _concat(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables) if tables else full.empty_table()
 
 
-def _reconcile(adds: pa.Table, removes: pa.Table) -> Tail:
-    add_keys, remove_keys = file_keys(adds), file_keys(removes)
+def _reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
+    add_keys, remove_keys = keys_of(adds), keys_of(removes)
     keys = pa.chunked_array([*add_keys.chunks, *remove_keys.chunks], pa.string())
     # Huge pages make the growth of a large hash table several times as dear in Arrow's own pool.
     coded = pc.dictionary_encode(keys, memory_pool=pa.system_memory_pool())
@@ -97,11 +107,20 @@ def live_batches(
     tail: Tail,
     columns: Sequence[str],
     share: Share = WHOLE,
+    *,
+    by_text: bool = False,
 ) -> Iterator[pa.Table]:
-    """Live files in batches: the checkpoint's without what the tail speaks of, then the tail's."""
+    """Live files in batches: the checkpoint's without what the tail speaks of, then the tail's.
+
+    With ``by_text`` two texts of a path are two files, normalised or not: what any reader takes for
+    live is then among the files.
+    """
+    keys_of = text_keys if by_text else file_keys
+    if by_text:
+        tail = tail.by_text or tail
     if head is not None:
         for batch in read_adds(store, head, _with_keys(columns, tail), share.pieces):
-            yield _without(batch, tail).select(columns)
+            yield _without(batch, tail, keys_of).select(columns)
     if share.with_tail and tail.adds.num_rows:
         yield tail.adds.select(columns)
 
@@ -116,7 +135,7 @@ def tombstone_batches(
     """Tombstones in batches, expired ones included: retention is the caller's rule."""
     if head is not None:
         for batch in read_removes(store, head, _with_keys(columns, tail), share.pieces):
-            yield _without(batch, tail).select(columns)
+            yield _without(batch, tail, file_keys).select(columns)
     if share.with_tail and tail.removes.num_rows:
         yield tail.removes.select(columns)
 
@@ -124,11 +143,11 @@ def tombstone_batches(
 def _with_keys(columns: Sequence[str], tail: Tail) -> list[str]:
     if not len(tail.keys):
         return list(columns)
-    return [*columns, *(key for key in _KEY_COLUMNS if key not in columns)]
+    return [*columns, *(key for key in KEY_COLUMNS if key not in columns)]
 
 
-def _without(batch: pa.Table, tail: Tail) -> pa.Table:
+def _without(batch: pa.Table, tail: Tail, keys_of: _KeysOf) -> pa.Table:
     if not len(tail.keys) or not batch.num_rows:
         return batch
-    gone = pc.is_in(file_keys(batch), value_set=tail.keys)
+    gone = pc.is_in(keys_of(batch), value_set=tail.keys)
     return batch.filter(pc.invert(gone)) if pc.any(gone).as_py() else batch

@@ -96,6 +96,10 @@ class Snapshot:
         """Stream live files with the given columns; memory holds one batch and the log's tail."""
         return live_batches(self.store, self._head, self._tail, columns)
 
+    def kept_batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """As :meth:`file_batches`, with the files that only some readers take for live."""
+        return live_batches(self.store, self._head, self._tail, columns, by_text=True)
+
     def tombstone_batches(self, columns: Sequence[str] = TOMBSTONE_COLUMNS) -> Iterator[pa.Table]:
         """Stream tombstones, expired ones included."""
         return tombstone_batches(self.store, self._head, self._tail, columns)

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.file_actions import file_keys
+from deltactl.log.file_actions import KEY_COLUMNS, file_keys
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.spark_hash import hash_texts_64
 
 _NUMBERS = ("size_bytes", "base_row_id", "default_row_commit_version")
-STATE_COLUMNS = ("path", "deletion_vector", "partition_values", *_NUMBERS)
+STATE_COLUMNS = (*KEY_COLUMNS, "partition_values", *_NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.file_actions import file_keys
+from deltactl.log.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.parsed_stats import parse_stats
 from deltactl.log.state_digest import sum_of_hashes
 
-STATS_COLUMNS: Final = ("path", "deletion_vector", "stats")
+STATS_COLUMNS: Final = (*KEY_COLUMNS, "stats")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Final
 
 from deltactl.errors import CorruptLogError, ignore_warning
 from deltactl.log.commit_json import CommitParser, LogFile
-from deltactl.log.file_actions import file_keys
+from deltactl.log.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.sweep import first_rebuildable
@@ -79,6 +79,7 @@ class AllFiles:
 
     def _fresh(self, columns: Sequence[str]) -> Iterator[Cut]:
         """The files of the latest version, then others, each the first time it comes up."""
+        columns = list(dict.fromkeys([*columns, *KEY_COLUMNS]))
         seen = SeenKeys()
         for batch in self.latest.file_batches(columns):
             seen.take(file_keys(batch))

@@ -11,17 +11,17 @@ import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
 from deltactl.log.commit_changes import FileCounts, PartitionChange, count_added_removed
-from deltactl.log.file_actions import file_keys
+from deltactl.log.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.history import ensure_in_log
 from deltactl.protocol.actions import ADD_SCHEMA, Metadata
 from deltactl.protocol.features import list_features
+from deltactl.protocol.paths import normalize_paths
 from deltactl.protocol.schema import Field, render_type
 from deltactl.storage.store import Store
 
-_KEY_COLUMNS = ("path", "deletion_vector")
-_COUNTED = ("path", "partition_values", "size_bytes", "stats", "deletion_vector", "data_change")
+_COUNTED = (*KEY_COLUMNS, "path", "partition_values", "size_bytes", "stats", "data_change")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,8 @@ def diff_versions(store: Store, first: int, last: int | None, warn: Warn) -> Ver
     removed, added = _files_of_one_side(before, after)
     names = _partition_names(after.metadata)
     total, partitions = count_added_removed(added, removed, sorted(names))
-    remarked = pc.sum(pc.is_in(added["path"], value_set=removed["path"])).as_py() or 0
+    paths = [normalize_paths(files["encoded_path"]) for files in (added, removed)]
+    remarked = pc.sum(pc.is_in(paths[0], value_set=paths[1])).as_py() or 0
     return VersionDiff(
         first,
         last,
@@ -130,7 +131,7 @@ def _files_of_one_side(before: Snapshot, after: Snapshot) -> tuple[pa.Table, pa.
 
 
 def _keys(snapshot: Snapshot) -> pa.ChunkedArray:
-    chunks = [c for b in snapshot.file_batches(_KEY_COLUMNS) for c in file_keys(b).chunks]
+    chunks = [c for b in snapshot.file_batches(KEY_COLUMNS) for c in file_keys(b).chunks]
     return pa.chunked_array(chunks, pa.string())
 
 

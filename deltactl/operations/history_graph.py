@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
-from deltactl.log.file_actions import file_keys
+from deltactl.log.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.history import Selection, read_history
 from deltactl.log.history_columns import HistoryRow
 from deltactl.log.listing import LogListing, list_log
@@ -19,7 +19,7 @@ from deltactl.log.sweep import EVENTS, LogSweep, Stretches, first_rebuildable, s
 from deltactl.storage.store import Store
 
 _MOST_TRIES = 4
-_NAMED = ("path", "deletion_vector", "size_bytes")
+_NAMED = ("path", *KEY_COLUMNS, "size_bytes")
 
 
 @dataclass(frozen=True, slots=True)

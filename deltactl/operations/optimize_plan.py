@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError, Warn, ignore_warning
+from deltactl.errors import Warn, ignore_warning
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clustered import clustered_mask
 from deltactl.operations.file_sizes import FileSizes, count_sizes
@@ -22,16 +22,20 @@ from deltactl.operations.optimize_options import (
 )
 from deltactl.operations.packing import PackingRule, pack
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
+from deltactl.operations.path_texts import two_texts_mask
 from deltactl.operations.predicate import PartitionPredicate, parse_predicate
 from deltactl.operations.purge import purge_mask
 from deltactl.operations.touched import find_touched
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.partitions import lookup_map
-from deltactl.protocol.paths import absolute_mask, canonical_paths
 from deltactl.protocol.stats import num_records
+from deltactl.units import format_count
 
 TARGET_TAG = "deltactl.targetFileSize"
 """Tag of an output: the target size in bytes that it was made for."""
+
+TWO_TEXTS = "named by two texts in the log"
+"""Why a file is left alone: see ``path_texts``."""
 
 _READ_COLUMNS = (
     "path",
@@ -107,13 +111,11 @@ def plan_optimize(
     Raises:
         UnsupportedFeatureError: a feature that forbids rewriting, before any work.
         PredicateError: ``where`` is not about partition columns.
-        SafetyError: the log names files in a way that implementations disagree on.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REWRITE)
     fields = snapshot.metadata.partition_fields
     predicate = None if options.where is None else parse_predicate(options.where, fields)
     files, unmatched, table_bytes = _load_files(snapshot, predicate)
-    ensure_unambiguous_paths(snapshot, files)
     target = choose_target_bytes(
         options.target_bytes, snapshot.properties.target_file_size, table_bytes
     )
@@ -122,6 +124,7 @@ def plan_optimize(
         minimum = int(target * DEFAULT_MIN_SHARE)
     groups = group_partitions(files["partition_values"], fields)
     choice = _Choice(files, groups)
+    _leave_two_texts(choice, snapshot, warn)
     if unmatched:
         choice.left_alone["not matched by --where"] = unmatched
     if options.since_version is not None and _is_of(snapshot, options.since_table_id):
@@ -205,28 +208,22 @@ def _load_files(
     return pa.concat_tables(tables), unmatched, table_bytes
 
 
-def ensure_unambiguous_paths(snapshot: Snapshot, files: pa.Table) -> None:
-    """Refuse a live absolute path that a remove spells another way (``/x`` and ``file:/x``).
+def _leave_two_texts(choice: _Choice, snapshot: Snapshot, warn: Warn) -> None:
+    """Leave out files that the log names by two texts.
 
-    Delta on Spark takes both for one file that is gone, kernel readers for two of which one
-    lives: rewriting it would settle the question behind the owner's back.
+    Readers return their rows twice, or again after they were removed: a rewrite would make that
+    permanent.
     """
-    absolute = files["path"].filter(absolute_mask(files["path"]))
-    if not len(absolute):
+    mask = two_texts_mask(snapshot, choice.files)
+    if not mask.any():
         return
-    scheme = snapshot.store.uri.partition(":")[0]
-    live = canonical_paths(absolute, scheme)
-    live_texts = pc.unique(absolute)
-    for batch in snapshot.tombstone_batches(["path"]):
-        differently = batch["path"].filter(pc.invert(pc.is_in(batch["path"], live_texts)))
-        clash = pc.is_in(live, pc.unique(canonical_paths(differently, scheme)))
-        if pc.any(clash).as_py():
-            name = live.filter(clash)[0].as_py()
-            raise SafetyError(
-                f"the log adds and removes {name!r} under different spellings; implementations "
-                "disagree whether the file is live",
-                hint="Remove it with the engine that wrote it, then run again.",
-            )
+    choice.leave(mask, TWO_TEXTS)
+    first = choice.files["path"][int(np.flatnonzero(mask)[0])].as_py()
+    warn(
+        f"{format_count(int(mask.sum()), 'file')} left out: the log names each by two texts, and "
+        f"readers take them for two files, such as {first!r}; run "
+        f"`deltactl check {snapshot.store.uri}`"
+    )
 
 
 def _select(

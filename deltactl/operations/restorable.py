@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
-from deltactl.log.file_actions import file_keys
+from deltactl.log.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
 from deltactl.log.snapshot import Snapshot, load_snapshot
@@ -87,7 +87,7 @@ def _with_untouched(stretches: Stretches, snapshot: Snapshot) -> Stretches:
     """Add the live files that no commit in the range speaks of: they were live all along."""
     known = stretches.files["key"].combine_chunks()
     parts = [stretches.files.select(["path", "vector_file"])]
-    for batch in snapshot.file_batches(("path", "deletion_vector")):
+    for batch in snapshot.file_batches(("path", *KEY_COLUMNS)):
         untouched = batch.filter(pc.invert(pc.is_in(file_keys(batch), value_set=known)))
         vectors = vector_files(untouched["deletion_vector"])
         parts.append(pa.table({"path": untouched["path"], "vector_file": vectors}))

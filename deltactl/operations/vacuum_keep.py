@@ -1,6 +1,6 @@
 """What must stay: physical names of everything that a version worth keeping needs.
 
-- live files and their deletion vectors;
+- live files and their deletion vectors: live for any reader, however it compares paths;
 - removed ones whose tombstone is younger than the cutoff;
 - whatever a commit after the version that was current at the cutoff speaks of, whichever times its
   tombstones carry: checkpoints drop tombstones by the table's retention, not by ours;
@@ -50,7 +50,7 @@ class KeepRules:
 
 def live_names(snapshot: Snapshot) -> Iterator[pa.ChunkedArray]:
     """Live files and their deletion vectors."""
-    for batch in snapshot.file_batches(_REFERENCE):
+    for batch in snapshot.kept_batches(_REFERENCE):
         yield file_names(snapshot.store, batch)
 
 
@@ -90,7 +90,7 @@ def _names_for_others(rules: KeepRules) -> Iterator[pa.ChunkedArray]:
     """Files of ours that other tables name, tombstones of theirs included, by absolute address."""
     for address in rules.options.also_keep_for:
         other = load_snapshot(open_store(address, rules.storage_options), warn=rules.warn)
-        for batches in (other.file_batches, other.tombstone_batches):
+        for batches in (other.kept_batches, other.tombstone_batches):
             for batch in batches(_REFERENCE):
                 yield _absolute_only(file_names_as_logged(batch), rules)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from typing import Final
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,16 @@ _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_ROWS: Final = 1 << 14
 _CONTROLS: Final = [*range(0x20), 0x7F]
 _HIVE_ESCAPES: Final = {c: f"%{c:02X}" for c in [*_CONTROLS, *map(ord, "\"#%'*/:=?\\{[]^")]}
-_URI_ESCAPES: Final = {c: f"%{c:02X}" for c in [*_CONTROLS, *map(ord, ' "#%<>?[\\]^`{|}')]}
+# What may stand in `add.path` as it is. All else is escaped; see docs/adr/0004.
+_URI_SAFE: Final = "!$&'()+,-./:;=@_~"
 _ESCAPED_RUN: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+
+_DOT: Final = ord(".")
+_SLASH: Final = ord("/")
+# Texts that URI normalisation may change: "." and ".." segments, doubled slashes. The two slashes
+# before an authority are not among them.
+_NOT_NORMAL: Final = r"(?:^|/)\.\.?(?:[/?#]|$)|[^:/]//|:////|^////|/.*://"
+_URI_PARTS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*:)?(//[^/?#]*)?([^?#]*)(.*)", re.DOTALL)
 
 # A scheme counts only with a slash behind it: "part:0.parquet" is a file name.
 _ABSOLUTE: Final = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?/"
@@ -174,6 +182,77 @@ def _ensure_utf8(decoded: pa.Array, paths: pa.Array) -> None:
         raise CorruptLogError("a path of the log does not decode to UTF-8") from None
 
 
+def normalize_paths(texts: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """``add.path`` texts as Delta on Spark compares them: after ``java.net.URI.normalize``.
+
+    ``.`` segments, ``..`` segments with a folder before them and doubled slashes go; escapes stay
+    as they are written.
+
+    Args:
+        texts: paths as logged, ``string`` or ``large_string``; nulls stay null.
+
+    Returns:
+        The same kind, type and chunks. The input itself where every text is normal.
+    """
+    return _by_chunk(texts, _normalize_array)
+
+
+def _normalize_array(array: pa.Array) -> pa.Array:
+    if not _may_be_not_normal(array):
+        return array
+    mask = pc.fill_null(pc.match_substring_regex(array, _NOT_NORMAL), False)
+    if not pc.any(mask).as_py():
+        return array
+    normal = [_normalize_uri(text) for text in array.filter(mask).to_pylist()]
+    return pc.replace_with_mask(array, mask, pa.array(normal, array.type))
+
+
+def _may_be_not_normal(array: pa.Array) -> bool:
+    """Look in all bytes at once for a slash before a slash or a dot, and for a dot in front."""
+    if not len(array):
+        return False
+    data, offsets = _text_buffers(array)
+    for start in range(0, len(data), _BLOCK_BYTES):
+        block = data[start : start + _BLOCK_BYTES + 1]
+        after = block[1:][block[:-1] == _SLASH]
+        if ((after == _SLASH) | (after == _DOT)).any():
+            return True
+    starts = offsets[:-1]
+    return bool((data[starts[starts < len(data)]] == _DOT).any())
+
+
+def _normalize_uri(text: str) -> str:
+    match = _URI_PARTS.fullmatch(text)
+    assert match is not None
+    scheme, authority, path, rest = match[1] or "", match[2] or "", match[3], match[4]
+    if scheme and not authority and not path.startswith("/"):
+        return text  # Java takes "scheme:name" for an opaque URI
+    normal = _normalize_segments(path)
+    if normal == path:
+        return text
+    return f"{scheme}{authority if authority != '//' else ''}{normal}{rest}"
+
+
+def _normalize_segments(path: str) -> str:
+    """Source: ``java.net.URI.normalize``; a ``..`` without a folder before it stays."""
+    is_absolute_path = path.startswith("/")
+    segments = [(i, part) for i, part in enumerate(filter(None, path.split("/")))]
+    kept: list[tuple[int, str]] = []
+    for place, part in segments:
+        if part == ".." and kept and kept[-1][1] != "..":
+            kept.pop()
+        elif part != ".":
+            kept.append((place, part))
+    if not kept:
+        return "/" if is_absolute_path else ""
+    is_folder = path.endswith("/") or kept[-1] != segments[-1]
+    first, name = kept[0]
+    # Without it the first segment would read as a scheme.
+    dot = "./" if not is_absolute_path and first > 0 and ":" in name else ""
+    start = "/" if is_absolute_path else dot
+    return f"{start}{'/'.join(part for _, part in kept)}{'/' if is_folder else ''}"
+
+
 def decode_path(path: str) -> str:
     """The name of one ``add.path``; as :func:`decode_paths`."""
     try:
@@ -185,10 +264,11 @@ def decode_path(path: str) -> str:
 def encode_path(name: str) -> str:
     """The ``add.path`` of a decoded name (step B); ``decode_path`` gives the name back.
 
-    Non-ASCII characters stay as they are, as Delta on Spark leaves them. In a relative name a
+    Non-ASCII characters are escaped: delta-rs removes files by such a text, and a ``remove`` with
+    another text than the ``add`` has does not remove the file for any reader. In a relative name a
     colon that would make its first part read as a scheme is escaped too.
     """
-    encoded = name.translate(_URI_ESCAPES)
+    encoded = quote(name, safe=_URI_SAFE)
     if _LOOKS_LIKE_SCHEME.match(encoded):
         encoded = encoded.replace(":", "%3A", 1)
     return encoded
