@@ -57,7 +57,7 @@ def _table(state: State) -> Any:
 
 def _new_rows(chance: random.Random, number: int, state: State) -> pa.Table:
     count = chance.choice((1, 3, 10, 40))
-    return random_rows(chance, state.schema, number * 1000, count, state.partition_by)
+    return random_rows(chance, state.schema, number * 1000, count, state.pools)
 
 
 def _append(chance: random.Random, number: int, state: State) -> str:
@@ -95,7 +95,7 @@ def _delete(chance: random.Random, _: int, state: State) -> str:
 def _update(chance: random.Random, _: int, state: State) -> str:
     condition = random_condition(chance, state, DATA_FUSION)
     field = chance.choice(settable_columns(state.schema))
-    value = random_rows(chance, pa.schema([field]), 0, 1, state.partition_by)[0][0].as_py()
+    value = random_rows(chance, pa.schema([field]), 0, 1, state.pools)[0][0].as_py()
     literal = DATA_FUSION.literal(value, field.type)
     name = DATA_FUSION.name(field.name)
     _table(state).update({name: literal}, predicate=condition)
@@ -104,7 +104,7 @@ def _update(chance: random.Random, _: int, state: State) -> str:
 
 def _merge(chance: random.Random, number: int, state: State) -> str:
     low, high = key_range(chance, state)
-    old = rows_for_merge(chance, state.rows, low, high, state.partition_by)
+    old = rows_for_merge(chance, state.rows, low, high, state.pools)
     source = pa.concat_tables([old, _new_rows(chance, number, state)])
     merger = _table(state).merge(
         source, "t.k = s.k", source_alias="s", target_alias="t", error_on_type_mismatch=False

@@ -15,6 +15,19 @@ NO_NEGATIVE_DECIMALS_IN_PARTITIONS: Final = True
 """delta-rs 1.6.6 writes the partition value -1.25 as ``-1.-25``: no reader can read the table then,
 delta-rs included. Histories with delta-rs have no negative decimals in partition columns."""
 
+NO_COLON_IN_NAMES_OF_PARTITION_COLUMNS: Final = True
+"""delta-rs 1.6.6 writes the path ``a:b=1/x.parquet`` as it is. By RFC 3986 that is a URI with the
+scheme ``a``: neither delta-rs nor Spark reads the table then; DuckDB and deltactl do."""
+
+
+def is_read_by_duckdb(partition_by: Collection[str], mapping: str) -> bool:
+    """Whether DuckDB reads the partition columns.
+
+    DuckDB 1.5.5 reads nulls for all partition columns in a table with the column mapping of ``id``;
+    Spark, delta-rs and deltactl read the values.
+    """
+    return not (partition_by and mapping == "id")
+
 
 def blanks_as_nulls(table: pa.Table, partition_by: Collection[str]) -> pa.Table:
     """What delta-rs read, with null for the partition value ``""``.

@@ -42,7 +42,9 @@ def take_step(kind: str, chance: random.Random, number: int, state: State) -> st
     except _REFUSALS as error:
         raise RefusedError(f"{error.code}: {error.message[:300]}") from error
     except DeltactlError as error:
-        raise BrokenError(f"deltactl {kind}: {error.code}", f"{error.message} {error.hint}") from error
+        raise BrokenError(
+            f"deltactl {kind}: {error.code}", f"{error.message} {error.hint}"
+        ) from error
     except BrokenError:
         raise
     except Exception as error:

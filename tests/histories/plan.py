@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
+from tests.histories.known import NO_COLON_IN_NAMES_OF_PARTITION_COLUMNS
+
 Writers = Literal["delta-rs", "spark", "both"]
 WRITERS: Final[tuple[Writers, ...]] = get_args(Writers)
 OURS: Final = "deltactl"
@@ -136,7 +138,9 @@ _PARTITION_TYPES: Final = (
     "DECIMAL(10,2)",
     "TIMESTAMP",
 )
-_NAMES: Final = ("v", "näme", "Upper", "select", "p%q", "1st", "#h", "a:b", "a/b", "日", "a-b", "x+y")
+_NAMES: Final = (
+    *("v", "näme", "Upper", "select", "p%q", "1st", "#h", "a:b", "a/b", "日", "a-b", "x+y"),
+)
 # Delta on Spark takes these with column mapping only.
 _MAPPED_NAMES: Final = (*_NAMES, "a b", "c,d", "e;f", "g{h}", "i(j)", "k=l", "x.y", "m`n", 'o"p')
 
@@ -182,12 +186,14 @@ def _choose_traits(chance: random.Random, plain: bool) -> list[str]:
 def _choose_columns(
     chance: random.Random, mapped: bool
 ) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-    names = chance.sample(_MAPPED_NAMES if mapped else _NAMES, 6)
+    names = chance.sample(_MAPPED_NAMES if mapped else _NAMES, 7)
     columns = [Column("k", "BIGINT")]
     columns += [Column(names.pop(), chance.choice(_TYPES)) for _ in range(chance.randint(1, 4))]
     partitions = []
     for _ in range(chance.choice((0, 1, 1, 1, 2))):
-        name = "p" if not partitions and chance.random() < 0.7 else names.pop()
+        odd = [n for n in names if ":" not in n or not NO_COLON_IN_NAMES_OF_PARTITION_COLUMNS]
+        name = "p" if not partitions and chance.random() < 0.7 else odd[-1]
+        names = [n for n in names if n != name]
         partitions.append(Column(name, chance.choice(_PARTITION_TYPES)))
     for column in partitions:
         columns.insert(chance.randint(0, len(columns)), column)
@@ -247,8 +253,9 @@ _OUR_STEPS: Final = {
 def _steps(chance: random.Random, writers: Writers, length: int) -> Sequence[Step]:
     others = {"delta-rs": (DELTA_RS,), "spark": (SPARK,), "both": (DELTA_RS, SPARK)}[writers]
     kinds = {DELTA_RS: _DELTA_RS_STEPS, SPARK: _SPARK_STEPS, OURS: _OUR_STEPS}
-    steps = [Step(1, chance.choice(others), "append", chance.getrandbits(32))]
-    for number in range(2, 2 + chance.randint(length // 2, length)):
+    # Enough files at first for there to be something to merge.
+    steps = [Step(n, chance.choice(others), "append", chance.getrandbits(32)) for n in range(1, 4)]
+    for number in range(4, 4 + chance.randint(length // 2, length)):
         actor = OURS if chance.random() < 0.45 else chance.choice(others)
         kind = _weighted(chance, kinds[actor])
         steps.append(Step(number, actor, kind, chance.getrandbits(32)))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from deltactl import Table
 from deltactl.errors import ignore_warning
-from tests.histories.known import blanks_as_nulls
+from tests.histories.known import blanks_as_nulls, is_read_by_duckdb
 from tests.histories.state import first_line
 from tests.interop.canonical import arrow_rows, comparable, spark_type
 from tests.support.duckdb_delta import connect_duckdb
@@ -47,6 +47,7 @@ def read_all(
     path: Path,
     ours: pa.Table,
     partition_by: Collection[str],
+    mapping: str,
     spark: SparkSession | None,
     *,
     row_ids: bool,
@@ -54,7 +55,8 @@ def read_all(
     """What all readers read; of ``ours`` what our scan read already."""
     schema = comparable(ours.schema)
     found = {OURS: Reading(tuple(arrow_rows(ours.select(schema.names))))}
-    found["DuckDB"] = _read(lambda: _read_duckdb(path), schema)
+    if is_read_by_duckdb(partition_by, mapping):
+        found["DuckDB"] = _read(lambda: _read_duckdb(path), schema)
     found["delta-rs"] = _read(lambda: blanks_as_nulls(_read_delta_rs(path), partition_by), schema)
     if spark is not None:
         found |= _read_spark(spark, path, schema, row_ids)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -60,7 +60,17 @@ PARTITION_TEXTS: Final = (
     "\t",
     "null",
 )
-_TEXTS: Final = (None, "", "a", "é", "😀 中文", "x" * 40, "y" * 31 + "😀z", "\n\t\"'\\", "%", "\uffff" * 35)
+_TEXTS: Final = (
+    "",
+    "a",
+    "é",
+    "😀 中文",
+    "x" * 40,
+    "y" * 31 + "😀z",
+    "\n\t\"'\\",
+    "%",
+    "\uffff" * 35,
+)
 _DAYS: Final = (date(1970, 1, 1), date(2024, 2, 29), date(1582, 10, 15), date(9999, 12, 31))
 _MOMENTS: Final = (
     datetime(2024, 1, 1, 10, 0, 0, 123456),
@@ -71,25 +81,39 @@ _MOMENTS: Final = (
 _FLOATS: Final = (0.0, -0.0, 1.5, -1.5, float("nan"), float("inf"), float("-inf"), 1e-30)
 
 
+Pools: TypeAlias = Mapping[str, Sequence[Any]]
+"""The values that steps give to a partition column, by its name."""
+
+
 def random_rows(
     chance: random.Random,
     schema: pa.Schema,
     first_key: int,
     count: int,
-    partition_by: Sequence[str] = (),
+    pools: Pools,
 ) -> pa.Table:
-    """Rows with the keys from ``first_key`` on; few partitions each time."""
+    """Rows with the keys from ``first_key`` on; ``pools``: values of the partition columns."""
     columns = []
     for field in schema:
         if field.name == KEY:
             values: list[Any] = list(range(first_key, first_key + count))
-        elif field.name in partition_by:
-            pool = [partition_value(chance, field.type) for _ in range(chance.randint(1, 3))]
+        elif field.name in pools:
+            pool = chance.sample(pools[field.name], chance.randint(1, len(pools[field.name])))
             values = [chance.choice(pool) for _ in range(count)]
         else:
             values = [_value(chance, field.type, field.nullable) for _ in range(count)]
         columns.append(pa.array(values, field.type))
     return pa.table(columns, schema=schema)
+
+
+def make_pools(seed: int, schema: pa.Schema, partition_by: Sequence[str]) -> Pools:
+    """A few values for each partition column of a table, so that partitions get several files."""
+    pools = {}
+    for number, name in enumerate(partition_by):
+        chance = random.Random(f"{seed} {number}")
+        arrow = schema.field(name).type
+        pools[name] = [partition_value(chance, arrow) for _ in range(chance.randint(1, 4))]
+    return pools
 
 
 def partition_value(chance: random.Random, arrow: pa.DataType) -> Any:
@@ -128,7 +152,7 @@ def _whole(chance: random.Random, arrow: pa.DataType) -> int:
 
 
 def _text(chance: random.Random, _: pa.DataType) -> str:
-    return chance.choice([text for text in _TEXTS if text is not None])
+    return chance.choice(_TEXTS)
 
 
 def _moment(chance: random.Random, arrow: pa.DataType) -> datetime:
@@ -150,11 +174,11 @@ _SIMPLE: Final[
 
 
 def rows_for_merge(
-    chance: random.Random, rows: pa.Table, low: int, high: int, partition_by: Sequence[str]
+    chance: random.Random, rows: pa.Table, low: int, high: int, pools: Pools
 ) -> pa.Table:
     """New values for the keys that the table has from low to high."""
     keys = sorted({key for key in rows[KEY].to_pylist() if low <= key < high})
-    found = random_rows(chance, rows.schema, 0, len(keys), partition_by)
+    found = random_rows(chance, rows.schema, 0, len(keys), pools)
     at = rows.schema.get_field_index(KEY)
     return found.set_column(at, rows.schema.field(KEY), pa.array(keys, pa.int64()))
 

@@ -17,6 +17,7 @@ from deltactl.errors import ignore_warning
 from tests.histories import delta_rs_steps, our_steps, spark_steps
 from tests.histories.plan import DELTA_RS, OURS, SPARK, History, Step
 from tests.histories.readers import ROW_IDS, Reading, read_all, read_ours, schema_of
+from tests.histories.rows import make_pools
 from tests.histories.state import BrokenError, RefusedError, State
 
 if TYPE_CHECKING:
@@ -162,7 +163,8 @@ class _Run:
         metadata = snapshot.metadata
         tracked = metadata.configuration.get("delta.enableRowTracking") == "true"
         partition_by = tuple(metadata.partition_columns)
-        found = read_all(self._path, rows, partition_by, self._spark, row_ids=tracked)
+        mapping = metadata.column_mapping_mode
+        found = read_all(self._path, rows, partition_by, mapping, self._spark, row_ids=tracked)
         problems = list(self._compare(found, step, after))
         spark = found.get("Spark")
         if spark and spark.schema not in (None, schema_of(rows)):
@@ -174,7 +176,8 @@ class _Run:
             snapshot.version,
             rows,
             partition_by,
-            metadata.column_mapping_mode != "none",
+            mapping != "none",
+            make_pools(self.outcome.history.seed, rows.schema, partition_by),
         )
         self._readings = found
         if problems:
@@ -189,9 +192,7 @@ class _Run:
             if file.is_file()
         }
 
-    def _compare(
-        self, found: Readings, step: Step | None, after: str
-    ) -> Iterator[tuple[str, str]]:
+    def _compare(self, found: Readings, step: Step | None, after: str) -> Iterator[tuple[str, str]]:
         tally = self.outcome.tally
         is_ours = step is not None and step.actor == OURS
         for name, reading in found.items():

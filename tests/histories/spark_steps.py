@@ -83,7 +83,7 @@ def _frame(spark: SparkSession, rows: pa.Table, files: int = 1) -> DataFrame:
 
 def _new_rows(chance: random.Random, number: int, state: State) -> pa.Table:
     count = chance.choice((1, 3, 10, 40))
-    return random_rows(chance, state.schema, number * 1000, count, state.partition_by)
+    return random_rows(chance, state.schema, number * 1000, count, state.pools)
 
 
 def _named(frame: DataFrame) -> str:
@@ -128,7 +128,7 @@ def _delete(spark: SparkSession, chance: random.Random, _: int, state: State) ->
 def _update(spark: SparkSession, chance: random.Random, _: int, state: State) -> str:
     condition = random_condition(chance, state, SPARK_SQL)
     field = chance.choice(settable_columns(state.schema))
-    value = random_rows(chance, pa.schema([field]), 0, 1, state.partition_by)[0][0].as_py()
+    value = random_rows(chance, pa.schema([field]), 0, 1, state.pools)[0][0].as_py()
     change = f"{SPARK_SQL.name(field.name)} = {SPARK_SQL.literal(value, field.type)}"
     spark.sql(f"UPDATE {table_name(state.path)} SET {change} WHERE {condition}")
     return f"set {change} where {condition}"
@@ -136,7 +136,7 @@ def _update(spark: SparkSession, chance: random.Random, _: int, state: State) ->
 
 def _merge(spark: SparkSession, chance: random.Random, number: int, state: State) -> str:
     low, high = key_range(chance, state)
-    source = rows_for_merge(chance, state.rows, low, high, state.partition_by)
+    source = rows_for_merge(chance, state.rows, low, high, state.pools)
     rows = pa.concat_tables([source, _new_rows(chance, number, state)])
     names = [SPARK_SQL.name(name) for name in _frame(spark, rows).columns]
     changes = ", ".join(f"t.{name} = s.{name}" for name in names)

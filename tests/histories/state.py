@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.histories.rows import KEY, sql_text
+from tests.histories.rows import KEY, Pools, sql_text
 
 
 class RefusedError(Exception):
@@ -34,6 +34,7 @@ class State:
     rows: pa.Table
     partition_by: tuple[str, ...]
     is_mapped: bool
+    pools: Pools
 
     @property
     def schema(self) -> pa.Schema:
@@ -120,5 +121,7 @@ def partition_condition(chance: random.Random, state: State, dialect: Dialect) -
 
 
 def first_line(error: BaseException) -> str:
-    """The first line that an error says."""
-    return next((line for line in str(error).splitlines() if line.strip()), "")[:200]
+    """The first line that an error says; of an exception of Java its own."""
+    lines = [line for line in str(error).splitlines() if line.strip()] or [""]
+    is_java = lines[0].startswith("An error occurred while calling") and len(lines) > 1
+    return lines[is_java][:200]
