@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import pyarrow.parquet as pq
 
@@ -24,6 +24,7 @@ _LISTED_KINDS: dict[WrittenKind, str] = {
     "v2": "uuid",
     "multipart": "multipart",
 }
+_WITHOUT_SIDECARS: Final = ("classic", "multipart")
 # A task of sidecars reads whole row groups, and then cuts them: a few sidecars each.
 _SIDECARS_A_TASK = 4
 
@@ -118,9 +119,18 @@ def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> W
 def _find_existing(
     snapshot: Snapshot, listing: LogListing, kind: WrittenKind | None
 ) -> Checkpoint | None:
-    """A checkpoint of the version that can be read, of the kind or of any."""
+    """A checkpoint of the version that can be read, of the kind or of any.
+
+    One file and several parts count as the same kind. Readers built on delta-kernel compare the
+    hint's number of parts with the checkpoint that they chose, and where a version has both, they
+    may choose the other one, and fail.
+    """
+    if kind is None:
+        kinds = set(_LISTED_KINDS.values())
+    else:
+        kinds = set(_WITHOUT_SIDECARS) if kind in _WITHOUT_SIDECARS else {_LISTED_KINDS[kind]}
     for checkpoint in listing.checkpoints:
-        wanted = kind is None or checkpoint.kind == _LISTED_KINDS[kind]
+        wanted = checkpoint.kind in kinds
         if checkpoint.version == snapshot.version and wanted:
             in_use = checkpoint == snapshot.segment.checkpoint
             if in_use or is_readable(snapshot.store, checkpoint):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +24,9 @@ from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint import CheckpointOptions, check_due, checkpoint_table
 from deltactl.operations.checkpoint_plan import is_due
 from deltactl.protocol.spark_hash import SPARK_SEED, hash_texts
+from deltactl.storage.local_store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
+from tests.interop.judges import READERS, try_count
 from tests.support.checkpoints import (
     DAY_MS,
     NOW_MS,
@@ -457,7 +460,7 @@ def test_a_hint_that_is_no_use_is_replaced(torn: bytes | None) -> None:
     assert hint_of(builder.store)["version"] == 2
 
 
-def test_a_second_run_does_nothing_and_another_kind_is_written_beside() -> None:
+def test_a_second_run_does_nothing() -> None:
     builder = table()
     checkpoint(builder.store)
     before = memory_of(builder).contents()
@@ -466,19 +469,29 @@ def test_a_second_run_does_nothing_and_another_kind_is_written_beside() -> None:
     assert report.plan.reason is not None
     assert "2.checkpoint.parquet" in report.plan.reason
     assert memory_of(builder).contents() == before
-    other = checkpoint(builder.store, kind="multipart")
-    assert other.written is not None
-    assert memory_of(builder).contents()[CLASSIC] == before[CLASSIC]
-    assert checkpoint(builder.store, kind="multipart").is_empty
+    again = checkpoint(builder.store, kind="multipart")
+    assert again.is_empty
+    assert memory_of(builder).contents() == before
+
+
+@pytest.mark.parametrize("kinds", [("classic", "multipart"), ("multipart", "classic")])
+def test_no_version_gets_one_file_and_parts(tmp_path: Path, kinds: tuple[str, str]) -> None:
+    builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
+    builder.append([{"id": 1}], [{"id": 2}])
+    reports = [checkpoint(builder.store, kind=kind) for kind in kinds]
+    assert [report.is_empty for report in reports] == [False, True]
+    assert {reader: try_count(reader, tmp_path) for reader in READERS} == dict.fromkeys(
+        READERS, (2, "")
+    )
 
 
 def test_a_version_without_its_commit_is_not_checkpointed() -> None:
-    builder = table()
+    builder = table(features=["v2Checkpoint"])
     checkpoint(builder.store)
     builder.forget_commits(3)
     assert checkpoint(builder.store).is_empty
     with pytest.raises(SafetyError, match="no commit file"):
-        checkpoint(builder.store, kind="multipart")
+        checkpoint(builder.store, kind="v2")
 
 
 def test_no_such_version() -> None:
