@@ -20,13 +20,13 @@ NO_COLON_IN_NAMES_OF_PARTITION_COLUMNS: Final = True
 scheme ``a``: neither delta-rs nor Spark reads the table then; DuckDB and deltactl do."""
 
 
-def is_read_by_duckdb(partition_by: Collection[str], mapping: str) -> bool:
-    """Whether DuckDB reads the partition columns.
+def unread_by_duckdb(partition_by: Collection[str], mapping: str) -> Collection[str]:
+    """The columns that DuckDB does not read.
 
-    DuckDB 1.5.5 reads nulls for all partition columns in a table with the column mapping of ``id``;
-    Spark, delta-rs and deltactl read the values.
+    DuckDB 1.5.5 reads nulls for all partition columns of a table with column mapping; Spark,
+    delta-rs and deltactl read the values.
     """
-    return not (partition_by and mapping == "id")
+    return () if mapping == "none" else partition_by
 
 
 def blanks_as_nulls(table: pa.Table, partition_by: Collection[str]) -> pa.Table:

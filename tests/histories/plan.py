@@ -189,7 +189,7 @@ def _choose_columns(
     names = chance.sample(_MAPPED_NAMES if mapped else _NAMES, 7)
     columns = [Column("k", "BIGINT")]
     columns += [Column(names.pop(), chance.choice(_TYPES)) for _ in range(chance.randint(1, 4))]
-    partitions = []
+    partitions: list[Column] = []
     for _ in range(chance.choice((0, 1, 1, 1, 2))):
         odd = [n for n in names if ":" not in n or not NO_COLON_IN_NAMES_OF_PARTITION_COLUMNS]
         name = "p" if not partitions and chance.random() < 0.7 else odd[-1]

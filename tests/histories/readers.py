@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from deltactl import Table
 from deltactl.errors import ignore_warning
-from tests.histories.known import blanks_as_nulls, is_read_by_duckdb
+from tests.histories.known import blanks_as_nulls, unread_by_duckdb
 from tests.histories.state import first_line
 from tests.interop.canonical import arrow_rows, comparable, spark_type
 from tests.support.duckdb_delta import connect_duckdb
@@ -26,10 +27,14 @@ _ID_COLUMNS: Final = ("row id", "row commit version")
 
 @dataclass(frozen=True)
 class Reading:
-    """The rows that a reader read, or why it could not; ``schema`` is Spark's, where it read."""
+    """The rows that a reader read, or why it could not.
+
+    ``expected`` is what our scan read of the same columns; ``schema`` is Spark's, where it read.
+    """
 
     rows: tuple[str, ...] | None
     why: str = ""
+    expected: tuple[str, ...] | None = None
     schema: str | None = None
 
 
@@ -54,18 +59,21 @@ def read_all(
 ) -> dict[str, Reading]:
     """What all readers read; of ``ours`` what our scan read already."""
     schema = comparable(ours.schema)
-    found = {OURS: Reading(tuple(arrow_rows(ours.select(schema.names))))}
-    if is_read_by_duckdb(partition_by, mapping):
-        found["DuckDB"] = _read(lambda: _read_duckdb(path), schema)
-    found["delta-rs"] = _read(lambda: blanks_as_nulls(_read_delta_rs(path), partition_by), schema)
+    expected = _texts(ours, schema)
+    found = {OURS: Reading(expected)}
+    left_out = unread_by_duckdb(partition_by, mapping)
+    columns = pa.schema([field for field in schema if field.name not in left_out])
+    found["DuckDB"] = _read(lambda: _read_duckdb(path), columns, _texts(ours, columns))
+    blanks = functools.partial(blanks_as_nulls, partition_by=partition_by)
+    found["delta-rs"] = _read(lambda: blanks(_read_delta_rs(path)), schema, expected)
     if spark is not None:
-        found |= _read_spark(spark, path, schema, row_ids)
+        found |= _read_spark(spark, path, schema, expected, row_ids)
     return found
 
 
-def _read(read: Callable[[], pa.Table], schema: pa.Schema) -> Reading:
+def _read(read: Callable[[], pa.Table], schema: pa.Schema, expected: tuple[str, ...]) -> Reading:
     try:
-        return Reading(_texts(read(), schema))
+        return Reading(_texts(read(), schema), expected=expected)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # panics of Rust are no Exceptions
@@ -93,7 +101,7 @@ def _read_delta_rs(path: Path) -> pa.Table:
 
 
 def _read_spark(
-    spark: SparkSession, path: Path, schema: pa.Schema, row_ids: bool
+    spark: SparkSession, path: Path, schema: pa.Schema, expected: tuple[str, ...], row_ids: bool
 ) -> Mapping[str, Reading]:
     """The rows, and where there are row ids, the rows with theirs and the versions they are of."""
     try:
@@ -103,7 +111,7 @@ def _read_spark(
         named = zip(extra, _ID_COLUMNS, strict=False)
         wanted = [f"_metadata.{name} AS `{column}`" for name, column in named]
         table = frame.selectExpr("*", *wanted).toArrow()
-        found = {"Spark": Reading(_texts(table, schema), schema=text)}
+        found = {"Spark": Reading(_texts(table, schema), expected=expected, schema=text)}
         if row_ids:
             fields = [*schema, *(pa.field(name, pa.int64()) for name in _ID_COLUMNS)]
             found[ROW_IDS] = Reading(_texts(table, pa.schema(fields)))

@@ -16,7 +16,7 @@ from deltactl import DeltactlError, Table
 from deltactl.errors import ignore_warning
 from tests.histories import delta_rs_steps, our_steps, spark_steps
 from tests.histories.plan import DELTA_RS, OURS, SPARK, History, Step
-from tests.histories.readers import ROW_IDS, Reading, read_all, read_ours, schema_of
+from tests.histories.readers import Reading, read_all, read_ours, schema_of
 from tests.histories.rows import make_pools
 from tests.histories.state import BrokenError, RefusedError, State
 
@@ -205,13 +205,12 @@ class _Run:
                     yield f"{name} cannot read {after}", reading.why
                 elif reading.rows != before.rows:
                     yield f"{name} reads other rows {after}", difference(before.rows, reading.rows)
-        ours = found[OURS].rows
-        assert ours is not None
         for name, reading in found.items():
-            if name not in (OURS, ROW_IDS) and reading.rows is not None:
+            if reading.rows is not None and reading.expected is not None:
                 tally.comparisons[f"{name} and our scan"] += 1
-                if reading.rows != ours:
-                    yield f"{name} and our scan differ {after}", difference(reading.rows, ours)
+                if reading.rows != reading.expected:
+                    text = difference(reading.rows, reading.expected)
+                    yield f"{name} and our scan differ {after}", text
 
 
 def difference(expected: tuple[str, ...], found: tuple[str, ...]) -> str:

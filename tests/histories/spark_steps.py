@@ -58,7 +58,7 @@ def take_step(
     Raises:
         RefusedError: Spark says no.
     """
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     try:
