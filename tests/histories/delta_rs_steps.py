@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tests.histories.plan import History
-from tests.histories.rows import random_rows, rows_for_merge, settable_columns
+from tests.histories.rows import arrow_schema, random_rows, rows_for_merge, settable_columns
 from tests.histories.state import (
     DATA_FUSION,
     RefusedError,
@@ -26,10 +26,9 @@ def create(history: History, path: str) -> None:
     """Make the table."""
     from deltalake import DeltaTable
 
-    schema = pa.schema([pa.field(c.name, _ARROW[c.type]) for c in history.columns])
     DeltaTable.create(
         path,
-        schema,
+        arrow_schema(history.columns),
         partition_by=list(history.partition_by) or None,
         configuration=history.properties(),
     )
@@ -194,23 +193,4 @@ _STEPS: Final[Mapping[str, Callable[[random.Random, int, State], str]]] = {
     "vacuum": _vacuum,
     "set-property": _set_property,
     "add-constraint": _add_constraint,
-}
-_ARROW: Final = {
-    "BIGINT": pa.int64(),
-    "INT": pa.int32(),
-    "SMALLINT": pa.int16(),
-    "TINYINT": pa.int8(),
-    "DOUBLE": pa.float64(),
-    "FLOAT": pa.float32(),
-    "STRING": pa.string(),
-    "BOOLEAN": pa.bool_(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us", "UTC"),
-    "TIMESTAMP_NTZ": pa.timestamp("us"),
-    "DECIMAL(10,2)": pa.decimal128(10, 2),
-    "DECIMAL(30,5)": pa.decimal128(30, 5),
-    "BINARY": pa.binary(),
-    "STRUCT<a: INT, b: STRING>": pa.struct([("a", pa.int32()), ("b", pa.string())]),
-    "ARRAY<INT>": pa.list_(pa.int32()),
-    "MAP<STRING, INT>": pa.map_(pa.string(), pa.int32()),
 }

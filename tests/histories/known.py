@@ -20,13 +20,26 @@ NO_COLON_IN_NAMES_OF_PARTITION_COLUMNS: Final = True
 scheme ``a``: neither delta-rs nor Spark reads the table then; DuckDB and deltactl do."""
 
 
-def unread_by_duckdb(partition_by: Collection[str], mapping: str) -> Collection[str]:
+def unread_by_duckdb(partition_by: Collection[str], *, is_mapped: bool) -> Collection[str]:
     """The columns that DuckDB does not read.
 
     DuckDB 1.5.5 reads nulls for all partition columns of a table with column mapping; Spark,
     delta-rs and deltactl read the values.
     """
-    return () if mapping == "none" else partition_by
+    return partition_by if is_mapped else ()
+
+
+def counts_otherwise(field: pa.Field, *, in_partition: bool) -> bool:
+    """Whether delta-rs compares values of a column in its own way: see ``blanks_as_nulls``."""
+    return in_partition and pa.types.is_string(field.type)
+
+
+def has_lossy_bounds(arrow: pa.DataType, *, writes_delta_rs: bool) -> bool:
+    """Whether bounds of a column may be wrong in the log, so that readers skip files they need.
+
+    delta-rs 1.6.6 writes bounds of decimals by way of 64-bit floats, which hold 15 digits.
+    """
+    return writes_delta_rs and pa.types.is_decimal(arrow) and arrow.precision > 15
 
 
 def blanks_as_nulls(table: pa.Table, partition_by: Collection[str]) -> pa.Table:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import random
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,53 +22,63 @@ from deltactl import (
     UnsupportedFeatureError,
     VacuumOptions,
 )
-from deltactl.errors import InternalError, ignore_warning
+from deltactl.errors import ignore_warning
 from deltactl.units import DAY_MS
 from tests.histories.state import SPARK_SQL, BrokenError, RefusedError, State, partition_condition
 
 _REFUSALS: Final = (SafetyError, UnsupportedFeatureError)
 
 
-def take_step(kind: str, chance: random.Random, number: int, state: State) -> str:
+def take_step(kind: str, chance: random.Random, state: State) -> str:
     """Take a step; gives what was done.
 
     Raises:
         RefusedError: a rule of safety or a feature is in the way.
         BrokenError: it failed, though other readers read the table.
     """
+    table = Table(str(state.path), warn=ignore_warning)
+    with judged(f"deltactl {kind}"):
+        return _STEPS[kind](chance, table, state)
+
+
+@contextmanager
+def judged(what: str) -> Iterator[None]:
+    """Raise what our code raised as a refusal or as a failure of the history.
+
+    Raises:
+        RefusedError: a rule of safety or a feature is in the way.
+        BrokenError: anything else.
+    """
     try:
-        return _STEPS[kind](chance, Table(str(state.path), warn=ignore_warning), state)
-    except InternalError as error:
-        raise BrokenError(f"deltactl {kind}: bug", traceback.format_exc()) from error
+        yield
+    except (RefusedError, BrokenError):
+        raise
     except _REFUSALS as error:
         raise RefusedError(f"{error.code}: {error.message[:300]}") from error
     except DeltactlError as error:
-        raise BrokenError(
-            f"deltactl {kind}: {error.code}", f"{error.message} {error.hint}"
-        ) from error
-    except BrokenError:
-        raise
+        raise BrokenError(f"{what}: {error.code}", traceback.format_exc()) from error
     except Exception as error:
-        name = type(error).__name__
-        raise BrokenError(f"deltactl {kind}: {name}", traceback.format_exc()) from error
+        raise BrokenError(f"{what}: {type(error).__name__}", traceback.format_exc()) from error
 
 
 def _optimize(chance: random.Random, table: Table, state: State) -> str:
     where = None
-    if state.partition_by and state.rows.num_rows and chance.random() < 0.3:
+    if state.partition_by and state.rows.num_rows and chance.random() < 0.2:
         where = partition_condition(chance, state, SPARK_SQL)
     options = _some(
         chance,
-        target_bytes=(1_000, 4_000, 100_000),
+        target_bytes=(20_000, 100_000),
         max_deleted_rows_ratio=(0.0, 0.3, 1.0),
-        purge=(True,),
         codec=("zstd", "gzip", "none", "lz4", "brotli", "snappy"),
         verify=("full",),
         include_clustered=(True,),
-        max_bytes=(5_000,),
-        min_input_files=(1, 4),
+        min_input_files=(1,),
         commit_every_bytes=(1,),
     )
+    if chance.random() < 0.15:
+        options["purge"] = True
+    if chance.random() < 0.1:
+        options["max_bytes"] = 20_000
     report = table.optimize(OptimizeOptions(where=where, **options))
     return f"{_words(where=where, **options)}: {len(report.versions)} commits"
 
@@ -133,9 +144,13 @@ def _check(chance: random.Random, table: Table, _: State) -> str:
 
 
 def _age(chance: random.Random, _: Table, state: State) -> str:
-    """Let all files be older, so that retentions are over; in-commit timestamps stay."""
+    """Let files be older, so that retentions are over; in-commit timestamps stay.
+
+    Data files of a directory that was converted stay: a sync takes their times for changes.
+    """
     days = chance.choice((1, 8, 40))
-    for folder, _folders, names in os.walk(state.path):
+    log = state.path / "_delta_log"
+    for folder, _folders, names in os.walk(log if state.is_converted else state.path):
         for name in names:
             file = Path(folder, name)
             moved = file.stat().st_mtime_ns - days * DAY_MS * 1_000_000

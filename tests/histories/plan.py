@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, get_args
 
 from tests.histories.known import NO_COLON_IN_NAMES_OF_PARTITION_COLUMNS
+from tests.histories.rows import Column
 
 Writers = Literal["delta-rs", "spark", "both"]
 WRITERS: Final[tuple[Writers, ...]] = get_args(Writers)
 OURS: Final = "deltactl"
 DELTA_RS: Final = "delta-rs"
 SPARK: Final = "spark"
+CONVERT: Final = "convert"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +26,6 @@ class Step:
     actor: str
     kind: str
     seed: int
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the table: its type as SQL of Spark names it."""
-
-    name: str
-    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +150,13 @@ def make_history(seed: int, writers: Writers, length: int) -> History:
     columns, partition_by = _choose_columns(chance, mapped)
     if partition_by:
         traits = [name for name in traits if name != "clustered"]
-    steps = tuple(_steps(chance, writers, length))
+    steps = tuple(_steps(chance, writers, length, is_converted=creator == CONVERT))
     return History(seed, writers, creator, columns, partition_by, tuple(traits), steps)
 
 
 def _choose_creator(chance: random.Random, writers: Writers) -> str:
+    if chance.random() < 0.12:
+        return CONVERT
     if writers == "both":
         return chance.choice((DELTA_RS, SPARK, SPARK))
     return writers
@@ -250,7 +246,9 @@ _OUR_STEPS: Final = {
 }
 
 
-def _steps(chance: random.Random, writers: Writers, length: int) -> Sequence[Step]:
+def _steps(
+    chance: random.Random, writers: Writers, length: int, *, is_converted: bool
+) -> Sequence[Step]:
     others = {"delta-rs": (DELTA_RS,), "spark": (SPARK,), "both": (DELTA_RS, SPARK)}[writers]
     kinds = {DELTA_RS: _DELTA_RS_STEPS, SPARK: _SPARK_STEPS, OURS: _OUR_STEPS}
     # Enough files at first for there to be something to merge.
@@ -258,6 +256,8 @@ def _steps(chance: random.Random, writers: Writers, length: int) -> Sequence[Ste
     for number in range(4, 4 + chance.randint(length // 2, length)):
         actor = OURS if chance.random() < 0.45 else chance.choice(others)
         kind = _weighted(chance, kinds[actor])
+        if is_converted and chance.random() < 0.1:
+            actor, kind = CONVERT, "sync"
         steps.append(Step(number, actor, kind, chance.getrandbits(32)))
     return steps
 

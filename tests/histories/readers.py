@@ -38,9 +38,14 @@ class Reading:
     schema: str | None = None
 
 
-def read_ours(path: Path) -> pa.Table:
+def read_ours(path: Path, version: int | None = None) -> pa.Table:
     """What our scan reads; raises what it raises."""
-    return Table(str(path), warn=ignore_warning).scan().read_all()
+    return Table(str(path), warn=ignore_warning).scan(version).read_all()
+
+
+def texts_of(rows: pa.Table) -> tuple[str, ...]:
+    """The rows of our scan as texts."""
+    return _texts(rows, comparable(rows.schema))
 
 
 def schema_of(ours: pa.Table) -> str:
@@ -52,16 +57,16 @@ def read_all(
     path: Path,
     ours: pa.Table,
     partition_by: Collection[str],
-    mapping: str,
     spark: SparkSession | None,
     *,
+    is_mapped: bool,
     row_ids: bool,
 ) -> dict[str, Reading]:
     """What all readers read; of ``ours`` what our scan read already."""
     schema = comparable(ours.schema)
-    expected = _texts(ours, schema)
+    expected = texts_of(ours)
     found = {OURS: Reading(expected)}
-    left_out = unread_by_duckdb(partition_by, mapping)
+    left_out = unread_by_duckdb(partition_by, is_mapped=is_mapped)
     columns = pa.schema([field for field in schema if field.name not in left_out])
     found["DuckDB"] = _read(lambda: _read_duckdb(path), columns, _texts(ours, columns))
     blanks = functools.partial(blanks_as_nulls, partition_by=partition_by)

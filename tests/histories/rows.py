@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
@@ -79,6 +80,14 @@ _MOMENTS: Final = (
     datetime(1970, 1, 1),
 )
 _FLOATS: Final = (0.0, -0.0, 1.5, -1.5, float("nan"), float("inf"), float("-inf"), 1e-30)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table: its type as SQL of Spark names it."""
+
+    name: str
+    type: str
 
 
 Pools: TypeAlias = Mapping[str, Sequence[Any]]
@@ -201,3 +210,29 @@ def sql_text(text: str, *, backslashes: bool) -> str:
     """A literal of SQL; ``backslashes``: the dialect takes them for escapes, as Spark does."""
     doubled = text.replace("\\", "\\\\") if backslashes else text
     return "'" + (doubled.replace("'", "\\'") if backslashes else doubled.replace("'", "''")) + "'"
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The columns in Arrow."""
+    return pa.schema([pa.field(column.name, _ARROW[column.type]) for column in columns])
+
+
+_ARROW: Final[Mapping[str, pa.DataType]] = {
+    "BIGINT": pa.int64(),
+    "INT": pa.int32(),
+    "SMALLINT": pa.int16(),
+    "TINYINT": pa.int8(),
+    "DOUBLE": pa.float64(),
+    "FLOAT": pa.float32(),
+    "STRING": pa.string(),
+    "BOOLEAN": pa.bool_(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "TIMESTAMP_NTZ": pa.timestamp("us"),
+    "DECIMAL(10,2)": pa.decimal128(10, 2),
+    "DECIMAL(30,5)": pa.decimal128(30, 5),
+    "BINARY": pa.binary(),
+    "STRUCT<a: INT, b: STRING>": pa.struct([("a", pa.int32()), ("b", pa.string())]),
+    "ARRAY<INT>": pa.list_(pa.int32()),
+    "MAP<STRING, INT>": pa.map_(pa.string(), pa.int32()),
+}

@@ -12,16 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deltactl import DeltactlError, Table
+import pyarrow as pa
+
+from deltactl import DeltactlError, Table, TableError
 from deltactl.errors import ignore_warning
-from tests.histories import delta_rs_steps, our_steps, spark_steps
-from tests.histories.plan import DELTA_RS, OURS, SPARK, History, Step
-from tests.histories.readers import Reading, read_all, read_ours, schema_of
+from tests.histories import convert_steps, delta_rs_steps, our_steps, spark_steps
+from tests.histories.plan import CONVERT, DELTA_RS, OURS, SPARK, History, Step
+from tests.histories.probes import ask, random_probe
+from tests.histories.readers import Reading, read_all, read_ours, schema_of, texts_of
 from tests.histories.rows import make_pools
 from tests.histories.state import BrokenError, RefusedError, State
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from deltactl import Snapshot
 
 Readings = Mapping[str, Reading]
 
@@ -93,6 +98,7 @@ class _Run:
         self._readings: Readings = {}
         self._state: State | None = None
         self._files: set[tuple[str, int, int]] = set()
+        self._versions: dict[int, tuple[str, ...]] = {}
 
     def go(self) -> None:
         history = self.outcome.history
@@ -100,28 +106,27 @@ class _Run:
         self.outcome.lines.append(f" 0. {history.describe()}")
         try:
             self._create(history)
-        except RefusedError as error:
-            self._refused("create", history.creator, error)
-            return
-        try:
             self._look(None)
             for step in history.steps:
                 self._take(step)
                 self._look(step)
+        except RefusedError as error:  # of the table: no step lets one pass
+            self._refused("create", history.creator, error)
         except BrokenError as error:
             number = len(self.outcome.lines) - 1
             self.outcome.failure = Failure(error.kind, str(error), number)
 
     def _create(self, history: History) -> None:
         try:
-            if history.creator == SPARK:
+            if history.creator == CONVERT:
+                with our_steps.judged("convert"):
+                    convert_steps.create(history, self._path)
+            elif history.creator == SPARK:
                 assert self._spark is not None
                 spark_steps.create(self._spark, history, self._path)
             else:
                 delta_rs_steps.create(history, str(self._path))
-        except RefusedError:
-            raise
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit, RefusedError, BrokenError):
             raise
         except BaseException as error:  # panics of Rust are no Exceptions
             raise RefusedError(f"{type(error).__name__}: {str(error)[:200]}") from error
@@ -134,7 +139,10 @@ class _Run:
         self.outcome.lines.append(head)
         try:
             if step.actor == OURS:
-                said = our_steps.take_step(step.kind, chance, step.number, state)
+                said = our_steps.take_step(step.kind, chance, state)
+            elif step.actor == CONVERT:
+                with our_steps.judged("convert --sync"):
+                    said = convert_steps.sync(chance, step.number, state)
             elif step.actor == DELTA_RS:
                 said = delta_rs_steps.take_step(step.kind, chance, step.number, state)
             else:
@@ -160,28 +168,27 @@ class _Run:
             rows = read_ours(self._path)
         except DeltactlError as error:
             raise BrokenError(f"our scan: {error.code} {after}", error.message) from error
-        metadata = snapshot.metadata
-        tracked = metadata.configuration.get("delta.enableRowTracking") == "true"
-        partition_by = tuple(metadata.partition_columns)
-        mapping = metadata.column_mapping_mode
-        found = read_all(self._path, rows, partition_by, mapping, self._spark, row_ids=tracked)
-        problems = list(self._compare(found, step, after))
-        spark = found.get("Spark")
-        if spark and spark.schema not in (None, schema_of(rows)):
-            ours = schema_of(rows)
-            problems.append((f"schemas differ {after}", f"Spark {spark.schema}, ours {ours}"))
-        self._files = files
-        self._state = State(
+        before, self._files = self._state, files
+        self._state = state = _state_of(self.outcome.history, self._path, snapshot, rows)
+        tracked = snapshot.metadata.configuration.get("delta.enableRowTracking") == "true"
+        found = read_all(
             self._path,
-            snapshot.version,
             rows,
-            partition_by,
-            mapping != "none",
-            make_pools(self.outcome.history.seed, rows.schema, partition_by),
+            state.partition_by,
+            self._spark,
+            is_mapped=state.is_mapped,
+            row_ids=tracked,
         )
+        problems = [
+            *self._compare(found, step, after),
+            *self._compare_schema(found, rows, after),
+            *self._compare_versions(step, before, after),
+            *self._probe(step, after),
+        ]
         self._readings = found
+        self._versions[state.version] = found[OURS].rows or ()
         if problems:
-            detail = "\n".join(f"{kind}: {text}" for kind, text in problems)
+            detail = "\n    ".join(f"{kind}: {text}" for kind, text in problems)
             raise BrokenError(problems[0][0], detail)
 
     def _list_files(self) -> set[tuple[str, int, int]]:
@@ -211,6 +218,62 @@ class _Run:
                 if reading.rows != reading.expected:
                     text = difference(reading.rows, reading.expected)
                     yield f"{name} and our scan differ {after}", text
+
+    def _compare_schema(
+        self, found: Readings, rows: pa.Table, after: str
+    ) -> Iterator[tuple[str, str]]:
+        spark = found.get("Spark")
+        if spark and spark.schema not in (None, schema_of(rows)):
+            yield f"schemas differ {after}", f"Spark {spark.schema}, ours {schema_of(rows)}"
+
+    def _compare_versions(
+        self, step: Step | None, before: State | None, after: str
+    ) -> Iterator[tuple[str, str]]:
+        """A version of the past, read by us, is what it was; files that are gone are no matter."""
+        versions = [v for v in self._versions if before is not None and v <= before.version]
+        if step is None or not versions:
+            return
+        version = random.Random(step.seed).choice(versions)
+        try:
+            rows = read_ours(self._path, version)
+        except TableError as error:
+            self.outcome.tally.left_out[f"our scan of an older version: {error.code}"] += 1
+            return
+        texts = texts_of(rows)
+        self.outcome.tally.comparisons["an older version, by our scan"] += 1
+        if texts != self._versions[version]:
+            text = difference(self._versions[version], texts)
+            yield f"our scan of an older version {after}", f"version {version}: {text}"
+
+    def _probe(self, step: Step | None, after: str) -> Iterator[tuple[str, str]]:
+        """What readers find by a condition."""
+        assert self._state is not None
+        probe = None if step is None else random_probe(random.Random(step.seed), self._state)
+        if probe is None:
+            return
+        is_ours = step is not None and step.actor == OURS
+        for name, count, asked in ask(probe, self._state, self._spark if is_ours else None):
+            if count is None:
+                self.outcome.tally.left_out[f"{name} by a condition: {shorten(asked)}"] += 1
+                continue
+            self.outcome.tally.comparisons[f"{name} by a condition"] += 1
+            if count != probe.expected:
+                yield f"{name} by a condition {after}", f"{count} of {probe.expected} rows: {asked}"
+
+
+def _state_of(history: History, path: Path, snapshot: Snapshot, rows: pa.Table) -> State:
+    metadata = snapshot.metadata
+    partition_by = tuple(metadata.partition_columns)
+    return State(
+        path,
+        snapshot.version,
+        rows,
+        partition_by,
+        metadata.column_mapping_mode != "none",
+        history.creator == CONVERT,
+        history.writers != SPARK,
+        make_pools(history.seed, rows.schema, partition_by),
+    )
 
 
 def difference(expected: tuple[str, ...], found: tuple[str, ...]) -> str:

@@ -34,6 +34,8 @@ class State:
     rows: pa.Table
     partition_by: tuple[str, ...]
     is_mapped: bool
+    is_converted: bool
+    writes_delta_rs: bool
     pools: Pools
 
     @property
@@ -49,10 +51,12 @@ class State:
 
 @dataclass(frozen=True)
 class Dialect:
-    """How an engine writes names and literals."""
+    """How an engine writes names, literals, and the types of timestamps with a zone and without."""
 
     quote: str
     backslashes: bool
+    with_zone: str
+    without_zone: str
 
     def name(self, text: str) -> str:
         """A column's name, quoted."""
@@ -68,28 +72,27 @@ class Dialect:
             return str(value)
         if isinstance(value, str):
             return sql_text(value, backslashes=self.backslashes)
-        return f"CAST({sql_text(_plain(value), backslashes=False)} AS {sql_type(arrow)})"
+        return f"CAST({sql_text(_plain(value), backslashes=False)} AS {self._type(arrow)})"
+
+    def _type(self, arrow: pa.DataType) -> str:
+        if pa.types.is_decimal(arrow):
+            return f"DECIMAL({arrow.precision},{arrow.scale})"
+        if pa.types.is_date(arrow):
+            return "DATE"
+        if pa.types.is_timestamp(arrow):
+            return self.with_zone if arrow.tz else self.without_zone
+        return "FLOAT" if pa.types.is_float32(arrow) else "DOUBLE"
 
 
-SPARK_SQL = Dialect("`", backslashes=True)
-DATA_FUSION = Dialect('"', backslashes=False)
+SPARK_SQL = Dialect("`", True, "TIMESTAMP", "TIMESTAMP_NTZ")
+DATA_FUSION = Dialect('"', False, "TIMESTAMP", "TIMESTAMP")
+DUCKDB = Dialect('"', False, "TIMESTAMPTZ", "TIMESTAMP")
 
 
 def _plain(value: Any) -> str:
     if isinstance(value, datetime) and value.tzinfo:
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f+00:00")
     return str(value)
-
-
-def sql_type(arrow: pa.DataType) -> str:
-    """The type in a CAST, in any dialect."""
-    if pa.types.is_decimal(arrow):
-        return f"DECIMAL({arrow.precision},{arrow.scale})"
-    if pa.types.is_date(arrow):
-        return "DATE"
-    if pa.types.is_timestamp(arrow):
-        return "TIMESTAMP" if arrow.tz else "TIMESTAMP_NTZ"
-    return "FLOAT" if pa.types.is_float32(arrow) else "DOUBLE"
 
 
 def random_condition(chance: random.Random, state: State, dialect: Dialect) -> str:
