@@ -10,7 +10,7 @@ PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 CODE := deltactl tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fuzz \
+.PHONY: help setup test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fuzz histories \
 	audit demo clean
 
 help: ## show the targets
@@ -63,6 +63,10 @@ fuzz: $(STAMP) ## feed all kinds of input 10,000,000 times with what means harm;
 faults: $(STAMP) ## kill each command 60 times while delta-rs writes (docs/security.md), then on Spark; hours
 	$(BIN)/python -m tests.faults
 	$(BIN)/python -m tests.faults --spark --rounds 25
+
+# HISTORIES holds options (tests/histories/README.md).
+histories: $(STAMP) ## random histories by delta-rs, Delta on Spark and deltactl, read by all after each step; an hour
+	$(BIN)/python -m tests.histories $(HISTORIES)
 
 test-lowest: $(STAMP) ## run the tests with the oldest versions of dependencies that are allowed
 	@bash .ci/lowest
