@@ -45,7 +45,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l at -r 
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l version -r -d 'Only version N'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l files -d 'With --version: what it added and removed, per partition'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l diff -r -d 'What is different between versions A and B; A.. is to the latest'
-complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l blame -r -a '(__deltactl_ask columns)' -d 'Commits that touched it, e.g. day=2024-01-31'
+complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l blame -r -a '(__deltactl_ask columns)' -d 'Commits that changed files of a partition: day=2024-01-31, or a predicate as optimize --where takes it'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l follow -d 'Print new commits as they come, as ndjson'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l since-version -r -d 'With --follow: begin with version N'
 complete -c deltactl -n '__fish_seen_subcommand_from describe-history' -l poll -r -d 'With --follow: time between looks'

@@ -84,10 +84,12 @@ def _render_changes(
 
 def render_blame(page: Page, report: BlameReport, now_ms: int) -> None:
     """Fill a page with the commits that touched a partition, and what each did there."""
-    page.line(Styled(format_partition(report.partition), Tone.STRONG))
+    asked = report.asked
+    heading = asked.sql or "" if asked.partition is None else format_partition(asked.partition)
+    page.line(Styled(heading, Tone.STRONG))
     page.line()
     if not report.rows:
-        page.line("no commit that is left touched it")
+        page.line("no commit that is left added or removed files there")
         return
     changes = {
         version: Change(

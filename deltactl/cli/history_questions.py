@@ -15,7 +15,8 @@ from deltactl.storage.store import Store
 from deltactl.units import format_count, format_timestamp, parse_duration
 
 if TYPE_CHECKING:
-    from deltactl.operations.history_blame import BlameReport, Partition
+    from deltactl.operations.history_blame import BlameReport
+    from deltactl.operations.history_blame_filter import UnknownValue
 
 _POLL_MS: Final = 5000
 
@@ -53,17 +54,19 @@ def _format(timestamp_ms: int | None) -> str | None:
 
 
 def show_blame(
-    session: Session, store: Store, partition: Partition, options: HistoryOptions, now_ms: int
+    session: Session, store: Store, text: str, options: HistoryOptions, now_ms: int
 ) -> None:
-    """Present the commits that touched a partition."""
+    """Present the commits that touched the partitions that ``text`` selects."""
     from deltactl.cli.history_diff_page import render_blame
     from deltactl.operations.history_blame import blame_partition
 
-    report = blame_partition(store, partition, options, session.output.warn)
+    report = blame_partition(store, text, options, session.output.warn)
     if report.oldest_version > 0:
         session.output.warn(
             f"commits before version {report.oldest_version} are gone: they may have touched it too"
         )
+    for unknown in report.unknown:
+        session.output.warn(_describe_unknown(unknown))
     if report.num_unread and session.output.form is not OutputFormat.TABLE:
         session.output.note(f"{format_count(report.num_unread, 'older version')} not shown")
     rows = [_blame_row(row, report) for row in report.rows]
@@ -71,6 +74,14 @@ def show_blame(
         history_envelope(session, report.latest_version, rows),
         render_table=lambda page: render_blame(page, report, now_ms),
         rows=rows,
+    )
+
+
+def _describe_unknown(unknown: UnknownValue) -> str:
+    nearest = ", ".join(map(repr, unknown.nearest))
+    found = f"the nearest values are {nearest}" if nearest else "the column has no values"
+    return (
+        f"no live file and no commit that is left has {unknown.column} = {unknown.value!r}; {found}"
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from deltactl.errors import CorruptLogError
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.partition_keys import list_key_sets
+from deltactl.protocol.actions import STRING_MAP
 from deltactl.protocol.stats import NUM_RECORDS_FIRST
 
 _CHUNK_BYTES = 32 << 20
@@ -200,30 +201,46 @@ def count_partitions(commit: LogFile) -> list[PartitionChange]:
     return _count_each_partition([p.adds for p in parsed], [p.removes for p in parsed], keys)
 
 
-def count_in_partition(commit: LogFile, partition: Mapping[str, str | None]) -> CommitChange | None:
-    """What a commit changed in one partition, given by physical names; ``None`` if it did not.
+RowFilter = Callable[[pa.ChunkedArray], pa.ChunkedArray]
+"""``partition_values`` of file actions, by physical names, to booleans without nulls."""
 
-    An empty value is a null, as readers take it (PROTOCOL.md, "Partition Value Serialization").
+
+def count_selected(
+    commit: LogFile, keys: Collection[str], is_selected: RowFilter
+) -> CommitChange | None:
+    """Count what a commit changed in selected partitions; ``None`` if it changed nothing there.
+
+    Args:
+        commit: the commit.
+        keys: physical names of the partition columns that ``is_selected`` looks at.
+        is_selected: which file actions count.
 
     Raises:
         CorruptLogError: the commit cannot be parsed.
     """
-    keys = sorted({*_partition_keys(commit.data), *partition})
-    parsed = list(CommitParser(keys).parse([commit]))
-    added = _only_partition(pa.concat_tables(p.adds for p in parsed), partition)
-    removed = _only_partition(pa.concat_tables(p.removes for p in parsed), partition)
+    adds, removes = _read_files(commit, keys)
+    added = adds.filter(is_selected(adds["partition_values"]))
+    removed = removes.filter(is_selected(removes["partition_values"]))
     if not (added.num_rows or removed.num_rows):
         return None
     return _count_total(added, removed)
 
 
-def _only_partition(files: pa.Table, partition: Mapping[str, str | None]) -> pa.Table:
-    for key, value in partition.items():
-        values = pc.map_lookup(files["partition_values"], key, "first")
-        is_null = pc.or_kleene(pc.is_null(values), pc.equal(values, ""))
-        wanted = is_null if value is None else pc.equal(values, value)
-        files = files.filter(pc.fill_null(wanted, False))
-    return files
+def partition_values_of(commit: LogFile, keys: Collection[str]) -> pa.ChunkedArray:
+    """Return the ``partition_values`` of all file actions of a commit.
+
+    Raises:
+        CorruptLogError: the commit cannot be parsed.
+    """
+    adds, removes = _read_files(commit, keys)
+    chunks = [*adds["partition_values"].chunks, *removes["partition_values"].chunks]
+    return pa.chunked_array(chunks, STRING_MAP)
+
+
+def _read_files(commit: LogFile, keys: Collection[str]) -> tuple[pa.Table, pa.Table]:
+    parser = CommitParser(sorted({*_partition_keys(commit.data), *keys}))
+    parsed = list(parser.parse([commit]))
+    return pa.concat_tables(p.adds for p in parsed), pa.concat_tables(p.removes for p in parsed)
 
 
 def _count_total(added: pa.Table, removed: pa.Table) -> CommitChange:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deltactl.errors import CorruptLogError, UsageError, Warn
+import pyarrow as pa
+
+from deltactl.errors import CorruptLogError, Warn
 from deltactl.log.history import CommitRecord, Selection, read_history
 from deltactl.log.history_columns import HistoryRow
-from deltactl.log.listing import list_log
-from deltactl.log.snapshot import load_snapshot
-from deltactl.protocol.paths import hive_unescape, hive_value
+from deltactl.log.listing import LogListing, list_log
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.operations.history_blame_filter import (
+    BlameFilter,
+    UnknownValue,
+    find_unknown,
+    parse_blame,
+)
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
     from deltactl.log.commit_changes import CommitChange
-
-Partition = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,67 +31,67 @@ class BlameReport:
     """The commits that touched the partition, newest first, and what each did to its files.
 
     ``oldest_version`` is that of the oldest commit left: older ones may have touched it too.
+    ``unknown``, where nothing was found, are values that no partition has or had.
     """
 
     latest_version: int
     oldest_version: int
-    partition: Partition
+    asked: BlameFilter
     rows: list[HistoryRow]
     changes: Mapping[int, CommitChange]
     num_unread: int
+    unknown: tuple[UnknownValue, ...] = ()
 
 
-def parse_partition(text: str) -> dict[str, str | None]:
-    """Read ``day=2024-01-31/region=eu``, as folders are named; some columns may be left out.
-
-    Raises:
-        UsageError: it is not of this form.
-    """
-    values: dict[str, str | None] = {}
-    for part in text.strip("/").split("/"):
-        name, equals, value = part.partition("=")
-        if not (name and equals):
-            raise UsageError(
-                f"{text!r} does not name a partition", hint="write day=2024-01-31/region=eu"
-            )
-        values[hive_unescape(name)] = hive_value(value)
-    return values
-
-
-def blame_partition(
-    store: Store, partition: Partition, selection: Selection, warn: Warn
-) -> BlameReport:
-    """Find the commits of a selection that added or removed files of a partition.
+def blame_partition(store: Store, text: str, selection: Selection, warn: Warn) -> BlameReport:
+    """Find the commits of a selection that added or removed files of some partitions.
 
     Every selected commit that is left in the log is read; memory holds what is found.
 
+    Args:
+        store: the table's.
+        text: ``day=2024-01-31/region=eu``, as directories are named, or a predicate over partition
+            columns as ``optimize --where`` takes it.
+        selection: which commits to look at.
+        warn: takes what does not stop the command.
+
     Raises:
         UsageError: the table is not partitioned by these columns.
+        PredicateError: a predicate that cannot be parsed, or not about partition columns.
         NotATableError: there is no log.
         CorruptLogError: the latest version cannot be rebuilt, so its columns are not known.
     """
     listing = list_log(store)
-    metadata = load_snapshot(store, warn=warn, listing=listing).metadata
-    names = {field.name: field.physical_name for field in metadata.partition_fields}
-    for name in partition:
-        if name not in names:
-            known = ", ".join(names) or "none"
-            raise UsageError(
-                f"{name!r} is no partition column of {store.uri}",
-                hint=f"the partition columns: {known}",
-            )
-    observer = _Blame({names[name]: value for name, value in partition.items()})
+    snapshot = load_snapshot(store, warn=warn, listing=listing)
+    asked = parse_blame(text, snapshot.metadata.partition_fields, store.uri)
+    observer = _Blame(asked)
     history = read_history(store, listing, replace(selection, limit=None), observer=observer)
     rows = [row for row in history.rows if _is_shown(row, observer)]
     shown = rows[: selection.limit]
     return BlameReport(
         history.latest_version,
         min(listing.commits, default=history.latest_version),
-        partition,
+        asked,
         shown,
         observer.found,
         len(rows) - len(shown),
+        () if observer.found else find_unknown(asked, _known_values(snapshot, listing, asked)),
     )
+
+
+def _known_values(
+    snapshot: Snapshot, listing: LogListing, asked: BlameFilter
+) -> Iterator[pa.ChunkedArray]:
+    """Yield the ``partition_values`` of live files and of all commits that can be read."""
+    from deltactl.log.commit_changes import partition_values_of
+    from deltactl.log.commit_json import LogFile
+
+    for batch in snapshot.file_batches(["partition_values"]):
+        yield batch["partition_values"]
+    names = [file.name for file in listing.commits.values()]
+    for name, data in zip(names, snapshot.store.read_many(names), strict=True):
+        with suppress(CorruptLogError):
+            yield partition_values_of(LogFile(name, data), asked.keys)
 
 
 def _is_shown(row: HistoryRow, observer: _Blame) -> bool:
@@ -97,23 +102,22 @@ def _is_shown(row: HistoryRow, observer: _Blame) -> bool:
 class _Blame:
     """Takes commits as they are read, and keeps what they did to the partition."""
 
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
+    def __init__(self, asked: BlameFilter) -> None:
+        self._asked = asked
         self.found: dict[int, CommitChange] = {}
-        self._traces = [_traces(value) for value in partition.values()]
 
     def see(self, record: CommitRecord, data: bytes) -> None:
         """Look at a commit, and closely if the values occur in it."""
-        from deltactl.log.commit_changes import count_in_partition
+        from deltactl.log.commit_changes import count_selected
         from deltactl.log.commit_json import LogFile
 
         if record.problem is not None:
             return
-        if not all(any(trace in data for trace in traces) for traces in self._traces):
+        if not all(any(trace in data for trace in traces) for traces in self._asked.traces):
             return
         name = "" if record.file is None else record.file.name
         try:
-            change = count_in_partition(LogFile(name, data), self.partition)
+            change = count_selected(LogFile(name, data), self._asked.keys, self._asked.is_selected)
         except CorruptLogError as error:
             record.problem = error.message
             return
@@ -122,12 +126,3 @@ class _Blame:
 
     def finish(self) -> None:
         """Nothing is left to do."""
-
-
-def _traces(value: str | None) -> tuple[bytes, ...]:
-    """What a commit holds somewhere if it names the value: as writers spell it in JSON."""
-    if value is None:
-        return (b"null", b'""')
-    if not value.isascii() or '"' in value or "\\" in value or "/" in value:
-        return (b"",)  # there is more than one way to spell it
-    return (json.dumps(value).encode(),)

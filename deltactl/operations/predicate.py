@@ -6,6 +6,7 @@ which the answer is unknown (NULL) do not match.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import PredicateError
-from deltactl.operations.predicate_terms import Rows, Term
+from deltactl.operations.predicate_terms import Rows, Term, sought_constants
 from deltactl.protocol.schema import Field, StructType
 
 MAX_PREDICATE_BYTES: Final = 100_000
@@ -45,6 +46,14 @@ class PartitionPredicate:
             answers = [self.evaluate(chunk) for chunk in partition_values.chunks]
             return pa.chunked_array(answers, pa.bool_())
         return pc.fill_null(self._term.evaluate(Rows(partition_values)), False)
+
+    def sought_values(self) -> Mapping[str, Sequence[str]]:
+        """Return the literals that columns are compared with by ``=`` or ``IN``, as texts."""
+        found: dict[str, list[str]] = {}
+        for column, constants in sought_constants(self._term):
+            texts = [c.text for c in constants if c.text is not None]
+            found.setdefault(column.name, []).extend(texts)
+        return found
 
 
 def parse_predicate(text: str, partition_fields: tuple[Field, ...]) -> PartitionPredicate:

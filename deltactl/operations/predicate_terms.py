@@ -5,7 +5,7 @@ Answers are three-valued, as in SQL: null where the answer is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Final, Literal, Protocol, TypeAlias
@@ -256,3 +256,17 @@ class Junction:
         """False wins in AND, true wins in OR, then null."""
         join = pc.and_kleene if self.word == "AND" else pc.or_kleene
         return reduce(join, (term.evaluate(rows) for term in self.terms))
+
+
+def sought_constants(term: Term) -> Iterator[tuple[Column, Sequence[Constant]]]:
+    """Yield the columns of a condition that must equal a literal, with the literals."""
+    match term:
+        case Junction():
+            for part in term.terms:
+                yield from sought_constants(part)
+        case Comparison(operator="=" | "<=>"):
+            yield term.column, [term.constant]
+        case Membership():
+            yield term.column, term.constants
+        case _:
+            return

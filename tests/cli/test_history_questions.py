@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deltactl.errors import UsageError, VersionNotFoundError
-from deltactl.operations.history_blame import parse_partition
+from deltactl.operations.history_blame_filter import parse_partition
 from deltactl.operations.history_follow import follow_history
 from deltactl.storage.open import open_store
 from tests.cli.conftest import RunCli
@@ -180,13 +180,77 @@ def test_blame_finds_values_however_they_are_spelt(
         assert [json.loads(line)["version"] for line in ran.out.splitlines()] == versions
 
 
+@pytest.mark.parametrize(
+    ("text", "versions"),
+    [
+        (f"day='{DAYS[0]}'", [3, 1]),
+        (f'day = "{DAYS[0]}"', [3, 1]),
+        (f"day >= '{DAYS[1]}'", [4, 2]),
+        (f"day IN ('{DAYS[0]}', '{DAYS[1]}')", [4, 3, 2, 1]),
+        (f"NOT day='{DAYS[0]}'", [4, 2]),
+        (f"day={DAYS[0]}", [3, 1]),
+    ],
+)
+def test_blame_takes_a_predicate_as_where_does(
+    cli: RunCli, built: TableBuilder, tmp_path: Path, text: str, versions: list[int]
+) -> None:
+    ran = cli("describe-history", str(tmp_path), "--blame", text, "-o", "ndjson")
+    assert [json.loads(line)["version"] for line in ran.out.splitlines()] == versions
+    assert ran.err == ""
+
+
+def test_blame_names_the_predicate_on_its_page(
+    cli: RunCli, built: TableBuilder, tmp_path: Path
+) -> None:
+    out = cli("describe-history", str(tmp_path), "--blame", f"day='{DAYS[0]}'").out
+    assert out.splitlines()[0] == f"day = '{DAYS[0]}'"
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "asked", "nearest"),
+    [
+        ("string", ["east", "west", "north"], "p=wets", "'west'"),
+        ("string", ["east", "west", "north"], "p='wets'", "'west'"),
+        ("integer", ["2", "10", "30"], "p=9", "'2', '10'"),
+        ("date", ["2024-01-30", "2024-02-02"], "p='2024-01-31'", "'2024-01-30', '2024-02-02'"),
+        ("date", ["2024-01-30", "2024-02-02"], "p=2023-01-31", "'2024-01-30'"),
+    ],
+)
+def test_blame_says_that_no_partition_ever_had_a_value(  # noqa: PLR0917
+    cli: RunCli, tmp_path: Path, kind: str, values: list[str], asked: str, nearest: str
+) -> None:
+    table = TableBuilder(
+        open_store(str(tmp_path)), [Column("id"), Column("p", kind)], partition_by=("p",)
+    )
+    for value in values:
+        table.append([{"id": 1, "p": value}])
+    ran = cli("describe-history", str(tmp_path), "--blame", asked, "-o", "json")
+    (warning,) = json.loads(ran.out)["warnings"]
+    assert (ran.code, json.loads(ran.out)["result"]) == (0, [])
+    assert warning.startswith("no live file and no commit that is left has p = ")
+    assert warning.endswith(f"nearest values are {nearest}")
+
+
+def test_blame_knows_values_of_removed_files_and_of_the_checkpoint(
+    cli: RunCli, built: TableBuilder, tmp_path: Path
+) -> None:
+    """A value outside the selected commits is not unknown."""
+    built.checkpoint(5)
+    built.forget_commits(5)
+    ran = cli("describe-history", str(tmp_path), "--blame", f"day={DAYS[0]}", "-o", "json")
+    warnings = json.loads(ran.out)["warnings"]
+    assert not any("nearest" in warning for warning in warnings)
+    unknown = cli("describe-history", str(tmp_path), "--blame", "day=2024-01-11", "-o", "json")
+    assert any("nearest" in warning for warning in json.loads(unknown.out)["warnings"])
+
+
 def test_blame_refuses_what_is_no_partition(
     cli: RunCli, built: TableBuilder, tmp_path: Path
 ) -> None:
     ran = cli("describe-history", str(tmp_path), "--blame", "region=eu")
     assert (ran.code, ran.out) == (2, "")
     assert "'region' is no partition column" in ran.err
-    assert "hint: the partition columns: day" in ran.err
+    assert "hint: Name partition columns: day." in ran.err
     with pytest.raises(UsageError, match="does not name a partition"):
         parse_partition("day")
     assert parse_partition("a=1/b=x%3Dy/") == {"a": "1", "b": "x=y"}

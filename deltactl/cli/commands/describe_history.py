@@ -90,7 +90,11 @@ def command(
     ] = None,
     blame: Annotated[
         str | None,
-        typer.Option(metavar="PARTITION", help="Commits that touched it, e.g. day=2024-01-31"),
+        typer.Option(
+            metavar="PARTITION",
+            help="Commits that changed files of a partition: day=2024-01-31, or a predicate as "
+            "optimize --where takes it",
+        ),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Print new commits as they come, as ndjson")
@@ -185,9 +189,7 @@ def command(
         if graph:
             show_graph(session, store, options)
         elif blame is not None:
-            from deltactl.operations.history_blame import parse_partition
-
-            show_blame(session, store, parse_partition(blame), options, now_ms)
+            show_blame(session, store, blame, options, now_ms)
         else:
             _show_history(session, store, options, now_ms)
 

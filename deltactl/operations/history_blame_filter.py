@@ -1,0 +1,215 @@
+"""The value of ``describe-history --blame``: a partition, or a predicate over its columns."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import CorruptLogError, UsageError
+from deltactl.protocol.partitions import lookup_map, parse_partition_column
+from deltactl.protocol.paths import hive_unescape, hive_value
+from deltactl.protocol.schema import Field, arrow_type
+
+if TYPE_CHECKING:
+    from deltactl.log.commit_changes import RowFilter
+
+Partition = Mapping[str, str | None]
+
+# What a partition written as directories are named does not hold: a space beside the first "=",
+# a value that begins with a quote, operators and keywords of SQL.
+_IS_PREDICATE: Final = re.compile(
+    r"""\s=|=\s|=['"]|=.*=|[<>!()]|\s(?:and|or|is|in|not|like|between)\s""", re.IGNORECASE
+)
+_MAX_NEAREST: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class BlameFilter:
+    """Which file actions ``--blame`` selects.
+
+    Attributes:
+        partition: the partition asked for, by logical names; ``None`` for a predicate.
+        sql: the predicate; ``None`` for a partition.
+        columns: the partition columns that it looks at.
+        is_selected: file actions by their ``partition_values``.
+        traces: for each condition, texts of which a commit that it selects holds at least one.
+        sought: the value texts asked for, by logical names.
+    """
+
+    partition: Partition | None
+    sql: str | None
+    columns: tuple[Field, ...]
+    is_selected: RowFilter = field(repr=False)
+    traces: tuple[tuple[bytes, ...], ...] = ()
+    sought: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The physical names of the columns."""
+        return tuple(column.physical_name for column in self.columns)
+
+
+def parse_partition(text: str) -> dict[str, str | None]:
+    """Read ``day=2024-01-31/region=eu``, as directories are named; columns may be left out.
+
+    Raises:
+        UsageError: it is not of this form.
+    """
+    values: dict[str, str | None] = {}
+    for part in text.strip("/").split("/"):
+        name, equals, value = part.partition("=")
+        if not (name and equals):
+            raise UsageError(
+                f"{text!r} does not name a partition", hint="Write day=2024-01-31/region=eu."
+            )
+        values[hive_unescape(name)] = hive_value(value)
+    return values
+
+
+def parse_blame(text: str, partition_fields: tuple[Field, ...], where: str) -> BlameFilter:
+    """Read the value of ``--blame``: a partition as directories are named, or a predicate.
+
+    Raises:
+        UsageError: the table is not partitioned by these columns.
+        PredicateError: a predicate that cannot be parsed, or not about partition columns.
+    """
+    if any(_IS_PREDICATE.search(part) for part in text.strip("/").split("/")):
+        return _by_predicate(text, partition_fields)
+    return _by_partition(parse_partition(text), partition_fields, where)
+
+
+def _by_predicate(text: str, partition_fields: tuple[Field, ...]) -> BlameFilter:
+    from deltactl.operations.predicate import parse_predicate
+
+    predicate = parse_predicate(text, partition_fields)
+    return BlameFilter(
+        None,
+        predicate.sql,
+        tuple(f for f in partition_fields if f.name in predicate.columns),
+        predicate.evaluate,
+        sought=predicate.sought_values(),
+    )
+
+
+def _by_partition(
+    partition: Partition, partition_fields: tuple[Field, ...], where: str
+) -> BlameFilter:
+    known = {column.name: column for column in partition_fields}
+    for name in partition:
+        if name not in known:
+            raise UsageError(
+                f"{name!r} is no partition column of {where}",
+                hint=f"Name partition columns: {', '.join(known) or 'the table has none'}.",
+            )
+    wanted = {known[name].physical_name: value for name, value in partition.items()}
+    return BlameFilter(
+        partition,
+        None,
+        tuple(known[name] for name in partition),
+        lambda partition_values: _equal_values(partition_values, wanted),
+        tuple(_traces(value) for value in partition.values()),
+        {name: [value] for name, value in partition.items() if value is not None},
+    )
+
+
+def _equal_values(partition_values: pa.ChunkedArray, wanted: Partition) -> pa.ChunkedArray:
+    """Return which rows have the values, by physical names.
+
+    An empty value is a null, as readers take it (PROTOCOL.md, "Partition Value Serialization").
+    """
+    mask = pa.chunked_array([pa.repeat(True, len(partition_values))])
+    for key, value in wanted.items():
+        values = lookup_map(partition_values, key)
+        is_null = pc.or_kleene(pc.is_null(values), pc.equal(values, ""))
+        found = is_null if value is None else pc.equal(values, value)
+        mask = pc.and_(mask, pc.fill_null(found, False))
+    return mask
+
+
+def _traces(value: str | None) -> tuple[bytes, ...]:
+    """Return what a commit that names the value holds somewhere, as writers write it in JSON."""
+    if value is None:
+        return (b"null", b'""')
+    if not value.isascii() or '"' in value or "\\" in value or "/" in value:
+        return (b"",)  # there is more than one way to write it
+    return (json.dumps(value).encode(),)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownValue:
+    """A value that no partition has or had; ``nearest`` are the most similar ones that exist."""
+
+    column: str
+    value: str
+    nearest: tuple[str, ...]
+
+
+def find_unknown(
+    asked: BlameFilter, known: Iterable[pa.ChunkedArray | pa.Array]
+) -> tuple[UnknownValue, ...]:
+    """Return the values asked for that are not among ``known``.
+
+    Args:
+        asked: the filter.
+        known: batches of ``partition_values``, which may repeat.
+    """
+    texts: dict[str, set[str]] = {column.name: set() for column in asked.columns}
+    for batch in known:
+        for column in asked.columns:
+            found = pc.unique(lookup_map(batch, column.physical_name)).drop_null()
+            texts[column.name].update(found.to_pylist())
+    unknown = []
+    for column in asked.columns:
+        order = _Order(column, texts[column.name] - {""})
+        for value in asked.sought.get(column.name, ()):
+            if not order.has(value):
+                unknown.append(UnknownValue(column.name, value, order.nearest(value)))
+    return tuple(unknown)
+
+
+class _Order:
+    """The value texts of a partition column, in the order of its type."""
+
+    def __init__(self, column: Field, texts: set[str]) -> None:
+        self._type = arrow_type(column.type)
+        self._is_text = pa.types.is_string(self._type) or pa.types.is_binary(self._type)
+        self._texts = sorted(texts)
+        self._values = self._typed(self._texts)
+
+    def _typed(self, texts: Sequence[str]) -> pa.Array | None:
+        """Return values of the column's type; ``None`` if one cannot be parsed as such."""
+        try:
+            return parse_partition_column(pa.array(texts, pa.string()), self._type)
+        except CorruptLogError:
+            return None
+
+    def has(self, text: str) -> bool:
+        """Return whether a known text is the same value."""
+        value = self._typed([text])
+        if self._values is None or value is None:
+            return text in self._texts
+        return bool(pc.is_in(value, value_set=self._values)[0].as_py())
+
+    def nearest(self, text: str) -> tuple[str, ...]:
+        """Return up to three known texts: similar strings, else the neighbours in order."""
+        if not self._texts:
+            return ()
+        similar = difflib.get_close_matches(text, self._texts, _MAX_NEAREST)
+        value = None if self._is_text else self._typed([text])
+        if value is None or self._values is None:
+            return tuple(similar) or self._around(bisect_left(self._texts, text), self._texts)
+        order = pc.sort_indices(self._values)
+        place = pc.sum(pc.less(self._values, value[0])).as_py() or 0
+        return self._around(place, [self._texts[i] for i in order.to_pylist()])
+
+    @staticmethod
+    def _around(place: int, texts: Sequence[str]) -> tuple[str, ...]:
+        return tuple(texts[max(0, place - 1) : place + 1])
