@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltactl.engine.base import CancelToken, Engine, EngineSource, OnProgress
+    from deltactl.operations.check_fix import Confirm, PathRepairReport
     from deltactl.operations.check_options import CheckOptions
     from deltactl.operations.check_report import CheckReport
     from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
@@ -291,6 +292,34 @@ class Table:
             storage_options=self._storage_options,
             cancel=cancel,
             on_progress=on_progress,
+        )
+
+    def fix_paths(
+        self,
+        texts: Sequence[str] = (),
+        *,
+        confirm: Confirm | None = None,
+        dry_run: bool = False,
+    ) -> PathRepairReport:
+        """Remove live files that a ``remove`` names by another text; see ``repair_paths``.
+
+        Args:
+            texts: the live paths to remove, as the log has them; all certain ones where empty.
+            confirm: is asked before the commit.
+            dry_run: only look.
+
+        Raises:
+            DeltactlError: refused, another writer touched the files, or the store failed.
+        """
+        from deltactl.operations.check_fix import repair_paths
+
+        return repair_paths(
+            self._store_for(dry_run),
+            texts,
+            warn=self._warn,
+            storage_options=self._storage_options,
+            confirm=confirm,
+            dry_run=dry_run,
         )
 
     def generate_manifest(

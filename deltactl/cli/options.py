@@ -39,6 +39,7 @@ IfNeededOption = Annotated[
         show_default=False,
     ),
 ]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before removing")]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done, and change nothing")
 ]

@@ -75,18 +75,21 @@ def domain_line(domain: DomainMetadata) -> str:
     return line("domainMetadata", encode_domain(domain))
 
 
-def remove_lines(files: pa.Table, deletion_timestamp_ms: int) -> Iterator[str]:
-    """A ``remove`` without data change for each live file, its path text unchanged.
+def remove_lines(
+    files: pa.Table, deletion_timestamp_ms: int, *, data_change: bool = False
+) -> Iterator[str]:
+    """A ``remove`` for each live file, its path text unchanged.
 
     Args:
         files: rows of ``ADD_SCHEMA`` plus ``num_records``.
         deletion_timestamp_ms: when the run began, ms since 1970 UTC.
+        data_change: whether the rows of the files leave the table.
     """
     for row in files.to_pylist():
         body: dict[str, Any] = {
             "path": row["encoded_path"],
             "deletionTimestamp": deletion_timestamp_ms,
-            "dataChange": False,
+            "dataChange": data_change,
             "extendedFileMetadata": True,
         }
         for column in _REMOVE_COLUMNS:

@@ -47,6 +47,7 @@ from deltactl.operations.check_redundant import (
 )
 from deltactl.operations.check_report import CheckReport, Looked
 from deltactl.operations.check_resume import ResumeFile, read_version
+from deltactl.operations.check_spellings import check_spellings
 from deltactl.operations.check_state import StateChecker
 from deltactl.operations.check_tasks import CheckSpec
 from deltactl.operations.check_versions import (
@@ -55,6 +56,7 @@ from deltactl.operations.check_versions import (
     check_older_checksums,
     find_all_files,
 )
+from deltactl.operations.spelling_suspects import SpellingSuspects
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
@@ -100,12 +102,16 @@ class _Run:
     on_progress: OnProgress | None
     findings: Findings = field(default_factory=Findings)
     looked: Looked = field(default_factory=Looked)
+    _suspects: SpellingSuspects = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._suspects = SpellingSuspects(self.store.uri)
 
     def check(self) -> CheckReport:
         listing = list_log(self.store)
         if listing.latest_version is None:
             raise no_table_error(self.store)
-        commits = CommitChecker(self.store, listing, self.findings)
+        commits = CommitChecker(self.store, listing, self.findings, self._suspects)
         commits.run()
         self.looked.num_commits = len(listing.commits)
         check_gaps(listing, self.findings)
@@ -190,7 +196,7 @@ class _Run:
         A checkpoint may open and still be broken further in: then older files have to do.
         """
         before = len(self.findings.rows)
-        state = StateChecker(snapshot, self.findings)
+        state = StateChecker(snapshot, self.findings, self._suspects)
         try:
             state.run()
         except CorruptLogError as error:
@@ -204,6 +210,7 @@ class _Run:
             broken |= {checkpoint}
             again = self._load(listing, broken)
             return None if again is None else self._check_state(listing, again, broken)
+        check_spellings(snapshot, listing, self._suspects, broken, self.findings)
         self.looked.num_files, self.looked.size_bytes = state.num_files, state.size_bytes
         self.looked.num_checksums += check_checksum(
             snapshot,

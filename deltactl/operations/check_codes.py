@@ -78,6 +78,18 @@ _ROWS = (
     ),
     CheckCode("PATH_INVALID", _E, "readers refuse the path, or read a file elsewhere", _WRITER),
     CheckCode("FILE_DUPLICATE", _E, "rows of the file are read more than once", _WRITER),
+    CheckCode(
+        "PATH_ENCODING",
+        _E,
+        "no reader applies a remove with another text than the add: rows stay, or come twice",
+        "deltactl check {table} --fix path-encoding",
+    ),
+    CheckCode(
+        "PATH_ENCODING_DOUBTFUL",
+        _E,
+        "no reader applies a remove with another text than the add: rows stay, wanted or not",
+        "deltactl check {table} --fix path-encoding --path TEXT, if the rows of TEXT are to go",
+    ),
     CheckCode("FILE_MISSING", _E, "queries that need the file fail", _RESTORE),
     CheckCode("FILE_SIZE", _E, "readers that trust the log's size fail or misread", _RESTORE),
     CheckCode("FILE_UNREADABLE", _E, "queries that need the file fail", _RESTORE),

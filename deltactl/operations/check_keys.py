@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from deltactl.protocol.spark_hash import hash_texts_64
-
-Hashes: TypeAlias = npt.NDArray[np.uint64]
-
-
-def hash_names(names: pa.ChunkedArray) -> Hashes:
-    """A hash of 64 bits for each name."""
-    return np.concatenate([np.zeros(0, np.uint64), *map(hash_texts_64, names.chunks)])
+from deltactl.protocol.spark_hash import Hashes, hash_names
 
 
 @dataclass(slots=True)

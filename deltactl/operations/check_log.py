@@ -21,6 +21,7 @@ from deltactl.operations.check_actions import (
     list_partition_keys,
 )
 from deltactl.operations.check_findings import Findings
+from deltactl.operations.spelling_suspects import SpellingSuspects
 from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
@@ -91,8 +92,15 @@ class CommitChecker:
     actions of the others, by version.
     """
 
-    def __init__(self, store: Store, listing: LogListing, findings: Findings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        listing: LogListing,
+        findings: Findings,
+        suspects: SpellingSuspects,
+    ) -> None:
         self._store, self._listing, self._findings = store, listing, findings
+        self._suspects = suspects
         self._times: dict[int, int | None] = {}
         self._keys: dict[int, frozenset[frozenset[str]]] = {}
         self.broken: set[int] = set()
@@ -115,6 +123,7 @@ class CommitChecker:
                 continue
             for place, problem in find_file_repeats(parsed):
                 self._add("COMMIT_AMBIGUOUS", problem, versions[done + place])
+            self._suspects.take_removed(parsed.removes)
             done += len(parsed.commits)
 
     def check_times(self, metadata: Metadata) -> None:

@@ -18,15 +18,16 @@ from deltactl.log.row_ids import read_high_water_mark
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check_findings import Findings
 from deltactl.operations.check_identity import IdentityChecker
-from deltactl.operations.check_keys import Hashes, hash_names
 from deltactl.operations.check_partitions import check_partitions
 from deltactl.operations.presence import find_path_problem
+from deltactl.operations.spelling_suspects import SPELLING_COLUMNS, SpellingSuspects
 from deltactl.protocol.features import has_feature
 from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.stats import num_records
 
 STATE_COLUMNS: Final = (
     "path",
+    "encoded_path",
     "size_bytes",
     "partition_values",
     "stats",
@@ -49,9 +50,9 @@ class StateChecker:
 
     snapshot: Snapshot
     findings: Findings
+    suspects: SpellingSuspects
     num_files: int = 0
     size_bytes: int = 0
-    _hashes: list[Hashes] = field(default_factory=list)
     _ids: list[tuple[Numbers, Numbers]] = field(default_factory=list)
     _vectors_seen: bool = False
     _without_ids: int = 0
@@ -63,6 +64,7 @@ class StateChecker:
             CorruptLogError: the checkpoint cannot be read.
         """
         snapshot = self.snapshot
+        self.suspects.forget_live()
         identity = IdentityChecker(snapshot.metadata, self.findings)
         for batch in snapshot.file_batches(STATE_COLUMNS):
             _ensure_text(batch)
@@ -88,7 +90,7 @@ class StateChecker:
         odd = pc.fill_null(pc.less(sizes, 0), True)
         for path in batch["path"].filter(odd).to_pylist():
             self._add("FILE_SIZE", "the log gives it no size, or a negative one", path)
-        self._hashes.append(hash_names(batch["path"]))
+        self.suspects.take_live(batch)
 
     def _check_vectors(self, batch: pa.Table) -> None:
         vectors = batch["deletion_vector"]
@@ -113,15 +115,14 @@ class StateChecker:
             self._add("VECTOR_CARDINALITY", problem, path)
 
     def _check_duplicates(self) -> None:
-        hashes = np.concatenate([np.zeros(0, np.uint64), *self._hashes])
-        if len(hashes) == len(np.unique(hashes)):
+        """Find files that are live under several deletion vectors."""
+        if not self.suspects.has_repeated_names():
             return
-        paths = pa.concat_tables(list(self.snapshot.file_batches(["path"])))["path"]
-        counts = pc.value_counts(paths)
-        repeated = counts.filter(pc.greater(counts.field("counts"), 1))
-        for row in repeated.to_pylist():
-            problem = f"it is live {row['counts']} times, under different deletion vectors"
-            self._add("FILE_DUPLICATE", problem, row["values"])
+        files = pa.concat_tables(list(self.snapshot.file_batches(SPELLING_COLUMNS)))
+        counts = files.group_by(["path", "encoded_path"]).aggregate([([], "count_all")])
+        for row in counts.filter(pc.greater(counts["count_all"], 1)).to_pylist():
+            problem = f"it is live {row['count_all']} times, under different deletion vectors"
+            self._add("FILE_DUPLICATE", problem, row["path"])
 
     @property
     def _assigns_ids(self) -> bool:

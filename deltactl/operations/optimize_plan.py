@@ -22,9 +22,9 @@ from deltactl.operations.optimize_options import (
 )
 from deltactl.operations.packing import PackingRule, pack
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
-from deltactl.operations.path_texts import two_texts_mask
 from deltactl.operations.predicate import PartitionPredicate, parse_predicate
 from deltactl.operations.purge import purge_mask
+from deltactl.operations.spelling_suspects import respelled_mask
 from deltactl.operations.touched import find_touched
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.partitions import lookup_map
@@ -35,7 +35,7 @@ TARGET_TAG = "deltactl.targetFileSize"
 """Tag of an output: the target size in bytes that it was made for."""
 
 TWO_TEXTS = "named by two texts in the log"
-"""Why a file is left alone: see ``path_texts``."""
+"""Why a file is left alone: see ``spelling_suspects``."""
 
 _READ_COLUMNS = (
     "path",
@@ -214,7 +214,7 @@ def _leave_two_texts(choice: _Choice, snapshot: Snapshot, warn: Warn) -> None:
     Readers return their rows twice, or again after they were removed: a rewrite would make that
     permanent.
     """
-    mask = two_texts_mask(snapshot, choice.files)
+    mask = respelled_mask(snapshot, choice.files)
     if not mask.any():
         return
     choice.leave(mask, TWO_TEXTS)

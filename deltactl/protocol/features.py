@@ -24,6 +24,7 @@ class Operation(Enum):
 
     READ = "read rows of"
     REWRITE = "rewrite files of"
+    REMOVE = "remove files from"
     VACUUM = "vacuum"
     CHECKPOINT = "checkpoint"
 
@@ -34,7 +35,7 @@ READ_ONLY = frozenset({Operation.READ})
 NO_REWRITE = EVERYTHING - {Operation.REWRITE}
 NOTHING: frozenset[Operation] = frozenset()
 _DEFAULT = "EXISTS_DEFAULT"
-_NAMELESS = frozenset({Operation.VACUUM, Operation.CHECKPOINT})
+_NAMELESS = frozenset({Operation.REMOVE, Operation.VACUUM, Operation.CHECKPOINT})
 
 Condition = Callable[[Metadata], bool]
 

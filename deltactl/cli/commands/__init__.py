@@ -59,8 +59,9 @@ COMMANDS: Final = (
     _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
     CommandSpec(
         "check",
-        "Tell whether log, files and statistics agree",
+        "Check whether log, files and statistics agree",
         has_engine=True,
+        commits=True,
         has_time_limit=True,
         takes_tables=True,
     ),

@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deltactl.cli.check_fix import fix_paths
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.exits import ExitCode
-from deltactl.cli.options import TableArgument
+from deltactl.cli.options import DryRunOption, TableArgument, YesOption
+from deltactl.cli.param_settings import ensure_alone
 from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError, UsageError
 
 if TYPE_CHECKING:
     from deltactl.operations.check_options import CheckOptions
     from deltactl.operations.check_report import CheckReport
+
+
+class Fix(StrEnum):
+    """What ``--fix`` can repair."""
+
+    PATH_ENCODING = "path-encoding"
 
 
 class Files(StrEnum):
@@ -65,10 +73,28 @@ def command(
             metavar="FILE", help="Keep what is done in a local file; go on from it when it is there"
         ),
     ] = None,
+    fix: Annotated[
+        Fix | None,
+        typer.Option(
+            help="path-encoding: remove live files that a remove names by another text "
+            "(PATH_ENCODING); asks first"
+        ),
+    ] = None,
+    path: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="With --fix: only this path, as the log has it; may be repeated",
+            show_default=False,
+        ),
+    ] = None,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
 ) -> None:
-    """Check that what the log says of a table is true. Nothing is written to the table.
+    """Check that what the log says of a table is true.
 
-    The log is always checked whole. Exits 3 when something is wrong.
+    The log is always checked whole. Exits 3 when something is wrong. Nothing is written to the
+    table, except by --fix.
 
     \b
     Examples:
@@ -76,8 +102,18 @@ def command(
       deltactl check /data/events --files footers --checkpoints --dvs
       deltactl check /data/events --files data --sample 5%
       deltactl check /data/events --files data --resume /tmp/events.check
+      deltactl check /data/events --fix path-encoding --dry-run
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
+    if fix is not None:
+        ensure_alone(ctx, command, "fix", "path", "yes", "dry_run")
+        fix_paths(session, table, path or (), yes=yes, dry_run=dry_run)
+        return
+    if path or yes or dry_run:
+        raise UsageError(
+            "--path, --yes and --dry-run belong to --fix: a check writes nothing",
+            hint="Add --fix path-encoding, or drop them.",
+        )
     from deltactl.operations.check_options import CheckOptions, Depth
 
     options = CheckOptions(

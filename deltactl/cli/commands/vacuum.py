@@ -9,7 +9,7 @@ import typer
 
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.exits import ExitCode
-from deltactl.cli.options import DryRunOption, IfNeededOption, TableArgument
+from deltactl.cli.options import DryRunOption, IfNeededOption, TableArgument, YesOption
 from deltactl.cli.param_settings import ensure_alone
 from deltactl.cli.question import ask
 from deltactl.cli.session import Session
@@ -94,7 +94,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option("--force-retention", help="Allow --retain below the table's retention"),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before removing")] = False,
+    yes: YesOption = False,
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="Move files to _deltactl/ instead of deleting")
     ] = False,

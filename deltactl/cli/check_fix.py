@@ -1,0 +1,66 @@
+"""``deltactl check --fix``: ask, call the operation, present its report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from deltactl.cli.question import ask
+from deltactl.cli.session import Session
+from deltactl.units import format_count
+
+if TYPE_CHECKING:
+    from deltactl.operations.check_fix import Confirm, PathRepairReport
+
+
+def fix_paths(
+    session: Session, table: str, texts: Sequence[str], *, yes: bool, dry_run: bool
+) -> None:
+    """Remove the live files that another text of their path was meant to remove.
+
+    Raises:
+        UsageError: a text is none of those found.
+        SafetyError: a rule refuses, or the answer was no.
+        ConflictError: another writer touched the files.
+    """
+    from deltactl.cli.check_fix_page import render_fix
+    from deltactl.operations.check_fix import repair_paths
+
+    store = session.open_table(table, read_only=dry_run)
+    with session.engine() as engine, session.cancellation() as cancellation:
+        report = repair_paths(
+            store,
+            texts,
+            warn=session.output.warn,
+            engine=engine,
+            storage_options=session.storage_options,
+            confirm=None if yes else _confirmation(session),
+            cancel=cancellation.token,
+            dry_run=dry_run,
+            run_id=session.run_id,
+        )
+    session.table_id = report.table_id
+    envelope = session.envelope(
+        version_before=report.version,
+        version_after=report.version if report.version_after is None else report.version_after,
+        dry_run=dry_run,
+        engine=report.engine,
+        result=report.to_dict(),
+    )
+    session.output.emit(
+        envelope,
+        render_table=lambda page: render_fix(page, report),
+        rows=report.to_dict()["pairs"],
+    )
+
+
+def _confirmation(session: Session) -> Confirm:
+    def confirm(report: PathRepairReport) -> bool:
+        from deltactl.cli.check_fix_page import render_fix
+
+        rows = "their rows" if report.num_rows is None else format_count(report.num_rows, "row")
+        files = format_count(len(report.chosen), "file")
+        question = f"Remove {files} from the table? Readers no longer return {rows}."
+        return ask(session, question, lambda page: render_fix(page, report))
+
+    return confirm

@@ -1,0 +1,49 @@
+"""How the report of ``check --fix path-encoding`` reads on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from deltactl.cli.page import Page, Styled, Tone
+from deltactl.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from deltactl.operations.check_fix import PathRepairReport
+    from deltactl.operations.check_spelling_pairs import Spelling
+
+_SHOWN: Final = 20
+
+
+def render_fix(page: Page, report: PathRepairReport) -> None:
+    """Lay out which live paths go or went, and what is left."""
+    if report.is_empty:
+        page.line(Styled("Nothing to fix", Tone.GOOD), f" in version {report.version}")
+    else:
+        _render_pairs(page, _heading(report), report.chosen)
+        page.line()
+        page.line(f"files      {len(report.chosen):,} ({format_size(report.size_bytes)})")
+        rows = "unknown" if report.num_rows is None else f"{report.num_rows:,}"
+        page.line(f"live rows  {rows}: readers return so many rows less")
+    if report.left:
+        page.line()
+        _render_pairs(page, "Left, because nobody knows whether the rows are wanted", report.left)
+        page.line("  To remove one, name it with --path, as it stands in quotes after 'live as'.")
+
+
+def _heading(report: PathRepairReport) -> str:
+    count = format_count(len(report.chosen), "file")
+    if report.version_after is not None:
+        return f"Removed {count} in version {report.version_after}"
+    verb = "Would remove" if report.dry_run else "To remove:"
+    return f"{verb} {count} from version {report.version}"
+
+
+def _render_pairs(page: Page, heading: str, pairs: tuple[Spelling, ...]) -> None:
+    page.line(Styled(heading, Tone.STRONG))
+    for pair in pairs[:_SHOWN]:
+        page.line("  ", Styled(pair.path, Tone.STRONG))
+        page.line("    ", pair.problem)
+        if pair.exists is False:
+            page.line("    ", "the file is gone")
+    if len(pairs) > _SHOWN:
+        page.line(Styled(f"  and {len(pairs) - _SHOWN:,} more (-o json lists all)", Tone.FAINT))

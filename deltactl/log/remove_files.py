@@ -1,0 +1,107 @@
+"""A commit that removes files with their rows, once nobody else touched them.
+
+Source: PROTOCOL.md, "Add File and Remove File", "Commit Provenance".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from deltactl.clock import Clock
+from deltactl.errors import ConflictError
+from deltactl.log.action_lines import line, remove_lines
+from deltactl.log.commit_base import CommitBase, win_version
+from deltactl.log.commit_info import parse_commit_info
+from deltactl.log.put_commit import Sleep
+from deltactl.log.replay import Tail
+from deltactl.log.snapshot import Snapshot
+from deltactl.protocol.names import LOG_DIR, commit_name
+from deltactl.storage.store import Store
+
+RESTORE: Final = "RESTORE"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Files to remove: rows of ``ADD_SCHEMA`` plus ``num_records``; what the commit says of it."""
+
+    files: pa.Table
+    operation: str
+    parameters: Mapping[str, Any]
+    metrics: Mapping[str, str]
+    engine_info: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+def remove_files(
+    snapshot: Snapshot,
+    removal: Removal,
+    *,
+    clock: Clock,
+    sleep: Sleep,
+    ensure: Callable[[CommitBase], None],
+    touches: Callable[[Tail], bool],
+) -> int:
+    """Commit on top of whatever came since the snapshot; give the version.
+
+    Args:
+        snapshot: the version that the files were chosen from.
+        removal: what to remove.
+        clock: for the times and the transaction's id.
+        sleep: waits between attempts; seconds.
+        ensure: is asked before each attempt whether the state allows it; raises if not.
+        touches: tells whether commits of others name the files.
+
+    Raises:
+        ConflictError: another writer touched the files, restored the table, or changed its
+            metadata or protocol.
+        CommitOutcomeUnknownError: the store never told whether the commit landed.
+        NotATableError: the log is gone.
+        StorageError: the store failed, and the commit is known not to be there.
+    """
+    store, started_ms = snapshot.store, clock.now_ms()
+    read = snapshot.version
+
+    def encode(base: CommitBase, txn_id: str) -> bytes:
+        ensure(base)
+        info = base.times(store, clock) | {
+            "operation": removal.operation,
+            "operationParameters": dict(removal.parameters),
+            "readVersion": snapshot.version,
+            "isolationLevel": "Serializable",
+            "isBlindAppend": False,
+            "operationMetrics": dict(removal.metrics),
+            **({"tags": dict(removal.tags)} if removal.tags else {}),
+            "engineInfo": removal.engine_info,
+            "txnId": txn_id,
+        }
+        lines = [line("commitInfo", info)]
+        lines += remove_lines(removal.files, started_ms, data_change=True)
+        return ("\n".join(lines) + "\n").encode()
+
+    def learn(base: CommitBase, winners: Tail) -> None:
+        nonlocal read
+        reason = None
+        if winners.singletons.metadata is not None or winners.singletons.protocol is not None:
+            reason = "another writer changed the table's schema, properties or protocol"
+        elif touches(winners):
+            reason = "another writer added or removed the same files"
+        elif _is_restored(store, read, base.version):
+            reason = "another writer restored an older version"
+        if reason is not None:
+            raise ConflictError(f"nothing was committed: {reason}", hint="Run again.")
+        read = base.version
+
+    base = CommitBase.of(snapshot)
+    return win_version(store, base, encode, learn=learn, clock=clock, sleep=sleep).version
+
+
+def _is_restored(store: Store, after: int, until: int) -> bool:
+    """Whether one of the commits is a RESTORE: it may want files that it does not name."""
+    names = [f"{LOG_DIR}/{commit_name(version)}" for version in range(after + 1, until + 1)]
+    infos = map(parse_commit_info, names, store.read_many(names))
+    return any(info is not None and info.get("operation") == RESTORE for info in infos)

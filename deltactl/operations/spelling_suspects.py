@@ -1,0 +1,167 @@
+"""Files that the log names by several texts, found without keeping the names.
+
+Readers compare paths as texts: a ``remove`` of ``p=%C3%A9/f`` leaves an ``add`` of ``p=é/f`` live.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.file_actions import decoded_names
+from deltactl.log.snapshot import Snapshot
+from deltactl.protocol.paths import absolute_mask, canonical_paths
+from deltactl.protocol.spark_hash import Hashes, hash_names
+from deltactl.storage.local_uris import uri_to_path
+from deltactl.storage.open import is_local_uri
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
+SPELLING_COLUMNS: Final = ("path", "encoded_path")
+"""What is needed of a file action to know its name and its text."""
+
+# What a path can be made of that no writer escapes: such a path has one text.
+_RESPELLABLE: Final = r"[^A-Za-z0-9_.=/\-]|^/|//|(?:^|/)\.\.?(?:/|$)"
+_EMPTY: Final = np.zeros(0, np.uint64)
+
+
+def file_names(uri: str, files: pa.Table) -> pa.ChunkedArray:
+    """Return one name for all texts of a file; names below the table's root are relative.
+
+    Args:
+        uri: of the table.
+        files: rows with ``path`` and ``encoded_path``.
+    """
+    names = decoded_names(files)
+    if not pc.any(absolute_mask(names)).as_py():
+        return names
+    names = canonical_paths(names, uri.partition(":")[0])
+    for root in _roots(uri):
+        below = pc.starts_with(names, root)
+        names = pc.if_else(below, pc.utf8_slice_codeunits(names, len(root)), names)
+    return names
+
+
+def _roots(uri: str) -> tuple[str, ...]:
+    """Return how absolute names below the table's root begin."""
+    if not is_local_uri(uri):
+        name = canonical_paths(pa.array([uri.rstrip("/")]), "")[0].as_py()
+        return (f"{name}/",)
+    path = uri_to_path(uri).rstrip("/")
+    return tuple(dict.fromkeys((f"{path}/", f"{os.path.realpath(path)}/")))
+
+
+def respelled_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
+    """Return which live files another live file or a tombstone names by another text.
+
+    Tombstones are read only where some path can have another text.
+
+    Args:
+        snapshot: the version.
+        files: its live files, with ``path`` and ``encoded_path``.
+    """
+    if not pc.any(_may_be_respelled(files)).as_py():
+        return np.zeros(files.num_rows, np.bool_)
+    suspects = SpellingSuspects(snapshot.store.uri)
+    suspects.take_live(files)
+    for batch in snapshot.tombstone_batches(SPELLING_COLUMNS):
+        suspects.take_removed(batch)
+    return suspects.mask(files, suspects.find())
+
+
+def _may_be_respelled(files: pa.Table) -> pa.ChunkedArray:
+    return pc.match_substring_regex(files["encoded_path"], _RESPELLABLE)
+
+
+@dataclass(slots=True)
+class SpellingSuspects:
+    """Takes live files and removed ones; then gives the names that have more than one text.
+
+    Memory holds 8 bytes a live file, and 16 more for each whose path has escapes; 16 for each
+    ``remove`` in the log whose path may be written in several ways.
+    """
+
+    uri: str
+    _names: list[Hashes] = field(default_factory=list)
+    _texts: list[Hashes] = field(default_factory=list)
+    _removed: list[tuple[Hashes, Hashes]] = field(default_factory=list)
+
+    def forget_live(self) -> None:
+        """Begin anew with the live files."""
+        self._names.clear()
+        self._texts.clear()
+
+    def take_live(self, files: pa.Table) -> None:
+        """Take live files: ``path`` and ``encoded_path``."""
+        names, texts = self._hash(files)
+        self._names.append(names)
+        self._texts.append(texts)
+
+    def take_removed(self, files: pa.Table) -> None:
+        """Take files that commits or a checkpoint remove: ``path`` and ``encoded_path``."""
+        may_differ = files.filter(_may_be_respelled(files))
+        if may_differ.num_rows:
+            self._removed.append(self._hash(may_differ))
+
+    def find(self) -> Hashes:
+        """Hashes of names that are live, and are written in several ways in the log; ascending."""
+        found = []
+        names = _join(self._names)
+        if self.has_repeated_names():
+            found.append(_find_respelled(names, _join(self._texts)))
+        if self._removed:
+            removed, texts = (_join([pair[i] for pair in self._removed]) for i in (0, 1))
+            is_live = np.isin(removed, names)
+            if is_live.any():
+                removed, texts = removed[is_live], texts[is_live]
+                found.append(removed[~np.isin(texts, _join(self._texts))])
+        return np.unique(_join(found))
+
+    def has_repeated_names(self) -> bool:
+        """Whether some name is live more than once, under one text or several."""
+        names = _join(self._names)
+        return len(np.unique(names)) < len(names)
+
+    def choose(self, files: pa.Table, hashes: Hashes) -> pa.Table:
+        """Files whose names have these hashes, with a column ``name``."""
+        mask = pa.array(self.mask(files, hashes))
+        chosen = files.filter(mask)
+        return chosen.append_column("name", file_names(self.uri, chosen))
+
+    def mask(self, files: pa.Table, hashes: Hashes) -> Flags:
+        """Return which files have names with these hashes."""
+        return np.isin(hash_names(file_names(self.uri, files)), hashes)
+
+    def _hash(self, files: pa.Table) -> tuple[Hashes, Hashes]:
+        names = file_names(self.uri, files)
+        hashes = hash_names(names)
+        is_other = _to_mask(pc.not_equal(names, files["encoded_path"]))
+        if not is_other.any():
+            return hashes, hashes
+        texts = hashes.copy()
+        texts[is_other] = hash_names(files["encoded_path"].filter(pa.array(is_other)))
+        return hashes, texts
+
+
+def _to_mask(flags: pa.ChunkedArray) -> Flags:
+    mask: Flags = flags.to_numpy(zero_copy_only=False)
+    return mask.astype(np.bool_)
+
+
+def _join(parts: list[Hashes]) -> Hashes:
+    return np.concatenate([_EMPTY, *parts])
+
+
+def _find_respelled(names: Hashes, texts: Hashes) -> Hashes:
+    """Names that are there with more than one text."""
+    order = np.lexsort((texts, names))
+    names, texts = names[order], texts[order]
+    is_same_name, is_same_text = names[1:] == names[:-1], texts[1:] == texts[:-1]
+    respelled: Hashes = names[1:][is_same_name & ~is_same_text]
+    return respelled

@@ -1,0 +1,103 @@
+"""Two texts of one path: what Delta on Spark, delta-rs and DuckDB take for live, and so do we."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltactl import Table, VacuumOptions
+from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.support.path_texts import TextTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+GONE, ONCE, TWICE = 0, 1, 2
+
+# The first text is added; "-" before a text removes it, "+" adds it. Then how often Delta on
+# Spark returns the rows, and readers on the Delta kernel. None: the reader refuses the table.
+CASES: dict[str, tuple[Sequence[str], int | None, int]] = {
+    "same": (["p=%C3%A9/f.parquet", "-p=%C3%A9/f.parquet"], GONE, GONE),
+    "encoded, raw": (["p=%C3%A9/f.parquet", "-p=é/f.parquet"], ONCE, ONCE),
+    "raw, encoded": (["p=é/f.parquet", "-p=%C3%A9/f.parquet"], ONCE, ONCE),
+    "needless escape": (["p=é/f.parquet", "-p=é/%66.parquet"], ONCE, ONCE),
+    "space": (["p=a%20b/f.parquet", "-p=a b/f.parquet"], None, ONCE),
+    "dot segment": (["p=é/f.parquet", "-./p=é/f.parquet"], GONE, ONCE),
+    "doubled slash": (["p=é/f.parquet", "-p=é//f.parquet"], GONE, ONCE),
+    "relative, absolute": (["p=é/f.parquet", "-file:{root}/p=é/f.parquet"], ONCE, ONCE),
+    "two adds": (["p=é/f.parquet", "+p=%C3%A9/f.parquet"], TWICE, TWICE),
+}
+IDS = (1, 2, 3)
+
+
+def make(case: str, root: Path) -> TextTable:
+    table = TextTable(root)
+    for step in CASES[case][0]:
+        text = step.lstrip("+-").format(root=root)
+        if step.startswith("-"):
+            table.remove(text)
+        else:
+            table.add(text, IDS)
+    return table
+
+
+def read_with_spark(spark: SparkSession, root: Path) -> Counter[int]:
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    rows = spark.read.format("delta").load(str(root)).collect()
+    return Counter(row["id"] for row in rows)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_readers_agree_with_the_table_in_the_decision_record(
+    delta_spark: SparkSession, tmp_path: Path, case: str
+) -> None:
+    _, on_spark, on_kernel = CASES[case]
+    make(case, tmp_path)
+    for read in (rows_with_duckdb, rows_with_delta_rs):
+        found = Counter(row["id"] for row in read(tmp_path))
+        assert found == Counter(dict.fromkeys(IDS, on_kernel)) - Counter(), read.__name__
+    ours = on_kernel if on_spark is None else on_spark
+    expected = Counter(dict.fromkeys(IDS, ours)) - Counter()
+    if on_spark is not None:
+        assert read_with_spark(delta_spark, tmp_path) == expected
+    assert Counter(Table(str(tmp_path)).scan().read_all()["id"].to_pylist()) == expected
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_vacuum_keeps_what_any_reader_returns(
+    delta_spark: SparkSession, tmp_path: Path, case: str
+) -> None:
+    _, on_spark, on_kernel = CASES[case]
+    table = make(case, tmp_path)
+    options = VacuumOptions(mode="full", retain_ms=0, force_retention=True, max_orphan_fraction=1.0)
+    Table(str(table.root)).vacuum(options)
+    assert bool(table.stored()) == bool(on_kernel or on_spark)
+    for read in (rows_with_duckdb, rows_with_delta_rs):
+        found = Counter(row["id"] for row in read(tmp_path))
+        assert found == Counter(dict.fromkeys(IDS, on_kernel)) - Counter(), read.__name__
+    if on_spark is not None:
+        found = read_with_spark(delta_spark, tmp_path)
+        assert found == Counter(dict.fromkeys(IDS, on_spark)) - Counter()
+
+
+def test_all_readers_return_the_rows_once_after_the_fix(
+    delta_spark: SparkSession, tmp_path: Path
+) -> None:
+    from deltalake import DeltaTable
+
+    table = TextTable(tmp_path)
+    table.add("p=é/f.parquet", IDS)
+    DeltaTable(str(tmp_path)).delete("id = 1")
+    assert read_with_spark(delta_spark, tmp_path) == Counter([1, 2, 3, 2, 3])
+    Table(str(tmp_path)).fix_paths()
+    assert read_with_spark(delta_spark, tmp_path) == Counter([2, 3])
+    for read in (rows_with_duckdb, rows_with_delta_rs):
+        assert Counter(row["id"] for row in read(tmp_path)) == Counter([2, 3])
+    history = delta_spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}`").collect()
+    assert history[0]["operation"] == "FSCK"
