@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, Task, Worker
 from deltactl.errors import (
@@ -193,7 +195,7 @@ class _Writing:
         except Exception:
             remove_unchanged(self._store, [written.file for written in files])
             raise
-        top = self._write_top(name, nodes)
+        top = self._write_top(name, nodes, has_sidecars=bool(files))
         try:
             checkpoint = Checkpoint(plan.version, "uuid", form, (top,))
             expected = [written.file.name for written in files]
@@ -228,7 +230,7 @@ class _Writing:
             if not self._store.delete_many([top]):
                 remove_unchanged(self._store, [written.file for written in files])
 
-    def _write_top(self, name: str, nodes: Sequence[Node]) -> FileInfo:
+    def _write_top(self, name: str, nodes: Sequence[Node], *, has_sidecars: bool) -> FileInfo:
         """Write the file that names the sidecars.
 
         When that fails they stay: the store may still carry out what it said had failed, and a
@@ -237,7 +239,12 @@ class _Writing:
         """
         try:
             if self._options.top_format == "parquet":
-                with ActionFileWriter(self._store, name, TOP_SCHEMA, self._spec.layout) as writer:
+                layout = self._spec.layout
+                # Without sidecars Spark looks for the file actions here, and fails on a file
+                # that lacks their columns.
+                extra = () if has_sidecars else layout.sidecar_schema
+                schema = pa.schema([*extra, *TOP_SCHEMA])
+                with ActionFileWriter(self._store, name, schema, layout) as writer:
                     writer.write_singletons(singleton_rows(TOP_SCHEMA, nodes))
                     return writer.close().file
             return self._put_top(name, nodes)

@@ -56,3 +56,16 @@ def test_spark_reads_and_continues_from_each_kind(
         assert Table(str(path)).snapshot().version == version + 1
         rows = delta_spark.read.format("delta").load(str(path)).count()
         assert rows == len(expected) + 1, kind
+
+
+def test_spark_reads_a_v2_checkpoint_of_a_table_without_files(
+    delta_spark: SparkSession, tmp_path: Path
+) -> None:
+    """Found by random histories: Spark looks for the column ``add`` where no sidecar is."""
+    path = tmp_path / "empty"
+    delta_spark.sql(_CREATE.format(path, ", 'delta.feature.v2Checkpoint'='supported'"))
+    Table(str(path)).checkpoint(CheckpointOptions(kind="v2", top_format="parquet"))
+    delta_spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    assert delta_spark.read.format("delta").load(str(path)).count() == 0
+    delta_spark.sql(_INSERT.format(path))
+    assert delta_spark.read.format("delta").load(str(path)).count() == 3

@@ -116,6 +116,5 @@ class TextTable:
 
     def stored(self) -> set[str]:
         """Give the names of all data files."""
-        return {str(path.relative_to(self.root)) for path in self.root.rglob("*.parquet")} - {
-            str(path.relative_to(self.root)) for path in self.root.rglob("_delta_log/*.parquet")
-        }
+        names = (str(path.relative_to(self.root)) for path in self.root.rglob("*.parquet"))
+        return {name for name in names if not name.startswith("_delta")}
