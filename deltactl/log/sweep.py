@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from deltactl.log.commit_changes import count_lines
 from deltactl.log.commit_info import find_actions
 from deltactl.log.commit_json import CommitParser, LogFile
-from deltactl.log.file_actions import file_keys
+from deltactl.log.file_actions import file_keys, text_keys
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.protocol.actions import Metadata
@@ -31,13 +31,17 @@ EVENTS = pa.schema(
         ("path", pa.string()),
         ("vector_file", pa.string()),
         ("key", pa.string()),
+        ("text_key", pa.string()),
         ("size_bytes", pa.int64()),
         ("version", pa.int64()),
         ("is_add", pa.bool_()),
         ("deletion_timestamp_ms", pa.int64()),
     ]
 )
-"""What a commit says of a file; ``path`` and ``vector_file`` are decoded names, as logged."""
+"""What a commit says of a file; ``path`` and ``vector_file`` are decoded names, as logged.
+
+``key`` and ``text_key`` are those of ``file_keys`` and ``text_keys``.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,7 @@ class _Reading:
                 files["path"],
                 vector_files(files["deletion_vector"]),
                 file_keys(files),
+                text_keys(files),
                 files["size_bytes"],
                 pa.array(commit + self._first, pa.int64()),
                 pa.array(np.full(rows, is_add)),
@@ -216,7 +221,24 @@ class Stretches:
         return found
 
 
-def _sort_events(events: pa.Table) -> tuple[Counts, Counts]:
+def added_by_text(sweep: LogSweep) -> pa.Table:
+    """Adds that no later commit of the sweep removes by the same text; none where texts are normal.
+
+    A checkpoint of a writer that normalises paths does not have them any more; readers of the
+    commits that compare paths as they are written have.
+    """
+    events = sweep.events
+    if events["text_key"].equals(events["key"]):
+        return events.slice(0, 0)
+    codes, order = _sort_events(events, "text_key")
+    codes = codes[order]
+    is_last = np.ones(len(codes), np.bool_)
+    is_last[:-1] = codes[1:] != codes[:-1]
+    last = events.take(pa.array(order[is_last]))
+    return last.filter(last["is_add"])
+
+
+def _sort_events(events: pa.Table, key: str = "key") -> tuple[Counts, Counts]:
     """A number for each key, and the order of events by key and version.
 
     Within a version removes come first: of an odd commit that has both, the file is live after it.
@@ -224,7 +246,7 @@ def _sort_events(events: pa.Table) -> tuple[Counts, Counts]:
     if not events.num_rows:
         empty = np.zeros(0, np.int64)
         return empty, empty
-    coded = pc.dictionary_encode(events["key"], memory_pool=pa.system_memory_pool())
+    coded = pc.dictionary_encode(events[key], memory_pool=pa.system_memory_pool())
     codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks]).astype(np.int64)
     is_add = events["is_add"].to_numpy(zero_copy_only=False)
     return codes, np.lexsort((is_add, events["version"].to_numpy(), codes))

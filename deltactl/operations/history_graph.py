@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
-from deltactl.log.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.history import Selection, read_history
 from deltactl.log.history_columns import HistoryRow
 from deltactl.log.listing import LogListing, list_log
@@ -136,6 +136,7 @@ def _named_files(sweep: LogSweep, snapshot: Snapshot) -> pa.Table:
                     batch["path"].filter(hit),
                     pa.nulls(rows, pa.string()),
                     keys.filter(hit),
+                    text_keys(batch).filter(hit),
                     batch["size_bytes"].filter(hit),
                     pa.array(np.full(rows, snapshot.version)),
                     pa.array(np.ones(rows, np.bool_)),

@@ -22,7 +22,7 @@ from deltactl.errors import Warn
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import event_names, file_names
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.sweep import LogSweep
+from deltactl.log.sweep import LogSweep, added_by_text
 from deltactl.operations.vacuum_options import VacuumOptions
 from deltactl.protocol.paths import absolute_mask
 from deltactl.storage.open import open_store
@@ -75,6 +75,7 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.Chunked
         first = min(first, oldest_kept + 1)
     events = rules.sweep.events
     yield event_names(store, events.filter(pc.greater_equal(events["version"], first)))
+    yield event_names(store, added_by_text(rules.sweep))
     versions = {*rules.options.keep_versions}
     if oldest_kept is not None:
         # Commits tell what came after the oldest; of checkpoints alone each tells its own version.

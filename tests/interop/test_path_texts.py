@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from deltactl import Table, VacuumOptions
+from deltactl.protocol.paths import normalize_paths
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.path_texts import TextTable
 
@@ -30,6 +34,13 @@ CASES: dict[str, tuple[Sequence[str], int | None, int]] = {
     "space": (["p=a%20b/f.parquet", "-p=a b/f.parquet"], None, ONCE),
     "dot segment": (["p=é/f.parquet", "-./p=é/f.parquet"], GONE, ONCE),
     "doubled slash": (["p=é/f.parquet", "-p=é//f.parquet"], GONE, ONCE),
+    "segments between": (["p=é/f.parquet", "-p=é/./f.parquet"], GONE, ONCE),
+    "segment up": (["p=é/f.parquet", "-q/../p=é/f.parquet"], GONE, ONCE),
+    "added again": (
+        ["p=%C3%A9/f.parquet", "-p=é/f.parquet", "+p=é/f.parquet", "-p=%C3%A9/f.parquet"],
+        ONCE,
+        ONCE,
+    ),
     "relative, absolute": (["p=é/f.parquet", "-file:{root}/p=é/f.parquet"], ONCE, ONCE),
     "two adds": (["p=é/f.parquet", "+p=%C3%A9/f.parquet"], TWICE, TWICE),
 }
@@ -84,6 +95,29 @@ def test_vacuum_keeps_what_any_reader_returns(
     if on_spark is not None:
         found = read_with_spark(delta_spark, tmp_path)
         assert found == Counter(dict.fromkeys(IDS, on_spark)) - Counter()
+
+
+def test_texts_are_normalised_as_java_does(delta_spark: SparkSession) -> None:
+    """What ``org.apache.hadoop.fs.Path`` makes of a URI, with which Delta on Spark compares."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+
+    jvm: Any = delta_spark._jvm
+    choose = random.Random(23).choice
+    heads = ["", "", "/", "./", "../", "//h/", "file:/", "file:///", "file:////", "s3://b/", "x:"]
+    parts = ["a", "é", "%2E", ".", "..", "", "p=%C3%A9", "a:b", ".c", "d.", "...", "a+b"]
+    tails = ["", "", "", "/", "?q/./r", "#f//g"]
+    texts = {
+        choose(heads) + "/".join(choose(parts) for _ in range(count)) + choose(tails)
+        for count in (1, 2, 3, 4, 5)
+        for _ in range(60)
+    }
+    found = {}
+    for text in sorted(texts):
+        with suppress(Py4JJavaError):  # no URI: Delta on Spark refuses the table
+            found[text] = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(text)).toUri().toString()
+    assert len(found) > 150
+    ours = normalize_paths(pa.array(list(found))).to_pylist()
+    assert dict(zip(found, ours, strict=True)) == found
 
 
 def test_all_readers_return_the_rows_once_after_the_fix(

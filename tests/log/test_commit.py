@@ -287,5 +287,16 @@ def test_no_row_id_no_domain() -> None:
     assert not any("domainMetadata" in line for line in read(builder.store, 2))
 
 
+def test_a_winner_that_names_an_input_by_another_text_beats_the_group() -> None:
+    """Delta on Spark takes "./x" for "x": its rows must not come back."""
+    builder = build()
+    snapshot = load(builder.store)
+    group = group_of(snapshot, slice(0, 2))
+    path = group.removed["encoded_path"][0].as_py()
+    builder.commit({"remove": {"path": f"./{path}", "deletionTimestamp": 1, "dataChange": True}})
+    with pytest.raises(ConflictError, match="rewrote or deleted"):
+        commit(builder.store, group, snapshot=snapshot)
+
+
 def _names(store: Store) -> list[str]:
     return [name for batch in store.walk() for name in batch]

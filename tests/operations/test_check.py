@@ -586,7 +586,7 @@ def test_members_of_a_checksum(member: str) -> None:
 def test_every_code_is_provoked() -> None:
     """The tests above name each code of the registry."""
     elsewhere = {"ROW_IDS_MISSING", "ROW_IDS_OVERLAP", "ROW_IDS_MARK", "IDENTITY_MARK"}
-    elsewhere |= {"COMMIT_TIME", "SCHEMA_INVALID"}
+    elsewhere |= {"COMMIT_TIME", "SCHEMA_INVALID", "PATH_ENCODING", "PATH_ENCODING_DOUBTFUL"}
     assert {code for code, _ in DAMAGES} | elsewhere == CODES.keys()
 
 

@@ -20,12 +20,12 @@ from deltactl.engine.local import LocalEngine
 from deltactl.errors import (
     DataFileError,
     PredicateError,
-    SafetyError,
     UnsupportedFeatureError,
     UsageError,
 )
 from deltactl.operations.optimize import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.optimize_options import GIB, MIB, TIB, choose_target_bytes
+from deltactl.operations.optimize_plan import TWO_TEXTS
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
@@ -665,8 +665,8 @@ def test_features_that_forbid_it(feature: str) -> None:
     assert caught.value.exit_code == 7
 
 
-def test_one_file_under_two_spellings_is_refused(tmp_path: Path) -> None:
-    """Kernel readers and Spark disagree whether such a file is live: not ours to settle."""
+def test_a_file_under_two_absolute_texts_is_left_out(tmp_path: Path) -> None:
+    """Kernel readers and Spark disagree whether such a file is live: its owner decides."""
     builder = TableBuilder(LocalStore(str(tmp_path / "t")), [Column("id")])
     (path,) = builder.append([{"id": 1}])
     add = builder.find(path)
@@ -674,9 +674,13 @@ def test_one_file_under_two_spellings_is_refused(tmp_path: Path) -> None:
     builder.commit(
         {"remove": {"path": f"{tmp_path}/t/x.parquet", "deletionTimestamp": 1, "dataChange": True}}
     )
-    with pytest.raises(SafetyError, match="x.parquet") as caught:
-        Table(str(tmp_path / "t")).optimize(dry_run=True)
-    assert caught.value.exit_code == 6
+    builder.append([{"id": 2}])
+    builder.append([{"id": 3}])
+    warnings: list[str] = []
+    report = Table(str(tmp_path / "t"), warn=warnings.append).optimize(dry_run=True)
+    assert report.plan.left_alone[TWO_TEXTS] == 1
+    assert report.plan.files.num_rows == 3
+    assert "x.parquet" in warnings[0]
 
 
 def test_a_broken_input_fails_its_bin_alone() -> None:

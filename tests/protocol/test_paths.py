@@ -22,6 +22,7 @@ from deltactl.protocol.paths import (
     holds_character,
     is_absolute,
     leaves_root,
+    normalize_paths,
     partition_folder,
 )
 
@@ -133,7 +134,8 @@ def test_decoding_undoes_encoding(name: str) -> None:
     [
         ("p=a%3Ab/x", "p=a%253Ab/x"),
         ("a}b|c", "a%7Db%7Cc"),
-        ("é/ü", "é/ü"),
+        ("é/ü", "%C3%A9/%C3%BC"),
+        ("a*b", "a%2Ab"),
         ("part:0.parquet", "part%3A0.parquet"),
         ("p=1/part:0.parquet", "p=1/part:0.parquet"),
         ("s3://bucket/a b", "s3://bucket/a%20b"),
@@ -151,7 +153,7 @@ def test_names_are_encoded(name: str, path: str) -> None:
         ("100%25", "p=100%2525", "p=100%252525"),
         ("a}b", "p=a}b", "p=a%7Db"),
         ("/%20%f", "p=%2F%2520%25f", "p=%252F%252520%2525f"),
-        ("é", "p=é", "p=é"),
+        ("é", "p=é", "p=%C3%A9"),
     ],
 )
 def test_value_to_folder_to_path(value: str, folder: str, path: str) -> None:
@@ -165,6 +167,61 @@ def test_folders_of_several_columns() -> None:
     pairs = [("a=b", "1"), ("c", None), ("d", "")]
     null = "__HIVE_DEFAULT_PARTITION__"
     assert partition_folder(pairs) == f"a%3Db=1/c={null}/d={null}"
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("p=é/f", "p=é/f"),
+        ("./a", "a"),
+        ("././a", "a"),
+        ("a/./b", "a/b"),
+        ("a//b", "a/b"),
+        ("a///b", "a/b"),
+        ("a/b/.", "a/b/"),
+        ("a/b/", "a/b/"),
+        ("q/../a", "a"),
+        ("a/..", ""),
+        ("../a/./b", "../a/b"),
+        ("a/../../b", "../b"),
+        ("/../a", "/../a"),
+        ("/a/./b//c", "/a/b/c"),
+        ("./a:b/f", "./a:b/f"),
+        ("././a:b/f", "./a:b/f"),
+        ("d//a:b/f", "d/a:b/f"),
+        ("a:b//c", "a:b//c"),
+        ("file:///a/b", "file:///a/b"),
+        ("file:///a//b", "file:/a/b"),
+        ("file:/a/./b", "file:/a/b"),
+        ("file:////a", "file:/a"),
+        ("s3://bucket/a", "s3://bucket/a"),
+        ("s3://bucket//a/../b", "s3://bucket/b"),
+        ("//host//a", "//host/a"),
+        ("a/%2E/b", "a/%2E/b"),
+        ("a/%2e%2E/b", "a/%2e%2E/b"),
+        ("a?b/./c", "a?b/./c"),
+        ("a/./b#c//d", "a/b#c//d"),
+        (".a/..b/...", ".a/..b/..."),
+    ],
+)
+def test_texts_are_normalised_as_java_does(text: str, normal: str) -> None:
+    """``java.net.URI.normalize`` gives the same: tests/interop/test_path_texts.py."""
+    for kind in (pa.string(), pa.large_string()):
+        array = pa.array([None, "plain", text, "x//y"], kind)
+        assert normalize_paths(array).to_pylist() == [None, "plain", normal, "x/y"]
+        assert normalize_paths(array[2:3]).to_pylist() == [normal]
+    assert normalize_paths(pa.array([normal])).to_pylist() == [normal]
+
+
+def test_normal_texts_come_back_as_they_are() -> None:
+    array = pa.array(["a/b", None, "p=%C3%A9/.hidden", "file:///x/y", "s3://b/c", "a/"])
+    assert normalize_paths(array) is array
+    chunked = pa.chunked_array([array, array[1:]])
+    assert normalize_paths(chunked) is chunked
+    # A slash at the end of one text, and a dot at the start of the next.
+    neighbours = pa.array(["a/", ".b", "c"])
+    assert normalize_paths(neighbours) is neighbours
+    assert normalize_paths(pa.array([], pa.string())).to_pylist() == []
 
 
 @given(texts)
