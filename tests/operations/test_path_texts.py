@@ -77,21 +77,30 @@ def test_any_history_of_texts(
             assert planned == table.stored() - table.protected()
 
 
-@pytest.mark.parametrize("mode", ["full", "lite"])
-@pytest.mark.parametrize("checkpoint_at", [None, 2, 3])
+@pytest.mark.parametrize(
+    ("mode", "checkpoint_at", "oldest"),
+    [
+        ("full", None, 0),
+        ("lite", None, 0),
+        ("full", 2, 0),
+        ("lite", 3, 0),
+        ("full", 2, 3),  # the commit with the add is gone
+        ("full", 3, 3),
+    ],
+)
 def test_vacuum_keeps_deletion_vectors_that_a_reader_needs(
-    mode: str, checkpoint_at: int | None
+    mode: str, checkpoint_at: int | None, oldest: int
 ) -> None:
     """Readers on the Delta kernel return the file; Delta on Spark takes it for removed."""
     scene = Scene("deletionVectors")
     (path,) = scene.append(60)
     scene.delete_rows(50, path, 1)
-    add = scene.builder.find(path)
-    vector = add["deletionVector"]
+    vector = scene.builder.find(path)["deletionVector"]
     remove = {"path": f"./{path}", "deletionVector": vector, "dataChange": True}
     scene.ago(40, lambda: scene.builder.commit({"remove": {**remove, "deletionTimestamp": 1}}))
     if checkpoint_at is not None:  # as a writer that compares paths as they are written
         scene.ago(40, lambda: scene.builder.checkpoint(checkpoint_at))
+    scene.builder.forget_commits(oldest)
     needed = {path, *vector_names(scene, vector)}
     assert needed <= scene.names()
     assert not needed & set(scene.plan(mode=mode))
