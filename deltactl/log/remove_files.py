@@ -54,7 +54,7 @@ def remove_files(
         clock: for the times and the transaction's id.
         sleep: waits between attempts; seconds.
         ensure: is asked before each attempt whether the state allows it; raises if not.
-        touches: tells whether commits of others name the files.
+        touches: tells whether commits of others name the files, or what the choice rests on.
 
     Raises:
         ConflictError: another writer touched the files, restored the table, or changed its
@@ -89,7 +89,7 @@ def remove_files(
         if winners.singletons.metadata is not None or winners.singletons.protocol is not None:
             reason = "another writer changed the table's schema, properties or protocol"
         elif touches(winners):
-            reason = "another writer added or removed the same files"
+            reason = "another writer added or removed the same files, or removed rows"
         elif _is_restored(store, read, base.version):
             reason = "another writer restored an older version"
         if reason is not None:

@@ -277,7 +277,12 @@ def _build_removal(
 
 
 def _touches(uri: str, winners: Tail, chosen: Sequence[Spelling]) -> bool:
-    """Whether commits name one of the files, by any text."""
+    """Whether commits name one of the files, by any text, or remove rows.
+
+    These may be what was written in place of the files: then the files have the only copy.
+    """
+    if pc.any(pc.fill_null(winners.removes["data_change"], True)).as_py():
+        return True
     ours = pa.array([it.path for it in chosen], pa.string())
     return any(
         pc.any(pc.is_in(file_names(uri, files), value_set=ours)).as_py()

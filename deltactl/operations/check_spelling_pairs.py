@@ -6,29 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, ignore_warning
-from deltactl.log.commit_changes import live_rows, parse_commits
-from deltactl.log.commit_info import parse_commit_info
-from deltactl.log.commit_json import LogFile
+from deltactl.log.commit_changes import live_rows
 from deltactl.log.file_actions import file_keys
-from deltactl.log.history_columns import as_long, as_text
 from deltactl.log.listing import Checkpoint, LogListing
-from deltactl.log.remove_files import RESTORE
-from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.operations.check_spelling_history import Event, LiveText, Miss, Texts, judge
-from deltactl.operations.presence import find_files
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.check_spelling_history import LiveText
+from deltactl.operations.check_spelling_log import SpellingLog, Writer
+from deltactl.operations.presence import find_files, find_path_problem
 from deltactl.operations.spelling_suspects import SpellingSuspects
-from deltactl.protocol.deletion_vectors import unique_ids
-from deltactl.protocol.spark_hash import Hashes
+from deltactl.protocol.paths import is_absolute
 from deltactl.units import format_count
-
-_GONE: Final = "the commits that would tell what was meant are gone"
-_TOMBSTONES: Final = ("path", "encoded_path", "deletion_vector")
 
 
 class Verdict(StrEnum):
@@ -37,21 +28,6 @@ class Verdict(StrEnum):
     REMOVE = "remove"
     UNCERTAIN = "uncertain"
     WANTED = "wanted"
-
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """Who made a commit, as its ``commitInfo`` has it."""
-
-    version: int | None
-    operation: str | None = None
-    engine: str | None = None
-
-    def __str__(self) -> str:
-        if self.version is None:
-            return "a commit that is gone"
-        by = " of ".join(text for text in (self.operation, self.engine) if text)
-        return f"version {self.version}{by and f' ({by})'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +58,14 @@ class Spelling:
             "other_text": self.other,
             "verdict": self.verdict.value,
             "version_added": self.added.version,
-            "added_by": _describe(self.added),
+            "added_by": self.added.by,
             "version_removed": None if self.removed is None else self.removed.version,
-            "removed_by": None if self.removed is None else _describe(self.removed),
+            "removed_by": None if self.removed is None else self.removed.by,
             "rows": self.num_rows,
             "bytes": self.size_bytes,
             "exists": self.exists,
             "problem": self.problem,
         }
-
-
-def _describe(writer: Writer) -> str | None:
-    return " of ".join(text for text in (writer.operation, writer.engine) if text) or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,139 +97,21 @@ def find_spellings(
         return None
     chosen = [suspects.choose(batch, hashes) for batch in snapshot.file_batches()]
     files = pa.concat_tables(chosen).combine_chunks()
-    history = _History(snapshot, listing, suspects, hashes, skip)
+    history = SpellingLog(snapshot, listing, suspects, hashes, skip)
     found = list(_judge_all(files, history))
-    places = [spelling.path for spelling in found]
-    there, elsewhere = find_files(snapshot.store, list(dict.fromkeys(places)))
-    seen = tuple(
-        replace(it, exists=None if it.path in elsewhere else there.get(it.path) is not None)
-        for it in found
-    )
-    return Spellings(seen, files)
+    there = _find_present(snapshot, found)
+    return Spellings(tuple(replace(it, exists=there.get(it.path)) for it in found), files)
 
 
-class _History:
-    """The commits that name the suspects."""
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        listing: LogListing,
-        suspects: SpellingSuspects,
-        hashes: Hashes,
-        skip: frozenset[Checkpoint],
-    ) -> None:
-        self._snapshot, self._listing = snapshot, listing
-        self._suspects, self._hashes = suspects, hashes
-        self.events: dict[str, list[Event]] = defaultdict(list)
-        self.writers: dict[int, Writer] = {}
-        self.restores: dict[int, int | None] = {}
-        self.start: dict[str, Texts] = {}
-        self.start_version = -1
-        first = self._find_first()
-        try:
-            if first > 0:
-                self._begin(self._find_base(first, skip))
-            self._read(max(first, self.start_version + 1))
-        except CorruptLogError:
-            self._give_up()
-
-    def _find_first(self) -> int:
-        """The oldest commit from which on none is missing up to the version."""
-        first = self._snapshot.version + 1
-        while first - 1 in self._listing.commits:
-            first -= 1
-        return first
-
-    def _find_base(self, first: int, skip: frozenset[Checkpoint]) -> Snapshot:
-        """The oldest version from which on every commit is there."""
-        versions = {
-            c.version
-            for c in self._listing.checkpoints
-            if c not in skip and first - 1 <= c.version <= self._snapshot.version
-        }
-        if not versions:
-            return self._snapshot
-        return load_snapshot(
-            self._snapshot.store,
-            min(versions),
-            warn=ignore_warning,
-            listing=self._listing,
-            skip=skip,
-        )
-
-    def _give_up(self) -> None:
-        """Leave open what was meant: commits cannot be read."""
-        self.events.clear()
-        self.restores.clear()
-        self._begin(self._snapshot)
-
-    def _begin(self, base: Snapshot) -> None:
-        """Take a version for the start: nothing tells what its tombstones were meant for."""
-        self.start_version = base.version
-        live: dict[str, dict[str, LiveText]] = defaultdict(dict)
-        for batch in base.file_batches(_TOMBSTONES):
-            for name, add in self._events(batch, base.version, is_add=True):
-                live[name][add.key] = LiveText(add.key, add.text, add.vector)
-        for batch in base.tombstone_batches(_TOMBSTONES):
-            for name, remove in self._events(batch, base.version, is_add=False):
-                texts = live[name]
-                if all(it.text != remove.text for it in texts.values()):
-                    miss = Miss(None, remove.text)
-                    for key, it in texts.items():
-                        texts[key] = replace(it, miss=miss, doubt=_GONE)
-        self.start = {name: texts for name, texts in live.items() if texts}
-
-    def _read(self, first: int) -> None:
-        versions = range(first, self._snapshot.version + 1)
-        names = [self._listing.commits[version].name for version in versions]
-        contents = self._snapshot.store.read_many(names)
-        logs = (LogFile(name, data) for name, data in zip(names, contents, strict=True))
-        done = first
-        for parsed in parse_commits(logs):
-            if isinstance(parsed, CorruptLogError):
-                raise parsed
-            for place, commit in enumerate(parsed.commits):
-                self._note_writer(done + place, commit)
-            for files, is_add in ((parsed.adds, True), (parsed.removes, False)):
-                for name, event in self._events(files, done, is_add=is_add):
-                    self.events[name].append(event)
-            done += len(parsed.commits)
-        for events in self.events.values():
-            events.sort(key=lambda event: event.version)
-
-    def _note_writer(self, version: int, commit: LogFile) -> None:
-        info = parse_commit_info(commit.name, commit.data) or {}
-        operation = as_text(info.get("operation"))
-        self.writers[version] = Writer(version, operation, as_text(info.get("engineInfo")))
-        if operation == RESTORE:
-            parameters = info.get("operationParameters")
-            target = parameters.get("version") if isinstance(parameters, dict) else None
-            self.restores[version] = as_long(target)
-
-    def _events(
-        self, files: pa.Table, version: int, *, is_add: bool
-    ) -> Iterator[tuple[str, Event]]:
-        chosen = self._suspects.choose(files, self._hashes)
-        if not chosen.num_rows:
-            return
-        vectors = [unique_ids(chunk) for chunk in chosen["deletion_vector"].chunks]
-        columns = (
-            chosen["name"],
-            file_keys(chosen),
-            chosen["encoded_path"],
-            pa.chunked_array(vectors, pa.string()),
-        )
-        places, changes = ([0] * chosen.num_rows, [True] * chosen.num_rows)
-        if "commit" in chosen.column_names:
-            places = chosen["commit"].to_pylist()
-            changes = pc.fill_null(chosen["data_change"], True).to_pylist()
-        rows = zip(*(column.to_pylist() for column in columns), places, changes, strict=True)
-        for name, key, text, vector, place, change in rows:
-            yield name, Event(version + place, is_add, key, text, vector, change)
+def _find_present(snapshot: Snapshot, found: Sequence[Spelling]) -> dict[str, bool]:
+    """Whether each file is there; files that cannot be looked for are left out."""
+    names = dict.fromkeys(it.path for it in found)
+    asked = [name for name in names if is_absolute(name) or find_path_problem(name) is None]
+    there, elsewhere = find_files(snapshot.store, asked)
+    return {name: there.get(name) is not None for name in asked if name not in elsewhere}
 
 
-def _judge_all(files: pa.Table, history: _History) -> Iterator[Spelling]:
+def _judge_all(files: pa.Table, history: SpellingLog) -> Iterator[Spelling]:
     """The texts of each name, in the order of the files."""
     keys, rows = file_keys(files).to_pylist(), live_rows(files).to_pylist()
     by_name: dict[str, list[int]] = defaultdict(list)
@@ -265,33 +119,24 @@ def _judge_all(files: pa.Table, history: _History) -> Iterator[Spelling]:
         by_name[name].append(row)
     texts, sizes = files["encoded_path"].to_pylist(), files["size_bytes"].to_pylist()
     for name, places in by_name.items():
-        said = judge(
-            history.events.get(name, ()),
-            history.restores,
-            history.start.get(name, {}),
-            history.start_version,
-        )
+        said = history.judge(name)
         live = {row: said.get(keys[row]) or LiveText(keys[row], texts[row], None) for row in places}
         for row, other, verdict, reason in _decide(live, _Alike(files)):
             it = live[row]
             removed = it.miss if other is None else None
-            by = None if removed is None else _writer(history, removed.version)
+            by = None if removed is None else history.writer(removed.version)
             yield Spelling(
                 row,
                 name,
                 it.text,
                 other.text if other is not None else (removed.text if removed else ""),
                 verdict,
-                _writer(history, it.added),
+                history.writer(it.added),
                 by,
                 _explain(it, other, by=by, rows=rows[row], reason=reason, verdict=verdict),
                 rows[row],
                 sizes[row] or 0,
             )
-
-
-def _writer(history: _History, version: int | None) -> Writer:
-    return history.writers.get(version, Writer(version)) if version is not None else Writer(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +201,8 @@ def _explain(
         )
     else:
         assert it.miss is not None
-        twice = "" if it.miss.data_change else ", a second time beside the files that it wrote"
+        is_twice = not it.miss.data_change and verdict is Verdict.REMOVE
+        twice = ", a second time beside the files that it wrote" if is_twice else ""
         said = (
             f"{by} removed it as {it.miss.text!r}, but it is live as {it.text!r}: "
             f"readers still return {count}{twice}"

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from deltactl import CheckpointOptions, ConflictError, SafetyError, Table, UsageError
+from deltactl import (
+    CheckpointOptions,
+    ConflictError,
+    SafetyError,
+    Table,
+    UsageError,
+    VacuumOptions,
+)
 from deltactl.operations.check_fix import PathRepairReport
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.path_texts import TextTable
@@ -198,3 +205,107 @@ def test_a_deletion_vector_goes_into_the_remove(tmp_path: Path) -> None:
 def test_a_table_without_pairs(table: TextTable) -> None:
     report = Table(str(table.root)).fix_paths()
     assert (report.is_empty, report.version_after) == (True, None)
+
+
+def compact(table: TextTable) -> str:
+    """Let delta-rs rewrite both files; give the path of the new one."""
+    DeltaTable(str(table.root)).optimize.compact()
+    table.version += 1
+    texts = Table(str(table.root)).snapshot().files["encoded_path"].to_pylist()
+    return str(next(text for text in texts if "part-" in text))
+
+
+def test_the_only_copy_of_rows_is_left(table: TextTable) -> None:
+    """Somebody saw every row twice, and deleted the copy that delta-rs had written."""
+    table.remove(compact(table))
+    assert ids(table.root) == [1, 2, 3]
+    assert set(codes(table.root)) == {"PATH_ENCODING_DOUBTFUL"}
+    assert "version 4 (DELETE) removed what version 3 wrote" in problems(table.root)[0]
+    assert Table(str(table.root)).fix_paths().version_after is None
+    assert ids(table.root) == [1, 2, 3]
+
+
+def test_the_only_copy_is_followed_through_a_compaction(table: TextTable) -> None:
+    new = compact(table)
+    table.write_file("p=é/h.parquet", (1, 2, 3))
+    common = {"partitionValues": {"p": "é"}, "size": 1, "dataChange": False}
+    table.commit(
+        {"remove": {"path": new, "deletionTimestamp": 0, **common}},
+        {"add": {"path": "p=é/h.parquet", "modificationTime": 0, **common}},
+        operation="OPTIMIZE",
+    )
+    assert set(codes(table.root)) == {"FILE_SIZE", "PATH_ENCODING"}
+    table.remove("p=é/h.parquet")
+    assert set(codes(table.root)) == {"PATH_ENCODING_DOUBTFUL"}
+
+
+def test_a_second_overwrite_leaves_no_doubt(table: TextTable) -> None:
+    """It removes what the first one wrote, and means the missed files once more."""
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    for number in (7, 8):
+        rows = pa.table({"id": pa.array([number], pa.int64()), "p": ["é"]})
+        write_deltalake(str(table.root), rows, mode="overwrite")
+    assert ids(table.root) == [1, 2, 3, 8]
+    assert set(codes(table.root)) == {"PATH_ENCODING"}
+    Table(str(table.root)).fix_paths()
+    assert ids(table.root) == [8]
+
+
+def test_a_delete_after_a_restore_counts(table: TextTable) -> None:
+    DeltaTable(str(table.root)).delete("id = 1")
+    DeltaTable(str(table.root)).restore(2)
+    DeltaTable(str(table.root)).delete("id = 1")
+    assert codes(table.root) == ["PATH_ENCODING"]
+    Table(str(table.root)).fix_paths()
+    assert ids(table.root) == [2, 3]
+
+
+def test_a_restore_that_removes_by_another_text_is_certain(table: TextTable) -> None:
+    DeltaTable(str(table.root)).restore(1)  # to before the second file
+    assert ids(table.root) == [1, 2, 3]
+    assert codes(table.root) == ["PATH_ENCODING"]
+    assert "RESTORE of delta-rs" in problems(table.root)[0]
+    Table(str(table.root)).fix_paths()
+    assert ids(table.root) == [1, 2]
+
+
+def test_a_restore_to_a_time_leaves_doubt(table: TextTable) -> None:
+    table.remove(ENCODED)
+    parameters = {"version": None, "timestamp": "2020-09-13 12:26:40"}
+    table.commit(operation="RESTORE", operationParameters=parameters)
+    assert codes(table.root) == ["PATH_ENCODING_DOUBTFUL"]
+    assert "RESTORE" in problems(table.root)[0]
+    assert Table(str(table.root)).fix_paths().version_after is None
+
+
+def test_the_copy_goes_while_the_fix_is_at_work(table: TextTable) -> None:
+    new = compact(table)
+
+    def delete_first(report: PathRepairReport) -> bool:
+        table.remove(new)
+        return True
+
+    with pytest.raises(ConflictError, match="nothing was committed"):
+        Table(str(table.root)).fix_paths(confirm=delete_first)
+    assert ids(table.root) == [1, 2, 3]
+
+
+def test_a_pair_outside_of_the_table(tmp_path: Path) -> None:
+    table = TextTable(tmp_path / "t")
+    table.add("../u/é.parquet", (1,))
+    table.remove("../u/%C3%A9.parquet")
+    assert set(codes(table.root)) >= {"PATH_ENCODING", "PATH_INVALID"}
+    (pair,) = Table(str(table.root)).fix_paths(dry_run=True).found
+    assert pair.exists is None
+
+
+def test_a_vacuum_keeps_the_file_for_the_retention(table: TextTable) -> None:
+    table.remove(ENCODED)
+    fixed = Table(str(table.root)).fix_paths()
+    Table(str(table.root)).vacuum(VacuumOptions(mode="full"))
+    assert (table.root / RAW).exists()
+    assert fixed.version_after is not None
+    DeltaTable(str(table.root)).restore(fixed.version_after - 1)
+    assert ids(table.root) == [1, 2, 3]
