@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import typer
+
+from deltactl.cli.exits import ExitCode
 from deltactl.cli.question import ask
 from deltactl.cli.session import Session
 from deltactl.units import format_count
@@ -17,6 +20,8 @@ def fix_paths(
     session: Session, table: str, texts: Sequence[str], *, yes: bool, dry_run: bool
 ) -> None:
     """Remove the live files that another text of their path was meant to remove.
+
+    Exits 3 where some are left.
 
     Raises:
         UsageError: a text is none of those found.
@@ -52,6 +57,8 @@ def fix_paths(
         render_table=lambda page: render_fix(page, report),
         rows=report.to_dict()["pairs"],
     )
+    if report.left and not dry_run:
+        raise typer.Exit(ExitCode.WORK_NEEDED)
 
 
 def _confirmation(session: Session) -> Confirm:

@@ -17,7 +17,9 @@ _SHOWN: Final = 20
 def render_fix(page: Page, report: PathRepairReport) -> None:
     """Lay out which live paths go or went, and what is left."""
     if report.is_empty:
-        page.line(Styled("Nothing to fix", Tone.GOOD), f" in version {report.version}")
+        said = "Nothing is certain to go" if report.left else "Nothing to fix"
+        tone = Tone.CAUTION if report.left else Tone.GOOD
+        page.line(Styled(said, tone), f" in version {report.version}")
     else:
         _render_pairs(page, _heading(report), report.chosen)
         page.line()
@@ -26,8 +28,8 @@ def render_fix(page: Page, report: PathRepairReport) -> None:
         page.line(f"live rows  {rows}: readers return so many rows less")
     if report.left:
         page.line()
-        _render_pairs(page, "Left, because nobody knows whether the rows are wanted", report.left)
-        page.line("  To remove one, name it with --path, as it stands in quotes after 'live as'.")
+        _render_pairs(page, "Left: not named, or not known to be unwanted", report.left)
+        page.line("  To remove one, give --path the text that stands in quotes after 'live as'.")
 
 
 def _heading(report: PathRepairReport) -> str:

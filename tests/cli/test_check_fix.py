@@ -1,0 +1,100 @@
+"""`deltactl check --fix path-encoding` from the shell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deltactl import Table
+from tests.cli.conftest import RunCli
+from tests.support.path_texts import TextTable
+
+RAW, ENCODED = "p=é/f.parquet", "p=%C3%A9/f.parquet"
+FIX = ("check", "events", "--fix", "path-encoding")
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TextTable:
+    """A file with a raw text that a remove names by its encoded one."""
+    monkeypatch.chdir(tmp_path)
+    made = TextTable(tmp_path / "events")
+    made.add(RAW, (1, 2))
+    made.remove(ENCODED)
+    return made
+
+
+def version_of(table: TextTable) -> int:
+    return Table(str(table.root)).snapshot().version
+
+
+def test_a_dry_run_shows_the_pair(cli: RunCli, table: TextTable) -> None:
+    ran = cli(*FIX, "--dry-run")
+    size = (table.root / RAW).stat().st_size
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out == (
+        "Would remove 1 file from version 2\n"
+        f"  {RAW}\n"
+        f"    version 2 (DELETE) removed it as '{ENCODED}', but it is live as '{RAW}': readers "
+        "still return 2 rows\n"
+        "\n"
+        f"files      1 ({size} B)\n"
+        "live rows  2: readers return so many rows less\n"
+    )
+    assert version_of(table) == 2
+
+
+def test_yes_removes_it(cli: RunCli, table: TextTable) -> None:
+    ran = cli(*FIX, "--yes", "-o", "json")
+    assert ran.code == 0
+    found = json.loads(ran.out)
+    result = found["result"]
+    assert (found["version_before"], found["version_after"], result["version_after"]) == (2, 3, 3)
+    assert (result["files_removed"], result["rows_removed"], result["files_left"]) == (1, 2, 0)
+    (pair,) = result["pairs"]
+    assert (pair["text"], pair["other_text"], pair["exists"]) == (RAW, ENCODED, True)
+    assert (pair["verdict"], pair["removed_by"], pair["removed"]) == ("remove", "DELETE", True)
+    again = cli(*FIX, "--yes")
+    assert (again.code, again.out) == (0, "Nothing to fix in version 3\n")
+    assert cli("check", "events").code == 0
+
+
+def test_nobody_to_ask(cli: RunCli, table: TextTable) -> None:
+    ran = cli(*FIX)
+    assert ran.code == 6
+    assert "nobody can be asked here, and --yes was not given" in ran.err
+    assert version_of(table) == 2
+
+
+def test_an_append_only_table(cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = TextTable(tmp_path / "events", **{"delta.appendOnly": "true"})
+    table.add(RAW, (1,))
+    table.remove(ENCODED)
+    ran = cli(*FIX, "--dry-run")
+    assert ran.code == 0
+    assert "warning: a real run would be refused: the table is append-only" in ran.err
+    assert cli(*FIX, "--yes").code == 6
+    assert version_of(table) == 2
+
+
+def test_what_is_doubtful_is_left_until_it_is_named(cli: RunCli, table: TextTable) -> None:
+    table.commit(operation="RESTORE", operationParameters={"timestamp": "2020-09-13"})
+    ran = cli(*FIX, "--yes")
+    assert ran.code == 3
+    assert ran.out.startswith("Nothing is certain to go in version 3\n")
+    assert "To remove one, give --path the text that stands in quotes" in ran.out
+    assert version_of(table) == 3
+    assert cli(*FIX, "--path", ENCODED, "--yes").code == 2
+    named = cli(*FIX, "--path", RAW, "--yes")
+    assert (named.code, version_of(table)) == (0, 4)
+    assert named.out.startswith("Removed 1 file in version 4\n")
+
+
+@pytest.mark.parametrize("args", [("--yes",), ("--dry-run",), ("--path", "x")])
+def test_options_that_belong_to_the_fix(
+    cli: RunCli, table: TextTable, args: tuple[str, ...]
+) -> None:
+    assert cli("check", "events", *args).code == 2
+    assert cli(*FIX, "--files", "data").code == 2
