@@ -160,11 +160,16 @@ _deltactl() {
         check:--files) kind=choices values='exists sizes footers data' ;;
         check:--sample) kind=nothing ;;
         check:--resume) kind=files ;;
+        check:--fix) kind=choices values='path-encoding' ;;
+        check:--path) kind=nothing ;;
         check:--engine) kind=choices values='auto spark local' ;;
         check:--spark-threshold) kind=nothing ;;
         check:--master) kind=nothing ;;
         check:--spark-remote) kind=nothing ;;
         check:--spark-conf) kind=nothing ;;
+        check:--log-store) kind=choices values='dynamodb' ;;
+        check:--ddb-table-name) kind=nothing ;;
+        check:--ddb-region) kind=nothing ;;
         check:--timeout) kind=nothing ;;
         check:--timeout-grace) kind=nothing ;;
         check:--tables-from) kind=files ;;
@@ -234,7 +239,7 @@ _deltactl() {
             optimize) values='--where --purge --since-version --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --verify --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             checkpoint) values='--version --kind --sidecar-size --part-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            check) values='--version --all-versions --files --sample --checkpoints --dvs --resume --engine --spark-threshold --master --spark-remote --spark-conf --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            check) values='--version --all-versions --files --sample --checkpoints --dvs --resume --fix --path --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
