@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tests.histories.facts import APPLICATIONS
 from tests.histories.plan import History
 from tests.histories.rows import arrow_schema, random_rows, rows_for_merge, settable_columns
 from tests.histories.state import (
@@ -65,6 +66,15 @@ def _append(chance: random.Random, number: int, state: State) -> str:
     rows = _new_rows(chance, number, state)
     write_deltalake(str(state.path), rows, mode="append")
     return f"{rows.num_rows} rows"
+
+
+def _append_once(chance: random.Random, number: int, state: State) -> str:
+    from deltalake import CommitProperties, Transaction, write_deltalake
+
+    rows, name = _new_rows(chance, number, state), chance.choice(APPLICATIONS)
+    done = CommitProperties(app_transactions=[Transaction(name, number)])
+    write_deltalake(str(state.path), rows, mode="append", commit_properties=done)
+    return f"{rows.num_rows} rows as transaction {number} of {name}"
 
 
 def _overwrite(chance: random.Random, number: int, state: State) -> str:
@@ -180,6 +190,7 @@ def _add_constraint(chance: random.Random, number: int, state: State) -> str:
 
 _STEPS: Final[Mapping[str, Callable[[random.Random, int, State], str]]] = {
     "append": _append,
+    "append-once": _append_once,
     "overwrite": _overwrite,
     "overwrite-where": _overwrite_where,
     "delete": _delete,

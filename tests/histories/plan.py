@@ -38,6 +38,7 @@ class History:
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...]
     traits: tuple[str, ...]
+    root: str
     steps: tuple[Step, ...]
 
     def with_steps(self, numbers: Collection[int]) -> History:
@@ -56,8 +57,8 @@ class History:
         """The table in one line."""
         columns = ", ".join(f"{c.name!r} {c.type}" for c in self.columns)
         return (
-            f"made by {self.creator}; columns {columns}; partitioned by {list(self.partition_by)}; "
-            f"traits {','.join(self.traits) or 'none'}"
+            f"{self.root!r} made by {self.creator}; columns {columns}; "
+            f"partitioned by {list(self.partition_by)}; traits {','.join(self.traits) or 'none'}"
         )
 
 
@@ -139,6 +140,10 @@ _NAMES: Final = (
 _MAPPED_NAMES: Final = (*_NAMES, "a b", "c,d", "e;f", "g{h}", "i(j)", "k=l", "x.y", "m`n", 'o"p')
 
 
+# delta-rs makes no table in a folder whose name has a space; DuckDB finds no files below others.
+_ROOTS: Final = (*("table",) * 12, "é", "a%20b", "x+y")
+
+
 def make_history(seed: int, writers: Writers, length: int) -> History:
     """The history of a seed."""
     chance = random.Random(f"{writers} {seed}")
@@ -151,7 +156,8 @@ def make_history(seed: int, writers: Writers, length: int) -> History:
     if partition_by:
         traits = [name for name in traits if name != "clustered"]
     steps = tuple(_steps(chance, writers, length, is_converted=creator == CONVERT))
-    return History(seed, writers, creator, columns, partition_by, tuple(traits), steps)
+    root = chance.choice(_ROOTS)
+    return History(seed, writers, creator, columns, partition_by, tuple(traits), root, steps)
 
 
 def _choose_creator(chance: random.Random, writers: Writers) -> str:
@@ -198,6 +204,7 @@ def _choose_columns(
 
 _DELTA_RS_STEPS: Final = {
     "append": 8,
+    "append-once": 1,
     "delete": 5,
     "update": 4,
     "merge": 4,
@@ -214,6 +221,7 @@ _DELTA_RS_STEPS: Final = {
 }
 _SPARK_STEPS: Final = {
     "append": 8,
+    "append-once": 1,
     "delete": 5,
     "update": 4,
     "merge": 3,

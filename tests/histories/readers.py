@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from deltactl import Table
 from deltactl.errors import ignore_warning
+from tests.histories.facts import facts_by_delta_rs, facts_by_spark
 from tests.histories.known import blanks_as_nulls, unread_by_duckdb
 from tests.histories.state import first_line
 from tests.interop.canonical import arrow_rows, comparable, spark_type
@@ -71,18 +72,24 @@ def read_all(
     found["DuckDB"] = _read(lambda: _read_duckdb(path), columns, _texts(ours, columns))
     blanks = functools.partial(blanks_as_nulls, partition_by=partition_by)
     found["delta-rs"] = _read(lambda: blanks(_read_delta_rs(path)), schema, expected)
+    found["facts by delta-rs"] = _state(lambda: facts_by_delta_rs(path))
     if spark is not None:
         found |= _read_spark(spark, path, schema, expected, row_ids)
+        found["facts by Spark"] = _state(lambda: facts_by_spark(spark, path))
     return found
 
 
-def _read(read: Callable[[], pa.Table], schema: pa.Schema, expected: tuple[str, ...]) -> Reading:
+def _state(tell: Callable[[], tuple[str, ...]]) -> Reading:
     try:
-        return Reading(_texts(read(), schema), expected=expected)
+        return Reading(tell())
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # panics of Rust are no Exceptions
         return Reading(None, f"{type(error).__name__}: {first_line(error)}")
+
+
+def _read(read: Callable[[], pa.Table], schema: pa.Schema, expected: tuple[str, ...]) -> Reading:
+    return replace(_state(lambda: _texts(read(), schema)), expected=expected)
 
 
 def _texts(table: pa.Table, schema: pa.Schema) -> tuple[str, ...]:

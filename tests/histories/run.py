@@ -17,6 +17,7 @@ import pyarrow as pa
 from deltactl import DeltactlError, Table, TableError
 from deltactl.errors import ignore_warning
 from tests.histories import convert_steps, delta_rs_steps, our_steps, spark_steps
+from tests.histories.facts import count_changes
 from tests.histories.plan import CONVERT, DELTA_RS, OURS, SPARK, History, Step
 from tests.histories.probes import ask, random_probe
 from tests.histories.readers import Reading, read_all, read_ours, schema_of, texts_of
@@ -77,14 +78,15 @@ def run_history(
 ) -> Outcome:
     """Carry a history out on a table of its own, which is removed afterwards."""
     scratch = Path(tempfile.mkdtemp(prefix="history-", dir=folder))
-    run = _Run(history, scratch / "table", spark)
+    path = scratch / history.root
+    run = _Run(history, path, spark)
     try:
         run.go()
     finally:
         if spark is not None:
             spark_steps.forget_tables(spark)
         if keep and run.outcome.failure:
-            run.outcome.kept = scratch / "table"
+            run.outcome.kept = path
         else:
             shutil.rmtree(scratch)
     return run.outcome
@@ -184,6 +186,7 @@ class _Run:
             *self._compare_schema(found, rows, after),
             *self._compare_versions(step, before, after),
             *self._probe(step, after),
+            *self._compare_feed(step, before, after),
         ]
         self._readings = found
         self._versions[state.version] = found[OURS].rows or ()
@@ -245,6 +248,26 @@ class _Run:
             text = difference(self._versions[version], texts)
             yield f"our scan of an older version {after}", f"version {version}: {text}"
 
+    def _compare_feed(
+        self, step: Step | None, before: State | None, after: str
+    ) -> Iterator[tuple[str, str]]:
+        """Commits of ours have no changes for readers of the change data feed."""
+        state, is_ours = self._state, step is not None and step.actor == OURS
+        assert state is not None
+        if not is_ours or before is None or state.version == before.version or not state.has_feed:
+            return
+        try:
+            for name, count in count_changes(
+                self._path, before.version + 1, state.version, self._spark
+            ):
+                self.outcome.tally.comparisons[f"change data feed by {name}"] += 1
+                if count:
+                    yield f"change data feed by {name} {after}", f"{count} changes"
+        except (KeyboardInterrupt, SystemExit, BrokenError):
+            raise
+        except BaseException as error:  # panics of Rust are no Exceptions
+            self.outcome.tally.left_out[f"change data feed: {shorten(str(error))}"] += 1
+
     def _probe(self, step: Step | None, after: str) -> Iterator[tuple[str, str]]:
         """What readers find by a condition."""
         assert self._state is not None
@@ -270,6 +293,7 @@ def _state_of(history: History, path: Path, snapshot: Snapshot, rows: pa.Table) 
         rows,
         partition_by,
         metadata.column_mapping_mode != "none",
+        metadata.configuration.get("delta.enableChangeDataFeed") == "true",
         history.creator == CONVERT,
         history.writers != SPARK,
         make_pools(history.seed, rows.schema, partition_by),

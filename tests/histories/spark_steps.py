@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from tests.histories.facts import APPLICATIONS
 from tests.histories.plan import History
 from tests.histories.rows import COMPUTED, random_rows, rows_for_merge, settable_columns
 from tests.histories.state import (
@@ -95,6 +96,13 @@ def _append(spark: SparkSession, chance: random.Random, number: int, state: Stat
     columns = _named(_frame(spark, rows, files))
     spark.sql(f"INSERT INTO {table_name(state.path)} ({columns}) SELECT {columns} FROM {_VIEW}")
     return f"{rows.num_rows} rows in {files} parts"
+
+
+def _append_once(spark: SparkSession, chance: random.Random, number: int, state: State) -> str:
+    rows, name = _new_rows(chance, number, state), chance.choice(APPLICATIONS)
+    writer = _frame(spark, rows).write.format("delta").mode("append")
+    writer.option("txnAppId", name).option("txnVersion", number).save(str(state.path))
+    return f"{rows.num_rows} rows as transaction {number} of {name}"
 
 
 def _overwrite(spark: SparkSession, chance: random.Random, number: int, state: State) -> str:
@@ -286,6 +294,7 @@ def _add_constraint(spark: SparkSession, _: random.Random, number: int, state: S
 
 _STEPS: Final[Mapping[str, Callable[[SparkSession, random.Random, int, State], str]]] = {
     "append": _append,
+    "append-once": _append_once,
     "overwrite": _overwrite,
     "overwrite-where": _overwrite_where,
     "overwrite-dynamic": _overwrite_dynamic,

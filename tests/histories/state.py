@@ -34,6 +34,7 @@ class State:
     rows: pa.Table
     partition_by: tuple[str, ...]
     is_mapped: bool
+    has_feed: bool
     is_converted: bool
     writes_delta_rs: bool
     pools: Pools
