@@ -142,7 +142,7 @@ class CommitParser:
                     action = parse_line(file.name, number, line)
                     if isinstance(node := action.get("metaData"), dict):
                         metadata = parse_node(file.name, number, parse_metadata, node)
-                        self._partition_keys |= {f.physical_name for f in metadata.partition_fields}
+                        self._partition_keys |= set(metadata.partition_keys)
 
     def _finish(self, rows: _Rows, newest_first: bool) -> ParsedActions:
         base, self._rows_seen = self._rows_seen, self._rows_seen + rows.num_lines
