@@ -30,8 +30,8 @@ from deltactl.storage.store import Store
 _MEMBERS = ("id", "partitionColumns")  # for schemaString see SCHEMA_MISSING
 _EMPTY = (
     "it is empty: a torn write, or the content was lost. Delta on Spark, delta-rs and DuckDB read "
-    "on as if it had no actions. Data files that it added look like orphans: a vacuum deletes them, "
-    "so do not vacuum before the commit is restored"
+    "on as if it had no actions. Data files that it added look like orphans: a vacuum deletes "
+    "them, so do not vacuum before the commit is restored"
 )
 
 

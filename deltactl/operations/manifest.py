@@ -77,6 +77,7 @@ def generate_manifests(
 
     Raises:
         UnsupportedFeatureError: deletion vectors or column mapping.
+        SafetyError: the schema lacks columns that are needed.
         PredicateError: ``options.where`` is not about partition columns.
         InterruptedRunError: ``cancel`` was set; each manifest is old or new.
         StorageError: the store failed; each manifest is old or new.

@@ -35,7 +35,6 @@ def adds(*contents: bytes, keys: tuple[str, ...] = ()) -> list[dict[str, Any]]:
         (b'{"add":{"path":"x","size":1.5}}', "line 2"),
         (b'{"add":{"path":"x","dataChange":"yes"}}', "line 2"),
         (b'{"add":{"path":"x","partitionValues":7}}', "line 2"),
-        (b'{"metaData":{"id":"x"}}', "line 2"),
         (b'{"metaData":{"schemaString":"{","partitionColumns":["p"]}}', ""),
         (b'{"add":{"size":1}}', ""),
         (b'{"add":{"path":"%ff"}}', ""),
