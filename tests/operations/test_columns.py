@@ -116,6 +116,15 @@ def test_a_checkpoint_keeps_the_missing_schema(tmp_path: Path, schema: Any) -> N
     assert table.snapshot().num_files == NUM_FILES
 
 
+def test_row_ids_are_no_columns(tmp_path: Path) -> None:
+    """The rewrite of a table that tracks rows would keep their ids, and nothing else."""
+    make_schemaless(tmp_path, ABSENT, (), later=False, features=["rowTracking"])
+    before = data_files(tmp_path)
+    with pytest.raises(SafetyError, match="has no columns"):
+        open_table(tmp_path).optimize()
+    assert data_files(tmp_path) == before
+
+
 def test_a_table_without_columns_and_files_has_nothing_to_rewrite(tmp_path: Path) -> None:
     make_schemaless(tmp_path, ABSENT, ("p",), later=False)
     for name in ("1", "2"):

@@ -21,11 +21,11 @@ NUM_FILES: Final = 8
 
 
 def make_schemaless(
-    path: Path, schema: Any, partition_by: tuple[str, ...], *, later: bool
+    path: Path, schema: Any, partition_by: tuple[str, ...], *, later: bool, **options: Any
 ) -> TableBuilder:
     """Two commits: one file, then seven of a row each; with ``later`` version 1 has the schema."""
     columns = [Column("id", "long"), Column("p", "string")]
-    builder = TableBuilder(open_store(str(path), {}), columns, partition_by=partition_by)
+    builder = TableBuilder(open_store(str(path), {}), columns, partition_by=partition_by, **options)
     if later:
         builder.change_metadata()
     builder.append([{"id": 0, "p": "x"}])
