@@ -31,6 +31,7 @@ import pytest
 from deltactl.table import Table
 from tests.interop.judges import READERS, try_count
 from tests.support.schemaless import ABSENT, NUM_FILES, make_schemaless
+from tests.support.table_builder import commit_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +70,20 @@ def test_spark_takes_our_checkpoint_without_a_schema(
     assert delta_spark.sql(f"DESCRIBE HISTORY delta.`{tmp_path}`").count() == 3
     with pytest.raises(Exception, match="DELTA_READ_TABLE_WITHOUT_COLUMNS"):
         count_with_spark(delta_spark, tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_spark_reads_mapped_partition_columns_from_our_checkpoint(
+    delta_spark: SparkSession, tmp_path: Path
+) -> None:
+    builder = make_schemaless(tmp_path, ABSENT, ("p",), later=False, mapping="name")
+    open_table(tmp_path).checkpoint()
+    builder.change_metadata()
+    for version in range(3):
+        (tmp_path / commit_path(version)).unlink()
+    rows = delta_spark.read.format("delta").load(str(tmp_path)).collect()
+    assert sorted((row["id"], row["p"]) for row in rows) == [(i, "x") for i in range(NUM_FILES)]
 
 
 @pytest.mark.parametrize("reader", sorted(READERS))

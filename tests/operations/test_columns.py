@@ -25,6 +25,7 @@ from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.table import Table
 from tests.support.checkpoints import fail
 from tests.support.schemaless import ABSENT, NO_SCHEMA, NUM_FILES, make_schemaless, replace_schema
+from tests.support.table_builder import commit_path
 
 DEEP = CheckOptions(depth=Depth.DATA, checkpoints=True, vectors=True)
 PURGE = OptimizeOptions(purge=True)
@@ -114,6 +115,33 @@ def test_a_checkpoint_keeps_the_missing_schema(tmp_path: Path, schema: Any) -> N
         commit.unlink()
     assert table.snapshot().metadata.schema_string == schema
     assert table.snapshot().num_files == NUM_FILES
+
+
+@pytest.mark.parametrize("schema", NO_SCHEMA)
+@pytest.mark.parametrize("options", [{}, {"kind": "v2"}, {"compact_log": True}])
+@pytest.mark.parametrize("versions", [(2,), (1, 2)])
+def test_a_checkpoint_keeps_values_of_mapped_partition_columns(
+    tmp_path: Path, schema: Any, options: dict[str, Any], versions: tuple[int, ...]
+) -> None:
+    """The log has the values by physical names, which only the schema has."""
+    features = ["v2Checkpoint"] if options.get("kind") else []
+    builder = make_schemaless(
+        tmp_path, schema, ("p",), later=False, mapping="name", features=features
+    )
+    table = open_table(tmp_path)
+    with pytest.raises(SafetyError, match="lacks the partition column 'p'"):
+        table.optimize()
+    for version in versions:
+        last = version == versions[-1]
+        table.checkpoint(CheckpointOptions(version=None if last else version, **options))
+    builder.change_metadata()
+    for version in range(3):
+        (tmp_path / commit_path(version)).unlink()
+    expected = sorted(builder.rows(), key=str)
+    assert {row["p"] for row in expected} == {"x"}
+    assert sorted(table.scan().read_all().to_pylist(), key=str) == expected
+    assert table.optimize().files_removed == NUM_FILES
+    assert sorted(table.scan().read_all().to_pylist(), key=str) == expected
 
 
 def test_row_ids_are_no_columns(tmp_path: Path) -> None:
