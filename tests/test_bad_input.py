@@ -191,7 +191,7 @@ def test_a_broken_commit_is_named(place: Path, deltactl: Cli, text: bytes) -> No
     builder.store.put(commit_path(2), text)
     before = listing(place)
     ran = deltactl("optimize", place / "t")
-    assert ran.code in (1, 7), ran.err
+    assert ran.code in (1, 6, 7), ran.err
     assert "00000000000000000002.json" in ran.err or "schema" in ran.err, ran.err
     assert listing(place) == before
     assert deltactl("describe-history", place / "t").code == 0
@@ -520,7 +520,7 @@ def test_absurd_schemas(place: Path, deltactl: Cli, columns: list[Any]) -> None:
     builder.change_metadata(schemaString=text)
     before = listing(place)
     ran = deltactl("optimize", place / "t")
-    assert ran.code in (1, 7) or (ran.code == 0 and not columns), ran.err
+    assert ran.code in (1, 6, 7) or (ran.code == 0 and not columns), ran.err
     assert "bug" not in ran.err
     assert listing(place) == before or ran.code == 0
     assert deltactl("describe-history", place / "t").code == 0

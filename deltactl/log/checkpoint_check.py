@@ -137,7 +137,7 @@ def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
         expected = {app: txn for app, txn in replayed.txns.items() if app in own.txns}
     if dict(own.txns) != dict(expected):
         return "its transactions are others"
-    keys = [field.physical_name for field in own.metadata.partition_fields]
+    keys = list(own.metadata.partition_keys)
     found = digest_state(own.file_batches(STATE_COLUMNS), keys)
     wanted = digest_state(replayed.file_batches(STATE_COLUMNS), keys)
     return found.describe_difference(wanted) or _describe_statistics(own, replayed)

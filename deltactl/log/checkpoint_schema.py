@@ -176,7 +176,7 @@ def choose_layout(
             }
         except (UnsupportedFeatureError, CorruptLogError):
             stats_type, partition_types, stats_json = None, {}, True
-    keys = tuple(f.physical_name for f in metadata.partition_fields)
+    keys = metadata.partition_keys
     return CheckpointLayout(stats_json, stats_type, partition_types, keys, compat)
 
 

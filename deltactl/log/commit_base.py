@@ -152,7 +152,7 @@ def read_winners(store: Store, base: CommitBase) -> tuple[CommitBase, Tail]:
         ConflictError: some of them are gone again, and what they said with them.
     """
     winners = _list_winners(store, base.version)
-    keys = (f.physical_name for f in base.metadata.partition_fields)
+    keys = base.metadata.partition_keys
     tail = replay_tail(store, winners, keys)
     news = tail.singletons
     after = CommitBase(

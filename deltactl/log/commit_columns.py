@@ -60,6 +60,11 @@ class FileActionReader:
         self._kind = kind
         self._is_uniform = True
 
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all actions so far have the same members, and no value under another key."""
+        return self._is_uniform
+
     def read(
         self, lines: CommitLines, buffer: bytes | bytearray, keys: Sequence[str]
     ) -> pa.ChunkedArray:

@@ -21,6 +21,7 @@ from deltactl.log.commit_columns import FILE_ACTIONS, SINGLETONS, FileActionRead
 from deltactl.log.commit_lines import CommitLines, Positions
 from deltactl.log.commit_texts import LogFile, parse_line, parse_node, read_lines
 from deltactl.log.file_actions import adds_from_struct, removes_from_struct
+from deltactl.log.partition_keys import list_key_sets
 from deltactl.log.singletons import Singletons
 from deltactl.protocol.actions import parse_metadata
 
@@ -130,8 +131,15 @@ class CommitParser:
     def _read_actions(
         self, lines: CommitLines, kind: str, buffer: bytes | bytearray
     ) -> tuple[pa.ChunkedArray, Positions]:
-        keys = sorted(self._partition_keys)
-        return self._readers[kind].read(lines, buffer, keys), lines.places(kind)
+        keys, reader = sorted(self._partition_keys), self._readers[kind]
+        actions = reader.read(lines, buffer, keys)
+        if not reader.is_uniform and _lacks_values(actions, keys):
+            # With column mapping, a schema without the column does not say its physical name.
+            unknown = frozenset().union(*list_key_sets(buffer)) - self._partition_keys
+            if unknown:
+                self._partition_keys |= unknown
+                actions = reader.read(lines, buffer, sorted(self._partition_keys))
+        return actions, lines.places(kind)
 
     def _learn_partition_keys(self, files: Sequence[LogFile]) -> None:
         for file in files:
@@ -142,7 +150,7 @@ class CommitParser:
                     action = parse_line(file.name, number, line)
                     if isinstance(node := action.get("metaData"), dict):
                         metadata = parse_node(file.name, number, parse_metadata, node)
-                        self._partition_keys |= {f.physical_name for f in metadata.partition_fields}
+                        self._partition_keys |= set(metadata.partition_keys)
 
     def _finish(self, rows: _Rows, newest_first: bool) -> ParsedActions:
         base, self._rows_seen = self._rows_seen, self._rows_seen + rows.num_lines
@@ -177,6 +185,12 @@ def _ensure_utf8(file: LogFile) -> None:
             f"{file.name}, line {number}: not UTF-8 ({error.reason})",
             hint="The file is torn or was edited; restore it from a backup.",
         ) from error
+
+
+def _lacks_values(actions: pa.ChunkedArray, keys: Sequence[str]) -> bool:
+    """Return whether no action has a value for one of the keys."""
+    values = pc.struct_field(actions, "partitionValues")
+    return any(pc.struct_field(values, key).null_count == len(actions) for key in keys)
 
 
 def _rows_of_table(table: pa.Table) -> _Rows:

@@ -59,7 +59,7 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
         return None
     name = f"{LOG_DIR}/{compacted_name(*span)}"
     store, tail = snapshot.store, snapshot.tail
-    keys = [f.physical_name for f in snapshot.metadata.partition_fields]
+    keys = list(snapshot.metadata.partition_keys)
     content = "".join(f"{text}\n" for text in compacted_lines(tail, keys))
     try:
         store.put_if_absent(name, content.encode())
@@ -109,7 +109,7 @@ def _file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) -
 
 def _says_the_same(store: Store, snapshot: Snapshot, info: FileInfo) -> bool:
     """Whether replaying the file gives what replaying its commits gave."""
-    keys = [f.physical_name for f in snapshot.metadata.partition_fields]
+    keys = list(snapshot.metadata.partition_keys)
     stored, wanted = replay_tail(store, [info], keys), snapshot.tail
     return (
         _rows(stored.adds) == _rows(wanted.adds)

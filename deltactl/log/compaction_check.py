@@ -73,7 +73,7 @@ def _partition_keys(store: Store, listing: LogListing) -> list[str]:
         metadata = load_snapshot(store, warn=ignore_warning, listing=without).metadata
     except DeltactlError:  # told where the version is rebuilt
         return []
-    return [field.physical_name for field in metadata.partition_fields]
+    return list(metadata.partition_keys)
 
 
 def _find_contradiction(

@@ -20,7 +20,7 @@ _TEXT: Final = r'"(?:[^"\\]|\\.)*"'
 _PAIR: Final = rf'({_TEXT})\s*:\s*(?:{_TEXT}|[^,"}}]+)'
 
 
-def list_key_sets(data: bytes) -> frozenset[frozenset[str]]:
+def list_key_sets(data: bytes | bytearray) -> frozenset[frozenset[str]]:
     """The different sets of keys, physical names, that the file actions in a text have."""
     texts = {text.decode("utf-8", "replace") for text in set(_PARTITION_VALUES.findall(data))}
     shapes = pc.unique(

@@ -40,7 +40,7 @@ class Singletons:
         """Physical names of the partition columns, as far as they are known."""
         if self.metadata is None:
             return ()
-        return tuple(f.physical_name for f in self.metadata.partition_fields)
+        return self.metadata.partition_keys
 
     @property
     def live_domains(self) -> dict[str, DomainMetadata]:

@@ -95,7 +95,7 @@ def sweep_commits(
         KeyError: one of them is not in the listing.
     """
     reading = _Reading(store, [listing.commits[v].name for v in range(first, last + 1)], first)
-    parser = CommitParser(f.physical_name for f in metadata.partition_fields)
+    parser = CommitParser(metadata.partition_keys)
     parts = []
     for parsed in parser.parse(reading.files()):
         parts += [

@@ -38,7 +38,7 @@ from deltactl.operations.check_log import (
     check_newest,
 )
 from deltactl.operations.check_options import CheckOptions, Depth
-from deltactl.operations.check_protocol import Readable, check_protocol
+from deltactl.operations.check_protocol import Readable, check_empty_schema, check_protocol
 from deltactl.operations.check_redundant import (
     check_all_checkpoints,
     check_checksum,
@@ -212,6 +212,7 @@ class _Run:
             return None if again is None else self._check_state(listing, again, broken)
         check_spellings(snapshot, listing, self._suspects, broken, self.findings)
         self.looked.num_files, self.looked.size_bytes = state.num_files, state.size_bytes
+        check_empty_schema(snapshot.metadata, snapshot.version, state.num_files, self.findings)
         self.looked.num_checksums += check_checksum(
             snapshot,
             state.num_files,

@@ -47,7 +47,12 @@ _IDS = "rows cannot be told apart by their ids; incremental readers mix them up"
 _ROWS = (
     CheckCode("LOG_GAP", _E, "the version cannot be rebuilt: every reader fails", _RESTORE_LOG),
     CheckCode("HISTORY_GAP", _W, "time travel fails from it to the next checkpoint", _RESTORE_LOG),
-    CheckCode("COMMIT_UNREADABLE", _E, "readers fail where they need this commit", _RESTORE),
+    CheckCode(
+        "COMMIT_UNREADABLE",
+        _E,
+        "readers fail where they need this commit; if it is empty, they go on without its changes",
+        _RESTORE,
+    ),
     CheckCode("COMMIT_AMBIGUOUS", _E, "readers may choose different actions", _RESTORE),
     CheckCode("COMMIT_TIME", _W, "time travel by timestamp finds other versions", _WRITER),
     CheckCode("LOG_ACTION_MISSING", _E, "every reader fails", _RESTORE_LOG),
@@ -55,6 +60,18 @@ _ROWS = (
     CheckCode("PROTOCOL_INVALID", _E, "strict readers refuse the table", _WRITER),
     CheckCode("FEATURE_MISSING", _E, "readers that lack the feature misread the table", _WRITER),
     CheckCode("SCHEMA_INVALID", _E, "readers fail, or read wrong columns", _WRITER),
+    CheckCode(
+        "SCHEMA_EMPTY",
+        _E,
+        "readers fail; data files written from this schema would have no columns",
+        _WRITER,
+    ),
+    CheckCode(
+        "SCHEMA_MISSING",
+        _W,
+        "delta-rs and DuckDB fail where they read this commit; Delta on Spark does not",
+        "deltactl checkpoint {table} (after a later commit that has the schema)",
+    ),
     CheckCode("CHECKPOINT_UNREADABLE", _E, "readers that start from it fail", _CHECKPOINT),
     CheckCode("CHECKPOINT_WRONG", _E, "readers that start from it see other rows", _CHECKPOINT),
     CheckCode(

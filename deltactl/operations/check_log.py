@@ -27,7 +27,12 @@ from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 
-_MEMBERS = ("id", "partitionColumns")  # without a schemaString it cannot be parsed at all
+_MEMBERS = ("id", "partitionColumns")  # for schemaString see SCHEMA_MISSING
+_EMPTY = (
+    "it is empty: a torn write, or the content was lost. Delta on Spark, delta-rs and DuckDB read "
+    "on as if it had no actions. Data files that it added look like orphans: a vacuum deletes "
+    "them, so do not vacuum before the commit is restored"
+)
 
 
 def check_gaps(listing: LogListing, findings: Findings) -> None:
@@ -103,6 +108,7 @@ class CommitChecker:
         self._suspects = suspects
         self._times: dict[int, int | None] = {}
         self._keys: dict[int, frozenset[frozenset[str]]] = {}
+        self._empty: set[int] = set()
         self.broken: set[int] = set()
         self.protocols: dict[int, Protocol] = {}
         self.metadata: dict[int, Metadata] = {}
@@ -118,13 +124,15 @@ class CommitChecker:
         for parsed in parse_commits(self._read(versions)):
             if isinstance(parsed, CorruptLogError):
                 self.broken.add(versions[done])
-                self._add("COMMIT_UNREADABLE", parsed.message, versions[done])
+                problem = _EMPTY if versions[done] in self._empty else parsed.message
+                self._add("COMMIT_UNREADABLE", problem, versions[done])
                 done += 1
                 continue
             for place, problem in find_file_repeats(parsed):
                 self._add("COMMIT_AMBIGUOUS", problem, versions[done + place])
             self._suspects.take_removed(parsed.removes)
             done += len(parsed.commits)
+        self._check_missing_schemas()
 
     def check_times(self, metadata: Metadata) -> None:
         """Check in-commit timestamps where the table has them: each is there, and they ascend."""
@@ -170,6 +178,8 @@ class CommitChecker:
             yield LogFile(name, data)
 
     def _look(self, version: int, name: str, data: bytes) -> None:
+        if not data or data.isspace():
+            self._empty.add(version)
         info = next(find_actions(name, data, "commitInfo"), None)
         self._times[version] = in_commit_timestamp(info)
         for problem in (*find_repeats(name, data), *find_shared_lines(data)):
@@ -182,6 +192,26 @@ class CommitChecker:
             if lacking := [member for member in _MEMBERS if metadata.get(member) is None]:
                 problem = f"its metaData action has no {' and no '.join(lacking)}"
                 self._add("SCHEMA_INVALID", problem, version)
+
+    def _check_missing_schemas(self) -> None:
+        """Find metaData actions without a schema, unless readers start from a later checkpoint."""
+        newest = max((c.version for c in self._listing.checkpoints), default=-1)
+        schemas = [v for v, metadata in self.metadata.items() if metadata.schema_string is not None]
+        for version, metadata in self.metadata.items():
+            if metadata.schema_string is not None:
+                continue
+            later = min((v for v in schemas if v > version), default=None)
+            if later is None:
+                problem = "its metaData action has no schemaString, and no later one brings it"
+                self._add("SCHEMA_MISSING", problem, version)
+            elif newest < later:
+                problem = f"its metaData action has no schemaString; version {later} brings it"
+                self._add("SCHEMA_MISSING", problem, version)
+            else:
+                self._findings.note(
+                    f"the metaData action of version {version} has no schemaString: delta-rs and "
+                    f"DuckDB open the table from the checkpoint of version {newest} only"
+                )
 
     def _add(self, code: str, problem: str, version: int) -> None:
         name = self._listing.commits[version].name

@@ -25,7 +25,7 @@ def check_partitions(
     batch: pa.Table, metadata: Metadata, version: int | None, findings: Findings
 ) -> None:
     """Check files that were written under a metaData action."""
-    for column in dict.fromkeys(metadata.partition_fields):
+    for column in dict.fromkeys(metadata.known_partition_fields):
         if not can_partition(column):
             continue  # a finding of the schema
         texts = lookup_map(batch["partition_values"], column.physical_name)

@@ -14,6 +14,7 @@ from typing import Final
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.operations.check_findings import Findings
+from deltactl.operations.columns import describe_lack
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.features import (
     MAX_READER_VERSION,
@@ -62,21 +63,39 @@ def check_protocol(
         )
     try:
         schema = metadata.schema
-        assert metadata.partition_fields is not None
     except CorruptLogError as error:
         findings.add("SCHEMA_INVALID", error.message, version=version)
         return Readable.NOTHING
+    if not schema.fields:
+        return Readable.ROWS  # no column can be wrong; see check_empty_schema
     for problem in _missing_features(protocol, metadata, schema):
         findings.add("FEATURE_MISSING", problem, version=version)
     problems = [*_column_problems(metadata, schema), *_type_problems(protocol, schema)]
     readable = Readable.ROWS
+    if metadata.missing_partition_columns:
+        problems.append(f"{describe_lack(metadata)}: nothing is to be rewritten before it has it")
+        readable = Readable.FILES
     if metadata.column_mapping_mode != "none":
         mapping = list(_mapping_problems(schema))
-        readable = Readable.FILES if mapping else Readable.ROWS
+        readable = Readable.FILES if mapping else readable
         problems += [*mapping, *_counter_problems(metadata, schema)]
     for problem in problems:
         findings.add("SCHEMA_INVALID", problem, version=version)
     return readable
+
+
+def check_empty_schema(
+    metadata: Metadata, version: int, num_files: int, findings: Findings
+) -> None:
+    """Find a schema without columns where files are live, or where every reader fails on it."""
+    if metadata.schema.fields:
+        return
+    if metadata.schema_string == "":
+        problem = "its schemaString is an empty text"
+        findings.add("SCHEMA_EMPTY", f"{problem}, and {num_files} files are live", version=version)
+    elif num_files:
+        problem = f"{describe_lack(metadata)}, and {num_files} files are live"
+        findings.add("SCHEMA_EMPTY", problem, version=version)
 
 
 def _protocol_problems(protocol: Protocol) -> Iterator[str]:
@@ -163,7 +182,7 @@ def _column_problems(metadata: Metadata, schema: StructType) -> Iterator[str]:
         for name, times in sorted(names.items()):
             if times > 1:
                 yield f"{times} fields of a struct are named {name!r}, but for upper and lower case"
-    columns = metadata.partition_fields
+    columns = metadata.known_partition_fields
     for name, times in Counter(field.name for field in columns).items():
         if times > 1:
             yield f"the partition column {name!r} is listed {times} times"

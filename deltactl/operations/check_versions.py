@@ -91,7 +91,7 @@ class AllFiles:
         for batch in self.oldest.file_batches(columns):
             yield 1, batch
         for number, run in enumerate(self.runs, 1):
-            parser = CommitParser(f.physical_name for f in run.metadata.partition_fields)
+            parser = CommitParser(run.metadata.partition_keys)
             contents = zip(run.names, self.latest.store.read_many(run.names), strict=True)
             for parsed in parser.parse(LogFile(name, data) for name, data in contents):
                 yield number, parsed.adds.select(columns)

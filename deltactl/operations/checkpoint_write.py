@@ -138,7 +138,7 @@ class _Writing:
 
     def _build_spec(self) -> WriteSpec:
         snapshot, run = self._snapshot, self._run
-        keys = tuple(f.physical_name for f in snapshot.metadata.partition_fields)
+        keys = snapshot.metadata.partition_keys
         return WriteSpec(
             table_uri=self._store.uri,
             storage_options=run.storage_options,

@@ -70,7 +70,7 @@ def _paths_in(snapshot: Snapshot, commits: Sequence[FileInfo], oldest_ms: int) -
         if b'"zOrderBy"' not in data and b'"zOrder"' not in data:
             continue
         if _is_z_order(parse_commit_info(name, data) or {}):
-            keys = (f.physical_name for f in snapshot.metadata.partition_fields)
+            keys = snapshot.metadata.partition_keys
             for parsed in CommitParser(keys).parse([LogFile(name, data)]):
                 paths += parsed.adds["path"].chunks
     return pa.concat_arrays(paths) if paths else pa.array([], pa.string())

@@ -27,6 +27,7 @@ from deltactl.log.run_tags import engine_info
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.clustering import clustering_columns
+from deltactl.operations.columns import ensure_columns
 from deltactl.operations.convert_footers import Footers, read_all_footers
 from deltactl.operations.convert_listing import FROM_BEFORE, LeftOut, list_directory
 from deltactl.operations.convert_options import ConvertOptions, PartitionColumn
@@ -167,6 +168,7 @@ def _ensure_takes_files(snapshot: Snapshot) -> None:
     """Refuse tables whose rules nobody has checked on the rows of found files."""
     protocol, metadata = snapshot.protocol, snapshot.metadata
     ensure_supported(protocol, metadata, Operation.REWRITE)
+    ensure_columns(snapshot, "add files to the schema")
     rules = [key for key in metadata.configuration if key.startswith("delta.constraints.")]
     for column in walk_fields(metadata.schema):
         if not column.nullable:
@@ -245,7 +247,7 @@ def _named_paths(snapshot: Snapshot, listing: LogListing) -> pa.ChunkedArray:
     # Commits older than the checkpoint too: they name what it has forgotten.
     infos = [info for version, info in listing.commits.items() if version <= snapshot.version]
     contents = snapshot.store.read_many([info.name for info in infos])
-    keys = (f.physical_name for f in snapshot.metadata.partition_fields)
+    keys = snapshot.metadata.partition_keys
     files = (LogFile(i.name, data) for i, data in zip(infos, contents, strict=True))
     for parsed in CommitParser(keys).parse(files):
         chunks += [*parsed.adds["path"].chunks, *parsed.removes["path"].chunks]

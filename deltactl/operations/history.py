@@ -235,10 +235,9 @@ def _rename(
     if not any(partition.partition_values for partition in partitions):
         return partitions
     try:
-        fields = load_snapshot(store, version, warn=warn).metadata.partition_fields
+        names = load_snapshot(store, version, warn=warn).metadata.partition_names
     except (CorruptLogError, StorageError):
         return partitions  # the names in the commit will do
-    names = {field.physical_name: field.name for field in fields}
 
     def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
         ordered = {names[key]: values.get(key) for key in names if key in values}

@@ -63,7 +63,7 @@ def blame_partition(store: Store, text: str, selection: Selection, warn: Warn) -
     """
     listing = list_log(store)
     snapshot = load_snapshot(store, warn=warn, listing=listing)
-    asked = parse_blame(text, snapshot.metadata.partition_fields, store.uri)
+    asked = parse_blame(text, snapshot.metadata.known_partition_fields, store.uri)
     observer = _Blame(asked)
     history = read_history(store, listing, replace(selection, limit=None), observer=observer)
     rows = [row for row in history.rows if _is_shown(row, observer)]

@@ -150,7 +150,7 @@ def _gather(snapshot: Snapshot, mask: pa.ChunkedArray) -> pa.Table:
 
 def _partition_names(metadata: Metadata) -> dict[str, str]:
     """Names of the partition columns by those that the log has."""
-    return {field.physical_name: field.name for field in metadata.partition_fields}
+    return dict(metadata.partition_names)
 
 
 def _renamed(change: PartitionChange, names: Mapping[str, str]) -> PartitionChange:

@@ -20,6 +20,7 @@ from deltactl.errors import InterruptedRunError, StorageError, Warn
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.operations.columns import ensure_columns
 from deltactl.operations.manifest_ddl import render_ddl
 from deltactl.operations.manifest_files import (
     LiveFiles,
@@ -76,6 +77,7 @@ def generate_manifests(
 
     Raises:
         UnsupportedFeatureError: deletion vectors or column mapping.
+        SafetyError: the schema lacks columns that are needed.
         PredicateError: ``options.where`` is not about partition columns.
         InterruptedRunError: ``cancel`` was set; each manifest is old or new.
         StorageError: the store failed; each manifest is old or new.
@@ -101,6 +103,8 @@ def generate_manifests(
         warn(f"{live.vectors} files have deletion vectors: a purge would rewrite them first")
     else:
         ensure_no_vectors(live, store.uri)
+    if options.ddl:
+        ensure_columns(snapshot, "write DDL")
     plan = plan_manifests(snapshot, live, output, options, now_ms=clock.now_ms(), warn=warn)
     root = f"{output.uri}/{MANIFEST_DIR}"
     ddl = tuple(render_ddl(snapshot, plan, root, options)) if options.ddl else ()

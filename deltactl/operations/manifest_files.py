@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.columns import ensure_columns
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.paths import absolute_mask, canonical_paths, holds_character
@@ -42,6 +43,7 @@ def load_live_files(snapshot: Snapshot) -> LiveFiles:
 
     Raises:
         UnsupportedFeatureError: readers of manifests would read the table wrongly.
+        SafetyError: the schema lacks a partition column.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
     if snapshot.metadata.column_mapping_mode != "none":
@@ -50,6 +52,8 @@ def load_live_files(snapshot: Snapshot) -> LiveFiles:
             "which are not the table's",
             hint="Manifests cannot be made of tables with column mapping.",
         )
+    if snapshot.metadata.missing_partition_columns:
+        ensure_columns(snapshot, "write manifests")
     batches = list(snapshot.file_batches(_COLUMNS))
     files = pa.concat_tables(batches) if batches else snapshot.files.select(_COLUMNS)
     vectors = files["deletion_vector"]

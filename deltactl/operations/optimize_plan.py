@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from deltactl.errors import Warn, ignore_warning
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clustered import clustered_mask
+from deltactl.operations.columns import ensure_columns
 from deltactl.operations.file_sizes import FileSizes, count_sizes
 from deltactl.operations.optimize_options import (
     DEFAULT_MIN_SHARE,
@@ -111,9 +112,11 @@ def plan_optimize(
     Raises:
         UnsupportedFeatureError: a feature that forbids rewriting, before any work.
         PredicateError: ``where`` is not about partition columns.
+        SafetyError: the schema has no columns, or lacks a partition column.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REWRITE)
-    fields = snapshot.metadata.partition_fields
+    ensure_columns(snapshot, "rewrite files", unless_empty=True)
+    fields = snapshot.metadata.known_partition_fields
     predicate = None if options.where is None else parse_predicate(options.where, fields)
     files, unmatched, table_bytes = _load_files(snapshot, predicate)
     target = choose_target_bytes(

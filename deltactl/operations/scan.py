@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from deltactl.errors import UsageError
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.columns import ensure_columns
 from deltactl.operations.inputs import iter_data_files
 from deltactl.parquet.reader import RowReader
 from deltactl.protocol.features import Operation, ensure_supported
@@ -33,14 +34,17 @@ def scan_snapshot(snapshot: Snapshot, columns: Sequence[str] | None = None) -> p
     Raises:
         UnsupportedFeatureError: before the first row, naming features that forbid reading.
         UsageError: an unknown column.
+        SafetyError: files are live, and the schema has no columns.
         DataFileError: while reading.
         MissingLogFileError: while reading, as a log cleanup took the checkpoint: load it anew.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
     metadata = snapshot.metadata
-    reader = RowReader(
-        _choose(metadata.schema, columns), metadata.partition_fields, metadata.column_mapping_mode
-    )
+    chosen = _choose(metadata.schema, columns)
+    if not metadata.schema.fields:
+        ensure_columns(snapshot, "read rows", unless_empty=True)
+        return pa.RecordBatchReader.from_batches(pa.schema([]), [])
+    reader = RowReader(chosen, metadata.partition_fields, metadata.column_mapping_mode)
 
     def batches() -> Iterator[pa.RecordBatch]:
         for table in snapshot.file_batches(_COLUMNS):

@@ -108,10 +108,14 @@ class Protocol:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The ``metaData`` action; the schema is parsed on first use."""
+    """The ``metaData`` action; the schema is parsed on first use.
+
+    ``schema_string`` is ``None`` where the action has none, as in version 0 of some tables; like an
+    empty text it stands for a schema without columns.
+    """
 
     id: str
-    schema_string: str
+    schema_string: str | None
     partition_columns: tuple[str, ...] = ()
     configuration: Mapping[str, str] = field(default_factory=dict)
     name: str | None = None
@@ -123,6 +127,8 @@ class Metadata:
     @cached_property
     def schema(self) -> StructType:
         """The table's columns, partition columns included, in order."""
+        if not self.schema_string:
+            return StructType(())
         return parse_schema(self.schema_string, is_mapped=self.column_mapping_mode != "none")
 
     @cached_property
@@ -133,18 +139,36 @@ class Metadata:
     @cached_property
     def partition_fields(self) -> tuple[Field, ...]:
         """The partition columns' fields in partition order; their physical names key the values."""
-        found = []
-        for name in self.partition_columns:
-            partition_field = self.schema.find(name)
-            if partition_field is None:
-                raise CorruptLogError(f"partition column {name!r} is not in the table's schema")
-            found.append(partition_field)
-        return tuple(found)
+        for name in self.missing_partition_columns:
+            raise CorruptLogError(f"partition column {name!r} is not in the table's schema")
+        return self.known_partition_fields
+
+    @cached_property
+    def known_partition_fields(self) -> tuple[Field, ...]:
+        """The same, without the partition columns that are not in the schema."""
+        found = map(self.schema.find, self.partition_columns)
+        return tuple(field for field in found if field is not None)
+
+    @cached_property
+    def partition_names(self) -> Mapping[str, str]:
+        """Names of partition columns by physical name; one that no field has is its own."""
+        fields = [(name, self.schema.find(name)) for name in self.partition_columns]
+        return {f.physical_name if f else name: f.name if f else name for name, f in fields}
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """Physical names of the partition columns: the keys of ``partitionValues``."""
+        return tuple(self.partition_names)
+
+    @cached_property
+    def missing_partition_columns(self) -> tuple[str, ...]:
+        """Partition columns that are not in the schema."""
+        return tuple(name for name in self.partition_columns if self.schema.find(name) is None)
 
     @cached_property
     def data_schema(self) -> StructType:
         """The schema without partition columns."""
-        partition_names = {f.name for f in self.partition_fields}
+        partition_names = {f.name for f in self.known_partition_fields}
         return StructType(tuple(f for f in self.schema.fields if f.name not in partition_names))
 
 
@@ -152,10 +176,11 @@ def is_same_metadata(one: Metadata, other: Metadata) -> bool:
     """Whether two say the same, however their schemas are laid out as JSON."""
     if replace(one, schema_string="") != replace(other, schema_string=""):
         return False
+    mine, others = one.schema_string or "", other.schema_string or ""
     try:
-        return bool(json.loads(one.schema_string) == json.loads(other.schema_string))
+        return mine == others or bool(json.loads(mine) == json.loads(others))
     except (ValueError, RecursionError):
-        return one.schema_string == other.schema_string
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,18 +213,12 @@ def parse_protocol(node: Mapping[str, Any]) -> Protocol:
 
 
 def parse_metadata(node: Mapping[str, Any]) -> Metadata:
-    """A ``metaData`` object of the log as a value; maps may come as lists of pairs (Parquet).
-
-    Raises:
-        CorruptLogError: there is no schema.
-    """
+    """A ``metaData`` object of the log as a value; maps may come as lists of pairs (Parquet)."""
     schema_string = node.get("schemaString")
-    if schema_string is None:
-        raise CorruptLogError("the metaData action has no schemaString")
     created = node.get("createdTime")
     return Metadata(
         id=str(node.get("id") or ""),
-        schema_string=str(schema_string),
+        schema_string=None if schema_string is None else str(schema_string),
         partition_columns=_texts(node.get("partitionColumns") or []),
         configuration=_string_map(node.get("configuration")),
         name=node.get("name"),

@@ -35,7 +35,6 @@ def adds(*contents: bytes, keys: tuple[str, ...] = ()) -> list[dict[str, Any]]:
         (b'{"add":{"path":"x","size":1.5}}', "line 2"),
         (b'{"add":{"path":"x","dataChange":"yes"}}', "line 2"),
         (b'{"add":{"path":"x","partitionValues":7}}', "line 2"),
-        (b'{"metaData":{"id":"x"}}', "line 2"),
         (b'{"metaData":{"schemaString":"{","partitionColumns":["p"]}}', ""),
         (b'{"add":{"size":1}}', ""),
         (b'{"add":{"path":"%ff"}}', ""),
@@ -92,6 +91,22 @@ def test_partition_keys_are_learnt_on_the_way() -> None:
     assert dict(adds(encode_lines([{"add": value}]), keys=("p",))[0]["partition_values"]) == {
         "p": "v"
     }
+
+
+def test_values_are_kept_where_no_schema_has_the_physical_name() -> None:
+    metadata = {
+        "id": "x",
+        "partitionColumns": ["p", "q"],
+        "configuration": {"delta.columnMapping.mode": "name"},
+    }
+    values = [{"col-1": "v", "col-2": None}, {"col-1": None, "col-2": "w"}]
+    files = [{**ADD, "path": f"f{i}", "partitionValues": v} for i, v in enumerate(values)]
+    lines = encode_lines([{kind: file} for kind in ("add", "remove") for file in files])
+    for content in (lines, encode_lines([{"metaData": metadata}]) + lines):
+        (part,) = parse(content, keys=("p", "q"))
+        for found in (part.adds, part.removes):
+            rows = [dict(row) for row in found["partition_values"].to_pylist()]
+            assert [(row["col-1"], row["col-2"]) for row in rows] == [("v", None), (None, "w")]
 
 
 def test_texts_that_look_like_times_stay_texts() -> None:

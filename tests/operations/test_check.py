@@ -76,7 +76,23 @@ def break_the_checkpoints_schema(builder: TableBuilder) -> None:
     builder.checkpoint()
     builder.forget_commits(5)
     name = only_file(builder, ".checkpoint.parquet")
+    edit_parquet(builder.store, name, _edit_metadata(schemaString="{"))
+
+
+def partition_by_no_column(builder: TableBuilder) -> None:
+    builder.checkpoint()
+    builder.forget_commits(5)
+    name = only_file(builder, ".checkpoint.parquet")
     edit_parquet(builder.store, name, _edit_metadata(partitionColumns=["nope"]))
+
+
+def lose_the_schema(builder: TableBuilder) -> None:
+    edit_action(builder, 0, "metaData", schemaString="")
+
+
+def bring_the_schema_later(builder: TableBuilder) -> None:
+    builder.change_metadata()
+    edit_action(builder, 0, "metaData", schemaString=None)
 
 
 def _edit_metadata(**changes: Any) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
@@ -253,6 +269,9 @@ DAMAGES: list[tuple[str, Callable[[TableBuilder], None]]] = [
     ("COMMIT_AMBIGUOUS", say_it_twice),
     ("LOG_ACTION_MISSING", lose_the_protocol),
     ("LOG_UNREADABLE", break_the_checkpoints_schema),
+    ("SCHEMA_INVALID", partition_by_no_column),
+    ("SCHEMA_EMPTY", lose_the_schema),
+    ("SCHEMA_MISSING", bring_the_schema_later),
     ("PROTOCOL_INVALID", list_features_too_early),
     ("FEATURE_MISSING", unlist_vectors),
     ("CHECKPOINT_UNREADABLE", tear_a_checkpoint),

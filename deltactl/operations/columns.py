@@ -1,0 +1,49 @@
+"""Refuse a version without columns where files are written or a schema is derived.
+
+Files written from a schema without columns have none either: the data are lost, and the number of
+rows is still right. Nothing that counts rows finds it.
+"""
+
+from __future__ import annotations
+
+from deltactl.errors import SafetyError
+from deltactl.log.snapshot import Snapshot
+from deltactl.protocol.actions import Metadata
+
+
+def describe_lack(metadata: Metadata) -> str | None:
+    """Return what columns a schema lacks, or ``None`` where it lacks nothing.
+
+    Raises:
+        CorruptLogError: the schema is no schema.
+    """
+    if missing := metadata.missing_partition_columns:
+        plural = "s" if len(missing) > 1 else ""
+        return f"its schema lacks the partition column{plural} {', '.join(map(repr, missing))}"
+    return None if metadata.schema.fields else "its schema has no columns"
+
+
+def ensure_columns(snapshot: Snapshot, what: str, *, unless_empty: bool = False) -> None:
+    """Refuse a version whose schema has no columns, or lacks a partition column.
+
+    Args:
+        snapshot: the version.
+        what: the work that is refused, as in "cannot rewrite files".
+        unless_empty: accept a schema without columns where no file is live.
+
+    Raises:
+        SafetyError: the schema lacks columns.
+        CorruptLogError: the schema is no schema.
+    """
+    metadata = snapshot.metadata
+    lack = describe_lack(metadata)
+    if lack is None:
+        return
+    is_empty = not metadata.schema.fields
+    if unless_empty and is_empty and not snapshot.num_files:
+        return
+    raise SafetyError(
+        f"cannot {what} of {snapshot.store.uri} at version {snapshot.version}: {lack}",
+        hint="Let the writer of the table commit a metaData action with the whole schema first. "
+        "`deltactl describe-history`, `check`, `vacuum` and `checkpoint` work without it.",
+    )
