@@ -21,6 +21,13 @@ from deltactl.errors import (
     ObjectNotFoundError,
     first_line,
 )
+from deltactl.log.checkpoint_actions import (
+    count_nulls,
+    ensure_no_shared_rows,
+    ensure_single_actions,
+    leaf_paths,
+)
+from deltactl.log.commit_columns import SINGLETONS, find_shared_rows
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.listing import Checkpoint
@@ -40,7 +47,6 @@ _BUFFER_BYTES = 4 << 20
 _STREAMED_BYTES = 32 << 20
 # Each row names a file of its own, or is one of few: none can be squeezed into less than a bit.
 _MOST_ROWS_OF_A_BYTE = 8
-_SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar")
 
 
 @dataclass(slots=True)
@@ -116,6 +122,18 @@ def action_pieces(head: CheckpointHead) -> tuple[Piece, ...]:
     return tuple(map(Piece, (*head.sidecars, *parts)))
 
 
+def ensure_one_action_a_row(store: Store, head: CheckpointHead) -> None:
+    """Refuse a checkpoint with a row of several actions; looks at every row of its Parquet files.
+
+    Raises:
+        CorruptLogError: there is such a row; names file and row.
+    """
+    for name in (*head.parts, *head.sidecars):
+        if not name.endswith(".json"):
+            with _named(name, head.version), store.open_input(name) as source:
+                ensure_no_shared_rows(_open_parquet(source))
+
+
 def read_adds(
     store: Store,
     head: CheckpointHead,
@@ -146,13 +164,18 @@ def _singleton_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator
     with _named(name, checkpoint.version), store.open_input(name) as source:
         parquet = _open_parquet(source)
         present = set(parquet.schema_arrow.names)
-        columns = [column for column in _SINGLETONS if column in present]
+        columns = [column for column in SINGLETONS if column in present]
         has_sidecars = False
+        num_singletons = 0
         for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
+            if find_shared_rows(batch.columns).size:
+                ensure_no_shared_rows(parquet)
             for column in columns:
+                num_singletons += len(batch) - batch.column(column).null_count
                 for node in batch.column(column).drop_null().to_pylist():
                     has_sidecars |= column == "sidecar"
                     yield {column: node}
+        ensure_single_actions(parquet, num_singletons)
         if has_sidecars and _holds_files(parquet):
             yield {"is_mixed": True}
 
@@ -193,6 +216,8 @@ def _read_actions(
         return
     with _named(name, version), store.open_input(name) as source:
         parquet = _open_parquet(source)
+        if name in head.sidecars:  # of the other files, reading the head has done it
+            ensure_single_actions(parquet, 0)
         if action not in parquet.schema_arrow.names:
             return
         leaves = _choose_leaves(parquet, action, columns)
@@ -243,7 +268,7 @@ def _choose_batch_rows(parquet: pq.ParquetFile, leaves: Sequence[str]) -> int:
     below = tuple(f"{leaf}." for leaf in leaves)
     indices = [
         index
-        for index, path in enumerate(_leaf_paths(parquet.schema))
+        for index, path in enumerate(leaf_paths(parquet.schema))
         if path.startswith(below) or path in leaves
     ]
     metadata = parquet.metadata
@@ -273,21 +298,8 @@ def _choose_leaves(parquet: pq.ParquetFile, action: str, columns: Sequence[str])
 
 def _may_be_null(parquet: pq.ParquetFile, path: str, present: str) -> bool:
     """Whether a leaf has more nulls than another one, by the footer."""
-    nulls = {path: 0, present: 0}
-    indices = {leaf: index for index, leaf in enumerate(_leaf_paths(parquet.schema))}
-    for group in range(parquet.metadata.num_row_groups):
-        for leaf in nulls:
-            chunk = parquet.metadata.row_group(group).column(indices[leaf])
-            # Of other types than texts, a bound that is too short would end the process.
-            statistics = chunk.statistics if chunk.physical_type == "BYTE_ARRAY" else None
-            if statistics is None or not statistics.has_null_count:
-                return True
-            nulls[leaf] += statistics.null_count
-    return nulls[path] > nulls[present]
-
-
-def _leaf_paths(schema: pq.ParquetSchema) -> Iterator[str]:
-    return (schema.column(index).path for index in range(len(schema)))
+    nulls, absent = count_nulls(parquet, path), count_nulls(parquet, present)
+    return nulls is None or absent is None or nulls > absent
 
 
 def _to_table(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
@@ -18,6 +20,9 @@ from deltactl.protocol.actions import DELETION_VECTOR_JSON_TYPE
 
 SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
 FILE_ACTIONS = ("add", "remove")
+# What no replay needs, but no line may hold beside another action.
+_NOTES = ("cdc", "commitInfo")
+ACTIONS = (*FILE_ACTIONS, *SINGLETONS, *_NOTES)
 
 _BLOCK_BYTES = 4 << 20
 _FEW_BYTES = 256 << 10  # to wake threads for less takes as long as to read it
@@ -35,7 +40,7 @@ MEMBERS = {
     "deletionTimestamp": pa.int64(),
     "extendedFileMetadata": pa.bool_(),
 }
-_OTHERS = pa.schema([(name, _PRESENT) for name in (*FILE_ACTIONS, *SINGLETONS)])
+_OTHERS = pa.schema([(name, _PRESENT) for name in ACTIONS])
 
 
 def read_others(lines: CommitLines) -> pa.Table:
@@ -49,8 +54,21 @@ def read_others(lines: CommitLines) -> pa.Table:
     if not lines.are_objects("other"):
         raise pa.ArrowInvalid("a line that does not begin as an object does")
     rows = _read(lines.take("other"), lines, len(lines.places("other")), _OTHERS)
-    _ensure_alone(rows.select(FILE_ACTIONS))
+    _ensure_none(rows.select(FILE_ACTIONS))
+    if find_shared_rows(rows.columns).size:
+        raise pa.ArrowInvalid("a line with several actions")
     return rows
+
+
+def find_shared_rows(
+    columns: Sequence[pa.Array | pa.ChunkedArray],
+) -> npt.NDArray[np.intp]:
+    """Return the rows where more than one of the columns, one for each kind of action, is valid."""
+    counts = np.zeros(len(columns[0]) if columns else 0, np.int8)
+    for column in columns:
+        if column.null_count < len(column):
+            counts += pc.is_valid(column).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(counts > 1)
 
 
 class FileActionReader:
@@ -82,7 +100,7 @@ class FileActionReader:
         schema = pa.schema([*_OTHERS.remove(_OTHERS.get_field_index(self._kind)), self._all(keys)])
         rows = _read(buffer, lines, len(places), schema)
         structs = rows[self._kind]
-        _ensure_alone(rows.drop_columns(self._kind))
+        _ensure_none(rows.drop_columns(self._kind))
         if structs.null_count or _count_valid(pc.struct_field(structs, "tags")):
             raise pa.ArrowInvalid(f"an {self._kind} that is null or has tags")
         return structs
@@ -126,7 +144,7 @@ def _count_valid(column: pa.ChunkedArray) -> int:
     return len(column) - int(column.null_count)
 
 
-def _ensure_alone(others: pa.Table) -> None:
+def _ensure_none(others: pa.Table) -> None:
     for name in others.column_names:
         if _count_valid(others[name]):
             raise pa.ArrowInvalid(f"an {name} that is not the only action of its line")

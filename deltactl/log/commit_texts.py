@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from deltactl.errors import MALFORMED, CorruptLogError
-from deltactl.log.commit_columns import FILE_ACTIONS, MEMBERS, SINGLETONS
+from deltactl.log.commit_columns import ACTIONS, FILE_ACTIONS, MEMBERS, SINGLETONS
 from deltactl.protocol.actions import STRING_MAP
 
 T = TypeVar("T")
 
 _MEMBERS = {**MEMBERS, "partitionValues": STRING_MAP, "tags": STRING_MAP}
 _FILE_TYPE = pa.struct(list(_MEMBERS.items()))
+
+
+class SharedLineError(CorruptLogError):
+    """A line of a log file has several actions."""
 
 
 @dataclass(slots=True)
@@ -43,6 +47,7 @@ def read_lines(files: Sequence[LogFile]) -> pa.Table:
             if not line.strip():
                 continue
             action = parse_line(file.name, number, line)
+            _ensure_one_action(file.name, number, action)
             for name, values in rows.items():
                 values.append(_value(file.name, number, name, action.get(name)))
         for name, values in rows.items():
@@ -70,6 +75,21 @@ def parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
     if not isinstance(action, dict):
         raise CorruptLogError(f"{name}, line {number}: not a JSON object")
     return action
+
+
+def list_actions(members: Iterable[tuple[str, Any]]) -> list[str]:
+    """Return the names of the actions among a line's members that are not null."""
+    return [name for name, value in members if value is not None and name in ACTIONS]
+
+
+def _ensure_one_action(file_name: str, number: int, line: dict[str, Any]) -> None:
+    """Refuse a line with two actions: Delta on Spark takes one of them, other readers several."""
+    if len(actions := list_actions(line.items())) > 1:
+        raise SharedLineError(
+            f"{file_name}, line {number}: has several actions: {', '.join(actions)}",
+            hint="Each line may have one action. Readers take different ones of these, so the "
+            "state of the table is not known: restore the file from a backup.",
+        )
 
 
 def parse_node(

@@ -70,14 +70,19 @@ def _can_read(store: Store, checkpoint: Checkpoint) -> bool:
         return False
 
 
-def find_problem(store: Store, checkpoint: Checkpoint) -> str | None:
+def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False) -> str | None:
     """Why a checkpoint cannot be used, as far as its singletons and sidecars' names tell.
+
+    Args:
+        store: where it is.
+        checkpoint: the checkpoint.
+        all_rows: look also at every row for a second action.
 
     Raises:
         ObjectNotFoundError: a file of it that was listed is gone by now.
         StorageError: the store does not let us see; that is no fault of the checkpoint.
     """
-    from deltactl.log.checkpoint import read_head
+    from deltactl.log.checkpoint import ensure_one_action_a_row, read_head
 
     try:
         head = read_head(store, checkpoint)
@@ -87,7 +92,14 @@ def find_problem(store: Store, checkpoint: Checkpoint) -> str | None:
         return "it has no protocol or no metaData action"
     infos = zip(head.sidecars, store.stat_many(head.sidecars), strict=True)
     missing = [name for name, info in infos if info is None]
-    return f"its sidecar {missing[0]} is missing" if missing else None
+    if missing:
+        return f"its sidecar {missing[0]} is missing"
+    if all_rows:
+        try:
+            ensure_one_action_a_row(store, head)
+        except CorruptLogError as error:
+            return error.message
+    return None
 
 
 def is_readable(store: Store, checkpoint: Checkpoint) -> bool:
@@ -111,6 +123,7 @@ def is_sound(store: Store, checkpoint: Checkpoint) -> bool:
     from deltactl.log.checkpoint import (
         FILE_COLUMNS,
         TOMBSTONE_COLUMNS,
+        ensure_one_action_a_row,
         read_adds,
         read_head,
         read_removes,
@@ -120,6 +133,7 @@ def is_sound(store: Store, checkpoint: Checkpoint) -> bool:
         return False
     try:
         head = read_head(store, checkpoint)
+        ensure_one_action_a_row(store, head)
         for read, columns in ((read_adds, FILE_COLUMNS), (read_removes, TOMBSTONE_COLUMNS)):
             for _ in read(store, head, columns):
                 pass

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -16,8 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.commit_changes import ParsedCommits
+from deltactl.log.commit_columns import ACTIONS
 from deltactl.log.commit_info import find_actions
 from deltactl.log.commit_lines import CommitLines
+from deltactl.log.commit_texts import list_actions
 from deltactl.log.file_actions import file_keys
 from deltactl.log.partition_keys import list_key_sets
 
@@ -25,8 +27,7 @@ _ONCE: Final = {"protocol": None, "metaData": None, "txn": "appId", "domainMetad
 """Actions that a commit may have once, those with a member once for each of its values."""
 
 _CHECKPOINTS_ONLY: Final = ("checkpointMetadata", "sidecar")
-_ACTIONS: Final = frozenset((*_ONCE, *_CHECKPOINTS_ONLY, "add", "remove", "cdc", "commitInfo"))
-_SECOND_ACTION: Final = re.compile(rb'\},\s*"(?:%b)"\s*:' % "|".join(sorted(_ACTIONS)).encode())
+_LATER_ACTION: Final = re.compile(rb',\s*"(?:%b)"\s*:' % "|".join(ACTIONS).encode())
 
 
 def find_repeats(name: str, data: bytes) -> Iterator[str]:
@@ -48,18 +49,23 @@ def find_repeats(name: str, data: bytes) -> Iterator[str]:
             yield f"it has a {action} action, which only checkpoints may have"
 
 
-def find_shared_lines(data: bytes) -> Iterator[str]:
-    """Lines with more than one action: readers take one of them, or all."""
-    starts = (data.rfind(b"\n", 0, found.start()) + 1 for found in _SECOND_ACTION.finditer(data))
+def find_shared_lines(data: bytes, info: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield each line with more than one action, and its writer as ``info`` (commitInfo) has it."""
+    starts = (data.rfind(b"\n", 0, found.start()) + 1 for found in _LATER_ACTION.finditer(data))
+    writer = (info or {}).get("engineInfo")
     for start in dict.fromkeys(starts):
         try:
             pairs: Any = json.loads(_line_at(data, start), object_pairs_hook=list)
         except (ValueError, RecursionError):
             continue  # parsing will say it
-        actions = [key for key, _ in pairs if key in _ACTIONS]
-        if len(actions) > 1:
+        if not isinstance(pairs, list):
+            continue
+        # An array is a list too, but not of pairs.
+        members = [pair for pair in pairs if isinstance(pair, tuple)]
+        if len(actions := list_actions(members)) > 1:
             number = data.count(b"\n", 0, start) + 1
-            yield f"line {number} has several actions: {', '.join(actions)}"
+            by = f"written by {writer!r}" if writer else "its commitInfo does not name the writer"
+            yield f"line {number} has several actions: {', '.join(actions)}; {by}"
 
 
 def _line_at(data: bytes, start: int) -> bytes:

@@ -12,6 +12,7 @@ from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commit_changes import parse_commits
 from deltactl.log.commit_info import find_actions, in_commit_timestamp
 from deltactl.log.commit_json import LogFile
+from deltactl.log.commit_texts import SharedLineError
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_problem
 from deltactl.operations.check_actions import (
@@ -83,7 +84,7 @@ def check_checkpoint_heads(
     """Look into every complete checkpoint; give those that cannot be used."""
     broken = set()
     for checkpoint in listing.checkpoints:
-        if (problem := find_problem(store, checkpoint)) is not None:
+        if (problem := find_problem(store, checkpoint, all_rows=True)) is not None:
             broken.add(checkpoint)
             version, name = checkpoint.version, checkpoint.names[0]
             findings.add("CHECKPOINT_UNREADABLE", problem, version=version, file=name)
@@ -124,8 +125,9 @@ class CommitChecker:
         for parsed in parse_commits(self._read(versions)):
             if isinstance(parsed, CorruptLogError):
                 self.broken.add(versions[done])
-                problem = _EMPTY if versions[done] in self._empty else parsed.message
-                self._add("COMMIT_UNREADABLE", problem, versions[done])
+                if not isinstance(parsed, SharedLineError):  # it has a finding of its own
+                    problem = _EMPTY if versions[done] in self._empty else parsed.message
+                    self._add("COMMIT_UNREADABLE", problem, versions[done])
                 done += 1
                 continue
             for place, problem in find_file_repeats(parsed):
@@ -182,7 +184,7 @@ class CommitChecker:
             self._empty.add(version)
         info = next(find_actions(name, data, "commitInfo"), None)
         self._times[version] = in_commit_timestamp(info)
-        for problem in (*find_repeats(name, data), *find_shared_lines(data)):
+        for problem in (*find_repeats(name, data), *find_shared_lines(data, info)):
             self._add("COMMIT_AMBIGUOUS", problem, version)
         self._keys[version] = list_partition_keys(data)
         for protocol in find_actions(name, data, "protocol"):

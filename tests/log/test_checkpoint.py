@@ -15,11 +15,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltactl.errors import CorruptLogError
+from deltactl.log.checkpoint_actions import ensure_no_shared_rows, ensure_single_actions
 from deltactl.log.listing import list_log
-from deltactl.log.rebuildable import is_readable
+from deltactl.log.rebuildable import find_problem, is_readable, is_sound
 from deltactl.log.snapshot import load_snapshot
 from tests.support.stores import CountingStore, MemoryStore
-from tests.support.table_builder import CHECKPOINT_SCHEMA, LOG, Column, TableBuilder
+from tests.support.table_builder import (
+    CHECKPOINT_SCHEMA,
+    LOG,
+    Action,
+    Column,
+    TableBuilder,
+    checkpoint_parquet,
+    encode_lines,
+)
 
 _NUMBERS = itertools.count()
 BOUNDS = pa.struct(
@@ -186,3 +196,99 @@ def test_tombstones_of_a_checkpoint(kind: str) -> None:
     found = pa.concat_tables(snapshot.tombstone_batches(["path", "deletion_timestamp_ms"]))
     assert found["path"].to_pylist() == [paths[0]]
     assert found["deletion_timestamp_ms"].null_count == 0
+
+
+ADD: Action = {"path": "x", "partitionValues": {}, "size": 1, "modificationTime": 1}
+REMOVE: Action = {"path": "y", "deletionTimestamp": 1, "dataChange": False}
+TXN: Action = {"appId": "a", "version": 1}
+SHARED: list[Action] = [
+    {"add": ADD, "remove": REMOVE},
+    {"txn": TXN, "add": ADD},
+    {"txn": TXN, "domainMetadata": {"domain": "d", "configuration": "", "removed": False}},
+]
+
+
+def checkpoint_of(kind: str, *extra: Action, columns: tuple[str, ...] = ()) -> TableBuilder:
+    """A table that is nothing but a checkpoint, with rows after those that belong there."""
+    store = MemoryStore(f"memory://checkpoint/{next(_NUMBERS)}")
+    builder = TableBuilder(store, [Column("id")], features=["v2Checkpoint"])
+    builder.append([{"id": 1}])
+    files: list[Action] = [{"add": add} for add in builder.state.files.values()]
+    heads: list[Action] = [
+        {"protocol": builder.state.protocol},
+        {"metaData": builder.state.metadata},
+    ]
+    marker = {"checkpointMetadata": {"version": 1, "tags": {}}}
+    base = f"{LOG}/{1:020d}.checkpoint"
+    if kind == "classic":
+        store.put(f"{base}.parquet", checkpoint_parquet([*heads, *files, *extra], columns))
+    elif kind == "json":
+        store.put(f"{base}.{'0' * 32}.json", encode_lines([marker, *heads, *files, *extra]))
+    else:
+        data = checkpoint_parquet([*files, *extra], ("add", "remove"))
+        store.put(f"{LOG}/_sidecars/s.parquet", data)
+        sidecar = {"path": "s.parquet", "sizeInBytes": len(data), "modificationTime": 1}
+        top = [marker, *heads, {"sidecar": {**sidecar, "tags": {}}}]
+        store.put(f"{base}.{'0' * 32}.parquet", checkpoint_parquet(top))
+    builder.forget_commits(2)
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("kind", "shared"),
+    [
+        *(("classic", line) for line in SHARED),
+        *(("json", line) for line in SHARED),
+        ("sidecar", SHARED[0]),
+    ],
+)
+def test_a_row_with_two_actions_is_refused(kind: str, shared: Action) -> None:
+    builder = checkpoint_of(kind, shared)
+    with pytest.raises(CorruptLogError, match="has several actions: ") as caught:
+        _ = load_snapshot(builder.store, warn=lambda _: None).files
+    assert all(name in caught.value.message for name in shared)
+    assert ("line 5" if kind == "json" else "row 2" if kind == "sidecar" else "row 4") in str(
+        caught.value
+    )
+    assert caught.value.code == "LOG_CORRUPT"
+
+
+@pytest.mark.parametrize("kind", ["classic", "json", "sidecar"])
+def test_rows_without_an_action_are_passed_over(kind: str) -> None:
+    builder = checkpoint_of(kind, {}, {})
+    assert load_snapshot(builder.store, warn=pytest.fail).num_files == 1
+
+
+@pytest.mark.parametrize("kind", ["classic", "sidecar"])
+def test_a_row_with_two_actions_that_counts_do_not_show(kind: str) -> None:
+    """A row without any action makes up for it; whoever looks at every row finds it."""
+    builder = checkpoint_of(kind, {}, SHARED[0])
+    (checkpoint,) = list_log(builder.store).checkpoints
+    assert find_problem(builder.store, checkpoint) is None
+    problem = find_problem(builder.store, checkpoint, all_rows=True)
+    assert problem is not None
+    assert problem.endswith("has several actions: add, remove")
+    assert not is_sound(builder.store, checkpoint)
+
+
+class Recorder(io.BytesIO):
+    """A file that counts how often it is read."""
+
+    reads = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.reads += 1
+        return super().read(size)
+
+
+def test_counting_actions_reads_no_columns() -> None:
+    """Where each row has one action, the footer is enough."""
+    builder = checkpoint_of("classic")
+    (checkpoint,) = list_log(builder.store).checkpoints
+    source = Recorder(builder.store.read(checkpoint.names[0]))
+    parquet = pq.ParquetFile(source)
+    before = source.reads
+    ensure_single_actions(parquet, 2)
+    assert source.reads == before
+    ensure_no_shared_rows(parquet)
+    assert source.reads > before

@@ -51,6 +51,54 @@ def test_errors_name_file_and_line(line: bytes, place: str) -> None:
     assert place in caught.value.message
 
 
+TXN = {"appId": "a", "version": 1}
+CDC = {"path": "c", "partitionValues": {}, "size": 1, "dataChange": False}
+# Tags that differ from line to line are read by the slower of the two ways to read columns.
+UNEVEN = encode_lines([{"add": {**ADD, "path": f"t{i}", "tags": {f"t{i}": "x"}}} for i in range(2)])
+
+
+@pytest.mark.parametrize("before", [GOOD, UNEVEN], ids=["even", "uneven"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"add": ADD, "remove": {"path": "b"}},
+        {"remove": {"path": "b"}, "add": ADD},
+        {"add": ADD, "txn": TXN},
+        {"txn": TXN, "add": ADD},
+        {"add": ADD, "commitInfo": {"operation": "WRITE"}},
+        {"commitInfo": {}, "add": ADD},
+        {"remove": {"path": "b"}, "cdc": CDC},
+        {"cdc": CDC, "txn": TXN},
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}, "txn": TXN},
+    ],
+    ids=lambda line: "+".join(line),
+)
+def test_a_line_with_two_actions_is_refused(line: dict[str, Any], before: bytes) -> None:
+    with pytest.raises(CorruptLogError) as caught:
+        parse(before, b'{"commitInfo":{}}\n' + encode_lines([line]), GOOD)
+    named = ", ".join(line)
+    assert caught.value.message == f"1.json, line 2: has several actions: {named}"
+    assert caught.value.code == "LOG_CORRUPT"
+
+
+@pytest.mark.parametrize("before", [GOOD, UNEVEN], ids=["even", "uneven"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"add": ADD, "remove": None, "cdc": None, "commitInfo": None},
+        {"remove": None, "add": ADD},
+        {"add": ADD, "somethingNew": {"path": "x"}},
+        {"somethingNew": {"path": "x"}, "add": ADD},
+    ],
+    ids=lambda line: "+".join(line),
+)
+def test_nulls_and_unknown_members_are_no_actions(line: dict[str, Any], before: bytes) -> None:
+    skipped = encode_lines([{}, {"somethingNew": {}, "other": {}}, {"txn": None}])
+    rows = adds(before, skipped + encode_lines([line]))
+    assert rows[-1]["path"] == "a"
+    assert len(rows) == len(adds(before)) + 1
+
+
 @pytest.mark.parametrize("content", [b"", b"\n", b"  \r\n\t"])
 def test_an_empty_file_is_torn(content: bytes) -> None:
     with pytest.raises(CorruptLogError, match=r"1\.json is empty"):

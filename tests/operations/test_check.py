@@ -738,6 +738,21 @@ def test_a_compacted_file_that_cannot_be_read_is_not_used() -> None:
     assert codes(check(builder.store)) == ["COMMIT_UNREADABLE"]
 
 
+def test_a_compacted_file_with_two_actions_in_a_line_is_not_used() -> None:
+    builder = table()
+    builder.compact(1, 4)
+    name = only_file(builder, ".compacted.json")
+    shared = {"txn": {"appId": "a", "version": 1}, "remove": {"path": "p=2/f00003.parquet"}}
+    builder.store.put(name, builder.store.read(name) + encode_lines([shared]))
+    report = check(builder.store, **DEEP)
+    assert codes(report) == ["COMPACTED_WRONG"]
+    (problem,) = report.findings["problem"].to_pylist()
+    assert "has several actions: txn, remove" in problem
+    warnings: list[str] = []
+    assert load_snapshot(builder.store, warn=warnings.append).num_files == 3
+    assert "has several actions: txn, remove" in warnings[0]
+
+
 def test_a_compacted_file_may_leave_out_what_cancels_nothing() -> None:
     """A file that its own commits add and remove needs no tombstone."""
     builder = table()

@@ -13,7 +13,14 @@ from deltactl.operations.check_keys import SeenKeys
 from deltactl.operations.check_report import CheckReport
 from tests.support.checkpoints import new_table
 from tests.support.damage import DEEP, check, codes, edit_action, edit_commit, table
-from tests.support.table_builder import Action, Column, TableBuilder, commit_path, encode_lines
+from tests.support.table_builder import (
+    Action,
+    Column,
+    TableBuilder,
+    checkpoint_parquet,
+    commit_path,
+    encode_lines,
+)
 
 
 def problems(report: CheckReport) -> list[str]:
@@ -106,8 +113,8 @@ def ambiguous(*actions: Action) -> list[str]:
             [{"sidecar": {"path": "a", "sizeInBytes": 1, "modificationTime": 1}}],
             ["it has a sidecar action, which only checkpoints may have"],
         ),
-        ([{**txn("a"), "commitInfo": {}}], ["line 3 has several actions: txn, commitInfo"]),
         ([{**txn("a"), "somethingNew": {}}], []),
+        ([{**txn("a"), "remove": None, "cdc": None}], []),
         ([{"commitInfo": {"operationMetrics": {}, "txn": {}}}], []),
     ],
 )
@@ -259,4 +266,61 @@ def test_two_actions_of_files_in_a_line() -> None:
     builder = table()
     both = {**add_of(builder, 2), "cdc": {"path": "x", "partitionValues": {"p": "1"}}}
     edit_commit(builder, 2, lambda action: both if "add" in action else action)
-    assert problems(check(builder.store)) == ["line 2 has several actions: add, cdc"]
+    said = "has several actions: add, cdc"
+    report = check(builder.store)
+    assert codes(report) == ["COMMIT_AMBIGUOUS", "LOG_UNREADABLE"]
+    assert problems(report) == [
+        f"line 2 {said}; its commitInfo does not name the writer",
+        f"{commit_path(2)}, line 2: {said}",
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {**txn("a"), "commitInfo": {}},
+        {**txn("a"), "somethingNew": {}, "remove": {"path": "x"}},
+        {**txn("a"), "remove": None, "cdc": {"path": "x"}},
+    ],
+)
+def test_a_line_with_two_actions_and_its_writer(line: Action) -> None:
+    """The checkpoint after it holds the state; the rest of the table is checked as ever."""
+    builder = table()
+    builder.checkpoint(4)
+    say(builder, 1, line)
+    say(builder, 3, txn("b"), txn("b"))
+    named = {"commitInfo": {"timestamp": 1, "engineInfo": "Odd/1.0"}}
+    edit_commit(builder, 1, lambda action: named if list(action) == ["commitInfo"] else action)
+    number = builder.store.read(commit_path(1)).count(b"\n")
+    keys = ", ".join(
+        key for key, value in line.items() if key != "somethingNew" and value is not None
+    )
+    report = check(builder.store)
+    assert problems(report) == [
+        f"line {number} has several actions: {keys}; written by 'Odd/1.0'",
+        "it has 2 txn actions of 'b'",
+    ]
+    assert set(codes(report)) == {"COMMIT_AMBIGUOUS"}
+    assert report.looked.num_checked == 3
+
+
+def test_a_checkpoint_with_a_row_of_two_actions() -> None:
+    """One that has a row without an action too, so that the counts of its footer do not show it."""
+    builder = table()
+    state = builder.state
+    shared = {**remove_of(builder, 2), "txn": {"appId": "a", "version": 1}}
+    lines = [
+        {"protocol": state.protocol},
+        {"metaData": state.metadata},
+        *({"add": add} for add in state.files.values()),
+        {},
+        shared,
+    ]
+    builder.store.put(
+        f"_delta_log/{builder.version:020d}.checkpoint.parquet", checkpoint_parquet(lines)
+    )
+    report = check(builder.store)
+    assert codes(report) == ["CHECKPOINT_UNREADABLE"]
+    (problem,) = problems(report)
+    assert problem.endswith(f"row {len(lines)} has several actions: txn, remove")
+    assert report.looked.num_checked == 3
