@@ -14,6 +14,8 @@ from deltactl.protocol.schema import Field, PrimitiveType
 CHANGE_TYPE: Final = "_change_type"
 """Says what happened to a row of change data; null in data files."""
 
+_IS_CDC: Final = "__is_cdc"
+
 _ROW_TRACKING: Final = re.compile(
     r"_row-(?:id|commit-version)-col-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 )
@@ -26,8 +28,10 @@ def is_hidden_column(field: Field, *, has_values: bool) -> bool:
 
     Args:
         field: the column, by the name and type that the file has.
-        has_values: whether a row may have a value in it.
+        has_values: whether a row may have a value in ``_change_type``.
     """
     if field.name == CHANGE_TYPE:
         return field.type == PrimitiveType("string") and not has_values
+    if field.name == _IS_CDC:
+        return field.type == PrimitiveType("boolean") and not has_values
     return field.type == PrimitiveType("long") and bool(_ROW_TRACKING.fullmatch(field.name))

@@ -808,7 +808,7 @@ ROW_VERSION = "_row-commit-version-col-0a1b2c3d-4e5f-6789-abcd-ef0123456789"
 @pytest.mark.parametrize("column_mapping", [False, True])
 def test_columns_of_row_tracking_are_left_out(tmp_path: Path, column_mapping: bool) -> None:
     mark = pa.nulls(1, pa.string())
-    hidden = {ROW_ID: [7], ROW_VERSION: [3], "_change_type": mark}
+    hidden = {ROW_ID: [7], ROW_VERSION: [3], "_change_type": mark, "__is_cdc": [False]}
     write(tmp_path, "1.parquet", {**hidden, "id": [1]})
     write(tmp_path, "2.parquet", {"id": [2]})
     notes: list[str] = []
@@ -817,7 +817,7 @@ def test_columns_of_row_tracking_are_left_out(tmp_path: Path, column_mapping: bo
     )
     assert schema(report) == {"id": "long"}
     (note,) = notes
-    assert note.startswith(f"_change_type, {ROW_VERSION}, {ROW_ID}: left out")
+    assert note.startswith(f"__is_cdc, _change_type, {ROW_VERSION}, {ROW_ID}: left out")
     for add in actions(tmp_path)["add"]:
         assert list(json.loads(add["stats"])["nullCount"]) == ["id"]
     assert_all_read(tmp_path, [{"id": 1}, {"id": 2}])
@@ -830,6 +830,7 @@ def test_columns_that_only_look_like_those_of_row_tracking_are_kept(tmp_path: Pa
         f"{ROW_ID}0": [3],
         ROW_VERSION: ["text"],
         "_change_type": pa.nulls(1, pa.int64()),
+        "__is_cdc": [4],
         "s": [{ROW_ID: 5}],
     }
     write(tmp_path, "1.parquet", columns)
