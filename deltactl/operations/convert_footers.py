@@ -14,9 +14,10 @@ from deltactl.operations.convert_options import ConvertOptions
 from deltactl.operations.convert_partitions import Problem, find_partition_names
 from deltactl.operations.convert_tasks import FooterBatch, FooterGroup, FooterSpec, read_footers
 from deltactl.protocol.actions import Metadata
+from deltactl.protocol.hidden_columns import is_hidden_column
 from deltactl.protocol.new_tables import PLAIN
 from deltactl.protocol.properties import TableProperties
-from deltactl.protocol.schema import StructType
+from deltactl.protocol.schema import StructType, is_void
 from deltactl.protocol.schema_json import encode_schema
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
@@ -104,7 +105,14 @@ def _unwanted(
     struct: StructType, partitions: frozenset[str], properties: TableProperties
 ) -> frozenset[Path]:
     """Leaves of the first file that the table's rules will ask no statistics of."""
-    stored = StructType(tuple(f for f in struct.fields if f.name.lower() not in partitions))
-    metadata = Metadata("", encode_schema(stored), configuration=properties.configuration)
+    stored = tuple(
+        f
+        for f in struct.fields
+        if f.name.lower() not in partitions
+        and not is_void(f.type)
+        and not is_hidden_column(f, has_values=False)
+    )
+    kept = StructType(stored)
+    metadata = Metadata("", encode_schema(kept), configuration=properties.configuration)
     wanted = {leaf.path for leaf in choose_stats_columns(metadata, PLAIN).leaves}
-    return frozenset(leaf.path for leaf in list_leaves(struct) if leaf.path not in wanted)
+    return frozenset(leaf.path for leaf in list_leaves(kept) if leaf.path not in wanted)

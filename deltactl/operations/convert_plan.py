@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
+
+import pyarrow as pa
 
 from deltactl.errors import ConversionError
 from deltactl.log.action_lines import NewFile
 from deltactl.operations.convert_footers import Footers
 from deltactl.operations.convert_listing import LeftOut
 from deltactl.operations.convert_options import ConvertOptions
-from deltactl.operations.convert_partitions import Partitioning, Problem, plan_partitions
+from deltactl.operations.convert_partitions import (
+    Partitioning,
+    Problem,
+    find_partition_names,
+    plan_partitions,
+)
 from deltactl.operations.convert_schema import SchemaMerger
-from deltactl.operations.convert_tasks import CHANGE_TYPE, FooterGroup
+from deltactl.operations.convert_tasks import FooterGroup
 from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.hidden_columns import CHANGE_TYPE, is_hidden_column
 from deltactl.protocol.new_tables import (
     choose_protocol,
     list_property_features,
@@ -35,8 +43,9 @@ from deltactl.protocol.schema import (
     walk_fields,
 )
 from deltactl.protocol.schema_json import encode_schema
-from deltactl.protocol.stats_bounds import encode_stats_of_files
-from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns
+from deltactl.protocol.stats import Path
+from deltactl.protocol.stats_bounds import LeafColumns, encode_stats_of_files
+from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns, list_leaves
 
 APP_ID: Final = "deltactl-convert"
 """The application whose ``txn`` holds the watermark, in ms since 1970 UTC."""
@@ -89,7 +98,9 @@ def plan_convert(
         UsageError: a property that cannot be set.
     """
     merger, notes = merge_schemas(footers, SchemaMerger(options.schema_mode == "widen"))
-    struct, dropped = _drop_empty(merger.struct, footers)
+    hidden = _find_hidden(merger.struct, footers, options)
+    notes += note_hidden(hidden)
+    struct, dropped = _drop_empty(merger.struct, hidden)
     notes += dropped
     types = {f.name.lower(): f.type for f in struct.fields}
     partitioning, problems = plan_partitions(footers.names, options.partition_by, types)
@@ -98,6 +109,13 @@ def plan_convert(
     if not options.column_mapping:
         problems += _unfit_names(schema)
     ensure_no_problems(problems, where)
+    if footers.groups and not schema.fields:
+        left = ", ".join(f.name for f in merger.struct.fields) or "none"
+        raise ConversionError(
+            f"{where} cannot become a table: its files have no columns that a table can have "
+            f"(left out: {left})",
+            hint="Nothing was changed. Check the path.",
+        )
     if not footers.groups:
         raise ConversionError(f"{where} holds no Parquet files", hint="Check the path.")
     protocol, metadata = _describe(
@@ -166,26 +184,40 @@ def _show(problem: Problem) -> str:
     return " ".join(text for text in (repr(path) if path else "", column_text, why) if text)
 
 
-def _drop_empty(struct: StructType, footers: Footers) -> tuple[StructType, list[str]]:
-    """Leave out columns without any value: those of no type, and Delta's own mark of changes."""
-    empty = {f.name for f in struct.fields if is_void(f.type)}
-    if _never_marks(footers):
-        empty |= set(CHANGE_TYPE)
-    dropped = [f.name for f in struct.fields if f.name in empty]
-    if not dropped:
-        return struct, []
-    kept = tuple(f for f in struct.fields if f.name not in empty)
-    return StructType(kept), [f"{', '.join(dropped)}: left out, because no file has a value for it"]
+def _find_hidden(struct: StructType, footers: Footers, options: ConvertOptions) -> frozenset[str]:
+    """Return the columns of the files that are Delta's own; a partition column never is."""
+    names = footers.names[:1]
+    partitions = frozenset().union(*(find_partition_names(n, options.partition_by) for n in names))
+    marked = any(has_change_types(group) for group in footers.groups)
+    return frozenset(
+        f.name
+        for f in struct.fields
+        if f.name.lower() not in partitions and is_hidden_column(f, has_values=marked)
+    )
 
 
-def _never_marks(footers: Footers) -> bool:
-    """Whether Delta's column for change data is null in every row of every file."""
-    marks = [
-        (g.leaves[CHANGE_TYPE], g.files["num_rows"])
-        for g in footers.groups
-        if CHANGE_TYPE in g.leaves
+def has_change_types(group: FooterGroup) -> bool:
+    """Return whether Delta's column for change data may have a value in one of the files."""
+    leaf = group.leaves.get((CHANGE_TYPE,))
+    return leaf is not None and leaf.nulls.to_pylist() != group.files["num_rows"].to_pylist()
+
+
+def note_hidden(names: Collection[str]) -> list[str]:
+    """Return what to report about hidden columns."""
+    if not names:
+        return []
+    return [
+        f"{', '.join(sorted(names))}: left out, because Delta wrote it for itself when the files "
+        "were in a table before"
     ]
-    return all(leaf.nulls.to_pylist() == rows.to_pylist() for leaf, rows in marks)
+
+
+def _drop_empty(struct: StructType, hidden: Collection[str]) -> tuple[StructType, list[str]]:
+    """Leave out hidden columns and those of no type, which have no value in any file."""
+    empty = [f.name for f in struct.fields if is_void(f.type)]
+    kept = tuple(f for f in struct.fields if f.name not in hidden and f.name not in empty)
+    notes = [f"{', '.join(empty)}: left out, because no file has a value for it"] if empty else []
+    return StructType(kept), notes
 
 
 def _untyped(struct: StructType) -> list[Problem]:
@@ -273,7 +305,9 @@ def list_files(
     """Every data file as the log will name it; without ``columns``, without statistics."""
     for group in footers.groups:
         rows = group.files["num_rows"].combine_chunks()
-        stats = None if columns is None else encode_stats_of_files(rows, group.leaves, columns)
+        stats = (
+            None if columns is None else encode_stats_of_files(rows, _known_leaves(group), columns)
+        )
         texts = [None] * len(rows) if stats is None else stats.to_pylist()
         for row, text in zip(group.files.to_pylist(), texts, strict=True):
             yield NewFile(
@@ -285,3 +319,9 @@ def list_files(
                 stats=text,
                 tags={REGISTERED_TAG: "listed"},
             )
+
+
+def _known_leaves(group: FooterGroup) -> Mapping[Path, LeafColumns]:
+    """Return the leaves of the files; those that were not read are unknown, not null throughout."""
+    unread = LeafColumns(pa.nulls(len(group.files), pa.int64()))
+    return {leaf.path: unread for leaf in list_leaves(group.schema.struct)} | dict(group.leaves)

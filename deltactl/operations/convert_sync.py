@@ -37,15 +37,18 @@ from deltactl.operations.convert_plan import (
     REGISTERED_TAG,
     ConvertPlan,
     ensure_no_problems,
+    has_change_types,
     list_files,
+    note_hidden,
     unusable_columns,
 )
 from deltactl.operations.convert_report import ConvertReport
 from deltactl.operations.convert_schema import SchemaMerger
-from deltactl.operations.convert_tasks import FooterSpec
+from deltactl.operations.convert_tasks import FooterGroup, FooterSpec
 from deltactl.operations.presence import find_files
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.protocol.hidden_columns import is_hidden_column
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.schema import (
     ArrayType,
@@ -141,6 +144,8 @@ def sync_directory(
     left_out = (*directory.left_out, *choice.left_out, *footers.left_out)
     newest = max(watermark.version, listed_ms, footers.newest_ms)
     plan = _plan(snapshot, footers, options, left_out, newest)
+    for note in plan.notes:
+        warn(note)
     version = snapshot.version
     if dry_run or not plan.files:
         return ConvertReport(plan, engine.name, version, version, dry_run, sync=True)
@@ -268,7 +273,8 @@ def _plan(
         if isinstance(f.type, PrimitiveType)
     ]
     partitioning, problems = plan_partitions(footers.names, asked, {})
-    problems = [*footers.problems, *_misfits(snapshot, footers, options), *problems]
+    hidden = [_find_hidden(snapshot, group) for group in footers.groups]
+    problems = [*footers.problems, *_misfits(snapshot, footers, hidden, options), *problems]
     ensure_no_problems(problems, snapshot.store.uri)
     columns = choose_stats_columns(
         metadata, snapshot.protocol, clustering=clustering_columns(snapshot.domains)
@@ -281,21 +287,43 @@ def _plan(
         tuple(sorted(list_files(footers, partitioning, wanted), key=lambda file: file.path)),
         tuple(sorted(left_out, key=lambda entry: entry.path)),
         watermark_ms,
+        notes=tuple(note_hidden(frozenset().union(*hidden))),
     )
 
 
-def _misfits(snapshot: Snapshot, footers: Footers, options: ConvertOptions) -> list[Problem]:
+def _find_hidden(snapshot: Snapshot, group: FooterGroup) -> frozenset[str]:
+    """Return the columns of the files that are Delta's own and that the table does not have.
+
+    Those in which this table keeps row ids are not among them: readers would take the ids there,
+    which rows of the table may have already, for those of the new rows.
+    """
+    known = {f.physical_name for f in snapshot.metadata.schema.fields}
+    known |= {name for name in snapshot.properties.row_tracking_columns if name is not None}
+    marked = has_change_types(group)
+    return frozenset(
+        f.name
+        for f in group.schema.struct.fields
+        if f.name not in known and is_hidden_column(f, has_values=marked)
+    )
+
+
+def _misfits(
+    snapshot: Snapshot,
+    footers: Footers,
+    hidden: Sequence[frozenset[str]],
+    options: ConvertOptions,
+) -> list[Problem]:
     """What new files hold that the table has no place for."""
     partitions = {f.physical_name.lower() for f in snapshot.metadata.partition_fields}
     seed = _physical(snapshot.metadata.data_schema)
     problems: list[Problem] = []
-    for group in footers.groups:
+    for group, left_out in zip(footers.groups, hidden, strict=True):
         names = group.files["path"].to_pylist()
         merger = SchemaMerger(options.schema_mode == "widen", seed)
         stored = [
             f
             for f in group.schema.struct.fields
-            if f.name.lower() not in partitions and not is_void(f.type)
+            if f.name.lower() not in partitions and f.name not in left_out and not is_void(f.type)
         ]
         merger.add(StructType(tuple(stored)), names)
         problems += merger.problems

@@ -16,14 +16,12 @@ from deltactl.parquet.file_schema import FileSchema, read_file_schema
 from deltactl.parquet.footer_bytes import TAIL_BYTES, Footer, parse_footer
 from deltactl.parquet.footer_columns import read_leaf_columns
 from deltactl.parquet.sound_footers import find_unsound, group_by_schema
+from deltactl.protocol.hidden_columns import CHANGE_TYPE
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_bounds import LeafColumns
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
-
-CHANGE_TYPE: Final = ("_change_type",)
-"""Where Delta marks rows of change data; null in data files (PROTOCOL.md, "Add CDC File")."""
 
 FILE_SCHEMA: Final = pa.schema(
     [
@@ -138,7 +136,7 @@ def _describe(spec: FooterSpec, members: Sequence[tuple[FileInfo, Footer]]) -> F
     wanted = tuple(
         leaf
         for leaf in list_leaves(schema.struct)
-        if leaf.path == CHANGE_TYPE or (spec.statistics and leaf.path not in spec.skip)
+        if leaf.path == (CHANGE_TYPE,) or (spec.statistics and leaf.path not in spec.skip)
     )
     columns = StatsColumns(wanted, spec.string_prefix)
     return FooterGroup(schema, files, read_leaf_columns(footers, columns))

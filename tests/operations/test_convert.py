@@ -799,3 +799,72 @@ def test_a_directory_written_by_pandas(tmp_path: Path) -> None:
         == multiset(rows_with_delta_rs(tmp_path))
         == multiset(rows(tmp_path))
     )
+
+
+ROW_ID = "_row-id-col-0a1b2c3d-4e5f-6789-abcd-ef0123456789"
+ROW_VERSION = "_row-commit-version-col-0a1b2c3d-4e5f-6789-abcd-ef0123456789"
+
+
+@pytest.mark.parametrize("column_mapping", [False, True])
+def test_columns_of_row_tracking_are_left_out(tmp_path: Path, column_mapping: bool) -> None:
+    mark = pa.nulls(1, pa.string())
+    hidden = {ROW_ID: [7], ROW_VERSION: [3], "_change_type": mark, "__is_cdc": [False]}
+    write(tmp_path, "1.parquet", {**hidden, "id": [1]})
+    write(tmp_path, "2.parquet", {"id": [2]})
+    notes: list[str] = []
+    report = convert(
+        str(tmp_path), ConvertOptions(column_mapping=column_mapping), warn=notes.append
+    )
+    assert schema(report) == {"id": "long"}
+    (note,) = notes
+    assert note.startswith(f"__is_cdc, _change_type, {ROW_VERSION}, {ROW_ID}: left out")
+    for add in actions(tmp_path)["add"]:
+        assert list(json.loads(add["stats"])["nullCount"]) == ["id"]
+    assert_all_read(tmp_path, [{"id": 1}, {"id": 2}])
+
+
+def test_columns_that_only_look_like_those_of_row_tracking_are_kept(tmp_path: Path) -> None:
+    columns = {
+        "_row-id-col-1": [1],
+        ROW_ID.upper(): [2],
+        f"{ROW_ID}0": [3],
+        ROW_VERSION: ["text"],
+        "_change_type": pa.nulls(1, pa.int64()),
+        "__is_cdc": [4],
+        "s": [{ROW_ID: 5}],
+    }
+    write(tmp_path, "1.parquet", columns)
+    assert list(schema(convert(str(tmp_path)))) == list(columns)
+    assert_all_read(tmp_path, pa.table(columns).to_pylist())
+
+
+def test_a_partition_column_is_never_hidden(tmp_path: Path) -> None:
+    write(tmp_path, f"{ROW_ID}=5/1.parquet", {ROW_ID: [5], "id": [1]})
+    assert schema(convert(str(tmp_path))) == {ROW_ID: "long", "id": "long"}
+    assert_all_read(tmp_path, [{ROW_ID: 5, "id": 1}])
+
+
+def test_files_of_nothing_but_hidden_columns_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, "1.parquet", {ROW_ID: [5]})
+    assert ROW_ID in refuse(tmp_path).message
+
+
+def test_hidden_columns_do_not_take_the_place_of_others_in_statistics(tmp_path: Path) -> None:
+    """The first file decides which leaves are read; by default, 32 of them."""
+    real = {f"c{number}": [number] for number in range(32)}
+    for number in (1, 2):
+        write(tmp_path, f"{number}.parquet", {ROW_ID: [1], "v": pa.nulls(1), **real})
+    convert(str(tmp_path))
+    for add in actions(tmp_path)["add"]:
+        stats = json.loads(add["stats"])
+        assert stats["nullCount"] == dict.fromkeys(real, 0)
+        assert stats["minValues"]["c31"] == 31
+
+
+def test_a_column_without_a_type_does_not_take_the_place_of_others(tmp_path: Path) -> None:
+    real = {f"c{number}": [number] for number in range(32)}
+    for number in (1, 2):
+        write(tmp_path, f"{number}.parquet", {"v": pa.nulls(1), **real})
+    convert(str(tmp_path))
+    stats = [json.loads(add["stats"]) for add in actions(tmp_path)["add"]]
+    assert [s["nullCount"]["c31"] for s in stats] == [0, 0]

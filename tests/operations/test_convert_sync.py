@@ -35,7 +35,9 @@ from deltactl.operations.optimize import OptimizeOptions
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
 from deltactl.table import Table
+from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, opened_as
+from tests.support.table_builder import multiset
 
 _NUMBERS = itertools.count()
 SYNC = ConvertOptions(sync=True)
@@ -457,3 +459,55 @@ def test_a_partitioned_table_keeps_the_types_it_was_given(tmp_path: Path) -> Non
     assert convert(str(tmp_path), SYNC).files_added == 1
     rows = Table(str(tmp_path)).scan(columns=["p"]).read_all()["p"].to_pylist()
     assert sorted(rows) == ["01", "1"]
+
+
+ROW_ID = "_row-id-col-0a1b2c3d-4e5f-6789-abcd-ef0123456789"
+
+
+def test_files_with_hidden_columns_fit_the_table(tmp_path: Path) -> None:
+    (tmp_path / "1.parquet").write_bytes(parquet(1))
+    convert(str(tmp_path))
+    mark = pa.nulls(1, pa.string())
+    (tmp_path / "2.parquet").write_bytes(parquet(2, _change_type=mark, **{ROW_ID: [7]}))
+    notes: list[str] = []
+    convert(str(tmp_path), SYNC, warn=notes.append)
+    (note,) = notes
+    assert note.startswith(f"_change_type, {ROW_ID}: left out")
+    log = (tmp_path / "_delta_log" / f"{1:020d}.json").read_text().splitlines()
+    bodies = [json.loads(line) for line in log]
+    assert not any("metaData" in body for body in bodies)
+    (add,) = (body["add"] for body in bodies if "add" in body)
+    assert list(json.loads(add["stats"])["nullCount"]) == ["id"]
+    expected = [{"id": 1}, {"id": 2}]
+    assert multiset(Table(str(tmp_path)).scan().read_all().to_pylist()) == multiset(expected)
+    assert multiset(rows_with_duckdb(tmp_path)) == multiset(expected)
+    assert multiset(rows_with_delta_rs(tmp_path)) == multiset(expected)
+
+
+def test_a_change_type_with_values_does_not_fit(store: MemoryStore) -> None:
+    store.put("p=1/3.parquet", parquet(3, _change_type=["insert"]))
+    with pytest.raises(ConversionError, match="_change_type.*no such column"):
+        run(store)
+
+
+def test_columns_in_which_the_table_keeps_row_ids_do_not_fit(store: MemoryStore) -> None:
+    metadata = next(line["metaData"] for line in commit(store, 0) if "metaData" in line)
+    metadata["configuration"]["delta.rowTracking.materializedRowIdColumnName"] = ROW_ID
+    store.put(f"_delta_log/{1:020d}.json", json.dumps({"metaData": metadata}).encode())
+    store.put("p=1/3.parquet", parquet(3, **{ROW_ID: [7]}))
+    with pytest.raises(ConversionError, match=f"{ROW_ID}.*no such column"):
+        run(store)
+
+
+def test_statistics_that_were_not_read_are_unknown() -> None:
+    """The new file has its columns in another order, so that others are among its first 32."""
+    wide = MemoryStore(f"memory://sync/{next(_NUMBERS)}")
+    names = [f"c{number:02}" for number in range(40)]
+    wide.put("1.parquet", parquet(1, **{name: [1] for name in names}))
+    run(wide, ConvertOptions())
+    for number in (2, 3):
+        content = parquet(number, **{name: [1] for name in reversed(names)})
+        wide.put(f"{number}.parquet", content)
+    run(wide)
+    stats = [json.loads(line["add"]["stats"]) for line in commit(wide, 1) if "add" in line]
+    assert [s["nullCount"].get("c00") for s in stats] == [0, None]

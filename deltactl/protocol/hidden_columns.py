@@ -1,0 +1,37 @@
+"""Columns that writers of Delta put into data files and that are no columns of the table.
+
+Source: PROTOCOL.md, "Add CDC File" and "Row Tracking"; Delta on Spark for the names of the columns
+with row ids and row commit versions, which end in a random UUID.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from deltactl.protocol.schema import Field, PrimitiveType
+
+CHANGE_TYPE: Final = "_change_type"
+"""Says what happened to a row of change data; null in data files."""
+
+_IS_CDC: Final = "__is_cdc"
+
+_ROW_TRACKING: Final = re.compile(
+    r"_row-(?:id|commit-version)-col-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
+
+
+def is_hidden_column(field: Field, *, has_values: bool) -> bool:
+    """Return whether a top-level column of a data file is Delta's own.
+
+    A ``_change_type`` with values is a column of the user: it was read from a change data feed.
+
+    Args:
+        field: the column, by the name and type that the file has.
+        has_values: whether a row may have a value in ``_change_type``.
+    """
+    if field.name == CHANGE_TYPE:
+        return field.type == PrimitiveType("string") and not has_values
+    if field.name == _IS_CDC:
+        return field.type == PrimitiveType("boolean") and not has_values
+    return field.type == PrimitiveType("long") and bool(_ROW_TRACKING.fullmatch(field.name))
