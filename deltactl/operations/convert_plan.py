@@ -188,7 +188,8 @@ def _find_hidden(struct: StructType, footers: Footers, options: ConvertOptions) 
     """Return the columns of the files that are Delta's own; a partition column never is."""
     names = footers.names[:1]
     partitions = frozenset().union(*(find_partition_names(n, options.partition_by) for n in names))
-    marked = any(has_change_types(group) for group in footers.groups)
+    alone = struct.find(CHANGE_TYPE) is None
+    marked = alone or any(has_change_types(group) for group in footers.groups)
     return frozenset(
         f.name
         for f in struct.fields

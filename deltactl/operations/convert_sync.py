@@ -48,7 +48,7 @@ from deltactl.operations.convert_tasks import FooterGroup, FooterSpec
 from deltactl.operations.presence import find_files
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.features import Operation, ensure_supported, has_feature
-from deltactl.protocol.hidden_columns import is_hidden_column
+from deltactl.protocol.hidden_columns import CHANGE_TYPE, is_hidden_column
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.schema import (
     ArrayType,
@@ -299,7 +299,7 @@ def _find_hidden(snapshot: Snapshot, group: FooterGroup) -> frozenset[str]:
     """
     known = {f.physical_name for f in snapshot.metadata.schema.fields}
     known |= {name for name in snapshot.properties.row_tracking_columns if name is not None}
-    marked = has_change_types(group)
+    marked = group.schema.struct.find(CHANGE_TYPE) is None or has_change_types(group)
     return frozenset(
         f.name
         for f in group.schema.struct.fields

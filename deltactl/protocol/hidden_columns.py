@@ -25,10 +25,11 @@ def is_hidden_column(field: Field, *, has_values: bool) -> bool:
     """Return whether a top-level column of a data file is Delta's own.
 
     A ``_change_type`` with values is a column of the user: it was read from a change data feed.
+    Delta on Spark writes ``__is_cdc`` only beside a ``_change_type``.
 
     Args:
         field: the column, by the name and type that the file has.
-        has_values: whether a row may have a value in ``_change_type``.
+        has_values: whether a row may have a value in ``_change_type``, or no file has that column.
     """
     if field.name == CHANGE_TYPE:
         return field.type == PrimitiveType("string") and not has_values

@@ -309,7 +309,7 @@ def test_a_checkpoint_with_a_row_of_two_actions() -> None:
     builder = table()
     state = builder.state
     shared = {**remove_of(builder, 2), "txn": {"appId": "a", "version": 1}}
-    lines = [
+    lines: list[Action] = [
         {"protocol": state.protocol},
         {"metaData": state.metadata},
         *({"add": add} for add in state.files.values()),

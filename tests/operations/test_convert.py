@@ -838,6 +838,13 @@ def test_columns_that_only_look_like_those_of_row_tracking_are_kept(tmp_path: Pa
     assert_all_read(tmp_path, pa.table(columns).to_pylist())
 
 
+def test_the_mark_of_change_data_is_kept_where_it_marks_nothing(tmp_path: Path) -> None:
+    """Delta on Spark writes ``__is_cdc`` only beside ``_change_type``: alone, it is a user's."""
+    write(tmp_path, "1.parquet", {"__is_cdc": [True], "id": [1]})
+    assert schema(convert(str(tmp_path))) == {"__is_cdc": "boolean", "id": "long"}
+    assert_all_read(tmp_path, [{"__is_cdc": True, "id": 1}])
+
+
 def test_a_partition_column_is_never_hidden(tmp_path: Path) -> None:
     write(tmp_path, f"{ROW_ID}=5/1.parquet", {ROW_ID: [5], "id": [1]})
     assert schema(convert(str(tmp_path))) == {ROW_ID: "long", "id": "long"}
