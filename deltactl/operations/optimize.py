@@ -26,7 +26,7 @@ from deltactl.log.run_tags import run_tags
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.inputs import iter_data_files
-from deltactl.operations.optimize_options import OptimizeOptions
+from deltactl.operations.optimize_options import CODECS_SPARK_LACKS, OptimizeOptions
 from deltactl.operations.optimize_plan import TARGET_TAG, OptimizePlan, plan_optimize
 from deltactl.operations.optimize_report import BinFailure, OptimizeReport
 from deltactl.operations.optimize_run import OptimizeRun
@@ -81,6 +81,8 @@ def optimize_table(
     """
     clock = clock or SystemClock()
     source = source_of(engine or LocalEngine(reason="the default"))
+    if options.codec in CODECS_SPARK_LACKS:
+        warn(f"Apache Spark reads {options.codec} only if its codec is installed on the cluster")
     snapshot, plan = outlast_cleanup(lambda: _look(store, options, clock.now_ms, warn))
     _log.info(
         "%s: %s in %s, %d bytes, version %d",

@@ -28,6 +28,9 @@ CODEC_LEVELS: Mapping[str, range] = {
 }
 """The codecs that can be written, and the levels that each of them has."""
 
+CODECS_SPARK_LACKS = frozenset({"brotli"})
+"""What Apache Spark has no codec for, unless the class is installed on its cluster."""
+
 Verification: TypeAlias = Literal["counts", "full"]
 
 _CODEC_ALIASES = {"uncompressed": "none", "lz4_raw": "lz4"}

@@ -387,6 +387,14 @@ def test_codecs(codec: str | None, level: int | None, stored: str, suffix: str) 
         assert pq.read_metadata(source).row_group(0).column(0).compression == stored
 
 
+@pytest.mark.parametrize(("codec", "warned"), [("brotli", True), ("zstd", False)])
+def test_a_codec_that_spark_lacks_is_warned_about(codec: str, warned: bool) -> None:
+    builder = build(0, 0)
+    warnings: list[str] = []
+    optimize_table(builder.store, OptimizeOptions(codec=codec), warn=warnings.append)
+    assert any("Apache Spark reads brotli only if" in text for text in warnings) == warned
+
+
 @pytest.mark.parametrize(
     ("text", "stored"),
     [
