@@ -10,7 +10,7 @@ from deltactl.errors import UsageError
 from deltactl.units import parse_size
 
 if TYPE_CHECKING:
-    from deltactl.operations.need import Need
+    from deltactl.operations.thresholds import Need
 
 
 def parse_need(
@@ -23,7 +23,7 @@ def parse_need(
     """
     if not texts:
         return None
-    from deltactl.operations.need import Need
+    from deltactl.operations.thresholds import Need
 
     pairs = parse_pairs("--if-needed", texts)
     for key in pairs:

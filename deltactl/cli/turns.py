@@ -17,7 +17,7 @@ from deltactl.units import format_duration, format_timestamp, parse_duration
 
 if TYPE_CHECKING:
     from deltactl.cli.session import Session
-    from deltactl.operations.run_record import LastRun
+    from deltactl.operations.last_run import LastRun
     from deltactl.storage.store import Store
 
 MinIntervalOption = Annotated[
@@ -125,7 +125,7 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
 
 
 def _find_early(store: Store, session: Session, options: TurnOptions) -> str | None:
-    from deltactl.operations.run_record import read_last_run
+    from deltactl.operations.last_run import read_last_run
 
     if options.min_interval_ms is None or options.is_aside:
         return None
@@ -153,7 +153,7 @@ def _is_of(last: LastRun, store: Store, session: Session) -> bool:
 
 
 def _write_down(store: Store, session: Session, started_ms: int, ended_ms: int) -> None:
-    from deltactl.operations.run_record import LastRun, read_last_run, write_last_run
+    from deltactl.operations.last_run import LastRun, read_last_run, write_last_run
 
     table_id = session.table_id
     if table_id is None:  # nothing was read, so nothing was done

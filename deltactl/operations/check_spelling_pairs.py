@@ -16,7 +16,7 @@ from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check_spelling_history import LiveText
 from deltactl.operations.check_spelling_log import SpellingLog, Writer
-from deltactl.operations.presence import find_files, find_path_problem
+from deltactl.operations.find_files import find_files, find_path_problem
 from deltactl.operations.spelling_suspects import SpellingSuspects
 from deltactl.protocol.paths import is_absolute
 from deltactl.units import format_count

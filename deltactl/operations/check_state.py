@@ -19,7 +19,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check_findings import Findings
 from deltactl.operations.check_identity import IdentityChecker
 from deltactl.operations.check_partitions import check_partitions
-from deltactl.operations.presence import find_path_problem
+from deltactl.operations.find_files import find_path_problem
 from deltactl.operations.spelling_suspects import SPELLING_COLUMNS, SpellingSuspects
 from deltactl.protocol.features import has_feature
 from deltactl.protocol.paths import is_absolute

@@ -16,7 +16,7 @@ from deltactl.operations.check_content import ContentChecker, Logged, Present
 from deltactl.operations.check_findings import Findings, Row
 from deltactl.operations.check_options import Depth
 from deltactl.operations.check_vectors import check_vector_file, name_vector_file
-from deltactl.operations.presence import find_files, find_path_problem
+from deltactl.operations.find_files import find_files, find_path_problem
 from deltactl.parquet.reader import DataFile
 from deltactl.protocol.actions import DELETION_VECTOR_TYPE, Metadata
 from deltactl.protocol.deletion_vectors import INLINE, DeletionVector

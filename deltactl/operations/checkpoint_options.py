@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 from deltactl.errors import UsageError
 from deltactl.log.checkpoint_schema import Compat
-from deltactl.operations.need import Need
+from deltactl.operations.thresholds import Need
 
 Kind: TypeAlias = Literal["auto", "classic", "v2", "multipart"]
 TopFormat: TypeAlias = Literal["json", "parquet"]

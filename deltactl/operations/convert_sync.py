@@ -45,7 +45,7 @@ from deltactl.operations.convert_plan import (
 from deltactl.operations.convert_report import ConvertReport
 from deltactl.operations.convert_schema import SchemaMerger
 from deltactl.operations.convert_tasks import FooterGroup, FooterSpec
-from deltactl.operations.presence import find_files
+from deltactl.operations.find_files import find_files
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.features import Operation, ensure_supported, has_feature
 from deltactl.protocol.hidden_columns import CHANGE_TYPE, is_hidden_column

@@ -18,7 +18,7 @@ from deltactl.operations.manifest_files import (
 )
 from deltactl.operations.manifest_options import ManifestOptions
 from deltactl.operations.predicate import PartitionPredicate, parse_predicate
-from deltactl.operations.touched import find_touched
+from deltactl.operations.touched_partitions import find_touched
 from deltactl.protocol.partitions import build_map
 from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import Field

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
-from deltactl.operations.need import Need
+from deltactl.operations.thresholds import Need
 
 MIB = 1 << 20
 GIB = 1 << 30

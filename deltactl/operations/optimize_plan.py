@@ -26,7 +26,7 @@ from deltactl.operations.partition_groups import PartitionGroups, group_partitio
 from deltactl.operations.predicate import PartitionPredicate, parse_predicate
 from deltactl.operations.purge import purge_mask
 from deltactl.operations.spelling_suspects import respelled_mask
-from deltactl.operations.touched import find_touched
+from deltactl.operations.touched_partitions import find_touched
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.stats import num_records

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from deltactl.errors import SafetyError, UsageError
-from deltactl.operations.need import Need
+from deltactl.operations.thresholds import Need
 from deltactl.protocol.properties import TableProperties, ensure_understood
 from deltactl.units import DAY_MS, format_duration
 

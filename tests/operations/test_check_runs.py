@@ -23,8 +23,8 @@ from deltactl.operations.check import check_table
 from deltactl.operations.check_options import CheckOptions, Depth
 from deltactl.operations.check_report import CheckReport
 from deltactl.operations.convert import convert
+from deltactl.operations.find_files import find_files
 from deltactl.operations.optimize import OptimizeOptions, optimize_table
-from deltactl.operations.presence import find_files
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.checkpoints import checkpoint, fail, memory_of, new_table
