@@ -49,8 +49,8 @@ if TYPE_CHECKING:
         VersionNotFoundError,
     )
     from deltactl.log.snapshot import Snapshot
-    from deltactl.operations.check_options import CheckOptions, Depth
-    from deltactl.operations.check_report import CheckReport
+    from deltactl.operations.check.options import CheckOptions, Depth
+    from deltactl.operations.check.report import CheckReport
     from deltactl.operations.checkpoint_options import CheckpointOptions
     from deltactl.operations.checkpoint_repair import RepairReport
     from deltactl.operations.checkpoint_report import CheckpointReport
@@ -125,13 +125,13 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {
-    "CheckOptions": "deltactl.operations.check_options",
-    "CheckReport": "deltactl.operations.check_report",
+    "CheckOptions": "deltactl.operations.check.options",
+    "CheckReport": "deltactl.operations.check.report",
     "CheckpointOptions": "deltactl.operations.checkpoint_options",
     "CheckpointReport": "deltactl.operations.checkpoint_report",
     "ConvertOptions": "deltactl.operations.convert_options",
     "ConvertReport": "deltactl.operations.convert_report",
-    "Depth": "deltactl.operations.check_options",
+    "Depth": "deltactl.operations.check.options",
     "DetailReport": "deltactl.operations.detail",
     "DynamoDbLogStore": "deltactl.storage.dynamodb",
     "LocalEngine": "deltactl.engine.local",

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltactl.engine.base import CancelToken, Engine, EngineSource, OnProgress
-    from deltactl.operations.check_fix import Confirm, PathRepairReport
-    from deltactl.operations.check_options import CheckOptions
-    from deltactl.operations.check_report import CheckReport
+    from deltactl.operations.check.fix import Confirm, PathRepairReport
+    from deltactl.operations.check.options import CheckOptions
+    from deltactl.operations.check.report import CheckReport
     from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
     from deltactl.operations.checkpoint_repair import RepairReport
     from deltactl.operations.detail import DetailReport
@@ -282,8 +282,8 @@ class Table:
         Raises:
             DeltactlError: no table there, no such version, or the store failed.
         """
-        from deltactl.operations.check import check_table
-        from deltactl.operations.check_options import CheckOptions
+        from deltactl.operations.check.options import CheckOptions
+        from deltactl.operations.check.run import check_table
 
         return check_table(
             self._store,
@@ -311,7 +311,7 @@ class Table:
         Raises:
             DeltactlError: refused, another writer touched the files, or the store failed.
         """
-        from deltactl.operations.check_fix import repair_paths
+        from deltactl.operations.check.fix import repair_paths
 
         return repair_paths(
             self._store_for(dry_run),

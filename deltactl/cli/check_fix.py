@@ -13,7 +13,7 @@ from deltactl.cli.session import Session
 from deltactl.units import format_count
 
 if TYPE_CHECKING:
-    from deltactl.operations.check_fix import Confirm, PathRepairReport
+    from deltactl.operations.check.fix import Confirm, PathRepairReport
 
 
 def fix_paths(
@@ -29,7 +29,7 @@ def fix_paths(
         ConflictError: another writer touched the files.
     """
     from deltactl.cli.check_fix_page import render_fix
-    from deltactl.operations.check_fix import repair_paths
+    from deltactl.operations.check.fix import repair_paths
 
     store = session.open_table(table, read_only=dry_run)
     with session.engine() as engine, session.cancellation() as cancellation:

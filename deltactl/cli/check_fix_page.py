@@ -8,7 +8,7 @@ from deltactl.cli.page import Page, Styled, Tone
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
-    from deltactl.operations.check_fix import PathRepairReport
+    from deltactl.operations.check.fix import PathRepairReport
     from deltactl.operations.check_spelling_pairs import Spelling
 
 _SHOWN: Final = 20

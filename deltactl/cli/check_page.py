@@ -8,7 +8,7 @@ from deltactl.cli.page import Page, Styled, Tone
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
-    from deltactl.operations.check_report import CheckReport
+    from deltactl.operations.check.report import CheckReport
 
 _SHOWN_A_CODE = 5
 _SHOWN_IN_A_LINE = 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.operations.check_codes import CODES
+from deltactl.operations.check.codes import CODES
 from deltactl.storage.local_store import LocalStore
 from deltactl.units import format_size
 from tests.cli.conftest import RunCli

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from deltactl.errors import DeltactlError
-from deltactl.operations.check_options import CheckOptions
+from deltactl.operations.check.options import CheckOptions
 from deltactl.operations.checkpoint_options import CheckpointOptions
 from deltactl.operations.convert_options import ConvertOptions
 from deltactl.operations.manifest_options import ManifestOptions
@@ -30,7 +30,7 @@ from tests.support.table_builder import Column, TableBuilder
         ("checkpoint", "checkpoint.checkpoint_table", CheckpointOptions),
         ("generate-manifest", "manifest.generate_manifests", ManifestOptions),
         ("convert", "convert.convert_directory", ConvertOptions),
-        ("check", "check.check_table", CheckOptions),
+        ("check", "check.run.check_table", CheckOptions),
     ],
 )
 def test_defaults_are_those_of_the_library(
@@ -49,7 +49,7 @@ def test_defaults_are_those_of_the_library(
         given.append(given_options)
         raise DeltactlError("kept")
 
-    module, _, function = operation.partition(".")
+    module, _, function = operation.rpartition(".")
     monkeypatch.setattr(importlib.import_module(f"deltactl.operations.{module}"), function, keep)
     ran = cli(command, str(tmp_path / "t"))
     assert (ran.code, "error: kept" in ran.err) == (1, True)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from deltactl.operations.check_options import CheckOptions, Depth
+from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.table import Table
 from tests.faults.delta_rs import DeltaRs
 from tests.faults.scenes import Scene, ids_at_start

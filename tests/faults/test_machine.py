@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.cli.app import run
-from deltactl.operations.check_options import CheckOptions, Depth
+from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.storage.local_store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import Ran

@@ -13,8 +13,8 @@ import pytest
 from deltactl.errors import NotATableError, UsageError
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.version_checksum import write_checksum
-from deltactl.operations.check_codes import CODES
-from deltactl.operations.check_options import CheckOptions, Depth
+from deltactl.operations.check.codes import CODES
+from deltactl.operations.check.options import CheckOptions, Depth
 from tests.support.checkpoints import fail, memory_of, new_table
 from tests.support.damage import (
     DEEP,

@@ -12,8 +12,8 @@ from deltactl import SparkEngine, Table
 from deltactl.engine.base import Engine
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import InterruptedRunError
-from deltactl.operations import check_files
-from deltactl.operations.check_options import CheckOptions, Depth
+from deltactl.operations.check import files as check_files
+from deltactl.operations.check.options import CheckOptions, Depth
 from tests.support.checkpoints import memory_of
 from tests.support.damage import DEEP, edit_parquet, edit_stats, flip, only_file, table
 from tests.support.spark_cluster import ON_SPARK

@@ -18,7 +18,7 @@ from deltactl import (
     UsageError,
     VacuumOptions,
 )
-from deltactl.operations.check_fix import PathRepairReport
+from deltactl.operations.check.fix import PathRepairReport
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.path_texts import TextTable
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.operations.check_options import Depth
+from deltactl.operations.check.options import Depth
 from tests.support.checkpoints import new_table
 from tests.support.damage import DEEP, check, codes, edit_action
 from tests.support.table_builder import Column, TableBuilder, array_of, struct_of

@@ -18,10 +18,11 @@ from deltactl.errors import InterruptedRunError, StorageError, UsageError
 from deltactl.log.compaction import write_compaction
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.version_checksum import write_checksum
-from deltactl.operations import check_content, check_files
-from deltactl.operations.check import check_table
-from deltactl.operations.check_options import CheckOptions, Depth
-from deltactl.operations.check_report import CheckReport
+from deltactl.operations.check import content as check_content
+from deltactl.operations.check import files as check_files
+from deltactl.operations.check.options import CheckOptions, Depth
+from deltactl.operations.check.report import CheckReport
+from deltactl.operations.check.run import check_table
 from deltactl.operations.convert import convert
 from deltactl.operations.find_files import find_files
 from deltactl.operations.optimize import OptimizeOptions, optimize_table

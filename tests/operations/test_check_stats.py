@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.operations.check_options import Depth
+from deltactl.operations.check.options import Depth
 from tests.support.checkpoints import new_table
 from tests.support.damage import check, codes, edit_action, edit_stats
 from tests.support.table_builder import Column, Row, TableBuilder, array_of, struct_of

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import CorruptLogError, SafetyError
-from deltactl.operations.check_options import CheckOptions, Depth
-from deltactl.operations.check_report import CheckReport
+from deltactl.operations.check.options import CheckOptions, Depth
+from deltactl.operations.check.report import CheckReport
 from deltactl.operations.checkpoint_options import CheckpointOptions
 from deltactl.operations.convert import ConvertOptions, convert
 from deltactl.operations.manifest_options import ManifestOptions

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from deltactl.operations.check_options import CheckOptions, Depth
+from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.convert import convert
 from deltactl.operations.optimize import OptimizeOptions
 from deltactl.table import Table

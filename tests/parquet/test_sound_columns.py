@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import DataFileError, DeltactlError
-from deltactl.operations.check import check_table
-from deltactl.operations.check_options import CheckOptions, Depth
+from deltactl.operations.check.options import CheckOptions, Depth
+from deltactl.operations.check.run import check_table
 from deltactl.operations.convert import convert
 from deltactl.parquet import fixed_bounds
 from deltactl.parquet.footer_bytes import parse_footer

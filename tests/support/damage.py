@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from deltactl.operations.check import check_table
-from deltactl.operations.check_options import CheckOptions, Depth
-from deltactl.operations.check_report import CheckReport
+from deltactl.operations.check.options import CheckOptions, Depth
+from deltactl.operations.check.report import CheckReport
+from deltactl.operations.check.run import check_table
 from deltactl.storage.store import Store
 from tests.support.checkpoints import PicklingEngine, memory_of, new_table
 from tests.support.table_builder import (

@@ -16,8 +16,8 @@ from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError, UsageError
 
 if TYPE_CHECKING:
-    from deltactl.operations.check_options import CheckOptions
-    from deltactl.operations.check_report import CheckReport
+    from deltactl.operations.check.options import CheckOptions
+    from deltactl.operations.check.report import CheckReport
 
 
 class Fix(StrEnum):
@@ -114,7 +114,7 @@ def command(
             "--path, --yes and --dry-run belong to --fix: a check writes nothing",
             hint="Add --fix path-encoding, or drop them.",
         )
-    from deltactl.operations.check_options import CheckOptions, Depth
+    from deltactl.operations.check.options import CheckOptions, Depth
 
     options = CheckOptions(
         version=version,
@@ -139,7 +139,7 @@ def command(
 
 
 def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
-    from deltactl.operations.check import check_table
+    from deltactl.operations.check.run import check_table
 
     store = session.open_store(table, read_only=True)
     with (

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.operations.check_codes import CODES, Severity
+from deltactl.operations.check.codes import CODES, Severity
 
 Row: TypeAlias = tuple[str, int | None, str | None, str]
 """Code, version, file, what is wrong in words."""

@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
-from deltactl.operations.check_findings import Findings
-from deltactl.operations.check_options import Depth
-from deltactl.operations.check_stats import (
+from deltactl.operations.check.findings import Findings
+from deltactl.operations.check.options import Depth
+from deltactl.operations.check.stats import (
     Contradiction,
     FileFacts,
     Statistics,
     find_contradictions,
     widen_dates,
 )
-from deltactl.operations.check_vectors import BROKEN_VECTOR, Vector, check_vector
+from deltactl.operations.check.vectors import BROKEN_VECTOR, Vector, check_vector
 from deltactl.operations.requests import map_requests
 from deltactl.parquet.footer import LeafColumn, RowFacts, index_leaves, read_file_stats
 from deltactl.parquet.footer_bytes import Footer, parse_footer

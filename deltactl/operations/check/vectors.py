@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pyroaring import BitMap64
 
 from deltactl.errors import CorruptLogError, DataFileError
-from deltactl.operations.check_findings import Findings
+from deltactl.operations.check.findings import Findings
 from deltactl.parquet.reader import DataFile, load_deletion_vector
 from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, DeletionVector
 from deltactl.storage.store import FileInfo, Store

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
-from deltactl.operations.check_findings import Findings
-from deltactl.operations.check_protocol import can_partition
+from deltactl.operations.check.findings import Findings
+from deltactl.operations.check.protocol import can_partition
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.schema import Field, arrow_type

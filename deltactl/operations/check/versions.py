@@ -12,14 +12,14 @@ from deltactl.log.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.sweep import first_rebuildable
-from deltactl.operations.check_files import Cut, as_batch
-from deltactl.operations.check_findings import Findings
-from deltactl.operations.check_keys import SeenKeys
-from deltactl.operations.check_log import CommitChecker
-from deltactl.operations.check_partitions import PARTITION_COLUMNS, check_partitions
-from deltactl.operations.check_protocol import Readable, check_protocol
-from deltactl.operations.check_redundant import check_checksum
-from deltactl.operations.check_tasks import BATCH
+from deltactl.operations.check.commits import CommitChecker
+from deltactl.operations.check.files import Cut, as_batch
+from deltactl.operations.check.findings import Findings
+from deltactl.operations.check.partitions import PARTITION_COLUMNS, check_partitions
+from deltactl.operations.check.protocol import Readable, check_protocol
+from deltactl.operations.check.redundant import check_checksum
+from deltactl.operations.check.seen import SeenKeys
+from deltactl.operations.check.tasks import BATCH
 from deltactl.protocol.actions import Metadata
 
 _COLUMNS: Final = tuple(BATCH.names[:-1])

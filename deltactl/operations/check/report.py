@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltactl.operations.check_findings import count_by_severity
-from deltactl.operations.check_options import CheckOptions
-from deltactl.operations.check_tasks import BatchResult
+from deltactl.operations.check.findings import count_by_severity
+from deltactl.operations.check.options import CheckOptions
+from deltactl.operations.check.tasks import BatchResult
 
 
 @dataclass(slots=True)

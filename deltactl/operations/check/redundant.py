@@ -12,7 +12,7 @@ from deltactl.log.last_checkpoint import HINT_NAME
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.version_checksum import find_disagreements
-from deltactl.operations.check_findings import Findings, Row
+from deltactl.operations.check.findings import Findings, Row
 from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.parsed_stats import parse_stats
-from deltactl.operations.check_findings import Findings
+from deltactl.operations.check.findings import Findings
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.schema import Field
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from deltactl.errors import UsageError
-from deltactl.operations.check_tasks import BatchResult
+from deltactl.operations.check.tasks import BatchResult
 
 _FORMAT = 1
 

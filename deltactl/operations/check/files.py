@@ -24,9 +24,9 @@ from deltactl.engine.base import (
 )
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import InterruptedRunError
-from deltactl.operations.check_options import CheckOptions, Depth
-from deltactl.operations.check_resume import ResumeFile
-from deltactl.operations.check_tasks import BATCH, BatchResult, CheckSpec, CheckTask, check_files
+from deltactl.operations.check.options import CheckOptions, Depth
+from deltactl.operations.check.resume import ResumeFile
+from deltactl.operations.check.tasks import BATCH, BatchResult, CheckSpec, CheckTask, check_files
 from deltactl.protocol.spark_hash import hash_texts
 
 _FILES_A_TASK: Final = 512

@@ -29,28 +29,28 @@ from deltactl.errors import (
 from deltactl.log.absence import no_table_error
 from deltactl.log.listing import Checkpoint, LogListing, list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.operations.check_files import FileCheck
-from deltactl.operations.check_findings import Findings, to_table
-from deltactl.operations.check_log import (
+from deltactl.operations.check.commits import (
     CommitChecker,
     check_checkpoint_heads,
     check_gaps,
     check_newest,
 )
-from deltactl.operations.check_options import CheckOptions, Depth
-from deltactl.operations.check_protocol import Readable, check_empty_schema, check_protocol
-from deltactl.operations.check_redundant import (
+from deltactl.operations.check.files import FileCheck
+from deltactl.operations.check.findings import Findings, to_table
+from deltactl.operations.check.options import CheckOptions, Depth
+from deltactl.operations.check.path_encoding import check_spellings
+from deltactl.operations.check.protocol import Readable, check_empty_schema, check_protocol
+from deltactl.operations.check.redundant import (
     check_all_checkpoints,
     check_checksum,
     check_compacted,
     check_last_checkpoint,
 )
-from deltactl.operations.check_report import CheckReport, Looked
-from deltactl.operations.check_resume import ResumeFile, read_version
-from deltactl.operations.check_spellings import check_spellings
-from deltactl.operations.check_state import StateChecker
-from deltactl.operations.check_tasks import CheckSpec
-from deltactl.operations.check_versions import (
+from deltactl.operations.check.report import CheckReport, Looked
+from deltactl.operations.check.resume import ResumeFile, read_version
+from deltactl.operations.check.state import StateChecker
+from deltactl.operations.check.tasks import CheckSpec
+from deltactl.operations.check.versions import (
     AllFiles,
     LiveFiles,
     check_older_checksums,

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Final
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
-from deltactl.operations.check_findings import Findings
+from deltactl.operations.check.findings import Findings
 from deltactl.operations.columns import describe_lack
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.features import (

@@ -15,13 +15,13 @@ from deltactl.log.commit_json import LogFile
 from deltactl.log.commit_texts import SharedLineError
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_problem
-from deltactl.operations.check_actions import (
+from deltactl.operations.check.actions import (
     find_file_repeats,
     find_repeats,
     find_shared_lines,
     list_partition_keys,
 )
-from deltactl.operations.check_findings import Findings
+from deltactl.operations.check.findings import Findings
 from deltactl.operations.spelling_suspects import SpellingSuspects
 from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
 from deltactl.protocol.names import LOG_DIR, commit_name

@@ -12,10 +12,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
-from deltactl.operations.check_content import ContentChecker, Logged, Present
-from deltactl.operations.check_findings import Findings, Row
-from deltactl.operations.check_options import Depth
-from deltactl.operations.check_vectors import check_vector_file, name_vector_file
+from deltactl.operations.check.content import ContentChecker, Logged, Present
+from deltactl.operations.check.findings import Findings, Row
+from deltactl.operations.check.options import Depth
+from deltactl.operations.check.vectors import check_vector_file, name_vector_file
 from deltactl.operations.find_files import find_files, find_path_problem
 from deltactl.parquet.reader import DataFile
 from deltactl.protocol.actions import DELETION_VECTOR_TYPE, Metadata

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from deltactl.operations.check_stats_values import is_bound, is_number, parse_bound, show
+from deltactl.operations.check.stats_values import is_bound, is_number, parse_bound, show
 from deltactl.protocol.stats import LeafStats, Path, Value, whole_number
 from deltactl.protocol.stats_columns import StatsLeaf
 

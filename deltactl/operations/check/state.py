@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from deltactl.errors import CorruptLogError
 from deltactl.log.row_ids import read_high_water_mark
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.check_findings import Findings
-from deltactl.operations.check_identity import IdentityChecker
-from deltactl.operations.check_partitions import check_partitions
+from deltactl.operations.check.findings import Findings
+from deltactl.operations.check.identity import IdentityChecker
+from deltactl.operations.check.partitions import check_partitions
 from deltactl.operations.find_files import find_path_problem
 from deltactl.operations.spelling_suspects import SPELLING_COLUMNS, SpellingSuspects
 from deltactl.protocol.features import has_feature
