@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from deltactl.log.snapshot import Snapshot
     from deltactl.operations.check.options import CheckOptions, Depth
     from deltactl.operations.check.report import CheckReport
-    from deltactl.operations.checkpoint_options import CheckpointOptions
-    from deltactl.operations.checkpoint_repair import RepairReport
-    from deltactl.operations.checkpoint_report import CheckpointReport
+    from deltactl.operations.checkpoint.options import CheckpointOptions
+    from deltactl.operations.checkpoint.repair import RepairReport
+    from deltactl.operations.checkpoint.report import CheckpointReport
     from deltactl.operations.convert import convert
     from deltactl.operations.convert_options import ConvertOptions, PartitionColumn
     from deltactl.operations.convert_report import ConvertReport
@@ -127,8 +127,8 @@ __all__ = [
 _ELSEWHERE: Final = {
     "CheckOptions": "deltactl.operations.check.options",
     "CheckReport": "deltactl.operations.check.report",
-    "CheckpointOptions": "deltactl.operations.checkpoint_options",
-    "CheckpointReport": "deltactl.operations.checkpoint_report",
+    "CheckpointOptions": "deltactl.operations.checkpoint.options",
+    "CheckpointReport": "deltactl.operations.checkpoint.report",
     "ConvertOptions": "deltactl.operations.convert_options",
     "ConvertReport": "deltactl.operations.convert_report",
     "Depth": "deltactl.operations.check.options",
@@ -140,7 +140,7 @@ _ELSEWHERE: Final = {
     "OptimizeOptions": "deltactl.operations.optimize_options",
     "OptimizeReport": "deltactl.operations.optimize_report",
     "PartitionColumn": "deltactl.operations.convert_options",
-    "RepairReport": "deltactl.operations.checkpoint_repair",
+    "RepairReport": "deltactl.operations.checkpoint.repair",
     "Snapshot": "deltactl.log.snapshot",
     "SparkEngine": "deltactl.engine.spark",
     "Table": "deltactl.table",

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from deltactl.operations.check.fix import Confirm, PathRepairReport
     from deltactl.operations.check.options import CheckOptions
     from deltactl.operations.check.report import CheckReport
-    from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
-    from deltactl.operations.checkpoint_repair import RepairReport
+    from deltactl.operations.checkpoint.repair import RepairReport
+    from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.manifest import ManifestOptions, ManifestReport
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
@@ -236,7 +236,7 @@ class Table:
         Raises:
             DeltactlError: refused, or what was stored is not the snapshot.
         """
-        from deltactl.operations.checkpoint import CheckpointOptions, checkpoint_table
+        from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 
         return checkpoint_table(
             self._store_for(dry_run),
@@ -257,7 +257,7 @@ class Table:
         Raises:
             DeltactlError: the latest version cannot be rebuilt, or the store failed.
         """
-        from deltactl.operations.checkpoint_repair import repair_checkpoints
+        from deltactl.operations.checkpoint.repair import repair_checkpoints
 
         return repair_checkpoints(
             self._store_for(dry_run),

@@ -11,9 +11,9 @@ from deltactl.units import format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.log.cleanup import CleanupPlan
-    from deltactl.operations.checkpoint import CheckpointPlan, CheckpointReport, DueReport
-    from deltactl.operations.checkpoint_repair import RepairReport
-    from deltactl.operations.checkpoint_write import WrittenCheckpoint
+    from deltactl.operations.checkpoint.repair import RepairReport
+    from deltactl.operations.checkpoint.run import CheckpointPlan, CheckpointReport, DueReport
+    from deltactl.operations.checkpoint.write import WrittenCheckpoint
 
 _SHOWN_FILES = 20
 _KINDS = {"classic": "classic", "v2": "v2", "multipart": "multi-part"}

@@ -12,10 +12,10 @@ from deltactl.clock import Clock
 from deltactl.engine.base import Engine
 from deltactl.errors import Warn
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.checkpoint import checkpoint_table
-from deltactl.operations.checkpoint_options import CheckpointOptions
-from deltactl.operations.checkpoint_plan import is_due
-from deltactl.operations.checkpoint_report import CheckpointReport
+from deltactl.operations.checkpoint.options import CheckpointOptions
+from deltactl.operations.checkpoint.plan import is_due
+from deltactl.operations.checkpoint.report import CheckpointReport
+from deltactl.operations.checkpoint.run import checkpoint_table
 from deltactl.operations.manifest_refresh import AUTO_PROPERTY, refresh_manifests
 
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from deltactl.log import commit_columns
 from deltactl.log.commit_lines import CommitLines
-from deltactl.operations import checkpoint_tasks, vacuum_tasks
+from deltactl.operations import vacuum_tasks
+from deltactl.operations.checkpoint import tasks as checkpoint_tasks
 from deltactl.operations.optimize import OptimizeOptions
 from tests.explorer import tested, writers
 from tests.explorer.invariants import TableChecks

@@ -7,7 +7,7 @@ from typing import Any
 from deltactl.clock import Clock
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.operations.checkpoint import CheckpointOptions, checkpoint_table
+from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.optimize import OptimizeOptions, optimize_table
 from deltactl.operations.scan import scan_snapshot
 from deltactl.operations.vacuum import VacuumOptions, vacuum_table

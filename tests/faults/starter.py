@@ -84,7 +84,7 @@ def opened_starter(scratch: Path) -> Iterator[Starter]:
 
 
 def _import_everything() -> None:
-    import deltactl.operations.checkpoint
+    import deltactl.operations.checkpoint.run
     import deltactl.operations.convert
     import deltactl.operations.manifest
     import deltactl.operations.optimize_run

@@ -21,8 +21,8 @@ from deltactl.errors import (
 )
 from deltactl.log.checkpoint_schema import spark_schema
 from deltactl.log.snapshot import load_snapshot
-from deltactl.operations.checkpoint import CheckpointOptions, check_due, checkpoint_table
-from deltactl.operations.checkpoint_plan import is_due
+from deltactl.operations.checkpoint.plan import is_due
+from deltactl.operations.checkpoint.run import CheckpointOptions, check_due, checkpoint_table
 from deltactl.protocol.spark_hash import SPARK_SEED, hash_texts
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore

@@ -23,14 +23,14 @@ from deltactl.errors import (
 )
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
-from deltactl.operations import checkpoint_tasks
-from deltactl.operations.checkpoint import (
+from deltactl.operations.checkpoint import tasks as checkpoint_tasks
+from deltactl.operations.checkpoint.run import (
     CheckpointOptions,
     CheckpointReport,
     checkpoint_table,
     plan_checkpoint,
 )
-from deltactl.operations.checkpoint_write import CheckpointRun, write_checkpoint
+from deltactl.operations.checkpoint.write import CheckpointRun, write_checkpoint
 from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Replacement, Store

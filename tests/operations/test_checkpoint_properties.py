@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from deltactl.clock import FixedClock
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.log.snapshot import load_snapshot
-from deltactl.operations.checkpoint import CheckpointOptions, checkpoint_table
-from deltactl.operations.checkpoint_options import Kind
-from deltactl.operations.checkpoint_repair import repair_checkpoints
+from deltactl.operations.checkpoint.options import Kind
+from deltactl.operations.checkpoint.repair import repair_checkpoints
+from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from tests.support.random_logs import KINDS, assert_equals_model, logs
 from tests.support.table_builder import TableBuilder
 

@@ -15,7 +15,7 @@ from deltactl.clock import FixedClock
 from deltactl.errors import DeltactlError, NotATableError, StorageError
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
-from deltactl.operations.checkpoint_repair import RepairReport, repair_checkpoints
+from deltactl.operations.checkpoint.repair import RepairReport, repair_checkpoints
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store

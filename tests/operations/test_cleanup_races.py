@@ -12,7 +12,7 @@ from deltactl.engine.local import LocalEngine
 from deltactl.errors import ObjectNotFoundError
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import load_snapshot
-from deltactl.operations.checkpoint import CheckpointOptions, checkpoint_table
+from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.manifest import ManifestOptions, generate_manifests
 from deltactl.operations.optimize import OptimizeOptions, optimize_table
 from deltactl.storage.forwarding import ForwardingStore

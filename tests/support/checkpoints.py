@@ -16,7 +16,7 @@ from deltactl.clock import FixedClock
 from deltactl.engine.base import CancelToken, Done, Failed, OnProgress, P, R, Task, Worker
 from deltactl.engine.local import LocalEngine
 from deltactl.log.last_checkpoint import read_hint
-from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport, checkpoint_table
+from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport, checkpoint_table
 from deltactl.storage.store import Store
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import LOG, START_MS, Column, TableBuilder

@@ -16,8 +16,8 @@ from deltactl.cli.thresholds import parse_need
 from deltactl.errors import DeltactlError, PartialSuccessError
 
 if TYPE_CHECKING:
-    from deltactl.operations.checkpoint import CheckpointOptions, CheckpointReport
-    from deltactl.operations.checkpoint_repair import RepairReport
+    from deltactl.operations.checkpoint.repair import RepairReport
+    from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport
 
 
 class Kind(StrEnum):
@@ -115,7 +115,7 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl checkpoint /data/events --repair
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
-    from deltactl.operations.checkpoint import CheckpointOptions
+    from deltactl.operations.checkpoint.run import CheckpointOptions
 
     options = CheckpointOptions(
         version=version,
@@ -141,7 +141,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 
 def _check(session: Session, table: str) -> None:
     from deltactl.cli.checkpoint_page import render_due
-    from deltactl.operations.checkpoint import check_due
+    from deltactl.operations.checkpoint.run import check_due
 
     report = check_due(session.open_table(table, read_only=True), warn=session.output.warn)
     envelope = session.envelope(
@@ -156,7 +156,7 @@ def _check(session: Session, table: str) -> None:
 
 
 def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_run: bool) -> None:
-    from deltactl.operations.checkpoint import checkpoint_table
+    from deltactl.operations.checkpoint.run import checkpoint_table
 
     store = session.open_table(table, read_only=dry_run)
     with (
@@ -214,7 +214,7 @@ def _emit(session: Session, report: CheckpointReport, error: DeltactlError | Non
 
 
 def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None:
-    from deltactl.operations.checkpoint_repair import repair_checkpoints
+    from deltactl.operations.checkpoint.repair import repair_checkpoints
 
     store = session.open_table(table, read_only=dry_run)
     with (

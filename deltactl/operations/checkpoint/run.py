@@ -22,10 +22,10 @@ from deltactl.log.move_hint import move_hint
 from deltactl.log.segment import list_from_hint
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.version_checksum import find_disagreements, write_checksum
-from deltactl.operations.checkpoint_options import CheckpointOptions
-from deltactl.operations.checkpoint_plan import CheckpointPlan, is_due, plan_checkpoint
-from deltactl.operations.checkpoint_report import CheckpointReport, DueReport
-from deltactl.operations.checkpoint_write import (
+from deltactl.operations.checkpoint.options import CheckpointOptions
+from deltactl.operations.checkpoint.plan import CheckpointPlan, is_due, plan_checkpoint
+from deltactl.operations.checkpoint.report import CheckpointReport, DueReport
+from deltactl.operations.checkpoint.write import (
     CheckpointRun,
     WrittenCheckpoint,
     write_checkpoint,

@@ -13,7 +13,7 @@ from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import is_readable
 from deltactl.log.replay import Share
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.checkpoint_options import CheckpointOptions
+from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.protocol.features import Operation, ensure_supported, has_feature
 from deltactl.storage.store import Store
 

@@ -28,9 +28,9 @@ from deltactl.log.listing import Checkpoint, LogListing, list_log
 from deltactl.log.move_hint import move_hint
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.version_checksum import find_disagreements
-from deltactl.operations.checkpoint_options import CheckpointOptions
-from deltactl.operations.checkpoint_plan import CheckpointPlan, plan_files
-from deltactl.operations.checkpoint_write import CheckpointRun, write_checkpoint
+from deltactl.operations.checkpoint.options import CheckpointOptions
+from deltactl.operations.checkpoint.plan import CheckpointPlan, plan_files
+from deltactl.operations.checkpoint.write import CheckpointRun, write_checkpoint
 from deltactl.protocol.features import Operation, ensure_supported, has_feature
 from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store

@@ -34,9 +34,9 @@ from deltactl.log.checkpoint_write import ActionFileWriter, WrittenActions, remo
 from deltactl.log.listing import Checkpoint
 from deltactl.log.singletons import Singletons
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.checkpoint_options import CheckpointOptions
-from deltactl.operations.checkpoint_plan import CheckpointPlan
-from deltactl.operations.checkpoint_tasks import (
+from deltactl.operations.checkpoint.options import CheckpointOptions
+from deltactl.operations.checkpoint.plan import CheckpointPlan
+from deltactl.operations.checkpoint.tasks import (
     SidecarTask,
     TailSource,
     WholeTask,

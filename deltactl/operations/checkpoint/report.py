@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltactl.log.cleanup import CleanupPlan
-from deltactl.operations.checkpoint_plan import CheckpointPlan
-from deltactl.operations.checkpoint_write import WrittenCheckpoint
+from deltactl.operations.checkpoint.plan import CheckpointPlan
+from deltactl.operations.checkpoint.write import WrittenCheckpoint
 from deltactl.storage.store import FileInfo
 
 
