@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint.options import CheckpointOptions
     from deltactl.operations.checkpoint.repair import RepairReport
     from deltactl.operations.checkpoint.report import CheckpointReport
-    from deltactl.operations.convert import convert
-    from deltactl.operations.convert_options import ConvertOptions, PartitionColumn
-    from deltactl.operations.convert_report import ConvertReport
+    from deltactl.operations.convert.options import ConvertOptions, PartitionColumn
+    from deltactl.operations.convert.report import ConvertReport
+    from deltactl.operations.convert.run import convert
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.manifest_options import ManifestOptions
     from deltactl.operations.manifest_report import ManifestReport
@@ -129,8 +129,8 @@ _ELSEWHERE: Final = {
     "CheckReport": "deltactl.operations.check.report",
     "CheckpointOptions": "deltactl.operations.checkpoint.options",
     "CheckpointReport": "deltactl.operations.checkpoint.report",
-    "ConvertOptions": "deltactl.operations.convert_options",
-    "ConvertReport": "deltactl.operations.convert_report",
+    "ConvertOptions": "deltactl.operations.convert.options",
+    "ConvertReport": "deltactl.operations.convert.report",
     "Depth": "deltactl.operations.check.options",
     "DetailReport": "deltactl.operations.detail",
     "DynamoDbLogStore": "deltactl.storage.dynamodb",
@@ -139,14 +139,14 @@ _ELSEWHERE: Final = {
     "ManifestReport": "deltactl.operations.manifest_report",
     "OptimizeOptions": "deltactl.operations.optimize_options",
     "OptimizeReport": "deltactl.operations.optimize_report",
-    "PartitionColumn": "deltactl.operations.convert_options",
+    "PartitionColumn": "deltactl.operations.convert.options",
     "RepairReport": "deltactl.operations.checkpoint.repair",
     "Snapshot": "deltactl.log.snapshot",
     "SparkEngine": "deltactl.engine.spark",
     "Table": "deltactl.table",
     "VacuumOptions": "deltactl.operations.vacuum_options",
     "VacuumReport": "deltactl.operations.vacuum_report",
-    "convert": "deltactl.operations.convert",
+    "convert": "deltactl.operations.convert.run",
 }
 """Where the public names live that are not errors."""
 

@@ -13,7 +13,7 @@ from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
     from deltactl.errors import ConversionError
-    from deltactl.operations.convert import ConvertPlan, ConvertReport
+    from deltactl.operations.convert.run import ConvertPlan, ConvertReport
 
 _SHOWN_LEFT_OUT = 20
 _SHOWN_COLUMNS = 40

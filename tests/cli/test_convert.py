@@ -149,7 +149,7 @@ def test_a_place_without_anything(cli: RunCli, events: Path) -> None:
 def test_an_interrupt_leaves_nothing(
     cli: RunCli, events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deltactl.operations import convert_footers
+    from deltactl.operations.convert import footers as convert_footers
 
     def interrupt(*arguments: object) -> frozenset[object]:
         signal.raise_signal(signal.SIGINT)

@@ -13,7 +13,7 @@ import pytest
 from deltactl.errors import DeltactlError
 from deltactl.operations.check.options import CheckOptions
 from deltactl.operations.checkpoint.options import CheckpointOptions
-from deltactl.operations.convert_options import ConvertOptions
+from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.manifest_options import ManifestOptions
 from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.operations.vacuum_options import VacuumOptions
@@ -29,7 +29,7 @@ from tests.support.table_builder import Column, TableBuilder
         ("vacuum", "vacuum.vacuum_table", VacuumOptions),
         ("checkpoint", "checkpoint.run.checkpoint_table", CheckpointOptions),
         ("generate-manifest", "manifest.generate_manifests", ManifestOptions),
-        ("convert", "convert.convert_directory", ConvertOptions),
+        ("convert", "convert.run.convert_directory", ConvertOptions),
         ("check", "check.run.check_table", CheckOptions),
     ],
 )

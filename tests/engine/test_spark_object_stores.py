@@ -14,7 +14,7 @@ import pytest
 
 from deltactl import Table
 from deltactl.engine.spark import SparkEngine
-from deltactl.operations.convert import convert
+from deltactl.operations.convert.run import convert
 from deltactl.storage.open import open_store
 from tests.support.object_servers import ObjectServer
 from tests.support.object_store_fixtures import ALL_SERVERS

@@ -85,7 +85,7 @@ def opened_starter(scratch: Path) -> Iterator[Starter]:
 
 def _import_everything() -> None:
     import deltactl.operations.checkpoint.run
-    import deltactl.operations.convert
+    import deltactl.operations.convert.run
     import deltactl.operations.manifest
     import deltactl.operations.optimize_run
     import deltactl.operations.vacuum

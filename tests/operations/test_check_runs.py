@@ -23,7 +23,7 @@ from deltactl.operations.check import files as check_files
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.report import CheckReport
 from deltactl.operations.check.run import check_table
-from deltactl.operations.convert import convert
+from deltactl.operations.convert.run import convert
 from deltactl.operations.find_files import find_files
 from deltactl.operations.optimize import OptimizeOptions, optimize_table
 from deltactl.storage.open import open_store

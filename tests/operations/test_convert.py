@@ -21,9 +21,14 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from deltactl.operations.convert import ConvertOptions, ConvertReport, convert, convert_directory
-from deltactl.operations.convert_listing import LINKED
-from deltactl.operations.convert_options import PartitionColumn, parse_partition_by
+from deltactl.operations.convert.directory import LINKED
+from deltactl.operations.convert.options import PartitionColumn, parse_partition_by
+from deltactl.operations.convert.run import (
+    ConvertOptions,
+    ConvertReport,
+    convert,
+    convert_directory,
+)
 from deltactl.protocol.schema import PrimitiveType, render_type
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore

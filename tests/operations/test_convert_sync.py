@@ -27,9 +27,14 @@ from deltactl.errors import (
     UnsupportedFeatureError,
 )
 from deltactl.log.listing import list_log
-from deltactl.operations.convert import ConvertOptions, ConvertReport, convert, convert_directory
-from deltactl.operations.convert_options import parse_partition_by
-from deltactl.operations.convert_plan import APP_ID
+from deltactl.operations.convert.options import parse_partition_by
+from deltactl.operations.convert.plan import APP_ID
+from deltactl.operations.convert.run import (
+    ConvertOptions,
+    ConvertReport,
+    convert,
+    convert_directory,
+)
 from deltactl.operations.manifest_refresh import AUTO_PROPERTY
 from deltactl.operations.optimize import OptimizeOptions
 from deltactl.storage.forwarding import ForwardingStore

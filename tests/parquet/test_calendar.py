@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import UnsupportedFeatureError
-from deltactl.operations.convert import convert
+from deltactl.operations.convert.run import convert
 from deltactl.operations.optimize import OptimizeOptions
 from deltactl.parquet.calendar import holds_disputed_days, is_in_old_calendar, old_columns
 from deltactl.storage.local_store import LocalStore

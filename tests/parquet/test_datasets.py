@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from deltactl.operations.check.options import CheckOptions, Depth
-from deltactl.operations.convert import convert
+from deltactl.operations.convert.run import convert
 from deltactl.operations.optimize import OptimizeOptions
 from deltactl.table import Table
 

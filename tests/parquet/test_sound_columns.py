@@ -14,7 +14,7 @@ import pytest
 from deltactl.errors import DataFileError, DeltactlError
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.run import check_table
-from deltactl.operations.convert import convert
+from deltactl.operations.convert.run import convert
 from deltactl.parquet import fixed_bounds
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.sound_columns import ensure_sound_columns

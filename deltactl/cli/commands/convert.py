@@ -14,7 +14,7 @@ from deltactl.errors import ConversionError, UsageError
 from deltactl.units import parse_duration
 
 if TYPE_CHECKING:
-    from deltactl.operations.convert import ConvertOptions, ConvertReport
+    from deltactl.operations.convert.run import ConvertOptions, ConvertReport
 
 
 class SchemaMode(StrEnum):
@@ -80,7 +80,7 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl convert /data/events --sync
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
-    from deltactl.operations.convert_options import ConvertOptions, parse_partition_by
+    from deltactl.operations.convert.options import ConvertOptions, parse_partition_by
 
     defaults = ConvertOptions()
     options = ConvertOptions(
@@ -102,7 +102,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 
 
 def _run(session: Session, table: str, options: ConvertOptions, dry_run: bool) -> ConvertReport:
-    from deltactl.operations.convert import convert_directory
+    from deltactl.operations.convert.run import convert_directory
 
     store = session.open_table(table, read_only=dry_run)
     with (

@@ -28,11 +28,11 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.clustering import clustering_columns
 from deltactl.operations.columns import ensure_columns
-from deltactl.operations.convert_footers import Footers, read_all_footers
-from deltactl.operations.convert_listing import FROM_BEFORE, LeftOut, list_directory
-from deltactl.operations.convert_options import ConvertOptions, PartitionColumn
-from deltactl.operations.convert_partitions import Problem, plan_partitions
-from deltactl.operations.convert_plan import (
+from deltactl.operations.convert.directory import FROM_BEFORE, LeftOut, list_directory
+from deltactl.operations.convert.footers import Footers, read_all_footers
+from deltactl.operations.convert.options import ConvertOptions, PartitionColumn
+from deltactl.operations.convert.partitions import Problem, plan_partitions
+from deltactl.operations.convert.plan import (
     APP_ID,
     REGISTERED_TAG,
     ConvertPlan,
@@ -42,9 +42,9 @@ from deltactl.operations.convert_plan import (
     note_hidden,
     unusable_columns,
 )
-from deltactl.operations.convert_report import ConvertReport
-from deltactl.operations.convert_schema import SchemaMerger
-from deltactl.operations.convert_tasks import FooterGroup, FooterSpec
+from deltactl.operations.convert.report import ConvertReport
+from deltactl.operations.convert.schema import SchemaMerger
+from deltactl.operations.convert.tasks import FooterGroup, FooterSpec
 from deltactl.operations.find_files import find_files
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.features import Operation, ensure_supported, has_feature

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
-from deltactl.operations.convert_options import PartitionColumn
+from deltactl.operations.convert.options import PartitionColumn
 from deltactl.protocol.partitions import parse_partition_column
 from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import DeltaType, Field, PrimitiveType, arrow_type

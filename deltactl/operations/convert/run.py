@@ -20,12 +20,12 @@ from deltactl.log.put_commit import Sleep
 from deltactl.log.run_tags import engine_info
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.table_store import open_table_store
-from deltactl.operations.convert_footers import read_all_footers
-from deltactl.operations.convert_listing import ensure_no_table_above, list_directory
-from deltactl.operations.convert_options import ConvertOptions
-from deltactl.operations.convert_plan import APP_ID, ConvertPlan, plan_convert
-from deltactl.operations.convert_report import ConvertReport
-from deltactl.operations.convert_tasks import FooterSpec
+from deltactl.operations.convert.directory import ensure_no_table_above, list_directory
+from deltactl.operations.convert.footers import read_all_footers
+from deltactl.operations.convert.options import ConvertOptions
+from deltactl.operations.convert.plan import APP_ID, ConvertPlan, plan_convert
+from deltactl.operations.convert.report import ConvertReport
+from deltactl.operations.convert.tasks import FooterSpec
 from deltactl.operations.manifest_refresh import AUTO_PROPERTY, refresh_manifests
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.names import LOG_DIR
@@ -103,7 +103,7 @@ def convert_directory(
             version = snapshot.version
             return ConvertReport(None, engine.name, version, version, dry_run)
         # Here, because a sync knows much more of logs than a convert has to load.
-        from deltactl.operations.convert_sync import sync_directory
+        from deltactl.operations.convert.sync import sync_directory
 
         return sync_directory(
             snapshot,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deltactl.operations.convert_plan import ConvertPlan
+from deltactl.operations.convert.plan import ConvertPlan
 from deltactl.protocol.schema import render_type
 
 

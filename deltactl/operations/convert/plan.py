@@ -11,17 +11,17 @@ import pyarrow as pa
 
 from deltactl.errors import ConversionError
 from deltactl.log.action_lines import NewFile
-from deltactl.operations.convert_footers import Footers
-from deltactl.operations.convert_listing import LeftOut
-from deltactl.operations.convert_options import ConvertOptions
-from deltactl.operations.convert_partitions import (
+from deltactl.operations.convert.directory import LeftOut
+from deltactl.operations.convert.footers import Footers
+from deltactl.operations.convert.options import ConvertOptions
+from deltactl.operations.convert.partitions import (
     Partitioning,
     Problem,
     find_partition_names,
     plan_partitions,
 )
-from deltactl.operations.convert_schema import SchemaMerger
-from deltactl.operations.convert_tasks import FooterGroup
+from deltactl.operations.convert.schema import SchemaMerger
+from deltactl.operations.convert.tasks import FooterGroup
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.hidden_columns import CHANGE_TYPE, is_hidden_column
 from deltactl.protocol.new_tables import (

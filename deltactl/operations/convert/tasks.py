@@ -9,8 +9,8 @@ from typing import Final
 import pyarrow as pa
 
 from deltactl.errors import DataFileError
-from deltactl.operations.convert_listing import NOT_PARQUET_INSIDE, LeftOut, has_parquet_name
-from deltactl.operations.convert_partitions import Problem
+from deltactl.operations.convert.directory import NOT_PARQUET_INSIDE, LeftOut, has_parquet_name
+from deltactl.operations.convert.partitions import Problem
 from deltactl.operations.requests import map_requests
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
 from deltactl.parquet.footer_bytes import TAIL_BYTES, Footer, parse_footer

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from deltactl.operations.convert_partitions import Problem
+from deltactl.operations.convert.partitions import Problem
 from deltactl.protocol.schema import (
     MAX_DECIMAL_DIGITS,
     ArrayType,

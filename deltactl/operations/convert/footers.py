@@ -9,10 +9,10 @@ from typing import Final
 
 from deltactl.engine.base import CancelToken, Engine, Failed, OnProgress, Task, ended
 from deltactl.errors import InterruptedRunError
-from deltactl.operations.convert_listing import LeftOut
-from deltactl.operations.convert_options import ConvertOptions
-from deltactl.operations.convert_partitions import Problem, find_partition_names
-from deltactl.operations.convert_tasks import FooterBatch, FooterGroup, FooterSpec, read_footers
+from deltactl.operations.convert.directory import LeftOut
+from deltactl.operations.convert.options import ConvertOptions
+from deltactl.operations.convert.partitions import Problem, find_partition_names
+from deltactl.operations.convert.tasks import FooterBatch, FooterGroup, FooterSpec, read_footers
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.hidden_columns import is_hidden_column
 from deltactl.protocol.new_tables import PLAIN
