@@ -132,7 +132,7 @@ class Table:
         Raises:
             DeltactlError: no table there, or the store refuses.
         """
-        from deltactl.operations.history import HistoryOptions, load_history
+        from deltactl.operations.history.run import HistoryOptions, load_history
 
         options = HistoryOptions(
             limit=limit, since_ms=since, until_ms=until, operations=tuple(operations)

@@ -10,7 +10,7 @@ from deltactl.cli.text import fit_width, pad_width, safe_text
 from deltactl.units import format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:
-    from deltactl.operations.history_graph import GraphPoint, HistoryGraph
+    from deltactl.operations.history.graph import GraphPoint, HistoryGraph
 
 _HEIGHT: Final = 6
 _LABEL: Final = 14

@@ -13,9 +13,9 @@ from deltactl.cli.history_page import (
 )
 from deltactl.cli.page import Cell, Column, Page, Styled, Tone
 from deltactl.log.commit_changes import FileCounts
-from deltactl.operations.history_blame import BlameReport
-from deltactl.operations.history_changes import Change
-from deltactl.operations.history_diff import VersionDiff
+from deltactl.operations.history.blame import BlameReport
+from deltactl.operations.history.changes import Change
+from deltactl.operations.history.diff import VersionDiff
 from deltactl.units import format_count, format_size, format_timestamp
 
 _SHOWN_PARTITIONS = 20

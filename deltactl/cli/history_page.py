@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.page import Cell, Column, Page, Styled, Tone
-from deltactl.operations.history import CommitFiles, HistoryReport, VersionAt
-from deltactl.operations.history_changes import Change
+from deltactl.operations.history.changes import Change
+from deltactl.operations.history.run import CommitFiles, HistoryReport, VersionAt
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.units import format_age, format_count, format_size, format_timestamp
 

@@ -9,14 +9,14 @@ from deltactl.cli.history_rows import change_row, json_row
 from deltactl.cli.output import OutputFormat, stdout_errors
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
-from deltactl.operations.history import HistoryOptions
-from deltactl.operations.history_follow import follow_history
+from deltactl.operations.history.follow import follow_history
+from deltactl.operations.history.run import HistoryOptions
 from deltactl.storage.store import Store
 from deltactl.units import format_count, format_timestamp, parse_duration
 
 if TYPE_CHECKING:
-    from deltactl.operations.history_blame import BlameReport
-    from deltactl.operations.history_blame_filter import UnknownValue
+    from deltactl.operations.history.blame import BlameReport
+    from deltactl.operations.history.blame_filter import UnknownValue
 
 _POLL_MS: Final = 5000
 
@@ -31,7 +31,7 @@ def history_envelope(session: Session, latest_version: int, result: Any) -> Enve
 def show_diff(session: Session, store: Store, first: int, last: int | None) -> None:
     """Present what is different between two versions."""
     from deltactl.cli.history_diff_page import render_diff
-    from deltactl.operations.history_diff import diff_versions
+    from deltactl.operations.history.diff import diff_versions
 
     diff = diff_versions(store, first, last, session.output.warn)
     rows = [change_row(p.partition_values, p.added, p.removed) for p in diff.partitions]
@@ -58,7 +58,7 @@ def show_blame(
 ) -> None:
     """Present the commits that touched the partitions that ``text`` selects."""
     from deltactl.cli.history_diff_page import render_blame
-    from deltactl.operations.history_blame import blame_partition
+    from deltactl.operations.history.blame import blame_partition
 
     report = blame_partition(store, text, options, session.output.warn)
     if report.oldest_version > 0:
@@ -95,7 +95,7 @@ def _blame_row(row: dict[str, Any], report: BlameReport) -> dict[str, Any]:
 def show_graph(session: Session, store: Store, options: HistoryOptions) -> None:
     """Present how files and bytes went over the versions of a selection."""
     from deltactl.cli.graph_page import render_graph
-    from deltactl.operations.history_graph import load_graph
+    from deltactl.operations.history.graph import load_graph
 
     graph = load_graph(store, options, session.output.warn)
     rows = [

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from deltactl.errors import UsageError, VersionNotFoundError
-from deltactl.operations.history_blame_filter import parse_partition
-from deltactl.operations.history_follow import follow_history
+from deltactl.operations.history.blame_filter import parse_partition
+from deltactl.operations.history.follow import follow_history
 from deltactl.storage.open import open_store
 from tests.cli.conftest import RunCli
 from tests.support.history_logs import (

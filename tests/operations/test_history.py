@@ -16,7 +16,8 @@ from deltactl.errors import (
     UsageError,
     VersionNotFoundError,
 )
-from deltactl.operations.history import (
+from deltactl.operations.history.changes import Change, change_from_metrics
+from deltactl.operations.history.run import (
     HistoryOptions,
     HistoryReport,
     VersionAt,
@@ -24,7 +25,6 @@ from deltactl.operations.history import (
     load_history,
     version_at,
 )
-from deltactl.operations.history_changes import Change, change_from_metrics
 from deltactl.storage.open import open_store
 from deltactl.table import Table
 from tests.support.history_logs import (
@@ -328,7 +328,7 @@ def test_only_a_checkpoint_is_left(tmp_path: Path) -> None:
 
 def test_no_arrow_is_loaded_for_commits_with_metrics() -> None:
     code = (
-        "import sys; from deltactl.operations import history; "
+        "import sys; from deltactl.operations.history import run as history; "
         "print([m for m in sys.modules if m.split('.')[0] in ('pyarrow', 'numpy', 'pandas')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from deltactl.errors import DeltactlError
 from deltactl.log.history import Selection
 from deltactl.log.snapshot import load_snapshot
-from deltactl.operations.history_diff import diff_versions
-from deltactl.operations.history_graph import load_graph
+from deltactl.operations.history.diff import diff_versions
+from deltactl.operations.history.graph import load_graph
 from deltactl.storage.open import open_store
 from tests.support.random_logs import KINDS, logs
 from tests.support.table_builder import TableBuilder

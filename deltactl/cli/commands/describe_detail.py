@@ -14,7 +14,7 @@ from deltactl.cli.times import parse_time
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 from deltactl.operations.detail import DetailReport, load_detail
-from deltactl.operations.history import version_at
+from deltactl.operations.history.run import version_at
 from deltactl.protocol.features import Operation
 from deltactl.units import format_age, format_count, format_size, format_timestamp
 

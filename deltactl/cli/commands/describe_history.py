@@ -24,7 +24,7 @@ from deltactl.cli.session import Session
 from deltactl.cli.times import parse_time
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
-from deltactl.operations.history import (
+from deltactl.operations.history.run import (
     HistoryOptions,
     HistoryReport,
     commit_files,

@@ -20,7 +20,7 @@ from deltactl.log.history_columns import HistoryRow, history_table
 from deltactl.log.listing import LogListing, list_log
 from deltactl.log.rebuildable import torn_file
 from deltactl.log.timestamps import resolve_timestamp
-from deltactl.operations.history_changes import Change, ChangeCounter
+from deltactl.operations.history.changes import Change, ChangeCounter
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from deltactl.log.commit_changes import PartitionChange
-    from deltactl.operations.restorable import Restorable
+    from deltactl.operations.history.restorable import Restorable
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def load_history(store: Store, options: HistoryOptions, warn: Warn) -> HistoryRe
     _look_at_checkpoint(store, listing, warn)
     restorable = None
     if options.restorable:
-        from deltactl.operations.restorable import find_restorable
+        from deltactl.operations.history.restorable import find_restorable
 
         restorable = find_restorable(store, listing, warn)
     return HistoryReport(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from deltactl.log.history import Selection, read_history
 from deltactl.log.history_columns import HistoryRow
 from deltactl.log.listing import list_log
-from deltactl.operations.history import ensure_in_log
+from deltactl.operations.history.run import ensure_in_log
 from deltactl.storage.store import Store
 
 

@@ -14,7 +14,7 @@ from deltactl.log.commit_changes import FileCounts, PartitionChange, count_added
 from deltactl.log.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.operations.history import ensure_in_log
+from deltactl.operations.history.run import ensure_in_log
 from deltactl.protocol.actions import ADD_SCHEMA, Metadata
 from deltactl.protocol.features import list_features
 from deltactl.protocol.paths import normalize_paths

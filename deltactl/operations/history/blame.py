@@ -14,7 +14,7 @@ from deltactl.log.history import CommitRecord, Selection, read_history
 from deltactl.log.history_columns import HistoryRow
 from deltactl.log.listing import LogListing, list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.operations.history_blame_filter import (
+from deltactl.operations.history.blame_filter import (
     BlameFilter,
     UnknownValue,
     find_unknown,
