@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from deltactl.operations.convert.report import ConvertReport
     from deltactl.operations.convert.run import convert
     from deltactl.operations.detail import DetailReport
-    from deltactl.operations.manifest_options import ManifestOptions
-    from deltactl.operations.manifest_report import ManifestReport
+    from deltactl.operations.manifest.options import ManifestOptions
+    from deltactl.operations.manifest.report import ManifestReport
     from deltactl.operations.optimize_options import OptimizeOptions
     from deltactl.operations.optimize_report import OptimizeReport
     from deltactl.operations.vacuum_options import VacuumOptions
@@ -135,8 +135,8 @@ _ELSEWHERE: Final = {
     "DetailReport": "deltactl.operations.detail",
     "DynamoDbLogStore": "deltactl.storage.dynamodb",
     "LocalEngine": "deltactl.engine.local",
-    "ManifestOptions": "deltactl.operations.manifest_options",
-    "ManifestReport": "deltactl.operations.manifest_report",
+    "ManifestOptions": "deltactl.operations.manifest.options",
+    "ManifestReport": "deltactl.operations.manifest.report",
     "OptimizeOptions": "deltactl.operations.optimize_options",
     "OptimizeReport": "deltactl.operations.optimize_report",
     "PartitionColumn": "deltactl.operations.convert.options",

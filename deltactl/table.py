@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint.repair import RepairReport
     from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport
     from deltactl.operations.detail import DetailReport
-    from deltactl.operations.manifest import ManifestOptions, ManifestReport
+    from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
     from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
     from deltactl.operations.vacuum import VacuumOptions, VacuumReport
     from deltactl.storage.dynamodb import DynamoDbLogStore
@@ -339,7 +339,7 @@ class Table:
         Raises:
             DeltactlError: refused (deletion vectors, column mapping), or the store failed.
         """
-        from deltactl.operations.manifest import ManifestOptions, generate_manifests
+        from deltactl.operations.manifest.run import ManifestOptions, generate_manifests
 
         elsewhere = None if output_root is None else open_store(output_root, self._storage_options)
         return generate_manifests(

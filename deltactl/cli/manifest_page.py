@@ -10,7 +10,7 @@ from deltactl.cli.page import Column, Page, Styled, Tone
 from deltactl.units import format_count, format_duration
 
 if TYPE_CHECKING:
-    from deltactl.operations.manifest import ManifestReport
+    from deltactl.operations.manifest.run import ManifestReport
 
 _SHOWN: int = 20
 _WORDS = {"new": "missing", "changed": "differs", "stale": "partition is gone"}

@@ -16,7 +16,7 @@ from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.checkpoint.report import CheckpointReport
 from deltactl.operations.checkpoint.run import checkpoint_table
-from deltactl.operations.manifest_refresh import AUTO_PROPERTY, refresh_manifests
+from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
 
 
 def follow_commit(

@@ -14,7 +14,7 @@ from deltactl.errors import DeltactlError
 from deltactl.operations.check.options import CheckOptions
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.convert.options import ConvertOptions
-from deltactl.operations.manifest_options import ManifestOptions
+from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.operations.vacuum_options import VacuumOptions
 from deltactl.storage.local_store import LocalStore
@@ -28,7 +28,7 @@ from tests.support.table_builder import Column, TableBuilder
         ("optimize", "optimize.optimize_table", OptimizeOptions),
         ("vacuum", "vacuum.vacuum_table", VacuumOptions),
         ("checkpoint", "checkpoint.run.checkpoint_table", CheckpointOptions),
-        ("generate-manifest", "manifest.generate_manifests", ManifestOptions),
+        ("generate-manifest", "manifest.run.generate_manifests", ManifestOptions),
         ("convert", "convert.run.convert_directory", ConvertOptions),
         ("check", "check.run.check_table", CheckOptions),
     ],

@@ -86,7 +86,7 @@ def opened_starter(scratch: Path) -> Iterator[Starter]:
 def _import_everything() -> None:
     import deltactl.operations.checkpoint.run
     import deltactl.operations.convert.run
-    import deltactl.operations.manifest
+    import deltactl.operations.manifest.run
     import deltactl.operations.optimize_run
     import deltactl.operations.vacuum
     import deltactl.parquet.writer

@@ -20,7 +20,7 @@ from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.report import CheckReport
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.convert.run import ConvertOptions, convert
-from deltactl.operations.manifest_options import ManifestOptions
+from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.table import Table
 from tests.support.checkpoints import fail

@@ -35,7 +35,7 @@ from deltactl.operations.convert.run import (
     convert,
     convert_directory,
 )
-from deltactl.operations.manifest_refresh import AUTO_PROPERTY
+from deltactl.operations.manifest.refresh import AUTO_PROPERTY
 from deltactl.operations.optimize import OptimizeOptions
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store

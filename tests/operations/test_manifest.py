@@ -25,8 +25,8 @@ from deltactl.errors import (
     UsageError,
     VersionNotFoundError,
 )
-from deltactl.operations.manifest import ManifestOptions, ManifestReport, generate_manifests
-from deltactl.operations.manifest_refresh import AUTO_PROPERTY
+from deltactl.operations.manifest.refresh import AUTO_PROPERTY
+from deltactl.operations.manifest.run import ManifestOptions, ManifestReport, generate_manifests
 from deltactl.operations.optimize import OptimizeOptions, optimize_table
 from deltactl.protocol.vacuum_names import MANIFEST_DIR
 from deltactl.storage.forwarding import ForwardingStore

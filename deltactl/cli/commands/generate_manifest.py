@@ -13,7 +13,7 @@ from deltactl.cli.session import Session
 from deltactl.errors import UsageError
 
 if TYPE_CHECKING:
-    from deltactl.operations.manifest import ManifestOptions, ManifestReport
+    from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
 
 
 class DdlEngine(StrEnum):
@@ -82,7 +82,7 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl generate-manifest s3a://lake/events --scheme-map s3a=s3 --ddl athena
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
-    from deltactl.operations.manifest_options import ManifestOptions
+    from deltactl.operations.manifest.options import ManifestOptions
 
     options = ManifestOptions(
         mode=mode,
@@ -103,7 +103,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 def _run(
     session: Session, table: str, options: ManifestOptions, output_root: str | None, dry_run: bool
 ) -> ManifestReport:
-    from deltactl.operations.manifest import generate_manifests
+    from deltactl.operations.manifest.run import generate_manifests
 
     looks = dry_run or options.check
     store = session.open_table(table, read_only=looks)

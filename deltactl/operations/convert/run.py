@@ -26,7 +26,7 @@ from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.plan import APP_ID, ConvertPlan, plan_convert
 from deltactl.operations.convert.report import ConvertReport
 from deltactl.operations.convert.tasks import FooterSpec
-from deltactl.operations.manifest_refresh import AUTO_PROPERTY, refresh_manifests
+from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.names import LOG_DIR
 from deltactl.protocol.new_tables import list_property_features

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltactl.operations.manifest_plan import CHANGED, NEW, STALE, UNCHANGED, ManifestPlan
+from deltactl.operations.manifest.plan import CHANGED, NEW, STALE, UNCHANGED, ManifestPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,15 +21,15 @@ from deltactl.log.listing import outlast_cleanup
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.columns import ensure_columns
-from deltactl.operations.manifest_ddl import render_ddl
-from deltactl.operations.manifest_files import (
+from deltactl.operations.manifest.content import (
     LiveFiles,
     ensure_no_vectors,
     load_live_files,
 )
-from deltactl.operations.manifest_options import ManifestOptions
-from deltactl.operations.manifest_plan import ManifestPlan, plan_manifests
-from deltactl.operations.manifest_report import ManifestReport
+from deltactl.operations.manifest.ddl import render_ddl
+from deltactl.operations.manifest.options import ManifestOptions
+from deltactl.operations.manifest.plan import ManifestPlan, plan_manifests
+from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.optimize_options import OptimizeOptions
 from deltactl.protocol.vacuum_names import MANIFEST_DIR
 from deltactl.storage.store import Store

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.manifest_options import ManifestOptions
-from deltactl.operations.manifest_plan import STALE, ManifestPlan, PartitionManifest, parse_folder
+from deltactl.operations.manifest.options import ManifestOptions
+from deltactl.operations.manifest.plan import STALE, ManifestPlan, PartitionManifest, parse_folder
 from deltactl.protocol.partitions import parse_partition_column
 from deltactl.protocol.paths import HIVE_NULL
 from deltactl.protocol.schema import (

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, Warn
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.manifest_files import (
+from deltactl.operations.manifest.content import (
     MANIFEST_NAME,
     LiveFiles,
     Manifests,
     render_manifests,
 )
-from deltactl.operations.manifest_options import ManifestOptions
+from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.predicate import PartitionPredicate, parse_predicate
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.protocol.partitions import build_map

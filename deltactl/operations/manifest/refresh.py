@@ -12,13 +12,13 @@ from deltactl.clock import Clock
 from deltactl.errors import DeltactlError, Warn
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import load_snapshot
-from deltactl.operations.manifest_options import ManifestOptions
-from deltactl.operations.manifest_plan import is_seen
+from deltactl.operations.manifest.options import ManifestOptions
+from deltactl.operations.manifest.plan import is_seen
 from deltactl.protocol.vacuum_names import MANIFEST_DIR
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
-    from deltactl.operations.manifest_report import ManifestReport
+    from deltactl.operations.manifest.report import ManifestReport
 
 AUTO_PROPERTY: Final = "delta.compatibility.symlinkFormatManifest.enabled"
 
@@ -39,7 +39,7 @@ def refresh_manifests(
     whatever happens here, so a failure is a warning that says what to run.
     """
     # Here, because generating manifests may purge, which is an optimize, which refreshes manifests.
-    from deltactl.operations.manifest import generate_manifests
+    from deltactl.operations.manifest.run import generate_manifests
 
     try:
         snapshot = load_snapshot(store, warn=warn)
