@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.manifest.options import ManifestOptions
     from deltactl.operations.manifest.report import ManifestReport
-    from deltactl.operations.optimize_options import OptimizeOptions
-    from deltactl.operations.optimize_report import OptimizeReport
+    from deltactl.operations.optimize.options import OptimizeOptions
+    from deltactl.operations.optimize.report import OptimizeReport
     from deltactl.operations.vacuum_options import VacuumOptions
     from deltactl.operations.vacuum_report import VacuumReport
     from deltactl.storage.dynamodb import DynamoDbLogStore
@@ -137,8 +137,8 @@ _ELSEWHERE: Final = {
     "LocalEngine": "deltactl.engine.local",
     "ManifestOptions": "deltactl.operations.manifest.options",
     "ManifestReport": "deltactl.operations.manifest.report",
-    "OptimizeOptions": "deltactl.operations.optimize_options",
-    "OptimizeReport": "deltactl.operations.optimize_report",
+    "OptimizeOptions": "deltactl.operations.optimize.options",
+    "OptimizeReport": "deltactl.operations.optimize.report",
     "PartitionColumn": "deltactl.operations.convert.options",
     "RepairReport": "deltactl.operations.checkpoint.repair",
     "Snapshot": "deltactl.log.snapshot",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
-    from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
+    from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport
     from deltactl.operations.vacuum import VacuumOptions, VacuumReport
     from deltactl.storage.dynamodb import DynamoDbLogStore
 
@@ -180,7 +180,7 @@ class Table:
         Raises:
             DeltactlError: refused, lost to other writers, or every bin failed.
         """
-        from deltactl.operations.optimize import OptimizeOptions, optimize_table
+        from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 
         return optimize_table(
             self._store_for(dry_run),

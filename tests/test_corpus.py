@@ -23,7 +23,7 @@ from deltactl import (
     UnsupportedFeatureError,
     VacuumOptions,
 )
-from deltactl.operations import optimize_plan
+from deltactl.operations.optimize import plan as optimize_plan
 from tests.conftest import CORPUS
 
 pytestmark = [pytest.mark.corpus, pytest.mark.filterwarnings("ignore::deltactl.table.TableWarning")]

@@ -11,7 +11,7 @@ from deltactl.cli.size_page import render_sizes_change
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
-    from deltactl.operations.optimize import OptimizePlan, OptimizeReport
+    from deltactl.operations.optimize.run import OptimizePlan, OptimizeReport
 
 _SHOWN_PARTITIONS = 20
 

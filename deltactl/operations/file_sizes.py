@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.operations.optimize_options import (
+from deltactl.operations.optimize.options import (
     DEFAULT_MIN_SHARE,
     GIB,
     MIB,

@@ -15,7 +15,7 @@ from deltactl.operations.check.options import CheckOptions
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.optimize_options import OptimizeOptions
+from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.vacuum_options import VacuumOptions
 from deltactl.storage.local_store import LocalStore
 from tests.cli.conftest import RunCli
@@ -25,7 +25,7 @@ from tests.support.table_builder import Column, TableBuilder
 @pytest.mark.parametrize(
     ("command", "operation", "options"),
     [
-        ("optimize", "optimize.optimize_table", OptimizeOptions),
+        ("optimize", "optimize.run.optimize_table", OptimizeOptions),
         ("vacuum", "vacuum.vacuum_table", VacuumOptions),
         ("checkpoint", "checkpoint.run.checkpoint_table", CheckpointOptions),
         ("generate-manifest", "manifest.run.generate_manifests", ManifestOptions),

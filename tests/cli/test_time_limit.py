@@ -15,7 +15,7 @@ import pytest
 from deltactl.cli.commands import COMMANDS
 from deltactl.cli.signals import Cancellation, limit_time
 from deltactl.errors import InterruptedRunError, TimeLimitError
-from deltactl.operations.optimize_tasks import rewrite_files
+from deltactl.operations.optimize.tasks import rewrite_files
 from deltactl.storage.local_store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import RunCli
@@ -103,7 +103,7 @@ def test_what_is_finished_is_committed_and_the_next_run_does_the_rest(
         return rewrite_files(*args)
 
     monkeypatch.setattr("deltactl.cli.session.limit_time", limit)
-    monkeypatch.setattr("deltactl.operations.optimize.rewrite_files", rewrite)
+    monkeypatch.setattr("deltactl.operations.optimize.run.rewrite_files", rewrite)
     args = ("optimize", str(tmp_path), "--timeout", "1h", "--max-concurrent", "1")
     ran = cli(*args)
     assert ran.code == 5

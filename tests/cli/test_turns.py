@@ -16,7 +16,7 @@ import pytest
 from deltactl.clock import SystemClock
 from deltactl.operations.last_run import LastRun, read_last_run, write_last_run
 from deltactl.operations.lease import LEASE_MS, Holder, _encode
-from deltactl.operations.optimize_plan import plan_optimize
+from deltactl.operations.optimize.plan import plan_optimize
 from deltactl.storage.local_store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder
@@ -134,7 +134,7 @@ def test_a_signal_gives_the_lease_back(
         signal.raise_signal(signal.SIGTERM)
         return plan_optimize(*args)
 
-    monkeypatch.setattr("deltactl.operations.optimize.plan_optimize", plan)
+    monkeypatch.setattr("deltactl.operations.optimize.run.plan_optimize", plan)
     assert cli("optimize", "t").code == 143
     assert own_files() == []
 
@@ -143,7 +143,7 @@ def test_a_run_that_is_killed_leaves_a_lease_that_stops_nobody_here(
     cli: RunCli, table: TableBuilder
 ) -> None:
     program = (
-        "import os, signal, sys; import deltactl.operations.optimize as o; "
+        "import os, signal, sys; import deltactl.operations.optimize.run as o; "
         "o.plan_optimize = lambda *a: os.kill(os.getpid(), signal.SIGKILL); "
         "from deltactl.cli.app import run; run(['optimize', 't'])"
     )

@@ -138,7 +138,7 @@ def test_the_package_is_the_same_whenever_it_is_packed() -> None:
     assert first.name == second.name
     assert first.read_bytes() == second.read_bytes()
     names = zipfile.ZipFile(first).namelist()
-    assert "deltactl/operations/optimize_tasks.py" in names
+    assert "deltactl/operations/optimize/tasks.py" in names
     assert not any("__pycache__" in name for name in names)
     for path in (first, second):
         path.unlink()
@@ -154,7 +154,7 @@ def test_tasks_run_from_the_zip_without_the_command_line(tmp_path: Path) -> None
         "    sys.modules[name] = None\n"
         f"sys.path = [{str(package)!r}] + [p for p in sys.path if 'site-packages' in p or "
         "'lib/python' in p]\n"
-        "import deltactl.operations.optimize_tasks, deltactl.engine.spark_worker\n"
+        "import deltactl.operations.optimize.tasks, deltactl.engine.spark_worker\n"
         "print(deltactl.__file__)\n"
     )
     done = subprocess.run(

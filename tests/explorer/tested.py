@@ -8,7 +8,7 @@ from deltactl.clock import Clock
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
-from deltactl.operations.optimize import OptimizeOptions, optimize_table
+from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.scan import scan_snapshot
 from deltactl.operations.vacuum import VacuumOptions, vacuum_table
 from deltactl.storage.store import Store

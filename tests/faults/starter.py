@@ -87,7 +87,7 @@ def _import_everything() -> None:
     import deltactl.operations.checkpoint.run
     import deltactl.operations.convert.run
     import deltactl.operations.manifest.run
-    import deltactl.operations.optimize_run
+    import deltactl.operations.optimize.commit_bins
     import deltactl.operations.vacuum
     import deltactl.parquet.writer
     import deltactl.table  # noqa: F401

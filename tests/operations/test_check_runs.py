@@ -25,7 +25,7 @@ from deltactl.operations.check.report import CheckReport
 from deltactl.operations.check.run import check_table
 from deltactl.operations.convert.run import convert
 from deltactl.operations.find_files import find_files
-from deltactl.operations.optimize import OptimizeOptions, optimize_table
+from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.checkpoints import checkpoint, fail, memory_of, new_table

@@ -14,7 +14,7 @@ from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.manifest.run import ManifestOptions, generate_manifests
-from deltactl.operations.optimize import OptimizeOptions, optimize_table
+from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
 from tests.support.stores import opened_as

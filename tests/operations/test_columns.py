@@ -21,7 +21,7 @@ from deltactl.operations.check.report import CheckReport
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.convert.run import ConvertOptions, convert
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.optimize_options import OptimizeOptions
+from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.table import Table
 from tests.support.checkpoints import fail
 from tests.support.schemaless import ABSENT, NO_SCHEMA, NUM_FILES, make_schemaless, replace_schema

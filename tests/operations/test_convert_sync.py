@@ -36,7 +36,7 @@ from deltactl.operations.convert.run import (
     convert_directory,
 )
 from deltactl.operations.manifest.refresh import AUTO_PROPERTY
-from deltactl.operations.optimize import OptimizeOptions
+from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
 from deltactl.table import Table

@@ -27,7 +27,7 @@ from deltactl.errors import (
 )
 from deltactl.operations.manifest.refresh import AUTO_PROPERTY
 from deltactl.operations.manifest.run import ManifestOptions, ManifestReport, generate_manifests
-from deltactl.operations.optimize import OptimizeOptions, optimize_table
+from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.protocol.vacuum_names import MANIFEST_DIR
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local_store import LocalStore

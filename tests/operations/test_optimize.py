@@ -23,9 +23,9 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from deltactl.operations.optimize import OptimizeOptions, OptimizeReport, optimize_table
-from deltactl.operations.optimize_options import GIB, MIB, TIB, choose_target_bytes
-from deltactl.operations.optimize_plan import TWO_TEXTS
+from deltactl.operations.optimize.options import GIB, MIB, TIB, choose_target_bytes
+from deltactl.operations.optimize.plan import TWO_TEXTS
+from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store

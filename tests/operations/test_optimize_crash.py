@@ -18,7 +18,7 @@ import pytest
 from deltactl.clock import FixedClock
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import CommitOutcomeUnknownError, DeltactlError, StorageError
-from deltactl.operations.optimize import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, opened_as

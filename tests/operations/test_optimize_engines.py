@@ -15,8 +15,8 @@ import pytest
 from deltactl import SparkEngine, Table
 from deltactl.engine.base import Done, Engine, EngineChoice, Failed
 from deltactl.engine.local import LocalEngine
-from deltactl.operations.optimize import OptimizeOptions
-from deltactl.operations.optimize_report import OptimizeReport
+from deltactl.operations.optimize.report import OptimizeReport
+from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.storage.local_store import LocalStore
 from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 from tests.support.spark_workers import AfterWork

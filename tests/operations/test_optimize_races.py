@@ -12,7 +12,7 @@ import pytest
 from deltactl.clock import FixedClock
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import ConflictError, UnsupportedFeatureError
-from deltactl.operations.optimize import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from deltactl.table import Table

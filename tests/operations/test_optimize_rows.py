@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltactl.engine.local import LocalEngine
-from deltactl.operations.optimize import OptimizeOptions, optimize_table
+from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.table import Table
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import (

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from deltactl.operations.packing import PackingRule, pack
+from deltactl.operations.optimize.packing import PackingRule, pack
 
 MB = 1_000_000
 MIB = 1 << 20

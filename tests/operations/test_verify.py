@@ -21,8 +21,8 @@ from pyroaring import BitMap64
 
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import DataFileError, VerificationError
-from deltactl.operations import optimize_tasks
-from deltactl.operations.optimize import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.optimize import tasks as optimize_tasks
+from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.parquet import projection, reader, writer
 from deltactl.parquet.reader import LiveBatch
 from deltactl.protocol import deletion_vectors

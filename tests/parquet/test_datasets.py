@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.convert.run import convert
-from deltactl.operations.optimize import OptimizeOptions
+from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.table import Table
 
 

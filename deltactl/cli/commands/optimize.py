@@ -19,7 +19,7 @@ from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
 from deltactl.units import format_count, parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from deltactl.operations.optimize import OptimizeOptions, OptimizeReport
+    from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport
 
 LAST_RUN = "last-run"
 _LEVEL = re.compile(r"-?[0-9]{1,20}")
@@ -138,7 +138,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     session = Session.of(ctx)
     codec_name, codec_level = _parse_codec(codec)
     every_ms, every_bytes = _parse_commit_every(commit_every or [])
-    from deltactl.operations.optimize import OptimizeOptions
+    from deltactl.operations.optimize.run import OptimizeOptions
 
     since = _parse_since(session, table, since_version)
     defaults = OptimizeOptions()
@@ -175,7 +175,7 @@ def _run(
     max_concurrent: int | None,
     dry_run: bool,
 ) -> OptimizeReport:
-    from deltactl.operations.optimize import optimize_table
+    from deltactl.operations.optimize.run import optimize_table
 
     store = session.open_table(table, read_only=dry_run)
     with (

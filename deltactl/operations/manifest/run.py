@@ -30,7 +30,7 @@ from deltactl.operations.manifest.ddl import render_ddl
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import ManifestPlan, plan_manifests
 from deltactl.operations.manifest.report import ManifestReport
-from deltactl.operations.optimize_options import OptimizeOptions
+from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.protocol.vacuum_names import MANIFEST_DIR
 from deltactl.storage.store import Store
 
@@ -194,7 +194,7 @@ def _purge(
     sleep: Sleep,
 ) -> tuple[Snapshot, LiveFiles]:
     # Here, because optimize refreshes manifests itself after its commits.
-    from deltactl.operations.optimize import optimize_table
+    from deltactl.operations.optimize.run import optimize_table
 
     report = optimize_table(
         store,

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.compute as pc
 
 from deltactl.log.commit import Group
-from deltactl.operations.optimize_options import OptimizeOptions
-from deltactl.operations.optimize_plan import OptimizePlan
+from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.optimize.plan import OptimizePlan
 
 
 @dataclass(frozen=True, slots=True)

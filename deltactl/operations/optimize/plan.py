@@ -13,18 +13,18 @@ import pyarrow.compute as pc
 
 from deltactl.errors import Warn, ignore_warning
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.clustered import clustered_mask
 from deltactl.operations.columns import ensure_columns
 from deltactl.operations.file_sizes import FileSizes, count_sizes
-from deltactl.operations.optimize_options import (
+from deltactl.operations.optimize.clustered import clustered_mask
+from deltactl.operations.optimize.options import (
     DEFAULT_MIN_SHARE,
     OptimizeOptions,
     choose_target_bytes,
 )
-from deltactl.operations.packing import PackingRule, pack
+from deltactl.operations.optimize.packing import PackingRule, pack
+from deltactl.operations.optimize.purge import purge_mask
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.operations.predicate import PartitionPredicate, parse_predicate
-from deltactl.operations.purge import purge_mask
 from deltactl.operations.spelling_suspects import respelled_mask
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.protocol.features import Operation, ensure_supported

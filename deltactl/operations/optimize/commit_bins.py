@@ -22,16 +22,16 @@ from deltactl.log.commit import Committer, Draft, Group
 from deltactl.log.put_commit import Sleep
 from deltactl.log.run_tags import engine_info
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.optimize_options import OptimizeOptions
-from deltactl.operations.optimize_plan import OptimizePlan, format_predicates
-from deltactl.operations.optimize_report import (
+from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
+from deltactl.operations.optimize.report import (
     BinFailure,
     OptimizeReport,
     commit_metrics,
     count_vectors,
 )
-from deltactl.operations.optimize_tasks import RewriteResult
-from deltactl.operations.strays import find_strays
+from deltactl.operations.optimize.strays import find_strays
+from deltactl.operations.optimize.tasks import RewriteResult
 from deltactl.protocol.features import has_feature
 from deltactl.units import format_count
 
