@@ -9,7 +9,7 @@ from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
     from deltactl.operations.check.fix import PathRepairReport
-    from deltactl.operations.check_spelling_pairs import Spelling
+    from deltactl.operations.path_encoding.pairs import Spelling
 
 _SHOWN: Final = 20
 

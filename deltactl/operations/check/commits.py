@@ -22,7 +22,7 @@ from deltactl.operations.check.actions import (
     list_partition_keys,
 )
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.spelling_suspects import SpellingSuspects
+from deltactl.operations.path_encoding.suspects import SpellingSuspects
 from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties

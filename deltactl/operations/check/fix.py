@@ -29,14 +29,18 @@ from deltactl.log.replay import Tail
 from deltactl.log.run_tags import engine_info, run_tags
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.after_commit import follow_commit
-from deltactl.operations.check_spelling_pairs import (
+from deltactl.operations.path_encoding.pairs import (
     Spelling,
     Spellings,
     Verdict,
     count_rows,
     find_spellings,
 )
-from deltactl.operations.spelling_suspects import SPELLING_COLUMNS, SpellingSuspects, file_names
+from deltactl.operations.path_encoding.suspects import (
+    SPELLING_COLUMNS,
+    SpellingSuspects,
+    file_names,
+)
 from deltactl.protocol.features import Operation, ensure_supported, has_feature
 from deltactl.protocol.stats import num_records
 from deltactl.storage.store import Store

@@ -7,8 +7,8 @@ from typing import Final
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.check_spelling_pairs import Spelling, Verdict, find_spellings
-from deltactl.operations.spelling_suspects import SPELLING_COLUMNS, SpellingSuspects
+from deltactl.operations.path_encoding.pairs import Spelling, Verdict, find_spellings
+from deltactl.operations.path_encoding.suspects import SPELLING_COLUMNS, SpellingSuspects
 from deltactl.units import format_count
 
 _CODES: Final = {

@@ -56,7 +56,7 @@ from deltactl.operations.check.versions import (
     check_older_checksums,
     find_all_files,
 )
-from deltactl.operations.spelling_suspects import SpellingSuspects
+from deltactl.operations.path_encoding.suspects import SpellingSuspects
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store

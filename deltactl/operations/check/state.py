@@ -20,7 +20,7 @@ from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.identity import IdentityChecker
 from deltactl.operations.check.partitions import check_partitions
 from deltactl.operations.find_files import find_path_problem
-from deltactl.operations.spelling_suspects import SPELLING_COLUMNS, SpellingSuspects
+from deltactl.operations.path_encoding.suspects import SPELLING_COLUMNS, SpellingSuspects
 from deltactl.protocol.features import has_feature
 from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.stats import num_records

@@ -19,9 +19,9 @@ from deltactl.log.history_columns import as_long, as_text
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.remove_files import RESTORE
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.operations.check_spelling_history import Event, LiveText, Miss, Texts, judge
-from deltactl.operations.check_stand_ins import StandIns
-from deltactl.operations.spelling_suspects import SpellingSuspects
+from deltactl.operations.path_encoding.history import Event, LiveText, Miss, Texts, judge
+from deltactl.operations.path_encoding.rewrites import StandIns
+from deltactl.operations.path_encoding.suspects import SpellingSuspects
 from deltactl.protocol.deletion_vectors import unique_ids
 from deltactl.protocol.spark_hash import Hashes
 

@@ -14,10 +14,10 @@ from deltactl.log.commit_changes import live_rows
 from deltactl.log.file_actions import file_keys
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.check_spelling_history import LiveText
-from deltactl.operations.check_spelling_log import SpellingLog, Writer
 from deltactl.operations.find_files import find_files, find_path_problem
-from deltactl.operations.spelling_suspects import SpellingSuspects
+from deltactl.operations.path_encoding.commits import SpellingLog, Writer
+from deltactl.operations.path_encoding.history import LiveText
+from deltactl.operations.path_encoding.suspects import SpellingSuspects
 from deltactl.protocol.paths import is_absolute
 from deltactl.units import format_count
 
