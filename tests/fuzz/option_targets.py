@@ -17,7 +17,7 @@ from pyarrow import orc
 from deltactl.cli.config_file import load_config_file
 from deltactl.cli.groups import SETTABLE
 from deltactl.errors import UsageError
-from deltactl.operations.predicate import parse_predicate
+from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.vacuum_inventory import read_inventory
 from deltactl.parquet.file_schema import read_file_schema
 from deltactl.parquet.footer import read_file_stats, read_null_counts

@@ -87,7 +87,7 @@ def parse_blame(text: str, partition_fields: tuple[Field, ...], where: str) -> B
 
 
 def _by_predicate(text: str, partition_fields: tuple[Field, ...]) -> BlameFilter:
-    from deltactl.operations.predicate import parse_predicate
+    from deltactl.operations.predicate.parse import parse_predicate
 
     predicate = parse_predicate(text, partition_fields)
     return BlameFilter(

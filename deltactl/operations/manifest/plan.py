@@ -17,7 +17,7 @@ from deltactl.operations.manifest.content import (
     render_manifests,
 )
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.predicate import PartitionPredicate, parse_predicate
+from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.protocol.partitions import build_map
 from deltactl.protocol.paths import hive_unescape, hive_value

@@ -25,7 +25,7 @@ from deltactl.operations.optimize.packing import PackingRule, pack
 from deltactl.operations.optimize.purge import purge_mask
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.operations.path_encoding.suspects import respelled_mask
-from deltactl.operations.predicate import PartitionPredicate, parse_predicate
+from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.partitions import lookup_map

@@ -12,14 +12,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from deltactl.errors import PredicateError
-from deltactl.operations.predicate_literals import (
+from deltactl.operations.predicate.literals import (
     Constant,
     Kind,
     comparable,
     describe_type,
     fit_constant,
 )
-from deltactl.operations.predicate_syntax import (
+from deltactl.operations.predicate.sql import (
     FORMS_HINT,
     QUOTING_HINT,
     quote_node,
@@ -27,7 +27,7 @@ from deltactl.operations.predicate_syntax import (
     spell_name,
     strip_parentheses,
 )
-from deltactl.operations.predicate_terms import (
+from deltactl.operations.predicate.terms import (
     Column,
     Comparison,
     Junction,

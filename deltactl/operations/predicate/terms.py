@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from deltactl.errors import PredicateError
-from deltactl.operations.predicate_literals import Constant, comparable, describe_type
+from deltactl.operations.predicate.literals import Constant, comparable, describe_type
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
 
 Operator: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">=", "<=>"]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import PredicateError
-from deltactl.operations.predicate_terms import Rows, Term, sought_constants
+from deltactl.operations.predicate.terms import Rows, Term, sought_constants
 from deltactl.protocol.schema import Field, StructType
 
 MAX_PREDICATE_BYTES: Final = 100_000
@@ -64,8 +64,8 @@ def parse_predicate(text: str, partition_fields: tuple[Field, ...]) -> Partition
     """
     _ensure_readable(text)
     # Here, because the parser is slow to import and most runs need none.
-    from deltactl.operations.predicate_reader import PredicateReader
-    from deltactl.operations.predicate_syntax import parse_condition, too_deep
+    from deltactl.operations.predicate.reader import PredicateReader
+    from deltactl.operations.predicate.sql import parse_condition, too_deep
 
     reader = PredicateReader(StructType(partition_fields))
     try:
