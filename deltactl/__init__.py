@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from deltactl.operations.manifest.report import ManifestReport
     from deltactl.operations.optimize.options import OptimizeOptions
     from deltactl.operations.optimize.report import OptimizeReport
-    from deltactl.operations.vacuum_options import VacuumOptions
-    from deltactl.operations.vacuum_report import VacuumReport
+    from deltactl.operations.vacuum.options import VacuumOptions
+    from deltactl.operations.vacuum.report import VacuumReport
     from deltactl.storage.dynamodb import DynamoDbLogStore
     from deltactl.table import Table
 
@@ -144,8 +144,8 @@ _ELSEWHERE: Final = {
     "Snapshot": "deltactl.log.snapshot",
     "SparkEngine": "deltactl.engine.spark",
     "Table": "deltactl.table",
-    "VacuumOptions": "deltactl.operations.vacuum_options",
-    "VacuumReport": "deltactl.operations.vacuum_report",
+    "VacuumOptions": "deltactl.operations.vacuum.options",
+    "VacuumReport": "deltactl.operations.vacuum.report",
     "convert": "deltactl.operations.convert.run",
 }
 """Where the public names live that are not errors."""

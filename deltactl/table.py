@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
     from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport
-    from deltactl.operations.vacuum import VacuumOptions, VacuumReport
+    from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport
     from deltactl.storage.dynamodb import DynamoDbLogStore
 
 
@@ -209,7 +209,7 @@ class Table:
         Raises:
             DeltactlError: refused, or nothing could be removed.
         """
-        from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+        from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 
         return vacuum_table(
             self._store_for(dry_run),

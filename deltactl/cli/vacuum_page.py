@@ -11,9 +11,9 @@ from deltactl.cli.page import Column, Page, Styled, Tone
 from deltactl.units import format_count, format_duration, format_size, format_timestamp
 
 if TYPE_CHECKING:
-    from deltactl.operations.vacuum import VacuumPlan, VacuumReport
-    from deltactl.operations.vacuum_horizon import Horizon
-    from deltactl.operations.vacuum_undo import PurgeReport, UndoReport
+    from deltactl.operations.vacuum.horizon import Horizon
+    from deltactl.operations.vacuum.run import VacuumPlan, VacuumReport
+    from deltactl.operations.vacuum.undo import PurgeReport, UndoReport
 
 _SHOWN = 20
 _SHOWN_RANGES = 4

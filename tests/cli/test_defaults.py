@@ -16,7 +16,7 @@ from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize.options import OptimizeOptions
-from deltactl.operations.vacuum_options import VacuumOptions
+from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.storage.local_store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder
@@ -26,7 +26,7 @@ from tests.support.table_builder import Column, TableBuilder
     ("command", "operation", "options"),
     [
         ("optimize", "optimize.run.optimize_table", OptimizeOptions),
-        ("vacuum", "vacuum.vacuum_table", VacuumOptions),
+        ("vacuum", "vacuum.run.vacuum_table", VacuumOptions),
         ("checkpoint", "checkpoint.run.checkpoint_table", CheckpointOptions),
         ("generate-manifest", "manifest.run.generate_manifests", ManifestOptions),
         ("convert", "convert.run.convert_directory", ConvertOptions),

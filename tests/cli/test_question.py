@@ -19,7 +19,7 @@ from typing import Self
 import pytest
 
 from deltactl.errors import InterruptedRunError
-from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local_store import LocalStore
 from tests.support.table_builder import Column, TableBuilder
 

@@ -16,8 +16,8 @@ import pytest
 from deltactl.cli.commands.vacuum import _find_error
 from deltactl.cli.page import Page
 from deltactl.cli.vacuum_page import render_report
-from deltactl.operations.vacuum import VacuumOptions, vacuum_table
-from deltactl.operations.vacuum_report import FileFailure
+from deltactl.operations.vacuum.report import FileFailure
+from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local_store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder

@@ -23,12 +23,14 @@ from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
 from deltactl.log.put_commit import Sleep
 from deltactl.log.replay import Tail
-from deltactl.operations import vacuum, vacuum_keep, vacuum_planning
 from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.optimize import commit_bins as optimize_run
 from deltactl.operations.optimize import tasks as optimize_tasks
-from deltactl.operations.vacuum_listing import Listing
+from deltactl.operations.vacuum import keep as vacuum_keep
+from deltactl.operations.vacuum import planner as vacuum_planning
+from deltactl.operations.vacuum import run as vacuum
+from deltactl.operations.vacuum.listing import Listing
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.storage.store import FileInfo, Store
 from tests.explorer import tested

@@ -12,12 +12,12 @@ from deltactl.errors import CommitOutcomeUnknownError, ObjectExistsError, Storag
 from deltactl.log import commit_base
 from deltactl.log.listing import list_log
 from deltactl.log.put_commit import Sleep, put_commit
-from deltactl.operations import vacuum_planning
 from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.optimize import run as optimize
 from deltactl.operations.optimize.run import OptimizeReport, optimize_table
 from deltactl.operations.optimize.tasks import rewrite_files
+from deltactl.operations.vacuum import planner as vacuum_planning
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.store import Store
 from tests.explorer import tested

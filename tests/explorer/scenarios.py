@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from deltactl.log import commit_columns
 from deltactl.log.commit_lines import CommitLines
-from deltactl.operations import vacuum_tasks
 from deltactl.operations.checkpoint import tasks as checkpoint_tasks
 from deltactl.operations.optimize.run import OptimizeOptions
+from deltactl.operations.vacuum import tasks as vacuum_tasks
 from tests.explorer import tested, writers
 from tests.explorer.invariants import TableChecks
 from tests.explorer.machine import Machine, Setting

@@ -10,7 +10,7 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.scan import scan_snapshot
-from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.store import Store
 from tests.explorer.programs import InlineEngine, Outcome, Program
 

@@ -88,7 +88,7 @@ def _import_everything() -> None:
     import deltactl.operations.convert.run
     import deltactl.operations.manifest.run
     import deltactl.operations.optimize.commit_bins
-    import deltactl.operations.vacuum
+    import deltactl.operations.vacuum.run
     import deltactl.parquet.writer
     import deltactl.table  # noqa: F401
 

@@ -21,9 +21,9 @@ from deltactl.log.parsed_stats import parsed_stats_type
 from deltactl.log.replay import Tail, live_batches, replay_tail
 from deltactl.log.singletons import Singletons
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.vacuum_info import read_bookmark
 from deltactl.log.version_checksum import find_disagreements, write_checksum
 from deltactl.operations.clustering import clustering_columns
+from deltactl.operations.vacuum.bookmark import read_bookmark
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.names import parse_log_name

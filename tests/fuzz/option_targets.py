@@ -18,7 +18,7 @@ from deltactl.cli.config_file import load_config_file
 from deltactl.cli.groups import SETTABLE
 from deltactl.errors import UsageError
 from deltactl.operations.predicate.parse import parse_predicate
-from deltactl.operations.vacuum_inventory import read_inventory
+from deltactl.operations.vacuum.inventory import read_inventory
 from deltactl.parquet.file_schema import read_file_schema
 from deltactl.parquet.footer import read_file_stats, read_null_counts
 from deltactl.parquet.footer_bytes import parse_footer

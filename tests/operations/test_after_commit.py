@@ -12,7 +12,7 @@ from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
-from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.store import Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, log_names, memory_of, new_table
 from tests.support.stores import Fault, FaultyStore, opened_as

@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 from deltactl.errors import SafetyError
 from deltactl.operations.convert.run import ConvertOptions, convert_directory
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
-from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.store import Store

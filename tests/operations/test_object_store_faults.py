@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from deltactl import Table
-from deltactl.operations.vacuum import VacuumOptions
+from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage import patience
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import (

@@ -16,7 +16,7 @@ from deltactl.errors import (
     UsageError,
     VersionNotFoundError,
 )
-from deltactl.operations.vacuum import VacuumOptions
+from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
 from tests.support.stores import CountingStore, FaultyStore

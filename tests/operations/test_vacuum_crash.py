@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from deltactl.errors import DeltactlError
-from deltactl.operations.vacuum_journal import list_runs
-from deltactl.operations.vacuum_undo import undo_vacuum
+from deltactl.operations.vacuum.journal import list_runs
+from deltactl.operations.vacuum.undo import undo_vacuum
 from tests.support.stores import Crash, Fault, FaultyStore
 from tests.support.vacuum_scenes import Scene
 

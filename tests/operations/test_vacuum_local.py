@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import SafetyError, UsageError
-from deltactl.operations.vacuum import VacuumOptions, VacuumReport, vacuum_table
+from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from tests.support.stores import CountingStore
@@ -222,7 +222,7 @@ def test_files_that_are_no_inventory_of_this_table(disk: Disk, tmp_path: Path, t
 
 @pytest.mark.parametrize("form", ["CSV", "Parquet", "ORC"])
 def test_inventories_of_s3_and_gcs_name_objects_of_their_bucket(tmp_path: Path, form: str) -> None:
-    from deltactl.operations.vacuum_inventory import read_inventory
+    from deltactl.operations.vacuum.inventory import read_inventory
     from tests.support.stores import MemoryStore
 
     keys = ["t/a b/x.parquet", "t/old.parquet", "other/x", "t/deleted.parquet", "t/folder/"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from deltactl.errors import ConflictError, NotATableError, StorageError, UnsupportedFeatureError
-from deltactl.operations import vacuum_run
+from deltactl.operations.vacuum import removal as vacuum_run
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local_store import LocalStore
 from deltactl.storage.store import Store
@@ -289,7 +289,7 @@ def test_delta_rs_restores_back_and_forth_between_plan_and_deletes(tmp_path: Pat
 def test_an_interrupt_between_batches_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     import json
 
-    from deltactl.operations.vacuum import VacuumOptions, vacuum_table
+    from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 
     monkeypatch.setattr(vacuum_run, "BATCH_FILES", 1)
     monkeypatch.setattr(vacuum_run, "_BATCHES_PER_ROUND", 1)

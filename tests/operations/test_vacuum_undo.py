@@ -10,9 +10,9 @@ import pytest
 
 from deltactl.clock import FixedClock
 from deltactl.errors import DeltactlError
-from deltactl.log.vacuum_info import read_bookmark
-from deltactl.operations.vacuum_journal import list_runs
-from deltactl.operations.vacuum_undo import purge_quarantine, undo_vacuum
+from deltactl.operations.vacuum.bookmark import read_bookmark
+from deltactl.operations.vacuum.journal import list_runs
+from deltactl.operations.vacuum.undo import purge_quarantine, undo_vacuum
 from tests.support.stores import FaultyStore
 from tests.support.vacuum_scenes import DAY, NOW, Scene
 

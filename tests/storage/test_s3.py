@@ -15,8 +15,8 @@ from deltactl import Table
 from deltactl.cli.app import run
 from deltactl.clock import SystemClock
 from deltactl.operations.lease import LEASE_MS, Holder, hold_lease
-from deltactl.operations.vacuum_options import VacuumOptions
-from deltactl.operations.vacuum_undo import undo_vacuum
+from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.undo import undo_vacuum
 from deltactl.storage import s3_service
 from deltactl.storage.fsspec_store import FsspecStore
 from deltactl.storage.open import open_store

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from deltactl.clock import Clock, FixedClock
 from deltactl.engine.local import LocalEngine
-from deltactl.operations.vacuum import VacuumOptions, VacuumReport, vacuum_table
+from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from tests.support.stores import MemoryStore, opened_as

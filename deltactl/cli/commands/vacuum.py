@@ -18,7 +18,7 @@ from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError
 from deltactl.units import format_count, format_duration, format_size, parse_duration
 
 if TYPE_CHECKING:
-    from deltactl.operations.vacuum import Confirm, VacuumOptions, VacuumPlan, VacuumReport
+    from deltactl.operations.vacuum.run import Confirm, VacuumOptions, VacuumPlan, VacuumReport
 
 
 class ModeName(StrEnum):
@@ -140,7 +140,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     if purge_quarantine:
         _purge(session, table, yes, dry_run or check)
         return
-    from deltactl.operations.vacuum_options import VacuumOptions
+    from deltactl.operations.vacuum.options import VacuumOptions
 
     options = VacuumOptions(
         retain_ms=None if retain is None else parse_duration(retain),
@@ -198,7 +198,7 @@ def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
 def _run(
     session: Session, table: str, options: VacuumOptions, confirm: Confirm | None, dry_run: bool
 ) -> VacuumReport:
-    from deltactl.operations.vacuum import vacuum_table
+    from deltactl.operations.vacuum.run import vacuum_table
 
     store = session.open_table(table, read_only=dry_run)
     with (
@@ -303,7 +303,7 @@ def _emit(session: Session, report: VacuumReport, error: DeltactlError | None = 
 
 def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
     from deltactl.cli.vacuum_page import render_undo
-    from deltactl.operations.vacuum_undo import undo_vacuum
+    from deltactl.operations.vacuum.undo import undo_vacuum
 
     report = undo_vacuum(session.open_table(table, read_only=dry_run), run_id, dry_run=dry_run)
     error: DeltactlError | None = None
@@ -322,7 +322,7 @@ def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
 
 def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
     from deltactl.cli.vacuum_page import render_purge
-    from deltactl.operations.vacuum_undo import purge_quarantine
+    from deltactl.operations.vacuum.undo import purge_quarantine
 
     if not (yes or dry_run) and not ask(session, "Delete quarantined files that are due?"):
         raise SafetyError("not confirmed: nothing was removed")

@@ -7,8 +7,8 @@ from typing import Any
 
 from deltactl.clock import Clock, SystemClock
 from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError
-from deltactl.log.vacuum_info import read_bookmark, write_bookmark
-from deltactl.operations.vacuum_journal import (
+from deltactl.operations.vacuum.bookmark import read_bookmark, write_bookmark
+from deltactl.operations.vacuum.journal import (
     RunRecord,
     list_quarantine,
     list_runs,

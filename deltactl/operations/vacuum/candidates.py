@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, StorageError
-from deltactl.operations.vacuum_listing import FACTS, stat_files
+from deltactl.operations.vacuum.listing import FACTS, stat_files
 from deltactl.protocol.vacuum_names import (
     MANIFEST_DIR,
     HiddenRule,

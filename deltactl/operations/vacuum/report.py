@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deltactl.operations.vacuum_horizon import Horizon
-from deltactl.operations.vacuum_plan import VacuumPlan
+from deltactl.operations.vacuum.horizon import Horizon
+from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.units import format_timestamp
 
 

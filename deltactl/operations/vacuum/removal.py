@@ -23,8 +23,8 @@ from deltactl.log.physical_names import file_names
 from deltactl.log.put_commit import Sleep
 from deltactl.log.run_tags import engine_info, run_tags
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.vacuum_info import write_bookmark
-from deltactl.operations.vacuum_journal import (
+from deltactl.operations.vacuum.bookmark import write_bookmark
+from deltactl.operations.vacuum.journal import (
     RunRecord,
     new_run_id,
     quarantine_name,
@@ -32,10 +32,10 @@ from deltactl.operations.vacuum_journal import (
     write_journal,
     write_record,
 )
-from deltactl.operations.vacuum_options import VacuumOptions
-from deltactl.operations.vacuum_plan import VacuumPlan
-from deltactl.operations.vacuum_report import FileFailure, VacuumReport
-from deltactl.operations.vacuum_tasks import DeleteResult, DeleteSpec, DeleteTask, delete_files
+from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.plan import VacuumPlan
+from deltactl.operations.vacuum.report import FileFailure, VacuumReport
+from deltactl.operations.vacuum.tasks import DeleteResult, DeleteSpec, DeleteTask, delete_files
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties

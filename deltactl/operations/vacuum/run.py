@@ -19,13 +19,13 @@ from deltactl.log.commit_base import CommitBase
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.vacuum_info import write_bookmark
 from deltactl.operations.after_commit import follow_commit
-from deltactl.operations.vacuum_options import VacuumOptions, resolve_retention
-from deltactl.operations.vacuum_plan import VacuumPlan
-from deltactl.operations.vacuum_planning import Planner
-from deltactl.operations.vacuum_report import VacuumReport
-from deltactl.operations.vacuum_run import Replan, VacuumRun, ensure_may_vacuum
+from deltactl.operations.vacuum.bookmark import write_bookmark
+from deltactl.operations.vacuum.options import VacuumOptions, resolve_retention
+from deltactl.operations.vacuum.plan import VacuumPlan
+from deltactl.operations.vacuum.planner import Planner
+from deltactl.operations.vacuum.removal import Replan, VacuumRun, ensure_may_vacuum
+from deltactl.operations.vacuum.report import VacuumReport
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.operations.vacuum_filters import CANDIDATES, ORPHAN, REASONS
-from deltactl.operations.vacuum_horizon import Horizon
-from deltactl.operations.vacuum_options import Retention
+from deltactl.operations.vacuum.candidates import CANDIDATES, ORPHAN, REASONS
+from deltactl.operations.vacuum.horizon import Horizon
+from deltactl.operations.vacuum.options import Retention
 
 _SHOWN_FOLDERS = 10
 

@@ -14,11 +14,11 @@ from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.sweep import LogSweep, first_commit, first_rebuildable, sweep_commits
 from deltactl.log.timestamps import resolve_timestamp
-from deltactl.log.vacuum_info import read_bookmark
-from deltactl.operations.vacuum_filters import HIDDEN, Filters
-from deltactl.operations.vacuum_horizon import find_horizon
-from deltactl.operations.vacuum_keep import KeepRules, keep_names
-from deltactl.operations.vacuum_listing import (
+from deltactl.operations.vacuum.bookmark import read_bookmark
+from deltactl.operations.vacuum.candidates import HIDDEN, Filters
+from deltactl.operations.vacuum.horizon import find_horizon
+from deltactl.operations.vacuum.keep import KeepRules, keep_names
+from deltactl.operations.vacuum.listing import (
     Listing,
     empty_folders,
     find_links,
@@ -27,8 +27,8 @@ from deltactl.operations.vacuum_listing import (
     note_folders,
     parent_folders,
 )
-from deltactl.operations.vacuum_options import Retention, VacuumOptions
-from deltactl.operations.vacuum_plan import NO_FILES, VacuumPlan, describe_orphans, limit_files
+from deltactl.operations.vacuum.options import Retention, VacuumOptions
+from deltactl.operations.vacuum.plan import NO_FILES, VacuumPlan, describe_orphans, limit_files
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.store import Store
 
@@ -181,12 +181,12 @@ class Planner:
     def _list(self, hidden: HiddenRule) -> Listing:
         if self.options.inventory is not None:
             # Readers of other formats take their time to be imported.
-            from deltactl.operations.vacuum_inventory import read_inventory
+            from deltactl.operations.vacuum.inventory import read_inventory
 
             return read_inventory(self.store, self.options.inventory, self.storage_options)
         listing = list_files(self.store, hidden)
         if self.options.dump_listing is not None:
-            from deltactl.operations.vacuum_inventory import dump_listing
+            from deltactl.operations.vacuum.inventory import dump_listing
 
             dump_listing(self.store, listing, self.options.dump_listing, self.storage_options)
         return listing

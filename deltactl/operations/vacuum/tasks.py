@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deltactl.errors import ObjectNotFoundError, StorageError
-from deltactl.operations.vacuum_journal import quarantine_name
+from deltactl.operations.vacuum.journal import quarantine_name
 from deltactl.storage.open import open_store
 from deltactl.storage.patience import Patience
 from deltactl.storage.store import Store
