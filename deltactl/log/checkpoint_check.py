@@ -18,7 +18,7 @@ from deltactl.errors import (
     ignore_warning,
 )
 from deltactl.log.checkpoint import read_head
-from deltactl.log.last_checkpoint import HINT_NAME, parse_hint
+from deltactl.log.hint import HINT_NAME, parse_hint
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.parsed_stats import parsed_stats_type
 from deltactl.log.rebuildable import is_sound

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from deltactl.log.last_checkpoint import HINT_NAME, encode_hint
+from deltactl.log.hint import HINT_NAME, encode_hint
 from deltactl.log.listing import list_log
 from deltactl.storage.store import Store
 

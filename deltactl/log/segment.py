@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from deltactl.errors import LogGapError, NotATableError, VersionNotFoundError, Warn
-from deltactl.log.last_checkpoint import read_hint
+from deltactl.log.hint import read_hint
 from deltactl.log.listing import Checkpoint, LogListing, list_log
 from deltactl.storage.store import FileInfo, Store
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltactl.errors import DeltactlError, Warn
-from deltactl.log.absence import no_table_error
 from deltactl.log.listing import list_log
+from deltactl.log.not_a_table import no_table_error
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.clustering import clustering_columns
 from deltactl.operations.file_sizes import FileSizes, count_table_sizes

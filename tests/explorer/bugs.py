@@ -18,7 +18,7 @@ from deltactl.log import cleanup, commit, commit_base
 from deltactl.log.action_lines import NewFile, add_line
 from deltactl.log.commit_base import CommitBase
 from deltactl.log.conflicts import Verdict
-from deltactl.log.last_checkpoint import HINT_NAME, encode_hint
+from deltactl.log.hint import HINT_NAME, encode_hint
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
 from deltactl.log.put_commit import Sleep

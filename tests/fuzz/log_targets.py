@@ -14,8 +14,8 @@ from deltactl.log.checkpoint import (
     read_removes,
 )
 from deltactl.log.commit_info import in_commit_timestamp, parse_commit_info
+from deltactl.log.hint import read_hint
 from deltactl.log.history_columns import history_row, history_table
-from deltactl.log.last_checkpoint import read_hint
 from deltactl.log.listing import Checkpoint
 from deltactl.log.parsed_stats import parsed_stats_type
 from deltactl.log.replay import Tail, live_batches, replay_tail

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from deltactl.errors import AccessDeniedError
-from deltactl.log.last_checkpoint import (
+from deltactl.log.hint import (
     HINT_NAME,
     _load_verbatim,
     json_checksums,

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.listing import list_log
-from deltactl.log.snapshot import load_snapshot
-from deltactl.log.sweep import (
+from deltactl.log.lifetimes import (
     Stretches,
     first_commit,
     first_rebuildable,
     sweep_commits,
     version_ranges,
 )
+from deltactl.log.listing import list_log
+from deltactl.log.snapshot import load_snapshot
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import Column, TableBuilder, commit_path
 

@@ -15,7 +15,7 @@ import pytest
 from deltactl.clock import FixedClock
 from deltactl.engine.base import CancelToken, Done, Failed, OnProgress, P, R, Task, Worker
 from deltactl.engine.local import LocalEngine
-from deltactl.log.last_checkpoint import read_hint
+from deltactl.log.hint import read_hint
 from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport, checkpoint_table
 from deltactl.storage.store import Store
 from tests.support.stores import MemoryStore

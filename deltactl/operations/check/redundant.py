@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from deltactl.log.checkpoint_check import Verdict, check_checkpoints, check_hint
 from deltactl.log.compaction_check import check_compactions
-from deltactl.log.last_checkpoint import HINT_NAME
+from deltactl.log.hint import HINT_NAME
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.version_checksum import find_disagreements

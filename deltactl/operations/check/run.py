@@ -26,8 +26,8 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     ignore_warning,
 )
-from deltactl.log.absence import no_table_error
 from deltactl.log.listing import Checkpoint, LogListing, list_log
+from deltactl.log.not_a_table import no_table_error
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.check.commits import (
     CommitChecker,

@@ -9,9 +9,9 @@ from typing import Final
 from deltactl.errors import CorruptLogError, ignore_warning
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.lifetimes import first_rebuildable
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.sweep import first_rebuildable
 from deltactl.operations.check.commits import CommitChecker
 from deltactl.operations.check.files import Cut, as_batch
 from deltactl.operations.check.findings import Findings

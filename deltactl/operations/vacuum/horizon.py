@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.log.lifetimes import Counts, Flags, LogSweep, Stretches, version_ranges
 from deltactl.log.physical_names import locate
-from deltactl.log.sweep import Counts, Flags, LogSweep, Stretches, version_ranges
 from deltactl.storage.store import Store
 
 Range = tuple[int, int]

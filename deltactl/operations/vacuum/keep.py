@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import Warn
+from deltactl.log.lifetimes import LogSweep, added_by_text
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import event_names, file_names
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.sweep import LogSweep, added_by_text
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.protocol.paths import absolute_mask
 from deltactl.storage.open import open_store

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, VersionNotFoundError, Warn
+from deltactl.log.lifetimes import LogSweep, first_commit, first_rebuildable, sweep_commits
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.sweep import LogSweep, first_commit, first_rebuildable, sweep_commits
 from deltactl.log.timestamps import resolve_timestamp
 from deltactl.operations.vacuum.bookmark import read_bookmark
 from deltactl.operations.vacuum.candidates import HIDDEN, Filters
