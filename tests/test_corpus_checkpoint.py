@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from deltactl import CheckpointOptions, Table, UnsupportedFeatureError
+from deltactl.log.audit.digests import STATE_COLUMNS, StateDigest, digest_state
 from deltactl.log.listing import list_log
-from deltactl.log.state_digest import STATE_COLUMNS, StateDigest, digest_state
 from deltactl.storage.local_store import LocalStore
 from tests.conftest import CORPUS
 from tests.test_corpus import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from deltactl.errors import ignore_warning
+from deltactl.log.audit.checksum import find_disagreements, write_checksum
 from deltactl.log.checkpoint import (
     FILE_COLUMNS,
     TOMBSTONE_COLUMNS,
@@ -21,7 +22,6 @@ from deltactl.log.parsed_stats import parsed_stats_type
 from deltactl.log.replay import Tail, live_batches, replay_tail
 from deltactl.log.singletons import Singletons
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.version_checksum import find_disagreements, write_checksum
 from deltactl.operations.clustering import clustering_columns
 from deltactl.operations.vacuum.bookmark import read_bookmark
 from deltactl.protocol.deletion_vectors import vector_files

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import NotATableError, UsageError
+from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.snapshot import load_snapshot
-from deltactl.log.version_checksum import write_checksum
 from deltactl.operations.check.codes import CODES
 from deltactl.operations.check.options import CheckOptions, Depth
 from tests.support.checkpoints import fail, memory_of, new_table

@@ -6,12 +6,12 @@ Files".
 
 from __future__ import annotations
 
-from deltactl.log.checkpoint_check import Verdict, check_checkpoints, check_hint
-from deltactl.log.compaction_check import check_compactions
+from deltactl.log.audit.checkpoints import Verdict, check_checkpoints, check_hint
+from deltactl.log.audit.checksum import find_disagreements
+from deltactl.log.audit.compactions import check_compactions
 from deltactl.log.hint import HINT_NAME
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.version_checksum import find_disagreements
 from deltactl.operations.check.findings import Findings, Row
 from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store

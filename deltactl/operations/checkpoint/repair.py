@@ -14,20 +14,20 @@ from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import CorruptLogError, Warn, ignore_warning
-from deltactl.log.checkpoint_check import (
+from deltactl.log.audit.checkpoints import (
     HintVerdict,
     Verdict,
     check_checkpoints,
     check_hint,
     hint_of,
 )
-from deltactl.log.compaction_check import check_compactions
+from deltactl.log.audit.checksum import find_disagreements
+from deltactl.log.audit.compactions import check_compactions
 from deltactl.log.hint import HINT_NAME
 from deltactl.log.listing import Checkpoint, LogListing, list_log
 from deltactl.log.move_hint import move_hint
 from deltactl.log.not_a_table import no_table_error
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.version_checksum import find_disagreements
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, plan_files
 from deltactl.operations.checkpoint.write import CheckpointRun, write_checkpoint

@@ -17,14 +17,14 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     ignore_warning,
 )
+from deltactl.log.audit.digests import STATE_COLUMNS, digest_state
+from deltactl.log.audit.stats_digest import STATS_COLUMNS, digest_stats
 from deltactl.log.checkpoint import read_head
 from deltactl.log.hint import HINT_NAME, parse_hint
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.parsed_stats import parsed_stats_type
 from deltactl.log.rebuildable import is_sound
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.state_digest import STATE_COLUMNS, digest_state
-from deltactl.log.stats_digest import STATS_COLUMNS, digest_stats
 from deltactl.protocol.action_nodes import encode_protocol
 from deltactl.protocol.actions import is_same_metadata
 from deltactl.protocol.names import LOG_DIR, CheckpointFile, parse_log_name
