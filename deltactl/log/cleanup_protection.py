@@ -11,7 +11,7 @@ from deltactl.errors import (
     SafetyError,
     UnsupportedFeatureError,
 )
-from deltactl.log.checkpoint import read_head
+from deltactl.log.checkpoint.read import read_head
 from deltactl.log.commit_info import find_actions
 from deltactl.log.listing import LogListing
 from deltactl.log.snapshot import Snapshot

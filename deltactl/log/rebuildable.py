@@ -82,7 +82,7 @@ def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False
         ObjectNotFoundError: a file of it that was listed is gone by now.
         StorageError: the store does not let us see; that is no fault of the checkpoint.
     """
-    from deltactl.log.checkpoint import ensure_one_action_a_row, read_head
+    from deltactl.log.checkpoint.read import ensure_one_action_a_row, read_head
 
     try:
         head = read_head(store, checkpoint)
@@ -120,7 +120,7 @@ def is_sound(store: Store, checkpoint: Checkpoint) -> bool:
     Raises:
         StorageError: the store does not let us see; that is no fault of the checkpoint.
     """
-    from deltactl.log.checkpoint import (
+    from deltactl.log.checkpoint.read import (
         FILE_COLUMNS,
         TOMBSTONE_COLUMNS,
         ensure_one_action_a_row,

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.checkpoint import CheckpointHead, Piece, read_adds, read_removes
+from deltactl.log.checkpoint.read import CheckpointHead, Piece, read_adds, read_removes
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.singletons import Singletons

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Warn
-from deltactl.log.checkpoint import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
+from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
 from deltactl.log.commit_info import commit_timestamp
 from deltactl.log.listing import Checkpoint, LogListing, list_log, outlast_cleanup
 from deltactl.log.not_a_table import no_table_error

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.log.checkpoint import read_head
+from deltactl.log.checkpoint.read import read_head
 from deltactl.log.listing import list_log
 from deltactl.storage.local_store import LocalStore
 from deltactl.table import Table

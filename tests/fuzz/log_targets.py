@@ -6,7 +6,8 @@ from functools import cache
 
 from deltactl.errors import ignore_warning
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
-from deltactl.log.checkpoint import (
+from deltactl.log.checkpoint.parsed_stats import parsed_stats_type
+from deltactl.log.checkpoint.read import (
     FILE_COLUMNS,
     TOMBSTONE_COLUMNS,
     CheckpointHead,
@@ -18,7 +19,6 @@ from deltactl.log.commit_info import in_commit_timestamp, parse_commit_info
 from deltactl.log.hint import read_hint
 from deltactl.log.history_columns import history_row, history_table
 from deltactl.log.listing import Checkpoint
-from deltactl.log.parsed_stats import parsed_stats_type
 from deltactl.log.replay import Tail, live_batches, replay_tail
 from deltactl.log.singletons import Singletons
 from deltactl.log.snapshot import Snapshot, load_snapshot

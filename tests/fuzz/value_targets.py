@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.parsed_stats import parse_stats, parsed_stats_type
+from deltactl.log.checkpoint.parsed_stats import parse_stats, parsed_stats_type
 from deltactl.operations.check.stats import FileFacts, Statistics, find_contradictions
 from deltactl.operations.convert.partitions import find_partition_names, plan_partitions
 from deltactl.parquet.reader import load_deletion_vector

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.checkpoint_actions import ensure_no_shared_rows, ensure_single_actions
+from deltactl.log.checkpoint.single_actions import ensure_no_shared_rows, ensure_single_actions
 from deltactl.log.listing import list_log
 from deltactl.log.rebuildable import find_problem, is_readable, is_sound
 from deltactl.log.snapshot import load_snapshot

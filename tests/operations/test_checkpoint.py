@@ -19,7 +19,7 @@ from deltactl.errors import (
     UsageError,
     VersionNotFoundError,
 )
-from deltactl.log.checkpoint_schema import spark_schema
+from deltactl.log.checkpoint.schema import spark_schema
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.checkpoint.run import CheckpointOptions, check_due, checkpoint_table

@@ -19,10 +19,10 @@ from deltactl.errors import (
 )
 from deltactl.log.audit.digests import STATE_COLUMNS, digest_state
 from deltactl.log.audit.stats_digest import STATS_COLUMNS, digest_stats
-from deltactl.log.checkpoint import read_head
+from deltactl.log.checkpoint.parsed_stats import parsed_stats_type
+from deltactl.log.checkpoint.read import read_head
 from deltactl.log.hint import HINT_NAME, parse_hint
 from deltactl.log.listing import Checkpoint, LogListing
-from deltactl.log.parsed_stats import parsed_stats_type
 from deltactl.log.rebuildable import is_sound
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.protocol.action_nodes import encode_protocol

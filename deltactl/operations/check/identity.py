@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.parsed_stats import parse_stats
+from deltactl.log.checkpoint.parsed_stats import parse_stats
 from deltactl.operations.check.findings import Findings
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.schema import Field

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from deltactl.errors import UsageError
-from deltactl.log.checkpoint_schema import Compat
+from deltactl.log.checkpoint.schema import Compat
 from deltactl.operations.thresholds import Need
 
 Kind: TypeAlias = Literal["auto", "classic", "v2", "multipart"]

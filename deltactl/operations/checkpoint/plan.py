@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 import pyarrow.parquet as pq
 
 from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
-from deltactl.log.checkpoint import Piece, action_pieces
+from deltactl.log.checkpoint.read import Piece, action_pieces
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import is_readable
 from deltactl.log.replay import Share

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import VerificationError
-from deltactl.log.checkpoint import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead
-from deltactl.log.checkpoint_nodes import Node
-from deltactl.log.checkpoint_schema import CheckpointLayout, singleton_rows
-from deltactl.log.checkpoint_verify import verify_actions
-from deltactl.log.checkpoint_write import (
+from deltactl.log.checkpoint.nodes import Node
+from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead
+from deltactl.log.checkpoint.schema import CheckpointLayout, singleton_rows
+from deltactl.log.checkpoint.verify import verify_actions
+from deltactl.log.checkpoint.write import (
     ActionFileWriter,
     WrittenActions,
     read_ahead,

@@ -20,7 +20,7 @@ from deltactl.errors import (
     explain_foreign,
 )
 from deltactl.log.action_lines import line
-from deltactl.log.checkpoint_nodes import (
+from deltactl.log.checkpoint.nodes import (
     Node,
     checkpoint_metadata,
     file_node,
@@ -28,9 +28,9 @@ from deltactl.log.checkpoint_nodes import (
     start_hint,
     v2_node,
 )
-from deltactl.log.checkpoint_schema import TOP_SCHEMA, choose_layout, singleton_rows
-from deltactl.log.checkpoint_verify import verify_head
-from deltactl.log.checkpoint_write import ActionFileWriter, WrittenActions, remove_unchanged
+from deltactl.log.checkpoint.schema import TOP_SCHEMA, choose_layout, singleton_rows
+from deltactl.log.checkpoint.verify import verify_head
+from deltactl.log.checkpoint.write import ActionFileWriter, WrittenActions, remove_unchanged
 from deltactl.log.listing import Checkpoint
 from deltactl.log.singletons import Singletons
 from deltactl.log.snapshot import Snapshot

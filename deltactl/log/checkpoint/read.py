@@ -21,7 +21,8 @@ from deltactl.errors import (
     ObjectNotFoundError,
     first_line,
 )
-from deltactl.log.checkpoint_actions import (
+from deltactl.log.checkpoint.parsed_stats import zone_times
+from deltactl.log.checkpoint.single_actions import (
     count_nulls,
     ensure_no_shared_rows,
     ensure_single_actions,
@@ -31,7 +32,6 @@ from deltactl.log.commit_columns import SINGLETONS, find_shared_rows
 from deltactl.log.commit_json import CommitParser, LogFile
 from deltactl.log.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.listing import Checkpoint
-from deltactl.log.parsed_stats import zone_times
 from deltactl.log.singletons import Singletons
 from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.protocol.actions import ADD_SCHEMA, JSON_NAMES, REMOVE_SCHEMA, Metadata

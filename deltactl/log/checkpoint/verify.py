@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deltactl.errors import CorruptLogError, DeltactlError, StorageError, VerificationError
-from deltactl.log.checkpoint import CheckpointHead, Piece, read_adds, read_head, read_removes
-from deltactl.log.checkpoint_write import WrittenActions
-from deltactl.log.key_digest import Fingerprint, KeyDigest
+from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest
+from deltactl.log.checkpoint.read import CheckpointHead, Piece, read_adds, read_head, read_removes
+from deltactl.log.checkpoint.write import WrittenActions
 from deltactl.log.listing import Checkpoint
 from deltactl.log.singletons import Singletons
 from deltactl.protocol.action_nodes import encode_protocol

@@ -17,13 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import ConflictError, DeltactlError, StorageError
-from deltactl.log.checkpoint_rows import add_structs, remove_structs
-from deltactl.log.checkpoint_schema import (
+from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest
+from deltactl.log.checkpoint.rows import add_structs, remove_structs
+from deltactl.log.checkpoint.schema import (
     CheckpointLayout,
     described_leaves,
     dictionary_leaves,
 )
-from deltactl.log.key_digest import Fingerprint, KeyDigest
 from deltactl.storage.store import FileInfo, Store
 
 T = TypeVar("T")

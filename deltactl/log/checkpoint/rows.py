@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.checkpoint_schema import CheckpointLayout
-from deltactl.log.parsed_stats import parse_stats
+from deltactl.log.checkpoint.parsed_stats import parse_stats
+from deltactl.log.checkpoint.schema import CheckpointLayout
 from deltactl.protocol.actions import JSON_NAMES, STRING_MAP
 from deltactl.protocol.partitions import drop_stale_nulls, lookup_map, parse_partition_column
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
-from deltactl.log.parsed_stats import parsed_stats_type
+from deltactl.log.checkpoint.parsed_stats import parsed_stats_type
 from deltactl.protocol.actions import (
     DELETION_VECTOR_JSON_TYPE,
     STRING_MAP,
