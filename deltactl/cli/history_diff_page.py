@@ -12,7 +12,7 @@ from deltactl.cli.history_page import (
     render_commits,
 )
 from deltactl.cli.page import Cell, Column, Page, Styled, Tone
-from deltactl.log.commit_changes import FileCounts
+from deltactl.log.commits.changes import FileCounts
 from deltactl.operations.history.blame import BlameReport
 from deltactl.operations.history.changes import Change
 from deltactl.operations.history.diff import VersionDiff

@@ -13,7 +13,7 @@ from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.units import format_age, format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:
-    from deltactl.log.commit_changes import PartitionChange
+    from deltactl.log.commits.changes import PartitionChange
 
 Row = dict[str, Any]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deltactl.units import format_timestamp
 
 if TYPE_CHECKING:
-    from deltactl.log.commit_changes import FileCounts
+    from deltactl.log.commits.changes import FileCounts
 
 
 def json_row(row: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from deltactl.errors import (
 )
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.cleanup_protection import NO_HISTORY_IS_DELETED, ensure_unprotected
-from deltactl.log.commit_info import read_in_commit_timestamp, uses_in_commit_timestamp
+from deltactl.log.commits.info import read_in_commit_timestamp, uses_in_commit_timestamp
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import find_rebuildable, is_sound
 from deltactl.log.snapshot import Snapshot

@@ -12,7 +12,7 @@ from deltactl.errors import (
     UnsupportedFeatureError,
 )
 from deltactl.log.checkpoint.read import read_head
-from deltactl.log.commit_info import find_actions
+from deltactl.log.commits.info import find_actions
 from deltactl.log.listing import LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import Protocol, parse_protocol

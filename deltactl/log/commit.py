@@ -16,8 +16,8 @@ from deltactl.clock import Clock
 from deltactl.errors import ConflictError
 from deltactl.log.action_lines import NewFile, add_line, domain_line, line, remove_lines
 from deltactl.log.commit_base import CommitBase, win_version
+from deltactl.log.commits.file_actions import decoded_names
 from deltactl.log.conflicts import Verdict, decide
-from deltactl.log.file_actions import decoded_names
 from deltactl.log.put_commit import Sleep
 from deltactl.log.replay import Tail
 from deltactl.log.row_ids import RowIds

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from deltactl.clock import Clock
 from deltactl.errors import ConflictError, NotATableError, ObjectNotFoundError
-from deltactl.log.commit_info import in_commit_timestamp, parse_commit_info
+from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
 from deltactl.log.listing import list_log
 from deltactl.log.put_commit import Sleep, put_commit
 from deltactl.log.replay import Tail, replay_tail

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from typing import Any
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.commit_info import find_actions, in_commit_timestamp
+from deltactl.log.commits.info import find_actions, in_commit_timestamp
 from deltactl.log.listing import LogListing
 from deltactl.log.timestamps import monotonise
 from deltactl.protocol.properties import TableProperties

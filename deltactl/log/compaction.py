@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import ObjectExistsError, VerificationError
 from deltactl.log.action_lines import json_value, line
-from deltactl.log.file_actions import file_keys
+from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.action_nodes import (

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.commit_changes import count_lines
-from deltactl.log.commit_info import find_actions
-from deltactl.log.commit_json import CommitParser, LogFile
-from deltactl.log.file_actions import file_keys, text_keys
+from deltactl.log.commits.changes import count_lines
+from deltactl.log.commits.file_actions import file_keys, text_keys
+from deltactl.log.commits.info import find_actions
+from deltactl.log.commits.parser import CommitParser, LogFile
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.protocol.actions import Metadata

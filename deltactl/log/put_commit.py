@@ -14,7 +14,7 @@ from deltactl.errors import (
     ObjectNotFoundError,
     StorageError,
 )
-from deltactl.log.commit_info import parse_commit_info
+from deltactl.log.commits.info import parse_commit_info
 from deltactl.storage.open import is_local_uri
 from deltactl.storage.store import Store
 

@@ -15,7 +15,7 @@ from deltactl.clock import Clock
 from deltactl.errors import ConflictError
 from deltactl.log.action_lines import line, remove_lines
 from deltactl.log.commit_base import CommitBase, win_version
-from deltactl.log.commit_info import parse_commit_info
+from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.put_commit import Sleep
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot

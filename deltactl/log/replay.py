@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.checkpoint.read import CheckpointHead, Piece, read_adds, read_removes
-from deltactl.log.commit_json import CommitParser, LogFile
-from deltactl.log.file_actions import KEY_COLUMNS, file_keys, text_keys
-from deltactl.log.singletons import Singletons
+from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
+from deltactl.log.commits.parser import CommitParser, LogFile
+from deltactl.log.commits.singletons import Singletons
 from deltactl.protocol.actions import ADD_SCHEMA, REMOVE_SCHEMA
 from deltactl.protocol.names import CompactedFile, parse_log_name
 from deltactl.protocol.paths import normalize_paths

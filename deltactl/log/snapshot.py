@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Warn
 from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
-from deltactl.log.commit_info import commit_timestamp
+from deltactl.log.commits.info import commit_timestamp
+from deltactl.log.commits.singletons import Singletons
 from deltactl.log.listing import Checkpoint, LogListing, list_log, outlast_cleanup
 from deltactl.log.not_a_table import no_table_error
 from deltactl.log.replay import (
@@ -23,7 +24,6 @@ from deltactl.log.replay import (
     tombstone_batches,
 )
 from deltactl.log.segment import LogSegment, list_from_hint, select_segment
-from deltactl.log.singletons import Singletons
 from deltactl.protocol.actions import ADD_SCHEMA, DomainMetadata, Metadata, Protocol, Txn
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store

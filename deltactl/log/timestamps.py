@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from deltactl.errors import VersionNotFoundError
-from deltactl.log.commit_info import read_in_commit_timestamp
+from deltactl.log.commits.info import read_in_commit_timestamp
 from deltactl.log.listing import LogListing
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from deltactl.errors import Warn
-from deltactl.log.commit_json import CommitParser, LogFile
+from deltactl.log.commits.parser import CommitParser, LogFile
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.partition_groups import group_partitions

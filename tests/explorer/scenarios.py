@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from deltactl.log import commit_columns
-from deltactl.log.commit_lines import CommitLines
+from deltactl.log.commits import columns as commit_columns
+from deltactl.log.commits.lines import CommitLines
 from deltactl.operations.checkpoint import tasks as checkpoint_tasks
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.operations.vacuum import tasks as vacuum_tasks

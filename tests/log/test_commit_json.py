@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.commit_json import CommitParser, LogFile, ParsedActions
+from deltactl.log.commits.parser import CommitParser, LogFile, ParsedActions
 from tests.support.table_builder import encode_lines
 
 ADD = {"path": "a", "partitionValues": {}, "size": 1, "modificationTime": 2, "dataChange": True}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltactl.log.commit_json import CommitParser, LogFile
+from deltactl.log.commits.parser import CommitParser, LogFile
 from deltactl.log.snapshot import load_snapshot
 from tests.support.random_logs import KINDS, assert_equals_model, logs
 from tests.support.stores import CountingStore, MemoryStore

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltactl.errors import MALFORMED, ObjectExistsError, ObjectNotFoundError
-from deltactl.log.commit_info import in_commit_timestamp, parse_commit_info
+from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.action_nodes import (
     encode_domain,

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, DeltactlError, ignore_warning
 from deltactl.log.audit.digests import digest_state
-from deltactl.log.commit_json import CommitParser, LogFile
-from deltactl.log.file_actions import file_keys
+from deltactl.log.commits.file_actions import file_keys
+from deltactl.log.commits.parser import CommitParser, LogFile
 from deltactl.log.listing import LogListing
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import load_snapshot

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.spark_hash import hash_texts_64
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from deltactl.log.audit.digests import sum_of_hashes
 from deltactl.log.checkpoint.parsed_stats import parse_stats
-from deltactl.log.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 
 STATS_COLUMNS: Final = (*KEY_COLUMNS, "stats")
 

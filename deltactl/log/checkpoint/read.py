@@ -28,11 +28,11 @@ from deltactl.log.checkpoint.single_actions import (
     ensure_single_actions,
     leaf_paths,
 )
-from deltactl.log.commit_columns import SINGLETONS, find_shared_rows
-from deltactl.log.commit_json import CommitParser, LogFile
-from deltactl.log.file_actions import adds_from_struct, removes_from_struct
+from deltactl.log.commits.columns import SINGLETONS, find_shared_rows
+from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
+from deltactl.log.commits.parser import CommitParser, LogFile
+from deltactl.log.commits.singletons import Singletons
 from deltactl.log.listing import Checkpoint
-from deltactl.log.singletons import Singletons
 from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.protocol.actions import ADD_SCHEMA, JSON_NAMES, REMOVE_SCHEMA, Metadata
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR

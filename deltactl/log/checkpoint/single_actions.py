@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltactl.log.commit_columns import ACTIONS, FILE_ACTIONS, find_shared_rows
+from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, find_shared_rows
 
 _BATCH_ROWS = 1 << 16
 

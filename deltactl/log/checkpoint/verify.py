@@ -11,8 +11,8 @@ from deltactl.errors import CorruptLogError, DeltactlError, StorageError, Verifi
 from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest
 from deltactl.log.checkpoint.read import CheckpointHead, Piece, read_adds, read_head, read_removes
 from deltactl.log.checkpoint.write import WrittenActions
+from deltactl.log.commits.singletons import Singletons
 from deltactl.log.listing import Checkpoint
-from deltactl.log.singletons import Singletons
 from deltactl.protocol.action_nodes import encode_protocol
 from deltactl.storage.store import Store
 

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.commit_changes import ParsedCommits
-from deltactl.log.commit_columns import ACTIONS
-from deltactl.log.commit_info import find_actions
-from deltactl.log.commit_lines import CommitLines
-from deltactl.log.commit_texts import list_actions
-from deltactl.log.file_actions import file_keys
-from deltactl.log.partition_keys import list_key_sets
+from deltactl.log.commits.changes import ParsedCommits
+from deltactl.log.commits.columns import ACTIONS
+from deltactl.log.commits.file_actions import file_keys
+from deltactl.log.commits.info import find_actions
+from deltactl.log.commits.json_lines import list_actions
+from deltactl.log.commits.lines import CommitLines
+from deltactl.log.commits.partition_keys import list_key_sets
 
 _ONCE: Final = {"protocol": None, "metaData": None, "txn": "appId", "domainMetadata": "domain"}
 """Actions that a commit may have once, those with a member once for each of its values."""

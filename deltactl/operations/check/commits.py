@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from deltactl.errors import MALFORMED, CorruptLogError
-from deltactl.log.commit_changes import parse_commits
-from deltactl.log.commit_info import find_actions, in_commit_timestamp
-from deltactl.log.commit_json import LogFile
-from deltactl.log.commit_texts import SharedLineError
+from deltactl.log.commits.changes import parse_commits
+from deltactl.log.commits.info import find_actions, in_commit_timestamp
+from deltactl.log.commits.json_lines import SharedLineError
+from deltactl.log.commits.parser import LogFile
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_problem
 from deltactl.operations.check.actions import (

@@ -19,8 +19,8 @@ from deltactl.engine.base import CancelToken, Engine
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError, UsageError, Warn
 from deltactl.log.commit_base import CommitBase
-from deltactl.log.commit_changes import parse_commits
-from deltactl.log.commit_json import LogFile
+from deltactl.log.commits.changes import parse_commits
+from deltactl.log.commits.parser import LogFile
 from deltactl.log.listing import LogListing, list_log, outlast_cleanup
 from deltactl.log.not_a_table import no_table_error
 from deltactl.log.put_commit import Sleep

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltactl.errors import CorruptLogError, ignore_warning
-from deltactl.log.commit_json import CommitParser, LogFile
-from deltactl.log.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.commits.parser import CommitParser, LogFile
 from deltactl.log.lifetimes import first_rebuildable
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot, load_snapshot

@@ -31,8 +31,8 @@ from deltactl.log.checkpoint.nodes import (
 from deltactl.log.checkpoint.schema import TOP_SCHEMA, choose_layout, singleton_rows
 from deltactl.log.checkpoint.verify import verify_head
 from deltactl.log.checkpoint.write import ActionFileWriter, WrittenActions, remove_unchanged
+from deltactl.log.commits.singletons import Singletons
 from deltactl.log.listing import Checkpoint
-from deltactl.log.singletons import Singletons
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan

@@ -19,7 +19,7 @@ from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
 from deltactl.log.append import Append, append_files
-from deltactl.log.commit_json import CommitParser, LogFile
+from deltactl.log.commits.parser import CommitParser, LogFile
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
 from deltactl.log.put_commit import Sleep

@@ -23,7 +23,7 @@ from deltactl.operations.history.blame_filter import (
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
-    from deltactl.log.commit_changes import CommitChange
+    from deltactl.log.commits.changes import CommitChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ def _known_values(
     snapshot: Snapshot, listing: LogListing, asked: BlameFilter
 ) -> Iterator[pa.ChunkedArray]:
     """Yield the ``partition_values`` of live files and of all commits that can be read."""
-    from deltactl.log.commit_changes import partition_values_of
-    from deltactl.log.commit_json import LogFile
+    from deltactl.log.commits.changes import partition_values_of
+    from deltactl.log.commits.parser import LogFile
 
     for batch in snapshot.file_batches(["partition_values"]):
         yield batch["partition_values"]
@@ -108,8 +108,8 @@ class _Blame:
 
     def see(self, record: CommitRecord, data: bytes) -> None:
         """Look at a commit, and closely if the values occur in it."""
-        from deltactl.log.commit_changes import count_selected
-        from deltactl.log.commit_json import LogFile
+        from deltactl.log.commits.changes import count_selected
+        from deltactl.log.commits.parser import LogFile
 
         if record.problem is not None:
             return

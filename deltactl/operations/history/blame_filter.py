@@ -19,7 +19,7 @@ from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import Field, arrow_type
 
 if TYPE_CHECKING:
-    from deltactl.log.commit_changes import RowFilter
+    from deltactl.log.commits.changes import RowFilter
 
 Partition = Mapping[str, str | None]
 

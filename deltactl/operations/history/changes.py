@@ -10,7 +10,7 @@ from deltactl.log.history import CommitRecord
 from deltactl.log.history_columns import as_long
 
 if TYPE_CHECKING:
-    from deltactl.log.commit_changes import CommitChange
+    from deltactl.log.commits.changes import CommitChange
 
 _CHUNK_BYTES = 32 << 20
 # Metrics of files added, their bytes, files removed, their bytes; an operation's own, or the usual.
@@ -134,8 +134,8 @@ class ChangeCounter:
         if not self._pending:
             return
         from deltactl.errors import CorruptLogError
-        from deltactl.log.commit_changes import count_changes
-        from deltactl.log.commit_json import LogFile
+        from deltactl.log.commits.changes import count_changes
+        from deltactl.log.commits.parser import LogFile
 
         files = [LogFile(record.file.name if record.file else "", d) for record, d in self._pending]
         for (record, _), counted in zip(self._pending, count_changes(files), strict=True):

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
-from deltactl.log.commit_changes import FileCounts, PartitionChange, count_added_removed
-from deltactl.log.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.commits.changes import FileCounts, PartitionChange, count_added_removed
+from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.history.run import ensure_in_log

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
-from deltactl.log.file_actions import KEY_COLUMNS, file_keys, text_keys
+from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.history import Selection, read_history
 from deltactl.log.history_columns import HistoryRow
 from deltactl.log.lifetimes import EVENTS, LogSweep, Stretches, first_rebuildable, sweep_commits

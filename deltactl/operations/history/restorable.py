@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
-from deltactl.log.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.lifetimes import Flags, Stretches, first_commit, first_rebuildable, sweep_commits
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate

@@ -28,7 +28,7 @@ from deltactl.units import format_timestamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from deltactl.log.commit_changes import PartitionChange
+    from deltactl.log.commits.changes import PartitionChange
     from deltactl.operations.history.restorable import Restorable
 
 
@@ -185,8 +185,8 @@ def commit_files(store: Store, version: int, warn: Warn) -> CommitFiles:
         VersionNotFoundError: the log does not reach to this version.
         CorruptLogError: the commit is missing or broken.
     """
-    from deltactl.log.commit_changes import count_partitions
-    from deltactl.log.commit_json import LogFile
+    from deltactl.log.commits.changes import count_partitions
+    from deltactl.log.commits.parser import LogFile
 
     listing = list_log(store)
     ensure_in_log(store, listing, version)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import ObjectNotFoundError
-from deltactl.log.commit_info import parse_commit_info
-from deltactl.log.commit_json import CommitParser, LogFile
+from deltactl.log.commits.info import parse_commit_info
+from deltactl.log.commits.parser import CommitParser, LogFile
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.replay import is_compacted
 from deltactl.log.snapshot import Snapshot

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, ignore_warning
-from deltactl.log.commit_changes import parse_commits
-from deltactl.log.commit_info import parse_commit_info
-from deltactl.log.commit_json import LogFile
-from deltactl.log.file_actions import file_keys
+from deltactl.log.commits.changes import parse_commits
+from deltactl.log.commits.file_actions import file_keys
+from deltactl.log.commits.info import parse_commit_info
+from deltactl.log.commits.parser import LogFile
 from deltactl.log.history_columns import as_long, as_text
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.remove_files import RESTORE

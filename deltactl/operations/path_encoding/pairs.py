@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltactl.log.commit_changes import live_rows
-from deltactl.log.file_actions import file_keys
+from deltactl.log.commits.changes import live_rows
+from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.find_files import find_files, find_path_problem

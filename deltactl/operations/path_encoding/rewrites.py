@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deltactl.log.commit_changes import ParsedCommits
-from deltactl.log.file_actions import file_keys
+from deltactl.log.commits.changes import ParsedCommits
+from deltactl.log.commits.file_actions import file_keys
 from deltactl.protocol.spark_hash import Hashes, hash_names
 
 _Versions = npt.NDArray[np.int64]

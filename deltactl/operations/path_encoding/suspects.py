@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.file_actions import decoded_names
+from deltactl.log.commits.file_actions import decoded_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.paths import absolute_mask, canonical_paths
 from deltactl.protocol.spark_hash import Hashes, hash_names

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.commit_columns import FILE_ACTIONS, SINGLETONS, FileActionReader, read_others
-from deltactl.log.commit_lines import CommitLines, Positions
-from deltactl.log.commit_texts import LogFile, parse_line, parse_node, read_lines
-from deltactl.log.file_actions import adds_from_struct, removes_from_struct
-from deltactl.log.partition_keys import list_key_sets
-from deltactl.log.singletons import Singletons
+from deltactl.log.commits.columns import FILE_ACTIONS, SINGLETONS, FileActionReader, read_others
+from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
+from deltactl.log.commits.json_lines import LogFile, parse_line, parse_node, read_lines
+from deltactl.log.commits.lines import CommitLines, Positions
+from deltactl.log.commits.partition_keys import list_key_sets
+from deltactl.log.commits.singletons import Singletons
 from deltactl.protocol.actions import parse_metadata
 
 __all__ = ["CommitParser", "LogFile", "ParsedActions"]

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.commit_json import CommitParser, LogFile
-from deltactl.log.partition_keys import list_key_sets
+from deltactl.log.commits.parser import CommitParser, LogFile
+from deltactl.log.commits.partition_keys import list_key_sets
 from deltactl.protocol.actions import STRING_MAP
 from deltactl.protocol.stats import NUM_RECORDS_FIRST
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from deltactl.errors import MALFORMED, CorruptLogError
-from deltactl.log.commit_columns import ACTIONS, FILE_ACTIONS, MEMBERS, SINGLETONS
+from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, SINGLETONS
 from deltactl.protocol.actions import STRING_MAP
 
 T = TypeVar("T")

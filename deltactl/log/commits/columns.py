@@ -1,7 +1,7 @@
 """Lines of log files to columns by Arrow's JSON reader, under an explicit schema.
 
 Its errors name neither file nor line, and there is JSON that it cannot express: whoever meets an
-``pa.ArrowException`` here reads the same lines again by :mod:`deltactl.log.commit_texts`.
+``pa.ArrowException`` here reads the same lines again by :mod:`deltactl.log.commits.json_lines`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from deltactl.log.commit_lines import CommitLines, Positions
+from deltactl.log.commits.lines import CommitLines, Positions
 from deltactl.protocol.actions import DELETION_VECTOR_JSON_TYPE
 
 SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
