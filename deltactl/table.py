@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 from deltactl.errors import UsageError, Warn
+from deltactl.log.history.timestamps import resolve_timestamp
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.table_store import open_table_store
-from deltactl.log.timestamps import resolve_timestamp
 from deltactl.operations.scan import scan_snapshot
 from deltactl.storage.open import open_store
 from deltactl.storage.read_only import ReadOnlyStore

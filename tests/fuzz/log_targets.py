@@ -18,7 +18,7 @@ from deltactl.log.checkpoint.read import (
 from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
 from deltactl.log.commits.singletons import Singletons
 from deltactl.log.hint import read_hint
-from deltactl.log.history_columns import history_row, history_table
+from deltactl.log.history.columns import history_row, history_table
 from deltactl.log.listing import Checkpoint
 from deltactl.log.replay import Tail, live_batches, replay_tail
 from deltactl.log.snapshot import Snapshot, load_snapshot

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from deltactl.errors import AccessDeniedError, NotATableError, ObjectNotFoundError
-from deltactl.log.history import Selection, read_history
-from deltactl.log.history_columns import HistoryRow
+from deltactl.log.history.columns import HistoryRow
+from deltactl.log.history.read import Selection, read_history
 from deltactl.log.listing import list_log
 from deltactl.protocol.names import commit_name
 from deltactl.storage.forwarding import ForwardingStore

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from deltactl.errors import CorruptLogError, VersionNotFoundError
-from deltactl.log.timestamps import monotonise
+from deltactl.log.history.timestamps import monotonise
 from deltactl.table import Table
 from tests.support.stores import CountingStore, MemoryStore
 from tests.support.table_builder import START_MS, Column, TableBuilder, commit_path

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltactl.errors import DeltactlError
-from deltactl.log.history import Selection
+from deltactl.log.history.read import Selection
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.history.diff import diff_versions
 from deltactl.operations.history.graph import load_graph

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, Warn
-from deltactl.log.history import CommitRecord, Selection, read_history
-from deltactl.log.history_columns import HistoryRow
+from deltactl.log.history.columns import HistoryRow
+from deltactl.log.history.read import CommitRecord, Selection, read_history
 from deltactl.log.listing import LogListing, list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.history.blame_filter import (

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from deltactl.log.history import CommitRecord
-from deltactl.log.history_columns import as_long
+from deltactl.log.history.columns import as_long
+from deltactl.log.history.read import CommitRecord
 
 if TYPE_CHECKING:
     from deltactl.log.commits.changes import CommitChange

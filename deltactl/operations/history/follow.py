@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from deltactl.log.history import Selection, read_history
-from deltactl.log.history_columns import HistoryRow
+from deltactl.log.history.columns import HistoryRow
+from deltactl.log.history.read import Selection, read_history
 from deltactl.log.listing import list_log
 from deltactl.operations.history.run import ensure_in_log
 from deltactl.storage.store import Store

@@ -14,12 +14,12 @@ from deltactl.errors import (
     VersionNotFoundError,
     Warn,
 )
-from deltactl.log.history import Selection, read_history
-from deltactl.log.history_columns import HistoryRow, history_table
+from deltactl.log.history.columns import HistoryRow, history_table
+from deltactl.log.history.read import Selection, read_history
+from deltactl.log.history.timestamps import resolve_timestamp
 from deltactl.log.listing import LogListing, list_log
 from deltactl.log.not_a_table import no_table_error
 from deltactl.log.rebuildable import torn_file
-from deltactl.log.timestamps import resolve_timestamp
 from deltactl.operations.history.changes import Change, ChangeCounter
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.store import Store

@@ -15,7 +15,7 @@ from deltactl.log.commits.changes import parse_commits
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.commits.parser import LogFile
-from deltactl.log.history_columns import as_long, as_text
+from deltactl.log.history.columns import as_long, as_text
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.remove_files import RESTORE
 from deltactl.log.snapshot import Snapshot, load_snapshot

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, VersionNotFoundError, Warn
+from deltactl.log.history.timestamps import resolve_timestamp
 from deltactl.log.lifetimes import LogSweep, first_commit, first_rebuildable, sweep_commits
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.timestamps import resolve_timestamp
 from deltactl.operations.vacuum.bookmark import read_bookmark
 from deltactl.operations.vacuum.candidates import HIDDEN, Filters
 from deltactl.operations.vacuum.horizon import find_horizon

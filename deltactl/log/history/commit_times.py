@@ -13,8 +13,8 @@ from typing import Any
 
 from deltactl.errors import CorruptLogError
 from deltactl.log.commits.info import find_actions, in_commit_timestamp
+from deltactl.log.history.timestamps import monotonise
 from deltactl.log.listing import LogListing
-from deltactl.log.timestamps import monotonise
 from deltactl.protocol.properties import TableProperties
 
 _MAX_LONG = 2**63 - 1

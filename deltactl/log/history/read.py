@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from deltactl.errors import CorruptLogError, ObjectNotFoundError, StorageError
-from deltactl.log.commit_times import CommitTimes
 from deltactl.log.commits.info import parse_commit_info, parse_json_line
-from deltactl.log.history_columns import HistoryRow, as_text, history_row, history_table
+from deltactl.log.history.columns import HistoryRow, as_text, history_row, history_table
+from deltactl.log.history.commit_times import CommitTimes
 from deltactl.log.listing import LogListing
 from deltactl.log.not_a_table import no_table_error
 from deltactl.log.rebuildable import find_rebuildable
