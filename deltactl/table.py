@@ -12,7 +12,7 @@ from deltactl.errors import UsageError, Warn
 from deltactl.log.history.timestamps import resolve_timestamp
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.table_store import open_table_store
+from deltactl.log.stores.open import open_table_store
 from deltactl.operations.scan import scan_snapshot
 from deltactl.storage.open import open_store
 from deltactl.storage.read_only import ReadOnlyStore

@@ -215,7 +215,7 @@ class Session:
             UsageError: the address or an option about the log store cannot be understood.
             StorageError: the storage cannot be reached.
         """
-        from deltactl.log.table_store import open_table_store
+        from deltactl.log.stores.open import open_table_store
 
         log_store = self._log_store.resolve(self.sources)
         return open_table_store(address, self.storage_options, log_store, read_only=read_only)

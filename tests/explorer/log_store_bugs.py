@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from unittest.mock import patch
 
 from deltactl.errors import ObjectExistsError
-from deltactl.log.external_commits import ExternalCommitStore
+from deltactl.log.stores.external import ExternalCommitStore
 from deltactl.protocol.names import LOG_DIR
 from deltactl.storage.dynamodb import CommitEntry, DynamoDbEntries
 from tests.explorer.bug import Bug

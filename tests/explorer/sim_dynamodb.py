@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from deltactl.clock import Clock
-from deltactl.log.external_commits import ExternalCommitStore
+from deltactl.log.stores.external import ExternalCommitStore
 from deltactl.storage.dynamodb import DynamoDbEntries, DynamoDbLogStore
 from deltactl.storage.store import Store
 from tests.explorer.world import ITEMS, Call, Reply, Worlds

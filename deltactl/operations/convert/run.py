@@ -19,7 +19,7 @@ from deltactl.log.listing import list_log
 from deltactl.log.put_commit import Sleep
 from deltactl.log.run_tags import engine_info
 from deltactl.log.snapshot import load_snapshot
-from deltactl.log.table_store import open_table_store
+from deltactl.log.stores.open import open_table_store
 from deltactl.operations.convert.directory import ensure_no_table_above, list_directory
 from deltactl.operations.convert.footers import read_all_footers
 from deltactl.operations.convert.options import ConvertOptions

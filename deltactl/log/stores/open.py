@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
-from deltactl.log.external_commits import ExternalCommitStore
-from deltactl.log.foreign_commits import ConditionalCommitStore
+from deltactl.log.stores.conditional import ConditionalCommitStore
+from deltactl.log.stores.external import ExternalCommitStore
 from deltactl.storage.dynamodb import DynamoDbEntries, DynamoDbLogStore
 from deltactl.storage.open import open_store, package_of
 from deltactl.storage.read_only import ReadOnlyStore
