@@ -10,7 +10,7 @@ from deltactl.cli.page import Column, Page, Styled, Tone
 from deltactl.units import format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:
-    from deltactl.log.cleanup import CleanupPlan
+    from deltactl.log.upkeep.cleanup import CleanupPlan
     from deltactl.operations.checkpoint.repair import RepairReport
     from deltactl.operations.checkpoint.run import CheckpointPlan, CheckpointReport, DueReport
     from deltactl.operations.checkpoint.write import WrittenCheckpoint

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from deltactl.clock import FixedClock
 from deltactl.errors import DeltactlError, SafetyError
-from deltactl.log.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
+from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from tests.support.checkpoints import DAY_MS, NOW_MS, fail, log_names, memory_of, new_table
 from tests.support.table_builder import LOG, TableBuilder, commit_path

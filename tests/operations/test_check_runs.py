@@ -16,8 +16,8 @@ from deltactl.engine.base import CancelToken
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import InterruptedRunError, StorageError, UsageError
 from deltactl.log.audit.checksum import write_checksum
-from deltactl.log.compaction import write_compaction
 from deltactl.log.snapshot import load_snapshot
+from deltactl.log.upkeep.compaction import write_compaction
 from deltactl.operations.check import content as check_content
 from deltactl.operations.check import files as check_files
 from deltactl.operations.check.options import CheckOptions, Depth

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deltactl.log.cleanup import CleanupPlan
+from deltactl.log.upkeep.cleanup import CleanupPlan
 from deltactl.operations.checkpoint.plan import CheckpointPlan
 from deltactl.operations.checkpoint.write import WrittenCheckpoint
 from deltactl.storage.store import FileInfo

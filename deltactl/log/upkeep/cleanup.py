@@ -19,12 +19,12 @@ from deltactl.errors import (
     UnsupportedFeatureError,
 )
 from deltactl.log.checkpoint.read import read_head
-from deltactl.log.cleanup_protection import NO_HISTORY_IS_DELETED, ensure_unprotected
 from deltactl.log.commits.info import read_in_commit_timestamp, uses_in_commit_timestamp
 from deltactl.log.history.timestamps import monotonise
 from deltactl.log.listing import LogListing
 from deltactl.log.rebuildable import find_rebuildable, is_sound
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.upkeep.protection import NO_HISTORY_IS_DELETED, ensure_unprotected
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR, STAGED_COMMITS_DIR
 from deltactl.protocol.properties import ensure_understood
 from deltactl.storage.store import FileInfo, Store
