@@ -13,7 +13,7 @@ import pytest
 from deltactl.cli.output import LogFormat, Output
 from deltactl.cli.progress import LineProgress, ProgressForm, progress
 from deltactl.engine.base import Progress
-from deltactl.log.run_tags import RUN_TAG
+from deltactl.log.writing.run_tags import RUN_TAG
 from tests.cli.conftest import RunCli
 from tests.cli.test_fleet import make_table
 from tests.cli.test_output import Screen

@@ -14,16 +14,17 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from deltactl.errors import ObjectExistsError
-from deltactl.log import commit, commit_base
-from deltactl.log.action_lines import NewFile, add_line
-from deltactl.log.commit_base import CommitBase
-from deltactl.log.conflicts import Verdict
 from deltactl.log.hint import HINT_NAME, encode_hint
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
-from deltactl.log.put_commit import Sleep
 from deltactl.log.replay import Tail
 from deltactl.log.upkeep import cleanup
+from deltactl.log.writing import base as commit_base
+from deltactl.log.writing import rearrange as commit
+from deltactl.log.writing.action_lines import NewFile, add_line
+from deltactl.log.writing.base import CommitBase
+from deltactl.log.writing.conflicts import Verdict
+from deltactl.log.writing.put import Sleep
 from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.optimize import commit_bins as optimize_run

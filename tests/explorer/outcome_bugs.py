@@ -9,9 +9,9 @@ from typing import Any
 from unittest.mock import patch
 
 from deltactl.errors import CommitOutcomeUnknownError, ObjectExistsError, StorageError
-from deltactl.log import commit_base
 from deltactl.log.listing import list_log
-from deltactl.log.put_commit import Sleep, put_commit
+from deltactl.log.writing import base as commit_base
+from deltactl.log.writing.put import Sleep, put_commit
 from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.optimize import run as optimize

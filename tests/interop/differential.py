@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-from deltactl.log.run_tags import RUN_TAG
+from deltactl.log.writing.run_tags import RUN_TAG
 
 Action = dict[str, Any]
 

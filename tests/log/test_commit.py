@@ -19,10 +19,10 @@ from deltactl.errors import (
     ObjectExistsError,
     StorageError,
 )
-from deltactl.log import commit_base
-from deltactl.log.action_lines import NewFile
-from deltactl.log.commit import Committer, Draft, Group
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.writing import base as commit_base
+from deltactl.log.writing.action_lines import NewFile
+from deltactl.log.writing.rearrange import Committer, Draft, Group
 from deltactl.protocol.stats import num_records
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store

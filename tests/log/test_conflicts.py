@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltactl.log.conflicts import decide
+from deltactl.log.writing.conflicts import decide
 from deltactl.protocol.actions import Metadata
 
 BEFORE = Metadata("id", "{}", ("p",), {"a": "b"})

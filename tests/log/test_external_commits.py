@@ -16,8 +16,8 @@ from deltactl.errors import (
     ObjectExistsError,
     SafetyError,
 )
-from deltactl.log.put_commit import put_commit
 from deltactl.log.stores.external import ExternalCommitStore
+from deltactl.log.writing.put import put_commit
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.dynamodb import CommitEntry
 from deltactl.storage.forwarding import ForwardingStore

@@ -15,8 +15,8 @@ import pytest
 
 from deltactl import DynamoDbLogStore, Table
 from deltactl.errors import AccessDeniedError, CommitOutcomeUnknownError
-from deltactl.log.put_commit import put_commit
 from deltactl.log.stores.open import open_table_store
+from deltactl.log.writing.put import put_commit
 from deltactl.storage import connect
 from deltactl.storage.store import Store
 from tests.storage.conftest import S3_BUCKET, create_log_table

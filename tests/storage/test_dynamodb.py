@@ -15,9 +15,9 @@ import pytest
 from deltactl import DynamoDbLogStore, SafetyError, StorageError, Table, UsageError
 from deltactl.cli.app import run
 from deltactl.clock import SystemClock
-from deltactl.log.put_commit import put_commit
 from deltactl.log.stores.external import ExternalCommitStore
 from deltactl.log.stores.open import open_table_store
+from deltactl.log.writing.put import put_commit
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.dynamodb import CommitEntry, DynamoDbEntries
 from deltactl.storage.open import open_store

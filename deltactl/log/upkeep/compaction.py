@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import ObjectExistsError, VerificationError
-from deltactl.log.action_lines import json_value, line
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.action_lines import json_value, line
 from deltactl.protocol.action_nodes import (
     encode_domain,
     encode_metadata,

@@ -18,16 +18,16 @@ from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError, UsageError, Warn
-from deltactl.log.commit_base import CommitBase
 from deltactl.log.commits.changes import parse_commits
 from deltactl.log.commits.parser import LogFile
 from deltactl.log.listing import LogListing, list_log, outlast_cleanup
 from deltactl.log.not_a_table import no_table_error
-from deltactl.log.put_commit import Sleep
-from deltactl.log.remove_files import Removal, remove_files
 from deltactl.log.replay import Tail
-from deltactl.log.run_tags import engine_info, run_tags
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.writing.base import CommitBase
+from deltactl.log.writing.put import Sleep
+from deltactl.log.writing.remove_files import Removal, remove_files
+from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.path_encoding.pairs import (
     Spelling,

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.row_ids import read_high_water_mark
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.row_ids import read_high_water_mark
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.identity import IdentityChecker
 from deltactl.operations.check.partitions import check_partitions

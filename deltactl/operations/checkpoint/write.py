@@ -19,7 +19,6 @@ from deltactl.errors import (
     VerificationError,
     explain_foreign,
 )
-from deltactl.log.action_lines import line
 from deltactl.log.checkpoint.nodes import (
     Node,
     checkpoint_metadata,
@@ -34,6 +33,7 @@ from deltactl.log.checkpoint.write import ActionFileWriter, WrittenActions, remo
 from deltactl.log.commits.singletons import Singletons
 from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.action_lines import line
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan
 from deltactl.operations.checkpoint.tasks import (

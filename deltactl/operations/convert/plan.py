@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from deltactl.errors import ConversionError
-from deltactl.log.action_lines import NewFile
+from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.convert.directory import LeftOut
 from deltactl.operations.convert.footers import Footers
 from deltactl.operations.convert.options import ConvertOptions

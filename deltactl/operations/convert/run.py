@@ -14,12 +14,12 @@ from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import SafetyError, Warn, ignore_warning
-from deltactl.log.create import NewTable, create_table
 from deltactl.log.listing import list_log
-from deltactl.log.put_commit import Sleep
-from deltactl.log.run_tags import engine_info
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.stores.open import open_table_store
+from deltactl.log.writing.create import NewTable, create_table
+from deltactl.log.writing.put import Sleep
+from deltactl.log.writing.run_tags import engine_info
 from deltactl.operations.convert.directory import ensure_no_table_above, list_directory
 from deltactl.operations.convert.footers import read_all_footers
 from deltactl.operations.convert.options import ConvertOptions

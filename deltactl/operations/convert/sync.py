@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
-from deltactl.log.append import Append, append_files
 from deltactl.log.commits.parser import CommitParser, LogFile
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
-from deltactl.log.put_commit import Sleep
-from deltactl.log.run_tags import engine_info
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.append import Append, append_files
+from deltactl.log.writing.put import Sleep
+from deltactl.log.writing.run_tags import engine_info
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.clustering import clustering_columns
 from deltactl.operations.columns import ensure_columns

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from deltactl.clock import Clock
 from deltactl.errors import DeltactlError, Warn
-from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import load_snapshot
+from deltactl.log.writing.put import Sleep
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import is_seen
 from deltactl.protocol.vacuum_names import MANIFEST_DIR

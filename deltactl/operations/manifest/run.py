@@ -18,8 +18,8 @@ from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.errors import InterruptedRunError, StorageError, Warn
 from deltactl.log.listing import outlast_cleanup
-from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.writing.put import Sleep
 from deltactl.operations.columns import ensure_columns
 from deltactl.operations.manifest.content import (
     LiveFiles,

@@ -18,10 +18,10 @@ from deltactl.errors import (
     DeltactlError,
     explain_foreign,
 )
-from deltactl.log.commit import Committer, Draft, Group
-from deltactl.log.put_commit import Sleep
-from deltactl.log.run_tags import engine_info
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.put import Sleep
+from deltactl.log.writing.rearrange import Committer, Draft, Group
+from deltactl.log.writing.run_tags import engine_info
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
 from deltactl.operations.optimize.report import (

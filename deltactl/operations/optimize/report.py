@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from deltactl.log.commit import Group
+from deltactl.log.writing.rearrange import Group
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 

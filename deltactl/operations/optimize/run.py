@@ -21,9 +21,9 @@ from deltactl.engine.local import LocalEngine
 from deltactl.engine.tasks import LazyTasks
 from deltactl.errors import Warn
 from deltactl.log.listing import outlast_cleanup
-from deltactl.log.put_commit import Sleep
-from deltactl.log.run_tags import run_tags
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.writing.put import Sleep
+from deltactl.log.writing.run_tags import run_tags
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.inputs import iter_data_files
 from deltactl.operations.optimize.commit_bins import OptimizeRun

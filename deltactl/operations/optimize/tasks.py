@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, VerificationError
-from deltactl.log.action_lines import NewFile
+from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.verify import ensure_equal_rows
 from deltactl.parquet.footer import count_nulls
 from deltactl.parquet.reader import DataFile, LiveBatch, RowReader, open_in_turn

@@ -17,8 +17,8 @@ from deltactl.log.commits.info import parse_commit_info
 from deltactl.log.commits.parser import LogFile
 from deltactl.log.history.columns import as_long, as_text
 from deltactl.log.listing import Checkpoint, LogListing
-from deltactl.log.remove_files import RESTORE
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.writing.remove_files import RESTORE
 from deltactl.operations.path_encoding.history import Event, LiveText, Miss, Texts, judge
 from deltactl.operations.path_encoding.rewrites import StandIns
 from deltactl.operations.path_encoding.suspects import SpellingSuspects

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Engine, Failed, OnProgress, Progress, Task
 from deltactl.errors import ConflictError, DeltactlError, SafetyError
-from deltactl.log.commit_base import CommitBase, read_winners
-from deltactl.log.info_commit import Info, commit_info_only
 from deltactl.log.physical_names import file_names
-from deltactl.log.put_commit import Sleep
-from deltactl.log.run_tags import engine_info, run_tags
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.base import CommitBase, read_winners
+from deltactl.log.writing.info_only import Info, commit_info_only
+from deltactl.log.writing.put import Sleep
+from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.vacuum.bookmark import write_bookmark
 from deltactl.operations.vacuum.journal import (
     RunRecord,

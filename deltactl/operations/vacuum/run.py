@@ -15,10 +15,10 @@ from deltactl.clock import Clock, SystemClock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import InterruptedRunError, SafetyError, Warn
-from deltactl.log.commit_base import CommitBase
 from deltactl.log.listing import list_log, outlast_cleanup
-from deltactl.log.put_commit import Sleep
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.writing.base import CommitBase
+from deltactl.log.writing.put import Sleep
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.vacuum.bookmark import write_bookmark
 from deltactl.operations.vacuum.options import VacuumOptions, resolve_retention

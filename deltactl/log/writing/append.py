@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 
 from deltactl.clock import Clock
 from deltactl.errors import ConflictError
-from deltactl.log.action_lines import NewFile, add_line, domain_line, line
-from deltactl.log.commit_base import CommitBase, win_version
 from deltactl.log.physical_names import locate
-from deltactl.log.put_commit import Sleep
 from deltactl.log.replay import Tail
-from deltactl.log.row_ids import RowIds
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.action_lines import NewFile, add_line, domain_line, line
+from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.put import Sleep
+from deltactl.log.writing.row_ids import RowIds
 from deltactl.protocol.action_nodes import encode_txn
 from deltactl.protocol.actions import Txn
 from deltactl.storage.store import Store

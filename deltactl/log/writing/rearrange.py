@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from deltactl.clock import Clock
 from deltactl.errors import ConflictError
-from deltactl.log.action_lines import NewFile, add_line, domain_line, line, remove_lines
-from deltactl.log.commit_base import CommitBase, win_version
 from deltactl.log.commits.file_actions import decoded_names
-from deltactl.log.conflicts import Verdict, decide
-from deltactl.log.put_commit import Sleep
 from deltactl.log.replay import Tail
-from deltactl.log.row_ids import RowIds
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.action_lines import NewFile, add_line, domain_line, line, remove_lines
+from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.conflicts import Verdict, decide
+from deltactl.log.writing.put import Sleep
+from deltactl.log.writing.row_ids import RowIds
 from deltactl.protocol.actions import DomainMetadata, Metadata
 from deltactl.protocol.features import Operation, ensure_supported, list_features
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from deltactl.clock import Clock
-from deltactl.log.action_lines import line
-from deltactl.log.commit_base import CommitBase, win_version
-from deltactl.log.put_commit import Sleep
 from deltactl.log.replay import Tail
+from deltactl.log.writing.action_lines import line
+from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.put import Sleep
 from deltactl.storage.store import Store
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltactl.clock import Clock
-from deltactl.log.action_lines import NewFile, add_line, line
-from deltactl.log.put_commit import Sleep, put_commit
+from deltactl.log.writing.action_lines import NewFile, add_line, line
+from deltactl.log.writing.put import Sleep, put_commit
 from deltactl.protocol.action_nodes import encode_metadata, encode_protocol, encode_txn
 from deltactl.protocol.actions import Metadata, Protocol, Txn
 from deltactl.protocol.names import LOG_DIR, commit_name

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deltactl.errors import MALFORMED, CorruptLogError
-from deltactl.log.commit_base import CommitBase
+from deltactl.log.writing.base import CommitBase
 from deltactl.protocol.actions import DomainMetadata
 from deltactl.protocol.features import has_feature
 from deltactl.protocol.properties import TableProperties

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from deltactl.clock import Clock
 from deltactl.errors import ConflictError
-from deltactl.log.action_lines import line, remove_lines
-from deltactl.log.commit_base import CommitBase, win_version
 from deltactl.log.commits.info import parse_commit_info
-from deltactl.log.put_commit import Sleep
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.action_lines import line, remove_lines
+from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.put import Sleep
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.store import Store
 

@@ -14,9 +14,9 @@ from deltactl.clock import Clock
 from deltactl.errors import ConflictError, NotATableError, ObjectNotFoundError
 from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
 from deltactl.log.listing import list_log
-from deltactl.log.put_commit import Sleep, put_commit
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.put import Sleep, put_commit
 from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
