@@ -24,7 +24,6 @@ from deltactl.operations.check.stats import (
     widen_dates,
 )
 from deltactl.operations.check.vectors import BROKEN_VECTOR, Vector, check_vector
-from deltactl.operations.requests import map_requests
 from deltactl.parquet.footer import LeafColumn, RowFacts, index_leaves, read_file_stats
 from deltactl.parquet.footer_bytes import Footer, parse_footer
 from deltactl.parquet.measure import measure_file
@@ -35,6 +34,7 @@ from deltactl.protocol.actions import Metadata
 from deltactl.protocol.schema import Field, StructType, arrow_type, is_void
 from deltactl.protocol.stats import LeafStats, Path
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, list_leaves
+from deltactl.storage.requests_in_parallel import map_requests
 from deltactl.storage.store import FileInfo, Store
 
 # Rows of several files at once are what takes memory.

@@ -11,7 +11,6 @@ import pyarrow as pa
 from deltactl.errors import DataFileError
 from deltactl.operations.convert.directory import NOT_PARQUET_INSIDE, LeftOut, has_parquet_name
 from deltactl.operations.convert.partitions import Problem
-from deltactl.operations.requests import map_requests
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
 from deltactl.parquet.footer_bytes import TAIL_BYTES, Footer, parse_footer
 from deltactl.parquet.footer_columns import read_leaf_columns
@@ -21,6 +20,7 @@ from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_bounds import LeafColumns
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.storage.open import open_store
+from deltactl.storage.requests_in_parallel import map_requests
 from deltactl.storage.store import FileInfo, Store
 
 FILE_SCHEMA: Final = pa.schema(
