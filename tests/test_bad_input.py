@@ -17,7 +17,7 @@ from urllib.parse import quote
 import pytest
 
 from deltactl.cli.app import run
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import Ran
 from tests.support.table_builder import (

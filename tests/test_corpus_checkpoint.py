@@ -16,7 +16,7 @@ import pytest
 from deltactl import CheckpointOptions, Table, UnsupportedFeatureError
 from deltactl.log.audit.digests import STATE_COLUMNS, StateDigest, digest_state
 from deltactl.log.listing import list_log
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from tests.conftest import CORPUS
 from tests.test_corpus import (
     _ENTRIES,

@@ -81,7 +81,7 @@ class Report:
             DeltactlError: it cannot be written.
         """
         from deltactl.cli.report.page import RunFacts, render_report
-        from deltactl.storage.local_store import LocalStore
+        from deltactl.storage.local.store import LocalStore
 
         facts = RunFacts(
             command=session.command or "",

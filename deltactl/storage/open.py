@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from deltactl.errors import StorageError, UsageError
-from deltactl.storage.local_store import LocalStore
-from deltactl.storage.local_uris import uri_to_path
+from deltactl.storage.local.store import LocalStore
+from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
 from deltactl.storage.store import Store
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deltactl.operations.check.codes import CODES
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.units import format_size
 from tests.cli.conftest import RunCli
 from tests.conftest import REPOSITORY

@@ -17,7 +17,7 @@ from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.vacuum.options import VacuumOptions
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import build_sample
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from deltactl.cli.exits import MEANINGS, ExitCode, find_worst
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.cli.fakes import go_round
 from tests.cli.test_app import FAKE_MAIN, start

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.symlink_reader import list_manifests, read_manifests
 from tests.support.table_builder import Column, TableBuilder, multiset

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder, multiset

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from deltactl import Table
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 from tests.support.spark_servers import worker_environ
 from tests.support.table_builder import build_sample, multiset

@@ -13,7 +13,7 @@ import typer
 
 from deltactl.cli.app import build_group, load_command
 from deltactl.cli.commands import COMMANDS
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from tests.support.table_builder import Column, TableBuilder
 
 TEXTS = [

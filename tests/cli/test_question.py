@@ -20,7 +20,7 @@ import pytest
 
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from tests.support.table_builder import Column, TableBuilder
 
 QUESTION = "Delete 1 file (1 KiB)? 1 version will no longer be readable. [y/N]: "

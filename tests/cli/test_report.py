@@ -17,7 +17,7 @@ from deltactl.cli.envelope import Envelope, ErrorInfo
 from deltactl.cli.fleet_outcome import TableOutcome
 from deltactl.cli.report.charts import draw_strip
 from deltactl.cli.report.page import RunFacts, render_report
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.units import format_size
 from tests.cli.conftest import RunCli
 from tests.support.html_page import Node, parse_page

@@ -16,7 +16,7 @@ from deltactl.cli.commands import COMMANDS
 from deltactl.cli.signals import Cancellation, limit_time
 from deltactl.errors import InterruptedRunError, TimeLimitError
 from deltactl.operations.optimize.tasks import rewrite_files
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import RunCli
 from tests.cli.test_app import FAKE_MAIN

@@ -17,7 +17,7 @@ from deltactl.clock import SystemClock
 from deltactl.operations.last_run import LastRun, read_last_run, write_last_run
 from deltactl.operations.lease import LEASE_MS, Holder, _encode
 from deltactl.operations.optimize.plan import plan_optimize
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder
 

@@ -18,7 +18,7 @@ from deltactl.cli.page import Page
 from deltactl.cli.vacuum_page import render_report
 from deltactl.operations.vacuum.report import FileFailure
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from tests.support.damage import true_stats
 from tests.support.table_builder import Column, Row, TableBuilder, commit_path, encode_lines
 

@@ -22,7 +22,7 @@ import pytest
 
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.listing import list_log
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.faults.test_machine import Cli, deltactl
 from tests.support.stores import MemoryStore

@@ -26,7 +26,7 @@ import pytest
 
 from deltactl.cli.app import run
 from deltactl.operations.check.options import CheckOptions, Depth
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import Ran
 from tests.faults.scenes import SCENES, Scene, build_directory, build_table, ids_at_start

@@ -9,7 +9,7 @@ import pytest
 
 from deltactl import CheckpointOptions, Table
 from deltactl.log.listing import list_log
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

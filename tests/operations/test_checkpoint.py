@@ -24,7 +24,7 @@ from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.checkpoint.run import CheckpointOptions, check_due, checkpoint_table
 from deltactl.protocol.spark_hash import SPARK_SEED, hash_texts
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from tests.interop.judges import READERS, try_count
 from tests.support.checkpoints import (

@@ -16,7 +16,7 @@ from deltactl.operations.convert.run import ConvertOptions, convert_directory
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.forwarding import ForwardingStore
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 
 MONTH_SECONDS = 30 * 24 * 3600

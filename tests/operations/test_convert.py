@@ -30,7 +30,7 @@ from deltactl.operations.convert.run import (
     convert_directory,
 )
 from deltactl.protocol.schema import PrimitiveType, render_type
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb

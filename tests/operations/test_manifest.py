@@ -30,7 +30,7 @@ from deltactl.operations.manifest.run import ManifestOptions, ManifestReport, ge
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.protocol.vacuum_names import MANIFEST_DIR
 from deltactl.storage.forwarding import ForwardingStore
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
 from tests.support.stores import CountingStore, Crash, Fault, FaultyStore, MemoryStore

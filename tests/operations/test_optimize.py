@@ -26,7 +26,7 @@ from deltactl.errors import (
 from deltactl.operations.optimize.options import GIB, MIB, TIB, choose_target_bytes
 from deltactl.operations.optimize.plan import TWO_TEXTS
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
 from deltactl.table import Table

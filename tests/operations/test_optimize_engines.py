@@ -17,7 +17,7 @@ from deltactl.engine.base import Done, Engine, EngineChoice, Failed
 from deltactl.engine.local import LocalEngine
 from deltactl.operations.optimize.report import OptimizeReport
 from deltactl.operations.optimize.run import OptimizeOptions
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 from tests.support.spark_workers import AfterWork
 from tests.support.table_builder import TableBuilder, build_sample, multiset

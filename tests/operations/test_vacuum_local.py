@@ -15,7 +15,7 @@ import pytest
 
 from deltactl.errors import SafetyError, UsageError
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from tests.support.stores import CountingStore
 from tests.support.table_builder import LOG, Column, TableBuilder

@@ -15,7 +15,7 @@ import pytest
 from deltactl.errors import ConflictError, NotATableError, StorageError, UnsupportedFeatureError
 from deltactl.operations.vacuum import removal as vacuum_run
 from deltactl.storage.forwarding import ForwardingStore
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.stores import opened_as

@@ -15,7 +15,7 @@ from deltactl.errors import UnsupportedFeatureError
 from deltactl.operations.convert.run import convert
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.parquet.calendar import holds_disputed_days, is_in_old_calendar, old_columns
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.table_builder import Column, TableBuilder
 

@@ -8,7 +8,7 @@ import pytest
 
 from deltactl.errors import DataFileError
 from deltactl.parquet.reader import DataFile, open_in_turn
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from tests.support.metered_store import MeteredStore, StorageUsage
 
 SMALL, LARGE = 10, 5 << 20

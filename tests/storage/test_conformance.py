@@ -11,7 +11,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from deltactl.storage.fsspec_store import FsspecStore
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Store
 from tests.storage import conformance
 from tests.support.metered_store import MeteredStore

@@ -16,7 +16,7 @@ from deltactl.errors import (
     StorageError,
 )
 from deltactl.storage.errors import TransientStorageError, is_transient, map_error, mapped_errors
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 
 EXPECTED_KINDS: dict[type[OSError], type[StorageError]] = {
     OSError: StorageError,
@@ -174,7 +174,7 @@ def test_writing_into_a_full_disk_is_a_storage_error(
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("no /dev/full here")
-    from deltactl.storage import local_files
+    from deltactl.storage.local import files as local_files
 
     monkeypatch.setattr(local_files, "_CREATE", os.O_WRONLY)
     store = LocalStore(str(tmp_path))

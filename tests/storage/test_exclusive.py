@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deltactl.errors import ObjectExistsError, StorageError
-from deltactl.storage import exclusive
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local import exclusive
+from deltactl.storage.local.store import LocalStore
 
 PROCESSES = 8
 NAMES = [f"_delta_log/{i:020d}.json" for i in range(50)]

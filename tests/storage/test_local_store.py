@@ -18,9 +18,9 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
 )
-from deltactl.storage.local_listing import BATCH_NAMES
-from deltactl.storage.local_store import LocalStore
-from deltactl.storage.local_uris import path_to_uri, uri_to_path
+from deltactl.storage.local.listing import BATCH_NAMES
+from deltactl.storage.local.store import LocalStore
+from deltactl.storage.local.uris import path_to_uri, uri_to_path
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_sync_covers_each_folder_up_to_the_root_once(
     for name in ("a/b/x", "a/c/x", "a/c/y"):
         store.put(name, b"")
     synced: list[str] = []
-    monkeypatch.setattr("deltactl.storage.local_store.sync_folder", synced.append)
+    monkeypatch.setattr("deltactl.storage.local.store.sync_folder", synced.append)
     store.sync_folders(["a/b/x", "a/c/x", "a/c/y"])
     assert sorted(synced) == [str(root), f"{root}/a", f"{root}/a/b", f"{root}/a/c"]
 
@@ -148,7 +148,7 @@ def test_a_put_flushes_the_folders_that_it_changed(
 ) -> None:
     store.put("a/b/x", b"")
     synced: list[str] = []
-    monkeypatch.setattr("deltactl.storage.local_store.sync_folder", synced.append)
+    monkeypatch.setattr("deltactl.storage.local.store.sync_folder", synced.append)
     store.put("a/b/x", b"")
     assert synced == [f"{root}/a/b"]
     store.put("c/d/x", b"")
@@ -162,7 +162,7 @@ def test_many_folders_are_flushed_and_the_one_that_cannot_be_is_named(
     for name in names:
         store.put(name, b"")
     synced: list[str] = []
-    monkeypatch.setattr("deltactl.storage.local_store.sync_folder", synced.append)
+    monkeypatch.setattr("deltactl.storage.local.store.sync_folder", synced.append)
     store.sync_folders(names)
     assert sorted(synced) == sorted([str(root), f"{root}/a", *(f"{root}/a/{n}" for n in range(20))])
 
@@ -170,7 +170,7 @@ def test_many_folders_are_flushed_and_the_one_that_cannot_be_is_named(
         if folder.endswith("/7"):
             raise OSError(errno.EIO, "the device failed")
 
-    monkeypatch.setattr("deltactl.storage.local_store.sync_folder", fail)
+    monkeypatch.setattr("deltactl.storage.local.store.sync_folder", fail)
     with pytest.raises(StorageError, match="'a/7/x'.*the device failed"):
         store.sync_folders(names)
 

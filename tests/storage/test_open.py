@@ -9,7 +9,7 @@ import pytest
 from deltactl.errors import StorageError, UsageError
 from deltactl.storage import connect
 from deltactl.storage.fsspec_store import FsspecStore
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.object_services import CommonService
 from deltactl.storage.open import is_local_uri, open_store
 from tests.support.stores import FaultyStore, MemoryStore, opened_as

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from deltactl.errors import SafetyError, StorageError
-from deltactl.storage import local_store
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local import store as local_store
+from deltactl.storage.local.store import LocalStore
 
 NAMES = [f"m/p={number}/manifest" for number in range(8)]
 STEPS = ("write", "fsync", "replace")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deltactl.errors import ObjectExistsError, ObjectNotFoundError, SafetyError
-from deltactl.storage.local_store import LocalStore
+from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import FileInfo, Store
 from tests.support.metered_store import MeteredStore, StorageUsage

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from deltactl.errors import ConversionError, SafetyError, UnsupportedFeatureError
 from deltactl.log.not_a_table import find_table_above
 from deltactl.protocol.names import LOG_DIR
-from deltactl.storage.local_uris import uri_to_path
+from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 

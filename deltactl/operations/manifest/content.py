@@ -20,7 +20,7 @@ from deltactl.operations.columns import ensure_columns
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.paths import absolute_mask, canonical_paths, holds_character
-from deltactl.storage.local_uris import uri_to_path
+from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
 
 MANIFEST_NAME: Final = "manifest"

@@ -23,7 +23,7 @@ from deltactl.protocol.partitions import build_map
 from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import Field
 from deltactl.protocol.vacuum_names import MANIFEST_DIR
-from deltactl.storage.local_files import is_temp_name
+from deltactl.storage.local.files import is_temp_name
 from deltactl.storage.store import Store
 from deltactl.units import DAY_MS
 

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from deltactl.storage.errors import mapped_errors
-from deltactl.storage.local_files import sync_file, take_place, temp_path, write_new
+from deltactl.storage.local.files import sync_file, take_place, temp_path, write_new
 
 # A disk answers many flushes at once as fast as one: 16 took a tenth of one after the other.
 _SYNCS_AT_ONCE: Final = 16

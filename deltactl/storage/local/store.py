@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from deltactl.errors import StorageError
 from deltactl.storage.errors import map_error, mapped_errors, no_versions_error
-from deltactl.storage.exclusive import create_exclusively, move_exclusively
-from deltactl.storage.held_folder import HeldFolder
-from deltactl.storage.local_files import (
+from deltactl.storage.local.exclusive import create_exclusively, move_exclusively
+from deltactl.storage.local.files import (
     TEMP_PREFIX,
     DurableWriter,
     ReplacingWriter,
@@ -29,7 +28,8 @@ from deltactl.storage.local_files import (
     temp_path,
     write_new,
 )
-from deltactl.storage.local_listing import (
+from deltactl.storage.local.held_folder import HeldFolder
+from deltactl.storage.local.listing import (
     is_older,
     list_folder,
     list_folders,
@@ -37,9 +37,9 @@ from deltactl.storage.local_listing import (
     walk_folder,
     walk_tree,
 )
-from deltactl.storage.local_paths import LocalPaths
+from deltactl.storage.local.paths import LocalPaths
+from deltactl.storage.local.put_together import put_together, sync_each
 from deltactl.storage.names import is_absolute_name
-from deltactl.storage.put_together import put_together, sync_each
 from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from deltactl.errors import StorageError
-from deltactl.storage.local_files import sync_folder, temp_path, write_new
+from deltactl.storage.local.files import sync_folder, temp_path, write_new
 
 _NO_LINKS: Final = frozenset(
     getattr(errno, name)

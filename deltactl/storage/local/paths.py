@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from deltactl.errors import SafetyError
 from deltactl.storage.errors import folder_in_the_way, mapped_errors
-from deltactl.storage.local_files import sync_folder
-from deltactl.storage.local_uris import path_to_uri, strip_file_scheme
+from deltactl.storage.local.files import sync_folder
+from deltactl.storage.local.uris import path_to_uri, strip_file_scheme
 from deltactl.storage.names import (
     is_absolute_name,
     is_plain_name,
