@@ -19,7 +19,7 @@ from deltactl.cli.progress import ProgressForm
 from deltactl.cli.settings import Source, parse_flag, resolve_setting
 from deltactl.cli.suggest import with_suggestion
 from deltactl.errors import UsageError
-from deltactl.storage.rate import parse_rate
+from deltactl.storage.network.rate import parse_rate
 from deltactl.storage.secrets import is_secret
 
 _REFERENCE: Final = "env:"

@@ -35,8 +35,8 @@ from deltactl.cli.shared_spark import SharedSpark, shared_spark
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock
 from deltactl.engine.base import LazyEngine, OnProgress
-from deltactl.storage.rate import RATE_OPTION
-from deltactl.storage.requests import requests_sent
+from deltactl.storage.network.counts import requests_sent
+from deltactl.storage.network.rate import RATE_OPTION
 
 if TYPE_CHECKING:
     from deltactl.cli.fleet_outcome import TableOutcome

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from deltactl.clock import Clock, SystemClock
 from deltactl.errors import ObjectExistsError, SafetyError, StorageError
 from deltactl.storage.errors import TransientStorageError, UnsupportedByStoreError
-from deltactl.storage.patience import Patience
+from deltactl.storage.network.retry import Patience
 from deltactl.units import DAY_MS
 
 PROBE_PREFIX: Final = "_deltactl/put-if-absent-"

@@ -12,12 +12,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from deltactl.errors import DeltactlError, StorageError
+from deltactl.storage.network.pacing import Pacer
+from deltactl.storage.network.rate import RATE_OPTION, parse_rate
+from deltactl.storage.network.retry import Patience
+from deltactl.storage.network.traffic import (
+    Traffic,
+    azure_transport,
+    gcs_session_settings,
+    watch_s3,
+)
 from deltactl.storage.object_services import CommonService
-from deltactl.storage.pacing import Pacer
-from deltactl.storage.patience import Patience
-from deltactl.storage.rate import RATE_OPTION, parse_rate
 from deltactl.storage.secrets import load_nested
-from deltactl.storage.traffic import Traffic, azure_transport, gcs_session_settings, watch_s3
 
 # Checkpoints and small data files come in one piece; what is larger, in pieces of this size.
 _AZURE_PIECE_BYTES: Final = 64 << 20

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from deltactl.errors import StorageError
 from deltactl.storage.errors import NO_BUCKET
-from deltactl.storage.patience import Patience
+from deltactl.storage.network.retry import Patience
 
 Entry = Mapping[str, Any]
 """``name`` (bucket and key), ``type`` (file or directory), ``size``, and a time of modification."""

@@ -12,7 +12,7 @@ import pytest
 
 from deltactl import Table
 from deltactl.operations.vacuum.run import VacuumOptions
-from deltactl.storage import patience
+from deltactl.storage.network import retry as patience
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import (
     Answer,

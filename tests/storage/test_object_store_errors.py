@@ -8,8 +8,8 @@ import pytest
 
 from deltactl import Table
 from deltactl.errors import AccessDeniedError, StorageError
-from deltactl.storage import patience
 from deltactl.storage.errors import TransientStorageError
+from deltactl.storage.network import retry as patience
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import Answer, FaultProxy, Rule, fault_proxy
 from tests.support.object_servers import AZURE_KEY, S3_ENVIRON, ObjectServer

@@ -7,8 +7,8 @@ from collections import deque
 import pytest
 
 from deltactl.errors import UsageError
-from deltactl.storage.pacing import Pacer
-from deltactl.storage.rate import parse_rate
+from deltactl.storage.network.pacing import Pacer
+from deltactl.storage.network.rate import parse_rate
 
 
 class _Clock:

@@ -10,8 +10,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from deltactl.errors import SafetyError
 from deltactl.storage.fsspec_store import FsspecStore
+from deltactl.storage.network.retry import Patience
 from deltactl.storage.object_services import CommonService
-from deltactl.storage.patience import Patience
 
 
 class _Call:

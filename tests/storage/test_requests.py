@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from deltactl import Table
+from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.open import open_store
-from deltactl.storage.requests import requests_sent
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.object_servers import ObjectServer
 from tests.support.object_store_fixtures import ALL_SERVERS, choose_servers

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from deltactl.errors import ObjectNotFoundError, StorageError
 from deltactl.operations.vacuum.journal import quarantine_name
+from deltactl.storage.network.retry import Patience
 from deltactl.storage.open import open_store
-from deltactl.storage.patience import Patience
 from deltactl.storage.store import Store
 
 _ATTEMPTS = 6

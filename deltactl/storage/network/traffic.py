@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from deltactl.storage.pacing import Pacer
-from deltactl.storage.requests import Kind, Requests, count
+from deltactl.storage.network.counts import Kind, Requests, count
+from deltactl.storage.network.pacing import Pacer
 
 _THROTTLED: Final = frozenset({429, 503})
 _BY_METHOD: Final[Mapping[str, Kind]] = {
