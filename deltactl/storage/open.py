@@ -83,9 +83,9 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
     package = _PACKAGES[scheme]
     try:
         # fsspec takes 0.1 s and more to import: only those who need it pay.
-        from deltactl.storage.conditional_put import PutIfAbsentGuard
-        from deltactl.storage.connect import find_service
-        from deltactl.storage.fsspec_store import FsspecStore
+        from deltactl.storage.objects.connect import find_service
+        from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard
+        from deltactl.storage.objects.store import FsspecStore
 
         service = find_service(package, f"{scheme}://{rest}", options)
     except ImportError as error:

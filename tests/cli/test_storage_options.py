@@ -8,8 +8,8 @@ import pytest
 
 from deltactl.cli.options import exposed_secrets, resolve_references
 from deltactl.errors import UsageError
-from deltactl.storage import connect
 from deltactl.storage.network.pacing import Pacer
+from deltactl.storage.objects import connect
 from deltactl.storage.open import open_store
 from deltactl.storage.secrets import secret_values
 from tests.cli.conftest import RunCli

@@ -14,8 +14,8 @@ import pytest
 from deltactl.cli.app import run
 from deltactl.cli.commands import COMMANDS, CommandSpec
 from deltactl.protocol import features
-from deltactl.storage import connect
 from deltactl.storage import open as open_module
+from deltactl.storage.objects import connect
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.cli.conftest import Ran

@@ -11,8 +11,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from deltactl.errors import NotATableError, UsageError
 from deltactl.operations.find_tables import find_tables, is_glob, split_glob
-from deltactl.storage.fsspec_store import FsspecStore
 from deltactl.storage.local.store import LocalStore
+from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.store import Store
 from tests.support.metered_store import MeteredStore, StorageUsage
 from tests.support.stores import MemoryStore

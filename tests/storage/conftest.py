@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from deltactl import DynamoDbLogStore
-from deltactl.storage.fsspec_store import FsspecStore
+from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.open import open_store
 from tests.support.object_servers import (
     S3_ENVIRON,

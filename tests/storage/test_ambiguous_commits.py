@@ -17,7 +17,7 @@ from deltactl import DynamoDbLogStore, Table
 from deltactl.errors import AccessDeniedError, CommitOutcomeUnknownError
 from deltactl.log.stores.open import open_table_store
 from deltactl.log.writing.put import put_commit
-from deltactl.storage import connect
+from deltactl.storage.objects import connect
 from deltactl.storage.store import Store
 from tests.storage.conftest import S3_BUCKET, create_log_table
 from tests.support.fault_proxy import (

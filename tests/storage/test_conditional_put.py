@@ -15,8 +15,8 @@ from deltactl.cli.app import run
 from deltactl.clock import FixedClock
 from deltactl.errors import AccessDeniedError, SafetyError, StorageError
 from deltactl.protocol.vacuum_names import OWN_DIR
-from deltactl.storage.conditional_put import PROBE_PREFIX, ProbeMemory, is_known
-from deltactl.storage.fsspec_store import FsspecStore
+from deltactl.storage.objects.put_if_absent import PROBE_PREFIX, ProbeMemory, is_known
+from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.storage.conftest import S3_BUCKET, write_rows

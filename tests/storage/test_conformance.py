@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from deltactl.storage.fsspec_store import FsspecStore
 from deltactl.storage.local.store import LocalStore
+from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.store import Store
 from tests.storage import conformance
 from tests.support.metered_store import MeteredStore

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.storage.listed_copies import ListedCopies
+from deltactl.storage.objects.copies import ListedCopies
 from deltactl.storage.store import FileInfo
 
 NAME = "_delta_log/1.checkpoint.parquet"

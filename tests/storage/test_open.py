@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from deltactl.errors import StorageError, UsageError
-from deltactl.storage import connect
-from deltactl.storage.fsspec_store import FsspecStore
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.object_services import CommonService
+from deltactl.storage.objects import connect
+from deltactl.storage.objects.services import CommonService
+from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.open import is_local_uri, open_store
 from tests.support.stores import FaultyStore, MemoryStore, opened_as
 

@@ -9,9 +9,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from deltactl.errors import SafetyError
-from deltactl.storage.fsspec_store import FsspecStore
 from deltactl.storage.network.retry import Patience
-from deltactl.storage.object_services import CommonService
+from deltactl.storage.objects.services import CommonService
+from deltactl.storage.objects.store import FsspecStore
 
 
 class _Call:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltactl.storage.ranged_file import RangedFile, coalesce
+from deltactl.storage.objects.ranged_file import RangedFile, coalesce
 
 _MIB = 1 << 20
 

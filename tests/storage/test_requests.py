@@ -100,7 +100,9 @@ def test_a_thousand_keys_are_deleted_at_once(
 def test_pages_come_as_they_are_wanted(
     server: ObjectServer, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deltactl.storage import azure_service, gcs_service, s3_service
+    from deltactl.storage.objects import azure as azure_service
+    from deltactl.storage.objects import gcs as gcs_service
+    from deltactl.storage.objects import s3 as s3_service
 
     monkeypatch.setattr(azure_service, "_PAGE_NAMES", 10)
     monkeypatch.setattr(gcs_service, "_PAGE_NAMES", 10)

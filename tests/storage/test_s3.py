@@ -17,8 +17,8 @@ from deltactl.clock import SystemClock
 from deltactl.operations.lease import LEASE_MS, Holder, hold_lease
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.undo import undo_vacuum
-from deltactl.storage import s3_service
-from deltactl.storage.fsspec_store import FsspecStore
+from deltactl.storage.objects import s3 as s3_service
+from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.object_servers import ObjectServer, delta_rs_options

@@ -263,7 +263,7 @@ def _s3(kind: str, endpoint: str) -> ObjectServer:
 
 
 def _service(server: ObjectServer) -> Any:
-    from deltactl.storage.fsspec_store import FsspecStore
+    from deltactl.storage.objects.store import FsspecStore
     from deltactl.storage.open import open_store
 
     store = open_store(server.bucket, server.options)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.storage import connect
+from deltactl.storage.objects import connect
 from tests.support.object_servers import SERVERS, ObjectServer, ServerMissingError
 
 _numbers = itertools.count()

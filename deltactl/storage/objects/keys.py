@@ -16,7 +16,7 @@ from deltactl.storage.names import (
     resolve_name,
     resolve_prefix,
 )
-from deltactl.storage.object_services import ObjectService
+from deltactl.storage.objects.services import ObjectService
 
 
 class ObjectKeys:

@@ -18,8 +18,8 @@ from typing import Any, Final
 from fsspec.asyn import sync
 
 from deltactl.errors import StorageError, UsageError
-from deltactl.storage.object_services import CommonService, Entry, no_bucket, split_folder
-from deltactl.storage.part_writer import PartWriter
+from deltactl.storage.objects.part_writer import PartWriter
+from deltactl.storage.objects.services import CommonService, Entry, no_bucket, split_folder
 
 _ADDRESS: Final = re.compile(
     r"[a-z]+://(?:(?P<container>[^/@]+)@(?P<account>[^./]+)[^/]*|(?P<bare>[^/@]+))(?:/(?P<name>.*))?",

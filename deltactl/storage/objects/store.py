@@ -16,16 +16,16 @@ from deltactl.errors import (
     ObjectNotFoundError,
     StorageError,
 )
-from deltactl.storage.conditional_put import PutIfAbsentGuard, RawPuts
 from deltactl.storage.errors import no_versions_error
-from deltactl.storage.fsspec_facts import file_info
-from deltactl.storage.fsspec_files import MappedFile
-from deltactl.storage.listed_copies import ListedCopies
-from deltactl.storage.object_keys import ObjectKeys
-from deltactl.storage.object_listing import ObjectListing
-from deltactl.storage.object_services import CommonService, ObjectService
+from deltactl.storage.objects.copies import ListedCopies
+from deltactl.storage.objects.file_facts import file_info
+from deltactl.storage.objects.keys import ObjectKeys
+from deltactl.storage.objects.listing import ObjectListing
+from deltactl.storage.objects.mapped_file import MappedFile
+from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard, RawPuts
+from deltactl.storage.objects.ranged_file import TAIL_BYTES, RangedFile, coalesce
+from deltactl.storage.objects.services import CommonService, ObjectService
 from deltactl.storage.parallel import each_in_parallel
-from deltactl.storage.ranged_file import TAIL_BYTES, RangedFile, coalesce
 from deltactl.storage.secrets import secret_values
 from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
 

@@ -12,9 +12,9 @@ from typing import Any
 from fsspec.asyn import sync
 from fsspec.callbacks import NoOpCallback
 
-from deltactl.storage.fsspec_files import discard_file
-from deltactl.storage.object_services import CommonService, Entry, no_bucket, split_folder
-from deltactl.storage.part_writer import PART_BYTES, PartWriter
+from deltactl.storage.objects.mapped_file import discard_file
+from deltactl.storage.objects.part_writer import PART_BYTES, PartWriter
+from deltactl.storage.objects.services import CommonService, Entry, no_bucket, split_folder
 
 _PAGE_NAMES = 1000
 

@@ -21,7 +21,7 @@ from deltactl.storage.network.traffic import (
     gcs_session_settings,
     watch_s3,
 )
-from deltactl.storage.object_services import CommonService
+from deltactl.storage.objects.services import CommonService
 from deltactl.storage.secrets import load_nested
 
 # Checkpoints and small data files come in one piece; what is larger, in pieces of this size.
@@ -76,8 +76,8 @@ def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonS
     from aiobotocore.session import AioSession
     from s3fs import S3FileSystem
 
-    from deltactl.storage.aws_models import use_direct_loader
-    from deltactl.storage.s3_service import S3Service
+    from deltactl.storage.objects.aws_models import use_direct_loader
+    from deltactl.storage.objects.s3 import S3Service
 
     # Other programs for Delta tables read AWS_REGION, botocore only AWS_DEFAULT_REGION.
     region = settings.pop("region", None) or os.environ.get("AWS_REGION")
@@ -101,7 +101,7 @@ def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> Common
     # The class that gcsfs exports would ask over gRPC what kind of bucket each is.
     from gcsfs.core import GCSFileSystem
 
-    from deltactl.storage.gcs_service import GcsService
+    from deltactl.storage.objects.gcs import GcsService
 
     settings.setdefault(
         "requests_timeout",
@@ -117,7 +117,7 @@ def _connect_azure(uri: str, settings: dict[str, Any], traffic: Traffic) -> Comm
     from adlfs import AzureBlobFileSystem
     from azure.storage.blob.aio import BlobServiceClient
 
-    from deltactl.storage.azure_service import AzureService, split_azure_uri
+    from deltactl.storage.objects.azure import AzureService, split_azure_uri
 
     account = split_azure_uri(uri)[0]
     if account is not None:

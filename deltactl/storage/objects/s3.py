@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from fsspec.asyn import sync
 
-from deltactl.storage.object_services import CommonService, Entry, split_folder
-from deltactl.storage.part_writer import PartWriter
+from deltactl.storage.objects.part_writer import PartWriter
+from deltactl.storage.objects.services import CommonService, Entry, split_folder
 
 _PAGE_KEYS: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20
