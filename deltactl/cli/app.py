@@ -18,12 +18,12 @@ from typer.core import TyperCommand, TyperGroup
 from deltactl import __version__
 from deltactl.cli.command import Command
 from deltactl.cli.commands import COMMANDS, CommandSpec
-from deltactl.cli.definitions import describe_command, write_help
 from deltactl.cli.engine_options import declare_engine_options
 from deltactl.cli.exits import ExitCode, render_exit_status
 from deltactl.cli.failures import PROGRAM, explain_failure, show_traceback
 from deltactl.cli.fleet_options import declare_fleet_options
 from deltactl.cli.groups import Group
+from deltactl.cli.help import describe_command, write_help
 from deltactl.cli.log_store_options import declare_log_store_options
 from deltactl.cli.options import GlobalOptions, declare_global_options
 from deltactl.cli.output import ReaderGone, stdout_errors

@@ -9,14 +9,13 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from deltactl.cli.definitions import describe_command, write_help
 from deltactl.cli.engine_options import EngineOptions
 from deltactl.cli.fleet_options import (
     FleetOptions,
     asks_for_text,
     refuse_options_for_one_table,
 )
-from deltactl.cli.imports import keep_pandas_out
+from deltactl.cli.help import describe_command, write_help
 from deltactl.cli.log_store_options import LogStoreOptions
 from deltactl.cli.options import GlobalOptions
 from deltactl.cli.output import CI_FORMATS, stdout_errors
@@ -25,6 +24,7 @@ from deltactl.cli.plain_values import with_plain_values
 from deltactl.cli.report_option import Report, write_at_end
 from deltactl.cli.run_options import TimeLimit
 from deltactl.cli.session import Session
+from deltactl.cli.startup import keep_pandas_out
 from deltactl.cli.turns import TurnOptions, take_turn
 from deltactl.errors import UsageError
 

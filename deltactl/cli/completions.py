@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from deltactl.cli.definitions import CommandDoc, OptionDoc
+from deltactl.cli.help import CommandDoc, OptionDoc
 from deltactl.cli.value_kinds import DYNAMIC, ValueKind, choices_of, kind_of
 
 

@@ -17,6 +17,7 @@ from deltactl.cli.argv import mask_address
 from deltactl.cli.commands import COMMANDS
 from deltactl.cli.config_file import ConfigSource, find_config_files, load_config_file
 from deltactl.cli.engine_options import CliEngines, EngineOptions, open_engines
+from deltactl.cli.engines import SharedSpark, shared_spark
 from deltactl.cli.envelope import Envelope
 from deltactl.cli.log_handler import log_to
 from deltactl.cli.log_store_options import LogStoreOptions
@@ -31,7 +32,6 @@ from deltactl.cli.page import Styled, Tone
 from deltactl.cli.progress import ProgressForm, progress
 from deltactl.cli.run_options import TimeLimit
 from deltactl.cli.settings import EnvironmentSource, Source
-from deltactl.cli.shared_spark import SharedSpark, shared_spark
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock
 from deltactl.engine.base import LazyEngine, OnProgress

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from deltactl.cli.definitions import ArgumentDoc, OptionDoc
 from deltactl.cli.explanations import EXPLANATIONS
+from deltactl.cli.help import ArgumentDoc, OptionDoc
 
 
 class ValueKind(StrEnum):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from deltactl.cli.engine_options import CliEngines, EngineOptions, open_engines
-from deltactl.cli.shared_spark import shared_spark
+from deltactl.cli.engines import shared_spark
 from deltactl.engine import spark_session
 from deltactl.engine.spark_session import SparkSettings
 from deltactl.errors import EngineUnavailableError

@@ -17,10 +17,10 @@ from deltactl.cli.history_questions import (
     show_graph,
 )
 from deltactl.cli.history_rows import change_row, json_row
-from deltactl.cli.imports import keep_pandas_out
 from deltactl.cli.options import TableArgument
 from deltactl.cli.output import OutputFormat
 from deltactl.cli.session import Session
+from deltactl.cli.startup import keep_pandas_out
 from deltactl.cli.times import parse_time
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
