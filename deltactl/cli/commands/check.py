@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltactl.cli.check_fix import fix_paths
+from deltactl.cli.commands.check_fix import fix_paths
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.options import DryRunOption, TableArgument, YesOption

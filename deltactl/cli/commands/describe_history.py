@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from deltactl.cli.history_page import render_commit_files, render_history, render_version_at
-from deltactl.cli.history_questions import (
+from deltactl.cli.commands.history_questions import (
     history_envelope,
     show_blame,
     show_diff,
     show_follow,
     show_graph,
 )
+from deltactl.cli.history_page import render_commit_files, render_history, render_version_at
 from deltactl.cli.history_rows import change_row, json_row
 from deltactl.cli.options import TableArgument
 from deltactl.cli.output import OutputFormat
