@@ -81,7 +81,7 @@ class Command(TyperCommand):
 
     def _invoke_tables(self, ctx: Any, session: Session, options: FleetOptions) -> Any:
         """Run on one table as named, or on each of several in a session of its own."""
-        from deltactl.cli.fleet import expand_tables, find_single
+        from deltactl.cli.fleet.run import expand_tables, find_single
 
         single = find_single(options, session)
         if session.output.form in CI_FORMATS:
@@ -98,7 +98,7 @@ class Command(TyperCommand):
     def _invoke_each(
         self, ctx: Any, session: Session, options: FleetOptions, tables: Sequence[str]
     ) -> None:
-        from deltactl.cli.fleet import Fleet
+        from deltactl.cli.fleet.run import Fleet
 
         if len(tables) > 1:
             refuse_options_for_one_table(ctx.params)
