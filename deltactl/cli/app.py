@@ -24,11 +24,11 @@ from deltactl.cli.failures import PROGRAM, explain_failure, show_traceback
 from deltactl.cli.fleet_options import declare_fleet_options
 from deltactl.cli.groups import Group
 from deltactl.cli.help import describe_command, write_help
+from deltactl.cli.html_report.write import declare_report_option
 from deltactl.cli.log_store_options import declare_log_store_options
 from deltactl.cli.options import GlobalOptions, declare_global_options
 from deltactl.cli.output import ReaderGone, stdout_errors
 from deltactl.cli.plain_values import with_plain_values
-from deltactl.cli.report_option import declare_report_option
 from deltactl.cli.run_options import declare_time_limit
 from deltactl.cli.session import Session
 from deltactl.cli.signals import raise_on_sigterm

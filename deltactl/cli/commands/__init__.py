@@ -24,7 +24,7 @@ class CommandSpec:
     takes_tables: bool = False
     """Whether it takes several tables, and the options of ``cli/fleet_options.py``."""
     has_report: bool = False
-    """Whether it takes the option of ``cli/report_option.py``."""
+    """Whether it takes the option of ``cli/html_report/write.py``."""
     takes_turns: bool = False
     """Whether its runs take turns on a table, by the options of ``cli/turns.py``."""
     needs_arrow: bool = True

@@ -80,7 +80,7 @@ class Report:
         Raises:
             DeltactlError: it cannot be written.
         """
-        from deltactl.cli.report.page import RunFacts, render_report
+        from deltactl.cli.html_report.page import RunFacts, render_report
         from deltactl.storage.local.store import LocalStore
 
         facts = RunFacts(

@@ -16,12 +16,18 @@ from deltactl import __version__
 from deltactl.cli.envelope import Envelope, ErrorInfo
 from deltactl.cli.exits import MEANINGS, ExitCode, find_worst
 from deltactl.cli.fleet_outcome import TableOutcome
+from deltactl.cli.html_report.html import Markup, element, foreign, join
+from deltactl.cli.html_report.optimize import render_optimize
+from deltactl.cli.html_report.parts import (
+    Head,
+    render_badge,
+    render_fields,
+    render_items,
+    render_table,
+)
+from deltactl.cli.html_report.style import STYLE
+from deltactl.cli.html_report.vacuum import render_vacuum
 from deltactl.cli.page import Tone
-from deltactl.cli.report.html import Markup, element, foreign, join
-from deltactl.cli.report.optimize import render_optimize
-from deltactl.cli.report.parts import Head, render_badge, render_fields, render_items, render_table
-from deltactl.cli.report.style import STYLE
-from deltactl.cli.report.vacuum import render_vacuum
 from deltactl.units import format_count, format_duration, format_timestamp
 
 _MOST_TABLES: Final = 1000

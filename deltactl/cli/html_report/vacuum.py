@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deltactl.cli.envelope import Envelope
-from deltactl.cli.report.charts import Range, draw_share, draw_strip
-from deltactl.cli.report.html import Child, Markup, element, foreign, join
-from deltactl.cli.report.parts import (
+from deltactl.cli.html_report.charts import Range, draw_share, draw_strip
+from deltactl.cli.html_report.html import Child, Markup, element, foreign, join
+from deltactl.cli.html_report.parts import (
     MOST_ROWS,
     Head,
     describe_cut,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from deltactl.cli.report.html import Markup, element, join
+from deltactl.cli.html_report.html import Markup, element, join
 
 Range = tuple[int, int]
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deltactl.cli.envelope import Envelope
-from deltactl.cli.optimize_page import describe_undo
-from deltactl.cli.report.charts import Series, draw_bars, draw_share
-from deltactl.cli.report.html import Child, Markup, element, foreign, join
-from deltactl.cli.report.parts import (
+from deltactl.cli.html_report.charts import Series, draw_bars, draw_share
+from deltactl.cli.html_report.html import Child, Markup, element, foreign, join
+from deltactl.cli.html_report.parts import (
     MOST_ROWS,
     Head,
     describe_cut,
@@ -20,6 +19,7 @@ from deltactl.cli.report.parts import (
     render_table,
     render_tiles,
 )
+from deltactl.cli.optimize_page import describe_undo
 from deltactl.cli.size_page import describe_small, label_buckets
 from deltactl.units import format_count, format_size
 
