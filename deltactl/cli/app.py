@@ -18,18 +18,18 @@ from typer.core import TyperCommand, TyperGroup
 from deltactl import __version__
 from deltactl.cli.command import Command
 from deltactl.cli.commands import COMMANDS, CommandSpec
-from deltactl.cli.engine_options import declare_engine_options
 from deltactl.cli.exits import ExitCode, render_exit_status
 from deltactl.cli.failures import PROGRAM, explain_failure, show_traceback
-from deltactl.cli.fleet_options import declare_fleet_options
-from deltactl.cli.groups import Group
 from deltactl.cli.help import describe_command, write_help
 from deltactl.cli.html_report.write import declare_report_option
-from deltactl.cli.log_store_options import declare_log_store_options
-from deltactl.cli.options import GlobalOptions, declare_global_options
+from deltactl.cli.options.common import GlobalOptions, declare_global_options
+from deltactl.cli.options.engine import declare_engine_options
+from deltactl.cli.options.fleet import declare_fleet_options
+from deltactl.cli.options.groups import Group
+from deltactl.cli.options.log_store import declare_log_store_options
+from deltactl.cli.options.time_limit import declare_time_limit
 from deltactl.cli.output import ReaderGone, stdout_errors
 from deltactl.cli.plain_values import with_plain_values
-from deltactl.cli.run_options import declare_time_limit
 from deltactl.cli.session import Session
 from deltactl.cli.signals import raise_on_sigterm
 from deltactl.cli.turns import declare_turn_options

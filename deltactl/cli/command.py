@@ -9,20 +9,20 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from deltactl.cli.engine_options import EngineOptions
-from deltactl.cli.fleet_options import (
+from deltactl.cli.help import describe_command, write_help
+from deltactl.cli.html_report.write import Report, write_at_end
+from deltactl.cli.options.common import GlobalOptions
+from deltactl.cli.options.engine import EngineOptions
+from deltactl.cli.options.fleet import (
     FleetOptions,
     asks_for_text,
     refuse_options_for_one_table,
 )
-from deltactl.cli.help import describe_command, write_help
-from deltactl.cli.html_report.write import Report, write_at_end
-from deltactl.cli.log_store_options import LogStoreOptions
-from deltactl.cli.options import GlobalOptions
+from deltactl.cli.options.log_store import LogStoreOptions
+from deltactl.cli.options.time_limit import TimeLimit
 from deltactl.cli.output import CI_FORMATS, stdout_errors
 from deltactl.cli.param_settings import fill_in_settings, settings_of
 from deltactl.cli.plain_values import with_plain_values
-from deltactl.cli.run_options import TimeLimit
 from deltactl.cli.session import Session
 from deltactl.cli.startup import keep_pandas_out
 from deltactl.cli.turns import TurnOptions, take_turn

@@ -26,7 +26,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from deltactl.cli.groups import SETTABLE
+from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.settings import Origin
 from deltactl.cli.suggest import with_suggestion
 from deltactl.errors import UsageError

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from typer.core import TyperArgument, TyperOption
 
-from deltactl.cli.groups import Group, group_of
+from deltactl.cli.options.groups import Group, group_of
 
 _EXAMPLES: Final = "\b\nExamples:\n"
 

@@ -16,21 +16,21 @@ import typer
 from deltactl.cli.argv import mask_address
 from deltactl.cli.commands import COMMANDS
 from deltactl.cli.config_file import ConfigSource, find_config_files, load_config_file
-from deltactl.cli.engine_options import CliEngines, EngineOptions, open_engines
 from deltactl.cli.engines import SharedSpark, shared_spark
 from deltactl.cli.envelope import Envelope
 from deltactl.cli.log_handler import log_to
-from deltactl.cli.log_store_options import LogStoreOptions
-from deltactl.cli.options import (
+from deltactl.cli.options.common import (
     GlobalOptions,
     exposed_secrets,
     parse_storage_options,
     resolve_references,
 )
+from deltactl.cli.options.engine import CliEngines, EngineOptions, open_engines
+from deltactl.cli.options.log_store import LogStoreOptions
+from deltactl.cli.options.time_limit import TimeLimit
 from deltactl.cli.output import LogFormat, Output, OutputFormat
 from deltactl.cli.page import Styled, Tone
 from deltactl.cli.progress import ProgressForm, progress
-from deltactl.cli.run_options import TimeLimit
 from deltactl.cli.settings import EnvironmentSource, Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from deltactl.cli.groups import Group
+from deltactl.cli.options.groups import Group
 from deltactl.clock import SystemClock
 from deltactl.errors import DeltactlError, TableError
 from deltactl.units import format_duration, format_timestamp, parse_duration

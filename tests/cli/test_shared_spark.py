@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from deltactl.cli.engine_options import CliEngines, EngineOptions, open_engines
 from deltactl.cli.engines import shared_spark
+from deltactl.cli.options.engine import CliEngines, EngineOptions, open_engines
 from deltactl.engine import spark_session
 from deltactl.engine.spark_session import SparkSettings
 from deltactl.errors import EngineUnavailableError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.cli.options import exposed_secrets, resolve_references
+from deltactl.cli.options.common import exposed_secrets, resolve_references
 from deltactl.errors import UsageError
 from deltactl.storage.network.pacing import Pacer
 from deltactl.storage.objects import connect

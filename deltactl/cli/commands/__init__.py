@@ -14,15 +14,15 @@ class CommandSpec:
     help: str
     package: str = __name__
     has_engine: bool = False
-    """Whether it takes the options of ``cli/engine_options.py``."""
+    """Whether it takes the options of ``cli/options/engine.py``."""
     commits: bool = False
-    """Whether it takes the options of ``cli/log_store_options.py``."""
+    """Whether it takes the options of ``cli/options/log_store.py``."""
     is_hidden: bool = False
     """Whether it is for programs, and left out of what people read."""
     has_time_limit: bool = False
-    """Whether it takes the options of ``cli/run_options.py``."""
+    """Whether it takes the options of ``cli/options/time_limit.py``."""
     takes_tables: bool = False
-    """Whether it takes several tables, and the options of ``cli/fleet_options.py``."""
+    """Whether it takes several tables, and the options of ``cli/options/fleet.py``."""
     has_report: bool = False
     """Whether it takes the option of ``cli/html_report/write.py``."""
     takes_turns: bool = False

@@ -9,10 +9,10 @@ import typer
 
 from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.exits import ExitCode
-from deltactl.cli.options import DryRunOption, TableArgument
+from deltactl.cli.options.common import DryRunOption, TableArgument
+from deltactl.cli.options.values import parse_need
 from deltactl.cli.param_settings import ensure_alone
 from deltactl.cli.session import Session
-from deltactl.cli.thresholds import parse_need
 from deltactl.errors import DeltactlError, PartialSuccessError
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from deltactl.cli.commands import COMMANDS
-from deltactl.cli.groups import SETTABLE
 from deltactl.cli.help import OptionDoc
+from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.page import Column, Page, Styled, Tone
 from deltactl.cli.program import load_program
 from deltactl.cli.session import Session

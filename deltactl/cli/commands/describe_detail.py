@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from deltactl.cli.options import TableArgument
+from deltactl.cli.options.common import TableArgument
+from deltactl.cli.options.times import parse_time
 from deltactl.cli.page import Cell, Column, Page, Styled, Tone
 from deltactl.cli.session import Session
 from deltactl.cli.size_page import render_sizes
-from deltactl.cli.times import parse_time
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 from deltactl.operations.detail import DetailReport, load_detail

@@ -17,11 +17,11 @@ from deltactl.cli.commands.history_questions import (
 )
 from deltactl.cli.history_page import render_commit_files, render_history, render_version_at
 from deltactl.cli.history_rows import change_row, json_row
-from deltactl.cli.options import TableArgument
+from deltactl.cli.options.common import TableArgument
+from deltactl.cli.options.times import parse_time
 from deltactl.cli.output import OutputFormat
 from deltactl.cli.session import Session
 from deltactl.cli.startup import keep_pandas_out
-from deltactl.cli.times import parse_time
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 from deltactl.operations.history.run import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltactl.cli.exits import ExitCode
-from deltactl.cli.options import DryRunOption, TableArgument
+from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
 

@@ -17,7 +17,7 @@ from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.failures import explain_failure
 from deltactl.cli.fleet_outcome import TableOutcome
-from deltactl.cli.groups import Group
+from deltactl.cli.options.groups import Group
 from deltactl.cli.output import ReaderGone
 from deltactl.clock import SystemClock
 from deltactl.errors import DeltactlError, PartialSuccessError, UsageError

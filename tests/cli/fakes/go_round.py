@@ -9,7 +9,7 @@ import time
 import typer
 
 import deltactl
-from deltactl.cli.options import TableArgument
+from deltactl.cli.options.common import TableArgument
 from deltactl.cli.session import Session
 from deltactl.engine.local import LocalEngine
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import deltactl
-from deltactl.cli.options import TableArgument
+from deltactl.cli.options.common import TableArgument
 from deltactl.cli.session import Session
 
 

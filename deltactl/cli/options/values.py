@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from deltactl.cli.options import parse_pairs
+from deltactl.cli.options.common import parse_pairs
 from deltactl.errors import UsageError
 from deltactl.units import parse_size
 

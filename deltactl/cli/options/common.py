@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
-from deltactl.cli.groups import Group
+from deltactl.cli.options.groups import Group
 from deltactl.cli.output import LogFormat, OutputFormat
 from deltactl.cli.progress import ProgressForm
 from deltactl.cli.settings import Source, parse_flag, resolve_setting

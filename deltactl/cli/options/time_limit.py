@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from deltactl.cli.groups import Group
+from deltactl.cli.options.groups import Group
 from deltactl.units import parse_duration
 
 _GRACE: Final = "5min"

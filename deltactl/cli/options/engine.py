@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deltactl.cli.engines import SharedSpark, shared_spark
-from deltactl.cli.options import parse_choice, parse_pairs
+from deltactl.cli.options.common import parse_choice, parse_pairs
 from deltactl.cli.settings import Origin, Source, resolve_setting
 from deltactl.engine.base import Engine, EngineChoice
 from deltactl.engine.choose import (

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from deltactl.cli.groups import Group
+from deltactl.cli.options.groups import Group
 from deltactl.errors import UsageError
 
 TablesArgument = Annotated[

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltactl.cli.options import parse_choice
+from deltactl.cli.options.common import parse_choice
 from deltactl.cli.settings import Source, resolve_setting
 from deltactl.errors import UsageError
 
