@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from deltactl.cli.page import Page, Styled, Tone
+from deltactl.cli.output.page import Page, Styled, Tone
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from deltactl.cli.argv import real_command
-from deltactl.cli.page import Column, Page, Styled, Tone
+from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.units import format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:

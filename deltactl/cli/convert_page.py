@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from deltactl.cli.argv import real_command
-from deltactl.cli.page import Column, Page, Styled, Tone
+from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.protocol.schema import render_type
 from deltactl.units import format_count, format_size
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from deltactl.cli.output import Output
+from deltactl.cli.output.output import Output
 from deltactl.cli.signals import Terminated
 from deltactl.cli.usage_errors import restate_usage_error
 from deltactl.errors import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from deltactl.cli.page import Page, Styled, Tone
-from deltactl.cli.text import fit_width, pad_width, safe_text
+from deltactl.cli.output.page import Page, Styled, Tone
+from deltactl.cli.output.text import fit_width, pad_width, safe_text
 from deltactl.units import format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from deltactl.cli.history_page import (
     format_partition,
     render_commits,
 )
-from deltactl.cli.page import Cell, Column, Page, Styled, Tone
+from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
 from deltactl.log.commits.changes import FileCounts
 from deltactl.operations.history.blame import BlameReport
 from deltactl.operations.history.changes import Change

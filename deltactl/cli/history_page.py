@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.page import Cell, Column, Page, Styled, Tone
+from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
 from deltactl.operations.history.changes import Change
 from deltactl.operations.history.run import CommitFiles, HistoryReport, VersionAt
 from deltactl.protocol.names import LOG_DIR, commit_name

@@ -8,9 +8,9 @@ from typing import Final
 
 import typer
 
-from deltactl.cli.output import RenderTable
+from deltactl.cli.output.output import RenderTable
+from deltactl.cli.output.text import safe_text
 from deltactl.cli.session import Session
-from deltactl.cli.text import safe_text
 from deltactl.errors import SafetyError
 
 _SECONDS_BETWEEN_LOOKS: Final = 0.1

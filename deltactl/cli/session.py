@@ -17,8 +17,6 @@ from deltactl.cli.argv import mask_address
 from deltactl.cli.commands import COMMANDS
 from deltactl.cli.config_file import ConfigSource, find_config_files, load_config_file
 from deltactl.cli.engines import SharedSpark, shared_spark
-from deltactl.cli.envelope import Envelope
-from deltactl.cli.log_handler import log_to
 from deltactl.cli.options.common import (
     GlobalOptions,
     exposed_secrets,
@@ -28,9 +26,11 @@ from deltactl.cli.options.common import (
 from deltactl.cli.options.engine import CliEngines, EngineOptions, open_engines
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.time_limit import TimeLimit
-from deltactl.cli.output import LogFormat, Output, OutputFormat
-from deltactl.cli.page import Styled, Tone
-from deltactl.cli.progress import ProgressForm, progress
+from deltactl.cli.output.envelope import Envelope
+from deltactl.cli.output.log_handler import log_to
+from deltactl.cli.output.output import LogFormat, Output, OutputFormat
+from deltactl.cli.output.page import Styled, Tone
+from deltactl.cli.output.progress import ProgressForm, progress
 from deltactl.cli.settings import EnvironmentSource, Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock
@@ -39,7 +39,7 @@ from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.network.rate import RATE_OPTION
 
 if TYPE_CHECKING:
-    from deltactl.cli.fleet_outcome import TableOutcome
+    from deltactl.cli.output.outcome import TableOutcome
     from deltactl.storage.store import Store
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.page import Cell, Column, Page, Styled, Tone
+from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:

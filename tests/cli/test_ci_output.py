@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from deltactl.cli.ci_output import annotate
+from deltactl.cli.output.github import annotate
 from tests.cli.conftest import RunCli
 from tests.cli.test_fleet import make_table
 

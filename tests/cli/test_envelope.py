@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltactl.cli.envelope import Envelope, ErrorInfo, dump_json, to_jsonable
+from deltactl.cli.output.envelope import Envelope, ErrorInfo, dump_json, to_jsonable
 from deltactl.errors import LogGapError
 
 

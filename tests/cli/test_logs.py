@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from deltactl.cli.output import LogFormat, Output
-from deltactl.cli.progress import LineProgress, ProgressForm, progress
+from deltactl.cli.output.output import LogFormat, Output
+from deltactl.cli.output.progress import LineProgress, ProgressForm, progress
 from deltactl.engine.base import Progress
 from deltactl.log.writing.run_tags import RUN_TAG
 from tests.cli.conftest import RunCli

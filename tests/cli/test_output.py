@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltactl.cli.envelope import Envelope
-from deltactl.cli.log_handler import log_to
-from deltactl.cli.output import Output, OutputFormat, has_color, terminal_width
-from deltactl.cli.page import Column, Page, Styled, Tone
+from deltactl.cli.output.envelope import Envelope
+from deltactl.cli.output.log_handler import log_to
+from deltactl.cli.output.output import Output, OutputFormat, has_color, terminal_width
+from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.errors import TableError
 
 

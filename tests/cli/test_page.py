@@ -5,8 +5,8 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltactl.cli.page import Cell, Column, Page, Styled, Tone
-from deltactl.cli.text import cell_width, safe_text
+from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
+from deltactl.cli.output.text import cell_width, safe_text
 
 
 def rendered(fill: Callable[[Page], None], width: int = 80) -> list[str]:

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from deltactl.cli.output import Output
-from deltactl.cli.progress import LineProgress, format_progress, progress
+from deltactl.cli.output.output import Output
+from deltactl.cli.output.progress import LineProgress, format_progress, progress
 from deltactl.cli.signals import cancel_on_signals
 from deltactl.engine.base import Progress
 from deltactl.errors import InterruptedRunError

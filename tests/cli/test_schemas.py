@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from deltactl.cli.commands import COMMANDS
-from deltactl.cli.envelope import Envelope
+from deltactl.cli.output.envelope import Envelope
 from tests.cli.conftest import RunCli
 from tests.support.json_schema import (
     command_schemas,

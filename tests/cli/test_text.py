@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltactl.cli.text import cell_width, fit_middle, fit_width, pad_width, safe_text
+from deltactl.cli.output.text import cell_width, fit_middle, fit_width, pad_width, safe_text
 
 any_text = st.text(st.characters(codec=None))  # lone surrogates included
 

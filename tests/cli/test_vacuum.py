@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from deltactl.cli.commands.vacuum import _find_error
-from deltactl.cli.page import Page
+from deltactl.cli.output.page import Page
 from deltactl.cli.vacuum_page import render_report
 from deltactl.operations.vacuum.report import FileFailure
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltactl.cli.commands.check_fix import fix_paths
-from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import DryRunOption, TableArgument, YesOption
+from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.param_settings import ensure_alone
 from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError, UsageError

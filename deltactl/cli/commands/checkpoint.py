@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.options.values import parse_need
+from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.param_settings import ensure_alone
 from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, PartialSuccessError

@@ -12,7 +12,7 @@ import typer
 from deltactl.cli.commands import COMMANDS
 from deltactl.cli.help import OptionDoc
 from deltactl.cli.options.groups import SETTABLE
-from deltactl.cli.page import Column, Page, Styled, Tone
+from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.program import load_program
 from deltactl.cli.session import Session
 from deltactl.cli.settings import Origin

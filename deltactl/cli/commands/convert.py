@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.options.common import DryRunOption
+from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.session import Session
 from deltactl.errors import ConversionError, UsageError
 from deltactl.units import parse_duration

@@ -19,7 +19,7 @@ from deltactl.cli.history_page import render_commit_files, render_history, rende
 from deltactl.cli.history_rows import change_row, json_row
 from deltactl.cli.options.common import TableArgument
 from deltactl.cli.options.times import parse_time
-from deltactl.cli.output import OutputFormat
+from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.session import Session
 from deltactl.cli.startup import keep_pandas_out
 from deltactl.clock import SystemClock

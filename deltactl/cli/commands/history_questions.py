@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.envelope import Envelope, dump_json
 from deltactl.cli.history_rows import change_row, json_row
-from deltactl.cli.output import OutputFormat, stdout_errors
+from deltactl.cli.output.envelope import Envelope, dump_json
+from deltactl.cli.output.output import OutputFormat, stdout_errors
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
 from deltactl.operations.history.follow import follow_history

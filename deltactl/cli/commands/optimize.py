@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltactl.cli.envelope import ErrorInfo
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import DryRunOption, IfNeededOption, TableArgument
 from deltactl.cli.options.values import parse_need
+from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.session import Session
 from deltactl.cli.suggest import with_suggestion
 from deltactl.engine.memory import machine_memory_bytes

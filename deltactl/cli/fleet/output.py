@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.ci_output import iterate_annotations
-from deltactl.cli.envelope import SCHEMA_VERSION, Envelope, ErrorInfo, dump_json
-from deltactl.cli.fleet_outcome import TableOutcome
-from deltactl.cli.output import LogFormat, Output, OutputFormat, RenderTable
-from deltactl.cli.page import Cell, Page, Styled, Tone
-from deltactl.cli.text import safe_text
+from deltactl.cli.output.envelope import SCHEMA_VERSION, Envelope, ErrorInfo, dump_json
+from deltactl.cli.output.github import iterate_annotations
+from deltactl.cli.output.outcome import TableOutcome
+from deltactl.cli.output.output import LogFormat, Output, OutputFormat, RenderTable
+from deltactl.cli.output.page import Cell, Page, Styled, Tone
+from deltactl.cli.output.text import safe_text
 from deltactl.errors import DeltactlError
 from deltactl.units import format_count
 
@@ -96,7 +96,7 @@ class FleetOutput:
             self._output.print_text(dump_json(document, indent=2))
         elif self._output.form is OutputFormat.JUNIT:
             # Here, because Python's helpers for XML load those for HTTP.
-            from deltactl.cli.junit_output import render_junit
+            from deltactl.cli.output.junit import render_junit
 
             self._output.print_text(render_junit(outcomes, self._command or ""))
         elif self._output.form is OutputFormat.TABLE:

@@ -16,9 +16,9 @@ import typer
 from deltactl.cli.exits import ExitCode, find_worst
 from deltactl.cli.failures import explain_failure, show_traceback
 from deltactl.cli.fleet.output import FleetOutput, TableOutput
-from deltactl.cli.fleet_outcome import TableOutcome
 from deltactl.cli.options.fleet import FleetOptions
-from deltactl.cli.output import ReaderGone
+from deltactl.cli.output.outcome import TableOutcome
+from deltactl.cli.output.output import ReaderGone
 from deltactl.errors import DeltactlError, InterruptedRunError, NotBegunError, UsageError
 
 if TYPE_CHECKING:

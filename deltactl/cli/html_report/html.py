@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from deltactl.cli.text import fit_width, safe_text
+from deltactl.cli.output.text import fit_width, safe_text
 
 _LONGEST_TEXT: Final = 300
 """Columns of a text: names and values of a table may be of any length, the page must not be."""

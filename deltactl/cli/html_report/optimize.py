@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deltactl.cli.envelope import Envelope
 from deltactl.cli.html_report.charts import Series, draw_bars, draw_share
 from deltactl.cli.html_report.html import Child, Markup, element, foreign, join
 from deltactl.cli.html_report.parts import (
@@ -20,6 +19,7 @@ from deltactl.cli.html_report.parts import (
     render_tiles,
 )
 from deltactl.cli.optimize_page import describe_undo
+from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.size_page import describe_small, label_buckets
 from deltactl.units import format_count, format_size
 

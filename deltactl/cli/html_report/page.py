@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from deltactl import __version__
-from deltactl.cli.envelope import Envelope, ErrorInfo
 from deltactl.cli.exits import MEANINGS, ExitCode, find_worst
-from deltactl.cli.fleet_outcome import TableOutcome
 from deltactl.cli.html_report.html import Markup, element, foreign, join
 from deltactl.cli.html_report.optimize import render_optimize
 from deltactl.cli.html_report.parts import (
@@ -27,7 +25,9 @@ from deltactl.cli.html_report.parts import (
 )
 from deltactl.cli.html_report.style import STYLE
 from deltactl.cli.html_report.vacuum import render_vacuum
-from deltactl.cli.page import Tone
+from deltactl.cli.output.envelope import Envelope, ErrorInfo
+from deltactl.cli.output.outcome import TableOutcome
+from deltactl.cli.output.page import Tone
 from deltactl.units import format_count, format_duration, format_timestamp
 
 _MOST_TABLES: Final = 1000

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from deltactl.cli.html_report.html import Child, Markup, element, foreign, join
-from deltactl.cli.page import Tone
+from deltactl.cli.output.page import Tone
 
 MOST_ROWS: Final = 50
 """Rows of a table, and items of a list: a table may have a million partitions."""

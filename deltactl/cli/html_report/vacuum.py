@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deltactl.cli.envelope import Envelope
 from deltactl.cli.html_report.charts import Range, draw_share, draw_strip
 from deltactl.cli.html_report.html import Child, Markup, element, foreign, join
 from deltactl.cli.html_report.parts import (
@@ -19,6 +18,7 @@ from deltactl.cli.html_report.parts import (
     render_table,
     render_tiles,
 )
+from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.vacuum_page import describe_mode, describe_undo
 from deltactl.units import format_count, format_duration, format_size
 

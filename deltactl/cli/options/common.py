@@ -14,8 +14,8 @@ from typing import Annotated, Any, Final, TypeVar
 import typer
 
 from deltactl.cli.options.groups import Group
-from deltactl.cli.output import LogFormat, OutputFormat
-from deltactl.cli.progress import ProgressForm
+from deltactl.cli.output.output import LogFormat, OutputFormat
+from deltactl.cli.output.progress import ProgressForm
 from deltactl.cli.settings import Source, parse_flag, resolve_setting
 from deltactl.cli.suggest import with_suggestion
 from deltactl.errors import UsageError

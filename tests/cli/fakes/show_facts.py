@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deltactl.cli.options.common import DryRunOption, TableArgument
-from deltactl.cli.page import Column, Page, Styled, Tone
+from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.session import Session
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final, TextIO
 
-from deltactl.cli.output import LogFormat, Output, has_color
+from deltactl.cli.output.output import LogFormat, Output, has_color
 from deltactl.engine.base import OnProgress, Progress
 from deltactl.units import format_duration, format_size
 

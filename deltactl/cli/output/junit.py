@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from deltactl.cli.exits import ExitCode
-from deltactl.cli.fleet_outcome import TableOutcome
-from deltactl.cli.text import safe_text
+from deltactl.cli.output.outcome import TableOutcome
+from deltactl.cli.output.text import safe_text
 
 
 def render_junit(outcomes: Sequence[TableOutcome], command: str) -> str:

@@ -14,16 +14,16 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from deltactl.cli.ci_output import annotate
-from deltactl.cli.envelope import (
+from deltactl.cli.output.envelope import (
     Envelope,
     ErrorInfo,
     dump_json,
     format_rfc3339,
     to_jsonable,
 )
-from deltactl.cli.page import Cell, Page, Tone
-from deltactl.cli.text import safe_text
+from deltactl.cli.output.github import annotate
+from deltactl.cli.output.page import Cell, Page, Tone
+from deltactl.cli.output.text import safe_text
 from deltactl.errors import DeltactlError, UsageError
 
 if TYPE_CHECKING:

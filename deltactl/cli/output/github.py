@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from deltactl.cli.exits import ExitCode
-from deltactl.cli.fleet_outcome import TableOutcome
-from deltactl.cli.text import safe_text
+from deltactl.cli.output.outcome import TableOutcome
+from deltactl.cli.output.text import safe_text
 
 _WORK_IS_NEEDED: Final = "work is needed"
 _FOUND: Final = {"check": "something is wrong"}  # where exit status 3 is not about work

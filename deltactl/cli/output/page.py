@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from deltactl.cli.text import cell_width, fit_middle, fit_width, pad_width, safe_text
+from deltactl.cli.output.text import cell_width, fit_middle, fit_width, pad_width, safe_text
 
 _GAP = "  "
 # An elastic column gives way down to this, and no further.

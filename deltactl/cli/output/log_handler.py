@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from deltactl.cli.output import Output
+from deltactl.cli.output.output import Output
 
 
 class _OutputHandler(logging.Handler):

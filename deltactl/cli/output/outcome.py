@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.envelope import Envelope
 from deltactl.cli.exits import ExitCode
-from deltactl.cli.page import Cell, Styled, Tone
+from deltactl.cli.output.envelope import Envelope
+from deltactl.cli.output.page import Cell, Styled, Tone
 
 if TYPE_CHECKING:
-    from deltactl.cli.output import RenderTable
+    from deltactl.cli.output.output import RenderTable
 
 _WORDS: Final[Mapping[int, tuple[str, Tone]]] = {
     ExitCode.DONE: ("done", Tone.GOOD),
