@@ -15,7 +15,7 @@ import pytest
 
 from deltactl.cli.commands.vacuum import _find_error
 from deltactl.cli.output.page import Page
-from deltactl.cli.vacuum_page import render_report
+from deltactl.cli.pages.vacuum import render_report
 from deltactl.operations.vacuum.report import FileFailure
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore

@@ -162,7 +162,7 @@ def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
 
 
 def _emit(session: Session, report: CheckReport, error: DeltactlError | None) -> None:
-    from deltactl.cli.check_page import render_check, summarise
+    from deltactl.cli.pages.check import render_check, summarise
 
     envelope = session.envelope(
         version_before=report.version,

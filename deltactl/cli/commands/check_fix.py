@@ -28,7 +28,7 @@ def fix_paths(
         SafetyError: a rule refuses, or the answer was no.
         ConflictError: another writer touched the files.
     """
-    from deltactl.cli.check_fix_page import render_fix
+    from deltactl.cli.pages.check_fix import render_fix
     from deltactl.operations.check.fix import repair_paths
 
     store = session.open_table(table, read_only=dry_run)
@@ -63,7 +63,7 @@ def fix_paths(
 
 def _confirmation(session: Session) -> Confirm:
     def confirm(report: PathRepairReport) -> bool:
-        from deltactl.cli.check_fix_page import render_fix
+        from deltactl.cli.pages.check_fix import render_fix
 
         rows = "their rows" if report.num_rows is None else format_count(report.num_rows, "row")
         files = format_count(len(report.chosen), "file")

@@ -140,7 +140,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 
 
 def _check(session: Session, table: str) -> None:
-    from deltactl.cli.checkpoint_page import render_due
+    from deltactl.cli.pages.checkpoint import render_due
     from deltactl.operations.checkpoint.run import check_due
 
     report = check_due(session.open_table(table, read_only=True), warn=session.output.warn)
@@ -195,7 +195,7 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
 
 
 def _emit(session: Session, report: CheckpointReport, error: DeltactlError | None = None) -> None:
-    from deltactl.cli.checkpoint_page import render_report
+    from deltactl.cli.pages.checkpoint import render_report
 
     session.table_id = report.table_id
     envelope = session.envelope(
@@ -246,7 +246,7 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
 
 
 def _emit_repair(session: Session, report: RepairReport, error: PartialSuccessError | None) -> None:
-    from deltactl.cli.checkpoint_page import render_repair
+    from deltactl.cli.pages.checkpoint import render_repair
 
     envelope = session.envelope(
         version_before=report.version,

@@ -123,7 +123,7 @@ def _run(session: Session, table: str, options: ConvertOptions, dry_run: bool) -
 
 
 def _emit(session: Session, report: ConvertReport) -> None:
-    from deltactl.cli.convert_page import render_report
+    from deltactl.cli.pages.convert import render_report
 
     result = report.to_dict()
     session.output.emit(
@@ -140,7 +140,7 @@ def _emit(session: Session, report: ConvertReport) -> None:
 
 
 def _emit_problems(session: Session, error: ConversionError, dry_run: bool) -> None:
-    from deltactl.cli.convert_page import render_problems
+    from deltactl.cli.pages.convert import render_problems
 
     if not error.problems:
         return

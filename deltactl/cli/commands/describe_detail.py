@@ -9,8 +9,8 @@ import typer
 from deltactl.cli.options.common import TableArgument
 from deltactl.cli.options.times import parse_time
 from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
+from deltactl.cli.pages.sizes import render_sizes
 from deltactl.cli.session import Session
-from deltactl.cli.size_page import render_sizes
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 from deltactl.operations.detail import DetailReport, load_detail

@@ -15,11 +15,11 @@ from deltactl.cli.commands.history_questions import (
     show_follow,
     show_graph,
 )
-from deltactl.cli.history_page import render_commit_files, render_history, render_version_at
-from deltactl.cli.history_rows import change_row, json_row
 from deltactl.cli.options.common import TableArgument
 from deltactl.cli.options.times import parse_time
 from deltactl.cli.output.output import OutputFormat
+from deltactl.cli.pages.history import render_commit_files, render_history, render_version_at
+from deltactl.cli.pages.history_rows import change_row, json_row
 from deltactl.cli.session import Session
 from deltactl.cli.startup import keep_pandas_out
 from deltactl.clock import SystemClock

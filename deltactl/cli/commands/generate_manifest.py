@@ -123,7 +123,7 @@ def _run(
 
 
 def _emit(session: Session, report: ManifestReport, options: ManifestOptions) -> None:
-    from deltactl.cli.manifest_page import render_report, summarise
+    from deltactl.cli.pages.manifest import render_report, summarise
 
     session.table_id = report.plan.table_id
     headline = summarise(report) if report.ddl else None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.history_rows import change_row, json_row
 from deltactl.cli.output.envelope import Envelope, dump_json
 from deltactl.cli.output.output import OutputFormat, stdout_errors
+from deltactl.cli.pages.history_rows import change_row, json_row
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
 from deltactl.operations.history.follow import follow_history
@@ -30,7 +30,7 @@ def history_envelope(session: Session, latest_version: int, result: Any) -> Enve
 
 def show_diff(session: Session, store: Store, first: int, last: int | None) -> None:
     """Present what is different between two versions."""
-    from deltactl.cli.history_diff_page import render_diff
+    from deltactl.cli.pages.history_diff import render_diff
     from deltactl.operations.history.diff import diff_versions
 
     diff = diff_versions(store, first, last, session.output.warn)
@@ -57,7 +57,7 @@ def show_blame(
     session: Session, store: Store, text: str, options: HistoryOptions, now_ms: int
 ) -> None:
     """Present the commits that touched the partitions that ``text`` selects."""
-    from deltactl.cli.history_diff_page import render_blame
+    from deltactl.cli.pages.history_diff import render_blame
     from deltactl.operations.history.blame import blame_partition
 
     report = blame_partition(store, text, options, session.output.warn)
@@ -94,7 +94,7 @@ def _blame_row(row: dict[str, Any], report: BlameReport) -> dict[str, Any]:
 
 def show_graph(session: Session, store: Store, options: HistoryOptions) -> None:
     """Present how files and bytes went over the versions of a selection."""
-    from deltactl.cli.graph_page import render_graph
+    from deltactl.cli.pages.graph import render_graph
     from deltactl.operations.history.graph import load_graph
 
     graph = load_graph(store, options, session.output.warn)

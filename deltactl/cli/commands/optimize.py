@@ -251,7 +251,7 @@ def _emit(
     report: OptimizeReport,
     error: DeltactlError | None = None,
 ) -> None:
-    from deltactl.cli.optimize_page import render_report
+    from deltactl.cli.pages.optimize import render_report
 
     session.table_id = report.plan.table_id
     envelope = session.envelope(

@@ -172,7 +172,7 @@ def _choose_confirmation(session: Session, yes: bool, options: VacuumOptions) ->
         return None
 
     def confirm(plan: VacuumPlan) -> bool:
-        from deltactl.cli.vacuum_page import render_plan
+        from deltactl.cli.pages.vacuum import render_plan
 
         return ask(session, _question(plan, options), lambda page: render_plan(page, plan))
 
@@ -281,7 +281,7 @@ def _describe_failures(report: VacuumReport) -> str | None:
 
 
 def _emit(session: Session, report: VacuumReport, error: DeltactlError | None = None) -> None:
-    from deltactl.cli.vacuum_page import render_report
+    from deltactl.cli.pages.vacuum import render_report
 
     session.table_id = report.plan.table_id
     envelope = session.envelope(
@@ -302,7 +302,7 @@ def _emit(session: Session, report: VacuumReport, error: DeltactlError | None = 
 
 
 def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
-    from deltactl.cli.vacuum_page import render_undo
+    from deltactl.cli.pages.vacuum import render_undo
     from deltactl.operations.vacuum.undo import undo_vacuum
 
     report = undo_vacuum(session.open_table(table, read_only=dry_run), run_id, dry_run=dry_run)
@@ -321,7 +321,7 @@ def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
 
 
 def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
-    from deltactl.cli.vacuum_page import render_purge
+    from deltactl.cli.pages.vacuum import render_purge
     from deltactl.operations.vacuum.undo import purge_quarantine
 
     if not (yes or dry_run) and not ask(session, "Delete quarantined files that are due?"):

@@ -18,9 +18,9 @@ from deltactl.cli.html_report.parts import (
     render_table,
     render_tiles,
 )
-from deltactl.cli.optimize_page import describe_undo
 from deltactl.cli.output.envelope import Envelope
-from deltactl.cli.size_page import describe_small, label_buckets
+from deltactl.cli.pages.optimize import describe_undo
+from deltactl.cli.pages.sizes import describe_small, label_buckets
 from deltactl.units import format_count, format_size
 
 Values = Mapping[str, Any]

@@ -19,7 +19,7 @@ from deltactl.cli.html_report.parts import (
     render_tiles,
 )
 from deltactl.cli.output.envelope import Envelope
-from deltactl.cli.vacuum_page import describe_mode, describe_undo
+from deltactl.cli.pages.vacuum import describe_mode, describe_undo
 from deltactl.units import format_count, format_duration, format_size
 
 Values = Mapping[str, Any]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from deltactl.cli.argv import real_command
 from deltactl.cli.output.page import Column, Page, Styled, Tone
-from deltactl.cli.size_page import render_sizes_change
+from deltactl.cli.pages.sizes import render_sizes_change
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:

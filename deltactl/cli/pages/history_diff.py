@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from deltactl.cli.history_page import (
+from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
+from deltactl.cli.pages.history import (
     CHANGE_COLUMNS,
     change_cells,
     drop_empty_columns,
     format_partition,
     render_commits,
 )
-from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
 from deltactl.log.commits.changes import FileCounts
 from deltactl.operations.history.blame import BlameReport
 from deltactl.operations.history.changes import Change
