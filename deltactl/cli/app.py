@@ -29,7 +29,7 @@ from deltactl.cli.options.groups import Group
 from deltactl.cli.options.log_store import declare_log_store_options
 from deltactl.cli.options.time_limit import declare_time_limit
 from deltactl.cli.output.output import ReaderGone, stdout_errors
-from deltactl.cli.plain_values import with_plain_values
+from deltactl.cli.parsing.plain_values import with_plain_values
 from deltactl.cli.session import Session
 from deltactl.cli.signals import raise_on_sigterm
 from deltactl.cli.turns import declare_turn_options

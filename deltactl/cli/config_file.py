@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from deltactl.cli.options.groups import SETTABLE
+from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.settings import Origin
-from deltactl.cli.suggest import with_suggestion
 from deltactl.errors import UsageError
 
 FILE_NAME: Final = "deltactl.toml"

@@ -9,8 +9,8 @@ from typing import Final
 import typer
 
 from deltactl.cli.output.output import Output
+from deltactl.cli.parsing.usage_errors import restate_usage_error
 from deltactl.cli.signals import Terminated
-from deltactl.cli.usage_errors import restate_usage_error
 from deltactl.errors import (
     DeltactlError,
     InternalError,

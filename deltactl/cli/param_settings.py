@@ -96,7 +96,7 @@ def _convert(ctx: Any, param: TyperOption, place: str, text: str) -> Any:
     except UsageError as error:
         raise UsageError(f"{place}: {error.message}", hint=error.hint) from error
     except typer.TyperException as error:
-        from deltactl.cli.usage_errors import restate_usage_error
+        from deltactl.cli.parsing.usage_errors import restate_usage_error
 
         restated = restate_usage_error(error, "")
         raise UsageError(f"{place}: {restated.message}") from error

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from deltactl.cli.argv import mask_address
 from deltactl.cli.commands import COMMANDS
 from deltactl.cli.config_file import ConfigSource, find_config_files, load_config_file
 from deltactl.cli.engines import SharedSpark, shared_spark
@@ -31,6 +30,7 @@ from deltactl.cli.output.log_handler import log_to
 from deltactl.cli.output.output import LogFormat, Output, OutputFormat
 from deltactl.cli.output.page import Styled, Tone
 from deltactl.cli.output.progress import ProgressForm, progress
+from deltactl.cli.parsing.argv import mask_address
 from deltactl.cli.settings import EnvironmentSource, Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from deltactl.cli.argv import mask_address
 from deltactl.cli.html_report.charts import draw_strip
 from deltactl.cli.html_report.page import RunFacts, render_report
 from deltactl.cli.output.envelope import Envelope, ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
+from deltactl.cli.parsing.argv import mask_address
 from deltactl.storage.local.store import LocalStore
 from deltactl.units import format_size
 from tests.cli.conftest import RunCli

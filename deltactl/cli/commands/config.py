@@ -13,10 +13,10 @@ from deltactl.cli.commands import COMMANDS
 from deltactl.cli.help import OptionDoc
 from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.output.page import Column, Page, Styled, Tone
+from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.program import load_program
 from deltactl.cli.session import Session
 from deltactl.cli.settings import Origin
-from deltactl.cli.suggest import with_suggestion
 from deltactl.errors import UsageError
 
 Row = dict[str, Any]

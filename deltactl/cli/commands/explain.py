@@ -9,8 +9,8 @@ import typer
 
 from deltactl.cli.explanations import EXPLANATIONS, load_error_classes
 from deltactl.cli.output.page import Column, Page, Styled, Tone
+from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.session import Session
-from deltactl.cli.suggest import with_suggestion
 from deltactl.errors import DeltactlError, UsageError
 
 

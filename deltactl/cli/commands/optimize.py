@@ -12,8 +12,8 @@ from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import DryRunOption, IfNeededOption, TableArgument
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.output.envelope import ErrorInfo
+from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.session import Session
-from deltactl.cli.suggest import with_suggestion
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
 from deltactl.units import format_count, parse_duration, parse_size

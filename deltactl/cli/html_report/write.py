@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltactl.cli.argv import real_command, typed_command
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.failures import explain_failure
 from deltactl.cli.options.groups import Group
 from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.output import ReaderGone
+from deltactl.cli.parsing.argv import real_command, typed_command
 from deltactl.clock import SystemClock
 from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from deltactl.cli.argv import real_command
 from deltactl.cli.output.page import Column, Page, Styled, Tone
+from deltactl.cli.parsing.argv import real_command
 from deltactl.units import format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:

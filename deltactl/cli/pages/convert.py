@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from deltactl.cli.argv import real_command
 from deltactl.cli.output.page import Column, Page, Styled, Tone
+from deltactl.cli.parsing.argv import real_command
 from deltactl.protocol.schema import render_type
 from deltactl.units import format_count, format_size
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import typer
 
-from deltactl.cli.suggest import with_suggestion
+from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.errors import UsageError
 
 _NO_OPTION: Final = re.compile(r"No such option: (\S+)")
