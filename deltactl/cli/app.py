@@ -163,7 +163,7 @@ def _print_version(session: Session) -> None:
 
 
 def _install_completion(session: Session) -> None:
-    from deltactl.cli.install_completion import install_completion
+    from deltactl.cli.reference.install import install_completion
 
     for line in install_completion(session.environ):
         typer.echo(line)

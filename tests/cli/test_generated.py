@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from deltactl.cli.commands import COMMANDS
-from deltactl.cli.completions import Shell
-from deltactl.cli.install_completion import detect_shell, find_place, install_completion
-from deltactl.cli.program import COMPLETION_FILES, load_program, render_files
+from deltactl.cli.reference.completions import Shell
+from deltactl.cli.reference.install import detect_shell, find_place, install_completion
+from deltactl.cli.reference.program import COMPLETION_FILES, load_program, render_files
 from deltactl.errors import UsageError
 from deltactl.protocol import properties
 from tests.cli.conftest import RunCli

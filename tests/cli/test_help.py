@@ -12,10 +12,10 @@ import pytest
 
 from deltactl.cli.app import build_group, load_command
 from deltactl.cli.commands import COMMANDS, CommandSpec
-from deltactl.cli.explanations import EXPLANATIONS, load_error_classes
 from deltactl.cli.help import CommandDoc, describe_command, split_examples
 from deltactl.cli.options.groups import Group
 from deltactl.cli.parsing.suggest import find_nearest
+from deltactl.cli.reference.explanations import EXPLANATIONS, load_error_classes
 from tests.cli.conftest import RunCli
 from tests.conftest import REPOSITORY
 

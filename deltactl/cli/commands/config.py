@@ -14,7 +14,7 @@ from deltactl.cli.help import OptionDoc
 from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.parsing.suggest import with_suggestion
-from deltactl.cli.program import load_program
+from deltactl.cli.reference.program import load_program
 from deltactl.cli.session import Session
 from deltactl.cli.settings import Origin
 from deltactl.errors import UsageError

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from deltactl.cli.explanations import EXPLANATIONS, load_error_classes
 from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.parsing.suggest import with_suggestion
+from deltactl.cli.reference.explanations import EXPLANATIONS, load_error_classes
 from deltactl.cli.session import Session
 from deltactl.errors import DeltactlError, UsageError
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deltactl.cli.output.page import Column
-from deltactl.cli.program import load_program, render_files
+from deltactl.cli.reference.program import load_program, render_files
 from deltactl.cli.session import Session
 
 

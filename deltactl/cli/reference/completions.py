@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from deltactl.cli.help import CommandDoc, OptionDoc
-from deltactl.cli.value_kinds import DYNAMIC, ValueKind, choices_of, kind_of
+from deltactl.cli.reference.value_kinds import DYNAMIC, ValueKind, choices_of, kind_of
 
 
 class Shell(StrEnum):

@@ -6,10 +6,10 @@ from typing import Any
 
 from deltactl.cli.app import build_group, load_command
 from deltactl.cli.commands import COMMANDS
-from deltactl.cli.completions import ProgramDoc, Shell, render_completion
 from deltactl.cli.failures import PROGRAM
 from deltactl.cli.help import CommandDoc, describe_command
-from deltactl.cli.manual import render_manual
+from deltactl.cli.reference.completions import ProgramDoc, Shell, render_completion
+from deltactl.cli.reference.manual import render_manual
 
 COMPLETION_FILES = {
     Shell.BASH: "completions/deltactl.bash",

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from deltactl.cli.completions import Shell, render_completion
-from deltactl.cli.program import load_program
+from deltactl.cli.reference.completions import Shell, render_completion
+from deltactl.cli.reference.program import load_program
 from deltactl.errors import DeltactlError, UsageError
 
 

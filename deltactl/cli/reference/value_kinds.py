@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-from deltactl.cli.explanations import EXPLANATIONS
 from deltactl.cli.help import ArgumentDoc, OptionDoc
+from deltactl.cli.reference.explanations import EXPLANATIONS
 
 
 class ValueKind(StrEnum):
