@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from deltactl.cli.commands import COMMANDS
-from deltactl.cli.config_file import ConfigSource, find_config_files, load_config_file
 from deltactl.cli.engines import SharedSpark, shared_spark
 from deltactl.cli.options.common import (
     GlobalOptions,
@@ -31,7 +30,8 @@ from deltactl.cli.output.output import LogFormat, Output, OutputFormat
 from deltactl.cli.output.page import Styled, Tone
 from deltactl.cli.output.progress import ProgressForm, progress
 from deltactl.cli.parsing.argv import mask_address
-from deltactl.cli.settings import EnvironmentSource, Source
+from deltactl.cli.settings.file import ConfigSource, find_config_files, load_config_file
+from deltactl.cli.settings.sources import EnvironmentSource, Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock
 from deltactl.engine.base import LazyEngine, OnProgress

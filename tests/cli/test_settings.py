@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from deltactl.cli.settings import (
+from deltactl.cli.settings.sources import (
     EnvironmentSource,
     Origin,
     Resolved,

@@ -11,8 +11,8 @@ from deltactl.cli.commands.check_fix import fix_paths
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import DryRunOption, TableArgument, YesOption
 from deltactl.cli.output.envelope import ErrorInfo
-from deltactl.cli.param_settings import ensure_alone
 from deltactl.cli.session import Session
+from deltactl.cli.settings.params import ensure_alone
 from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError, UsageError
 
 if TYPE_CHECKING:

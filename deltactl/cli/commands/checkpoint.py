@@ -11,8 +11,8 @@ from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.output.envelope import ErrorInfo
-from deltactl.cli.param_settings import ensure_alone
 from deltactl.cli.session import Session
+from deltactl.cli.settings.params import ensure_alone
 from deltactl.errors import DeltactlError, PartialSuccessError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.reference.program import load_program
 from deltactl.cli.session import Session
-from deltactl.cli.settings import Origin
+from deltactl.cli.settings.sources import Origin
 from deltactl.errors import UsageError
 
 Row = dict[str, Any]

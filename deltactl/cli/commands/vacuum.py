@@ -11,9 +11,9 @@ from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import DryRunOption, IfNeededOption, TableArgument, YesOption
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.output.envelope import ErrorInfo
-from deltactl.cli.param_settings import ensure_alone
 from deltactl.cli.question import ask
 from deltactl.cli.session import Session
+from deltactl.cli.settings.params import ensure_alone
 from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError
 from deltactl.units import format_count, format_duration, format_size, parse_duration
 

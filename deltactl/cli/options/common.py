@@ -17,7 +17,7 @@ from deltactl.cli.options.groups import Group
 from deltactl.cli.output.output import LogFormat, OutputFormat
 from deltactl.cli.output.progress import ProgressForm
 from deltactl.cli.parsing.suggest import with_suggestion
-from deltactl.cli.settings import Source, parse_flag, resolve_setting
+from deltactl.cli.settings.sources import Source, parse_flag, resolve_setting
 from deltactl.errors import UsageError
 from deltactl.storage.network.rate import parse_rate
 from deltactl.storage.secrets import is_secret

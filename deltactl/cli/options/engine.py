@@ -15,7 +15,7 @@ import typer
 
 from deltactl.cli.engines import SharedSpark, shared_spark
 from deltactl.cli.options.common import parse_choice, parse_pairs
-from deltactl.cli.settings import Origin, Source, resolve_setting
+from deltactl.cli.settings.sources import Origin, Source, resolve_setting
 from deltactl.engine.base import Engine, EngineChoice
 from deltactl.engine.choose import (
     DEFAULT_SPARK_THRESHOLD_BYTES,

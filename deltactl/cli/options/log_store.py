@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deltactl.cli.options.common import parse_choice
-from deltactl.cli.settings import Source, resolve_setting
+from deltactl.cli.settings.sources import Source, resolve_setting
 from deltactl.errors import UsageError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from deltactl.cli.exits import MEANINGS
 from deltactl.cli.help import CommandDoc
 from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.reference.completions import ProgramDoc
-from deltactl.cli.settings import variable_name
+from deltactl.cli.settings.sources import variable_name
 
 # Fixed, so that the same sources give the same bytes; moved with each release.
 _DATE: Final = "2026-11-21"

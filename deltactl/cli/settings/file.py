@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.parsing.suggest import with_suggestion
-from deltactl.cli.settings import Origin
+from deltactl.cli.settings.sources import Origin
 from deltactl.errors import UsageError
 
 FILE_NAME: Final = "deltactl.toml"

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperOption
 
 from deltactl.cli.options.groups import SETTABLE
-from deltactl.cli.settings import Source, parse_flag
+from deltactl.cli.settings.sources import Source, parse_flag
 from deltactl.errors import UsageError
 from deltactl.units import parse_duration, parse_size
 
