@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.demo_table import SCHEMA, write_sample_table
 from benchmarks.readers import checksum, installed_readers
 from benchmarks.sides import deltactl
-from deltactl.engine.spark_facts import has_java
+from deltactl.engine.spark.facts import has_java
 
 _WIDTH = 80
 _NAME = "orders"

@@ -23,7 +23,7 @@ from benchmarks.cases import copy_table
 from benchmarks.tables import default_cache, ensure_table
 from deltactl import LocalEngine, OptimizeOptions, SparkEngine, Table
 from deltactl.engine.base import Done
-from deltactl.engine.spark_session import SparkSettings, spark_session
+from deltactl.engine.spark.session import SparkSettings, spark_session
 from deltactl.engine.tasks import LazyTasks
 from tests.support.delta_spark import find_jars
 from tests.support.spark_servers import worker_environ

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from deltactl.engine.local import LocalEngine
-    from deltactl.engine.spark import SparkEngine
+    from deltactl.engine.spark.engine import SparkEngine
     from deltactl.errors import (
         AccessDeniedError,
         CommitOutcomeUnknownError,
@@ -142,7 +142,7 @@ _ELSEWHERE: Final = {
     "PartitionColumn": "deltactl.operations.convert.options",
     "RepairReport": "deltactl.operations.checkpoint.repair",
     "Snapshot": "deltactl.log.snapshot",
-    "SparkEngine": "deltactl.engine.spark",
+    "SparkEngine": "deltactl.engine.spark.engine",
     "Table": "deltactl.table",
     "VacuumOptions": "deltactl.operations.vacuum.options",
     "VacuumReport": "deltactl.operations.vacuum.report",

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from deltactl.engine.spark_session import SparkSettings
+    from deltactl.engine.spark.session import SparkSettings
 
 
 class SharedSpark:
@@ -30,7 +30,7 @@ class SharedSpark:
         Raises:
             EngineUnavailableError: it cannot be started.
         """
-        from deltactl.engine.spark_session import spark_session
+        from deltactl.engine.spark.session import spark_session
 
         with self._lock:
             if self._session is None:

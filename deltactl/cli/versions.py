@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-from deltactl.engine.spark_facts import find_missing
+from deltactl.engine.spark.facts import find_missing
 
 _LIBRARIES: Final = (
     "pyarrow",

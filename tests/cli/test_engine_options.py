@@ -108,7 +108,7 @@ def test_a_dry_run_says_where(
     java.parent.mkdir()
     java.touch(mode=0o755)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr("deltactl.engine.spark_facts._CONNECT_MODULES", ())
+    monkeypatch.setattr("deltactl.engine.spark.facts._CONNECT_MODULES", ())
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     ran = cli("optimize", "events", "--dry-run", "-o", "json", *arguments)

@@ -10,8 +10,8 @@ import pytest
 
 from deltactl.cli.engines import shared_spark
 from deltactl.cli.options.engine import CliEngines, EngineOptions, open_engines
-from deltactl.engine import spark_session
-from deltactl.engine.spark_session import SparkSettings
+from deltactl.engine.spark import session as spark_session
+from deltactl.engine.spark.session import SparkSettings
 from deltactl.errors import EngineUnavailableError
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from deltactl.engine.base import Engine
 from deltactl.engine.local import LocalEngine
-from deltactl.engine.spark import SparkEngine
+from deltactl.engine.spark.engine import SparkEngine
 from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 
 if TYPE_CHECKING:

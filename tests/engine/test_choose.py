@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deltactl.engine.choose import EngineName, SparkFacts, choose_engine
-from deltactl.engine.spark_facts import (
+from deltactl.engine.spark.facts import (
     INSTALL_CONNECT,
     INSTALL_JAVA,
     INSTALL_PYSPARK,
@@ -97,10 +97,10 @@ def test_java_is_looked_for_as_spark_does(tmp_path: Path) -> None:
 
 @pytest.mark.pyspark
 def test_a_server_has_java_for_us(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deltactl.engine.spark_facts._CONNECT_MODULES", ("json",))
+    monkeypatch.setattr("deltactl.engine.spark.facts._CONNECT_MODULES", ("json",))
     assert find_missing(NOWHERE, "sc://host") is None
     assert find_missing(NOWHERE, "local[2]") == "there is no Java"
-    monkeypatch.setattr("deltactl.engine.spark_facts._CONNECT_MODULES", ("no.such",))
+    monkeypatch.setattr("deltactl.engine.spark.facts._CONNECT_MODULES", ("no.such",))
     missing = find_missing(NOWHERE, "sc://host")
     assert missing is not None
     assert "no.such" in missing

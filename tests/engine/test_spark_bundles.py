@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltactl.engine.base import Task
-from deltactl.engine.spark_bundles import (
+from deltactl.engine.spark.bundles import (
     FULL_BUNDLE_WEIGHT,
     Job,
     PackedTask,

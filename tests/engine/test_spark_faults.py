@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deltactl.engine.base import CancelToken, Done, Failed, Task
-from deltactl.engine.spark import SparkEngine
+from deltactl.engine.spark.engine import SparkEngine
 from tests.support.spark_cluster import ON_CLUSTER
 from tests.support.spark_workers import Act, count_marks, perform
 

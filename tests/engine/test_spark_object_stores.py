@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl import Table
-from deltactl.engine.spark import SparkEngine
+from deltactl.engine.spark.engine import SparkEngine
 from deltactl.operations.convert.run import convert
 from deltactl.storage.open import open_store
 from tests.support.object_servers import ObjectServer

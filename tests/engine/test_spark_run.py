@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from deltactl.engine.base import Done, Failed, Task
-from deltactl.engine.spark import SparkEngine
-from deltactl.engine.spark_bundles import Job, encode_bundle
-from deltactl.engine.spark_losses import is_worth_a_retry
-from deltactl.engine.spark_worker import Batches
+from deltactl.engine.spark.bundles import Job, encode_bundle
+from deltactl.engine.spark.engine import SparkEngine
+from deltactl.engine.spark.losses import is_worth_a_retry
+from deltactl.engine.spark.worker import Batches
 from deltactl.errors import (
     AccessDeniedError,
     ConflictError,
@@ -81,7 +81,7 @@ class ThreadJobs:
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> ThreadJobs:
     found = ThreadJobs()
-    monkeypatch.setattr("deltactl.engine.spark.SparkJobs", found)
+    monkeypatch.setattr("deltactl.engine.spark.engine.SparkJobs", found)
     return found
 
 

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.engine.spark_package import write_package
-from deltactl.engine.spark_probe import (
+from deltactl.engine.spark.package import write_package
+from deltactl.engine.spark.probe import (
     ALWAYS,
     REQUIRED,
     describe_failure,
     explain_failure,
     make_probe,
 )
-from deltactl.engine.spark_session import SparkSettings, build_conf, choose_master
-from deltactl.engine.spark_worker import encode_error
+from deltactl.engine.spark.session import SparkSettings, build_conf, choose_master
+from deltactl.engine.spark.worker import encode_error
 from deltactl.errors import DataFileError, DeltactlError
 from tests.conftest import REPOSITORY
 from tests.support.spark_servers import worker_environ
@@ -154,7 +154,7 @@ def test_tasks_run_from_the_zip_without_the_command_line(tmp_path: Path) -> None
         "    sys.modules[name] = None\n"
         f"sys.path = [{str(package)!r}] + [p for p in sys.path if 'site-packages' in p or "
         "'lib/python' in p]\n"
-        "import deltactl.operations.optimize.tasks, deltactl.engine.spark_worker\n"
+        "import deltactl.operations.optimize.tasks, deltactl.engine.spark.worker\n"
         "print(deltactl.__file__)\n"
     )
     done = subprocess.run(
@@ -178,8 +178,8 @@ def test_the_engine_is_a_public_name_that_loads_no_pyspark() -> None:
 _JAVA_DIES = """
 import os, time, psutil
 from deltactl.engine.base import Task
-from deltactl.engine.spark import SparkEngine
-from deltactl.engine.spark_session import SparkSettings, spark_session
+from deltactl.engine.spark.engine import SparkEngine
+from deltactl.engine.spark.session import SparkSettings, spark_session
 from deltactl.errors import EngineUnavailableError
 
 def work(payload, attempt):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from deltactl.engine.spark_session import stop_session
+from deltactl.engine.spark.session import stop_session
 from tests.support.spark_servers import worker_environ
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from deltactl.errors import EngineUnavailableError, UsageError, Warn
 from deltactl.units import parse_size
 
 if TYPE_CHECKING:
-    from deltactl.engine.spark_session import SparkSettings
+    from deltactl.engine.spark.session import SparkSettings
 
 
 EngineOption = Annotated[
@@ -214,7 +214,7 @@ class CliEngines:
 
     def _look(self) -> SparkFacts:
         if self._facts is None:
-            from deltactl.engine.spark_facts import load_spark_facts
+            from deltactl.engine.spark.facts import load_spark_facts
 
             self._facts = load_spark_facts(
                 self.environ, master=self.options.master, remote=self.options.remote
@@ -229,7 +229,7 @@ class CliEngines:
         return LocalEngine(workers, memory, reason)
 
     def _spark(self, reason: str) -> Engine:
-        from deltactl.engine.spark import SparkEngine
+        from deltactl.engine.spark.engine import SparkEngine
         from deltactl.storage.open import package_of
 
         self.note(f"starting Spark ({reason})")
@@ -245,7 +245,7 @@ class CliEngines:
         return engine
 
     def _settings(self) -> SparkSettings:
-        from deltactl.engine.spark_session import SparkSettings
+        from deltactl.engine.spark.session import SparkSettings
 
         return SparkSettings(
             self.options.master,

@@ -22,7 +22,7 @@ from deltactl.engine.base import (
     Task,
     Worker,
 )
-from deltactl.engine.spark_bundles import (
+from deltactl.engine.spark.bundles import (
     Bundle,
     Job,
     choose_bundle_weight,
@@ -31,10 +31,10 @@ from deltactl.engine.spark_bundles import (
     split_lost_job,
     take_job,
 )
-from deltactl.engine.spark_jobs import SparkJobs
-from deltactl.engine.spark_losses import given_up, is_worth_a_retry, telling_of_loss, went_away
-from deltactl.engine.spark_probe import ALWAYS, ensure_executors
-from deltactl.engine.spark_worker import Batches, make_runner
+from deltactl.engine.spark.jobs import SparkJobs
+from deltactl.engine.spark.losses import given_up, is_worth_a_retry, telling_of_loss, went_away
+from deltactl.engine.spark.probe import ALWAYS, ensure_executors
+from deltactl.engine.spark.worker import Batches, make_runner
 from deltactl.engine.tasks import open_tasks
 from deltactl.errors import DeltactlError
 

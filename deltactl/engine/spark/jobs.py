@@ -14,9 +14,9 @@ from weakref import finalize
 
 import pyarrow as pa
 
-from deltactl.engine.spark_bundles import Job, encode_bundle
-from deltactl.engine.spark_package import write_package
-from deltactl.engine.spark_worker import RESULT_SCHEMA, Batches
+from deltactl.engine.spark.bundles import Job, encode_bundle
+from deltactl.engine.spark.package import write_package
+from deltactl.engine.spark.worker import RESULT_SCHEMA, Batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

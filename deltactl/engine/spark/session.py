@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from deltactl.engine.local import count_cores
-from deltactl.engine.spark_facts import (
+from deltactl.engine.spark.facts import (
     find_missing,
     is_submitted,
     load_spark_facts,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from deltactl.engine.spark_jobs import functions_of
+from deltactl.engine.spark.jobs import functions_of
 from deltactl.errors import EngineUnavailableError
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from deltactl.engine.base import Failed
-from deltactl.engine.spark_bundles import PackedTask
-from deltactl.engine.spark_jobs import SparkJobs
-from deltactl.engine.spark_probe import describe_failure
+from deltactl.engine.spark.bundles import PackedTask
+from deltactl.engine.spark.jobs import SparkJobs
+from deltactl.engine.spark.probe import describe_failure
 from deltactl.errors import (
     AccessDeniedError,
     DeltactlError,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from deltactl.engine.base import Worker
-from deltactl.engine.spark_bundles import decode_bundle, unpack_payload
+from deltactl.engine.spark.bundles import decode_bundle, unpack_payload
 from deltactl.errors import DeltactlError
 
 RESULT_SCHEMA: Final = pa.schema(
@@ -36,7 +36,7 @@ def make_runner(worker: Worker[Any, Any]) -> Callable[[Batches], Batches]:
     """
 
     def deltactl_tasks(batches: Batches) -> Batches:
-        from deltactl.engine.spark_worker import run_batches
+        from deltactl.engine.spark.worker import run_batches
 
         return run_batches(worker, batches)
 
