@@ -9,7 +9,7 @@ import pytest
 from deltactl.errors import CorruptLogError
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.check.options import Depth
-from deltactl.operations.inputs import iter_data_files
+from deltactl.parquet.data_file import iter_data_files
 from tests.support.checkpoints import fail, new_table
 from tests.support.damage import DEEP, check, codes, edit_action, flip, only_file
 from tests.support.table_builder import Column, TableBuilder, bitmap_bytes, z85

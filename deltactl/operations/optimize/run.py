@@ -25,13 +25,13 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.run_tags import run_tags
 from deltactl.operations.after_commit import follow_commit
-from deltactl.operations.inputs import iter_data_files
 from deltactl.operations.optimize.commit_bins import OptimizeRun
 from deltactl.operations.optimize.options import CODECS_SPARK_LACKS, OptimizeOptions
 from deltactl.operations.optimize.plan import TARGET_TAG, OptimizePlan, plan_optimize
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.spec import build_spec
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask, rewrite_files
+from deltactl.parquet.data_file import iter_data_files
 from deltactl.parquet.reader import DataFile
 from deltactl.protocol.paths import partition_folder
 from deltactl.storage.store import Store
