@@ -10,9 +10,9 @@ from deltactl.errors import DeltactlError, Warn
 from deltactl.log.listing import list_log
 from deltactl.log.not_a_table import no_table_error
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.operations.clustering import clustering_columns
 from deltactl.operations.file_sizes import FileSizes, count_table_sizes
 from deltactl.protocol.actions import Metadata
+from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import Operation, ensure_supported, list_features
 from deltactl.protocol.schema import StructType, render_type
 from deltactl.storage.store import Store

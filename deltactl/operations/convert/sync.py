@@ -26,7 +26,6 @@ from deltactl.log.writing.append import Append, append_files
 from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.run_tags import engine_info
 from deltactl.operations.after_commit import follow_commit
-from deltactl.operations.clustering import clustering_columns
 from deltactl.operations.columns import ensure_columns
 from deltactl.operations.convert.directory import FROM_BEFORE, LeftOut, list_directory
 from deltactl.operations.convert.footers import Footers, read_all_footers
@@ -47,6 +46,7 @@ from deltactl.operations.convert.schema import SchemaMerger
 from deltactl.operations.convert.tasks import FooterGroup, FooterSpec
 from deltactl.operations.find_files import find_files
 from deltactl.protocol.actions import Txn
+from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import Operation, ensure_supported, has_feature
 from deltactl.protocol.hidden_columns import CHANGE_TYPE, is_hidden_column
 from deltactl.protocol.partitions import lookup_map

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.clustering import clustering_columns
 from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.tasks import RewriteSpec, RowTrackingColumns
 from deltactl.parquet.reader import RowReader, naming_file
 from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
+from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import has_feature
 from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS
 from deltactl.protocol.schema import StructType, variant_groups
