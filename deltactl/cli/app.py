@@ -17,7 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from deltactl import __version__
 from deltactl.cli.command import Command
-from deltactl.cli.commands import COMMANDS, CommandSpec
+from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.exits import ExitCode, render_exit_status
 from deltactl.cli.failures import PROGRAM, explain_failure, show_traceback
 from deltactl.cli.help import describe_command, write_help

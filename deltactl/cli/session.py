@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from deltactl.cli.commands import COMMANDS
+from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.engines import SharedSpark, shared_spark
 from deltactl.cli.options.common import (
     GlobalOptions,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from deltactl.cli.app import run
-from deltactl.cli.commands import COMMANDS, CommandSpec
+from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.session import guess_format
 from tests.support.json_schema import validate_output
 

@@ -9,7 +9,7 @@ import pytest
 
 import deltactl
 from deltactl import errors
-from deltactl.cli.commands import COMMANDS
+from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.exits import MEANINGS, ExitCode
 from tests.cli.conftest import RunCli
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.cli.commands import COMMANDS
+from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.settings.file import find_config_files, load_config_file, matches_table
 from deltactl.errors import UsageError

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.cli.commands import COMMANDS
+from deltactl.cli.command_table import COMMANDS
 from deltactl.storage.open import open_store
 from tests.cli.conftest import RunCli
 from tests.faults.scenes import build_directory, build_table

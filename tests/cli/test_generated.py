@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.cli.commands import COMMANDS
+from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.reference.completions import Shell
 from deltactl.cli.reference.install import detect_shell, find_place, install_completion
 from deltactl.cli.reference.program import COMPLETION_FILES, load_program, render_files

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from deltactl.cli.app import build_group, load_command
-from deltactl.cli.commands import COMMANDS
+from deltactl.cli.command_table import COMMANDS
 from deltactl.storage.local.store import LocalStore
 from tests.support.table_builder import Column, TableBuilder
 

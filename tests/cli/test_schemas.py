@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.cli.commands import COMMANDS
+from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.output.envelope import Envelope
 from tests.cli.conftest import RunCli
 from tests.support.json_schema import (

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.cli.commands import COMMANDS
+from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.signals import Cancellation, limit_time
 from deltactl.errors import InterruptedRunError, TimeLimitError
 from deltactl.operations.optimize.tasks import rewrite_files

@@ -14,7 +14,7 @@ from typing import Any, Final
 import yaml
 
 from deltactl.cli.app import load_command
-from deltactl.cli.commands import COMMANDS
+from deltactl.cli.command_table import COMMANDS
 from tests.conftest import REPOSITORY
 from tests.docs import airflow_stub
 from tests.docs.blocks import Block

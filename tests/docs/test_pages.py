@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.cli.commands import COMMANDS
+from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.exits import render_exit_status
 from deltactl.cli.reference.explanations import load_error_classes
 from tests.conftest import REPOSITORY

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from deltactl.cli.app import run
-from deltactl.cli.commands import COMMANDS, CommandSpec
+from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.protocol import features
 from deltactl.storage import open as open_module
 from deltactl.storage.objects import connect

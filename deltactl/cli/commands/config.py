@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from deltactl.cli.commands import COMMANDS
+from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.help import OptionDoc
 from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.output.page import Column, Page, Styled, Tone

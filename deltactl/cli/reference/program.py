@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from deltactl.cli.app import build_group, load_command
-from deltactl.cli.commands import COMMANDS
+from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.failures import PROGRAM
 from deltactl.cli.help import CommandDoc, describe_command
 from deltactl.cli.reference.completions import ProgramDoc, Shell, render_completion

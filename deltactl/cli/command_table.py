@@ -1,0 +1,82 @@
+"""The command table. A command is a module with ``def command(ctx, ...)``, loaded when run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """A row of the table: enough for ``deltactl --help`` without loading the command."""
+
+    name: str
+    help: str
+    package: str = "deltactl.cli.commands"
+    has_engine: bool = False
+    """Whether it takes the options of ``cli/options/engine.py``."""
+    commits: bool = False
+    """Whether it takes the options of ``cli/options/log_store.py``."""
+    is_hidden: bool = False
+    """Whether it is for programs, and left out of what people read."""
+    has_time_limit: bool = False
+    """Whether it takes the options of ``cli/options/time_limit.py``."""
+    takes_tables: bool = False
+    """Whether it takes several tables, and the options of ``cli/options/fleet.py``."""
+    has_report: bool = False
+    """Whether it takes the option of ``cli/html_report/write.py``."""
+    takes_turns: bool = False
+    """Whether its runs take turns on a table, by the options of ``cli/turns.py``."""
+    needs_arrow: bool = True
+    """Whether every run with a table needs Arrow; else the command prepares it where it does."""
+
+    @property
+    def module(self) -> str:
+        """Where the command lives: its name with dashes as underscores."""
+        return f"{self.package}.{self.name.replace('-', '_')}"
+
+
+def _maintenance(
+    name: str, text: str, *, has_engine: bool = True, has_report: bool = False
+) -> CommandSpec:
+    return CommandSpec(
+        name,
+        text,
+        has_engine=has_engine,
+        has_report=has_report,
+        commits=True,
+        has_time_limit=True,
+        takes_tables=True,
+        takes_turns=True,
+    )
+
+
+COMMANDS: Final = (
+    CommandSpec("describe-history", "Show the commits of a table, newest first", needs_arrow=False),
+    CommandSpec("describe-detail", "Show what a table is: schema, size, features"),
+    _maintenance("optimize", "Rewrite many small files into a few of a good size", has_report=True),
+    _maintenance("vacuum", "Remove files that no version needs; can be undone", has_report=True),
+    _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
+    CommandSpec(
+        "check",
+        "Check whether log, files and statistics agree",
+        has_engine=True,
+        commits=True,
+        has_time_limit=True,
+        takes_tables=True,
+    ),
+    _maintenance(
+        "generate-manifest", "Write manifests for Athena, Trino, Hive, Redshift", has_engine=False
+    ),
+    CommandSpec(
+        "convert",
+        "Make a directory of Parquet files a table, in place",
+        has_engine=True,
+        commits=True,
+        has_time_limit=True,
+    ),
+    CommandSpec("explain", "Explain an error code: causes, and what to do"),
+    CommandSpec("config", "Show every setting, and where it comes from"),
+    CommandSpec("complete", "Print what fits on a command line", is_hidden=True),
+    CommandSpec("generate-files", "Write completions and manual pages", is_hidden=True),
+)
