@@ -1,6 +1,6 @@
 """Credentials planted wherever one can be given: no byte that a run writes holds any of them.
 
-Event logs and plans of Spark are looked through in ``tests/cli/test_optimize_spark.py``.
+Event logs and plans of Spark are looked through in ``tests/cli/commands/test_optimize_spark.py``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from deltactl.cli.output.progress import LineProgress, format_progress, progress
 from deltactl.cli.signals import cancel_on_signals
 from deltactl.engine.base import Progress
 from deltactl.errors import InterruptedRunError
-from tests.cli.test_output import ClosedPipe, Screen
+from tests.cli.output.test_output import ClosedPipe, Screen
 
 STATE = Progress(tasks_done=12, tasks_total=60, bytes_done=3 << 29, bytes_total=6 << 30)
 LINE = "optimize: 12 of 60 tasks, 1.5 GiB of 6 GiB"

@@ -15,8 +15,8 @@ from deltactl.cli.output.progress import LineProgress, ProgressForm, progress
 from deltactl.engine.base import Progress
 from deltactl.log.writing.run_tags import RUN_TAG
 from tests.cli.conftest import RunCli
-from tests.cli.test_fleet import make_table
-from tests.cli.test_output import Screen
+from tests.cli.fleet.test_run import make_table
+from tests.cli.output.test_output import Screen
 
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 STATE = Progress(tasks_done=12, tasks_total=60, bytes_done=3 << 29, bytes_total=6 << 30)

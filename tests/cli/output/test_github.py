@@ -9,7 +9,7 @@ import pytest
 
 from deltactl.cli.output.github import annotate
 from tests.cli.conftest import RunCli
-from tests.cli.test_fleet import make_table
+from tests.cli.fleet.test_run import make_table
 
 TABLES = ("x/fine", "x/warn", "x/exit-3", "x/raise-ConflictError")
 
