@@ -14,7 +14,8 @@ from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureEr
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
-from deltactl.operations.optimize.tasks import RewriteSpec, RowTrackingColumns
+from deltactl.operations.optimize.row_ids import RowTrackingColumns
+from deltactl.operations.optimize.tasks import RewriteSpec
 from deltactl.parquet.reader import RowReader, naming_file
 from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions

@@ -11,27 +11,18 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
+from deltactl.operations.optimize.row_ids import RowTrackingColumns, keep_row_ids
 from deltactl.operations.optimize.verify import ensure_equal_rows
 from deltactl.parquet.footer import count_nulls
-from deltactl.parquet.reader import DataFile, LiveBatch, RowReader, open_in_turn
+from deltactl.parquet.reader import DataFile, RowReader, open_in_turn
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
 from deltactl.protocol.stats_columns import StatsColumns
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
-
-
-@dataclass(frozen=True, slots=True)
-class RowTrackingColumns:
-    """Names of the hidden columns that keep row ids and commit versions through a rewrite."""
-
-    row_id: str
-    commit_version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,34 +130,6 @@ def _live_columns(
         if columns.num_rows:
             yield columns
     counts.ensure_live_rows(file, first_row, physical_rows)
-
-
-def keep_row_ids(live: LiveBatch, file: DataFile, names: RowTrackingColumns) -> pa.RecordBatch:
-    """Fill the hidden columns: the value stored in the file, else the one its place implies.
-
-    A row's implied id counts physical rows, deleted ones included (PROTOCOL.md, "Row Tracking").
-
-    Raises:
-        VerificationError: the log gives the file no base id.
-    """
-    columns = live.columns
-    if file.base_row_id is None or file.default_row_commit_version is None:
-        raise VerificationError(
-            f"{file.path!r} has no baseRowId, though the table tracks rows",
-            hint="Backfill row tracking with the engine that owns the table, then run again.",
-        )
-    places = np.arange(live.first_row, live.first_row + live.num_physical_rows, dtype=np.int64)
-    if live.mask is not None:
-        places = places[np.asarray(live.mask)]
-    implied = {
-        names.row_id: pa.array(places + file.base_row_id),
-        names.commit_version: pa.scalar(file.default_row_commit_version, pa.int64()),
-    }
-    for name, value in implied.items():
-        index = columns.schema.get_field_index(name)
-        filled = pc.coalesce(columns.column(index), value)
-        columns = columns.set_column(index, columns.schema.field(index), filled)
-    return columns
 
 
 def _ensure_counts(name: str, counts: _Counts, written: WrittenFile) -> None:

@@ -25,7 +25,7 @@ from deltactl.protocol.schema import PARQUET_FIELD_ID, Field, PrimitiveType, is_
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
-    from deltactl.operations.optimize.tasks import RowTrackingColumns
+    from deltactl.operations.optimize.row_ids import RowTrackingColumns
 
 _ROWS = 1 << 16
 

@@ -22,6 +22,7 @@ from pyroaring import BitMap64
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import DataFileError, VerificationError
 from deltactl.operations.optimize import tasks as optimize_tasks
+from deltactl.operations.optimize.row_ids import keep_row_ids
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.parquet import projection, reader, writer
 from deltactl.parquet.reader import LiveBatch
@@ -337,7 +338,7 @@ def test_names_that_no_reader_looks_for_are_caught_by_full(monkeypatch: Patch) -
 
 
 def test_wrong_row_ids_are_caught_by_full(monkeypatch: Patch) -> None:
-    real = optimize_tasks.keep_row_ids
+    real = keep_row_ids
 
     def count_live_rows_only(live: LiveBatch, *rest: Any) -> pa.RecordBatch:
         return real(replace(live, mask=None, num_physical_rows=live.columns.num_rows), *rest)
