@@ -279,3 +279,8 @@ def format_count(n: int, noun: str | None = None, plural: str | None = None) -> 
     if noun is None:
         return f"{n:,}"
     return f"{n:,} {noun if abs(n) == 1 else plural or f'{noun}s'}"
+
+
+MIB = 1 << 20
+GIB = 1 << 30
+TIB = 1 << 40

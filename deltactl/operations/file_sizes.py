@@ -11,12 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.operations.optimize.options import (
-    DEFAULT_MIN_SHARE,
-    GIB,
-    MIB,
-    choose_target_bytes,
-)
+from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
+from deltactl.units import GIB, MIB
 
 EDGES = (64 << 10, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 128 * MIB, 256 * MIB, GIB)
 """Where a bucket ends and the next begins, bytes; the first begins at 0, the last has no end."""

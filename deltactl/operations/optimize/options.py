@@ -8,12 +8,8 @@ from typing import Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
 from deltactl.operations.thresholds import Need
+from deltactl.units import GIB
 
-MIB = 1 << 20
-GIB = 1 << 30
-TIB = 1 << 40
-
-DEFAULT_MIN_SHARE = 0.75
 DEFAULT_DELETED_RATIO = 0.05
 DEFAULT_COMMIT_MS = 10 * 60 * 1000
 DEFAULT_COMMIT_BYTES = 64 * GIB
@@ -34,9 +30,6 @@ CODECS_SPARK_LACKS = frozenset({"brotli"})
 Verification: TypeAlias = Literal["counts", "full"]
 
 _CODEC_ALIASES = {"uncompressed": "none", "lz4_raw": "lz4"}
-
-_SMALL_TARGET, _LARGE_TARGET = 256 * MIB, GIB
-_GROW_FROM, _GROW_TO = 2.5 * TIB, 10 * TIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +111,3 @@ def resolve_codec(name: str | None) -> str | None:
     folded = (name or "").strip().lower()
     codec = _CODEC_ALIASES.get(folded, folded)
     return codec if codec in CODEC_LEVELS else None
-
-
-def choose_target_bytes(option: int | None, table_property: int | None, table_bytes: int) -> int:
-    """The size to make files of: option, table property, else by the table's size.
-
-    256 MiB, rising in a straight line from 2.5 TiB on to 1 GiB at 10 TiB.
-    """
-    chosen = option or table_property
-    if chosen:
-        return chosen
-    share = (table_bytes - _GROW_FROM) / (_GROW_TO - _GROW_FROM)
-    return int(_SMALL_TARGET + min(1.0, max(0.0, share)) * (_LARGE_TARGET - _SMALL_TARGET))

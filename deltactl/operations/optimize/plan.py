@@ -16,16 +16,13 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.columns import ensure_columns
 from deltactl.operations.file_sizes import FileSizes, count_sizes
 from deltactl.operations.optimize.clustered import clustered_mask
-from deltactl.operations.optimize.options import (
-    DEFAULT_MIN_SHARE,
-    OptimizeOptions,
-    choose_target_bytes,
-)
+from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule, pack
 from deltactl.operations.optimize.purge import purge_mask
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.operations.path_encoding.suspects import respelled_mask
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
+from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.partitions import lookup_map

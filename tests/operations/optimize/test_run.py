@@ -23,13 +23,14 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from deltactl.operations.optimize.options import GIB, MIB, TIB, choose_target_bytes
 from deltactl.operations.optimize.plan import TWO_TEXTS
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.target_size import choose_target_bytes
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
+from deltactl.units import GIB, MIB, TIB
 from tests.interop.judges import READERS
 from tests.support.stores import CountingStore, MemoryStore, opened_as
 from tests.support.table_builder import (

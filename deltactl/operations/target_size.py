@@ -1,0 +1,23 @@
+"""The size that files of a table should have."""
+
+from __future__ import annotations
+
+from deltactl.units import GIB, MIB, TIB
+
+DEFAULT_MIN_SHARE = 0.75
+
+
+_SMALL_TARGET, _LARGE_TARGET = 256 * MIB, GIB
+_GROW_FROM, _GROW_TO = 2.5 * TIB, 10 * TIB
+
+
+def choose_target_bytes(option: int | None, table_property: int | None, table_bytes: int) -> int:
+    """The size to make files of: option, table property, else by the table's size.
+
+    256 MiB, rising in a straight line from 2.5 TiB on to 1 GiB at 10 TiB.
+    """
+    chosen = option or table_property
+    if chosen:
+        return chosen
+    share = (table_bytes - _GROW_FROM) / (_GROW_TO - _GROW_FROM)
+    return int(_SMALL_TARGET + min(1.0, max(0.0, share)) * (_LARGE_TARGET - _SMALL_TARGET))
