@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow.compute as pc
-
-from deltactl.log.writing.rearrange import Group
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 
@@ -112,32 +108,3 @@ class OptimizeReport:
 
 def _failure(failure: BinFailure) -> dict[str, Any]:
     return {"files": failure.files, "bytes": failure.bytes, "reason": failure.reason}
-
-
-def commit_metrics(groups: Sequence[Group]) -> Mapping[str, str]:
-    """``operationMetrics`` of an OPTIMIZE or REORG commit, as Delta names and spells them."""
-    added = sorted(file.size_bytes for group in groups for file in group.added)
-    removed_files = sum(group.removed.num_rows for group in groups)
-    removed_bytes = sum(pc.sum(group.removed["size_bytes"]).as_py() or 0 for group in groups)
-
-    def quantile(share: float) -> int:
-        return added[min(int(len(added) * share), len(added) - 1)] if added else 0
-
-    metrics = {
-        "numAddedFiles": len(added),
-        "numRemovedFiles": removed_files,
-        "numAddedBytes": sum(added),
-        "numRemovedBytes": removed_bytes,
-        "minFileSize": quantile(0),
-        "p25FileSize": quantile(0.25),
-        "p50FileSize": quantile(0.5),
-        "p75FileSize": quantile(0.75),
-        "maxFileSize": quantile(1),
-        "numDeletionVectorsRemoved": count_vectors(groups),
-    }
-    return {name: str(value) for name, value in metrics.items()}
-
-
-def count_vectors(groups: Sequence[Group]) -> int:
-    """How many of the removed files carried a deletion vector."""
-    return sum(len(group.removed) - group.removed["deletion_vector"].null_count for group in groups)
