@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from deltactl.operations.vacuum.candidates import CANDIDATES, ORPHAN, REASONS
 from deltactl.operations.vacuum.horizon import Horizon
-from deltactl.operations.vacuum.options import Retention
+from deltactl.operations.vacuum.retention import Retention
 
 _SHOWN_FOLDERS = 10
 

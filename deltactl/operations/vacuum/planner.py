@@ -27,8 +27,9 @@ from deltactl.operations.vacuum.listing import (
     note_folders,
     parent_folders,
 )
-from deltactl.operations.vacuum.options import Retention, VacuumOptions
+from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import NO_FILES, VacuumPlan, describe_orphans, limit_files
+from deltactl.operations.vacuum.retention import Retention
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.store import Store
 

@@ -21,11 +21,12 @@ from deltactl.log.writing.base import CommitBase
 from deltactl.log.writing.put import Sleep
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.vacuum.bookmark import write_bookmark
-from deltactl.operations.vacuum.options import VacuumOptions, resolve_retention
+from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
 from deltactl.operations.vacuum.planner import Planner
 from deltactl.operations.vacuum.removal import Replan, VacuumRun, ensure_may_vacuum
 from deltactl.operations.vacuum.report import VacuumReport
+from deltactl.operations.vacuum.retention import resolve_retention
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
