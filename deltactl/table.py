@@ -339,10 +339,11 @@ class Table:
         Raises:
             DeltactlError: refused (deletion vectors, column mapping), or the store failed.
         """
-        from deltactl.operations.manifest.run import ManifestOptions, generate_manifests
+        from deltactl.operations.manifest.run import ManifestOptions
+        from deltactl.operations.purge_first import generate_after_purge
 
         elsewhere = None if output_root is None else open_store(output_root, self._storage_options)
-        return generate_manifests(
+        return generate_after_purge(
             self._store_for(dry_run),
             options or ManifestOptions(),
             warn=self._warn,

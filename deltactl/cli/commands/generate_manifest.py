@@ -103,14 +103,14 @@ def command(  # noqa: PLR0913 - one parameter an option
 def _run(
     session: Session, table: str, options: ManifestOptions, output_root: str | None, dry_run: bool
 ) -> ManifestReport:
-    from deltactl.operations.manifest.run import generate_manifests
+    from deltactl.operations.purge_first import generate_after_purge
 
     looks = dry_run or options.check
     store = session.open_table(table, read_only=looks)
     output = store if output_root is None else session.open_store(output_root, read_only=looks)
     label = "purge" if options.purge_first else "generate-manifest"
     with session.cancellation() as cancellation, session.progress(label) as on_progress:
-        return generate_manifests(
+        return generate_after_purge(
             store,
             options,
             warn=session.output.warn,

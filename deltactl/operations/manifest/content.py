@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError, UnsupportedFeatureError
-from deltactl.log.snapshot import Snapshot
+from deltactl.errors import CorruptLogError, UnsupportedFeatureError, Warn
+from deltactl.log.listing import outlast_cleanup
+from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.columns import ensure_columns
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.paths import absolute_mask, canonical_paths, holds_character
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
+from deltactl.storage.store import Store
 
 MANIFEST_NAME: Final = "manifest"
 
@@ -154,3 +157,16 @@ def _quoted(scheme: str) -> str:
 def _map_scheme(uri: str, schemes: Mapping[str, str]) -> str:
     scheme, separator, rest = uri.partition(":")
     return f"{schemes.get(scheme, scheme)}{separator}{rest}"
+
+
+def load_table(
+    store: Store, version: int | None, warn: Warn, given: Snapshot | None = None
+) -> tuple[Snapshot, LiveFiles]:
+    """Return a version and its live files; read again what a log cleanup removed meanwhile."""
+    snapshots = chain([given] if given else [], repeat(None))
+
+    def look() -> tuple[Snapshot, LiveFiles]:
+        snapshot = next(snapshots) or load_snapshot(store, version, warn=warn)
+        return snapshot, load_live_files(snapshot)
+
+    return outlast_cleanup(look)

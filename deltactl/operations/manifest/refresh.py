@@ -6,19 +6,19 @@ Source: the hook that Delta on Spark runs after commits of such tables.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from deltactl.clock import Clock
+from deltactl.clock import Clock, SystemClock
 from deltactl.errors import DeltactlError, Warn
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.writing.put import Sleep
+from deltactl.operations.manifest.content import ensure_no_vectors, load_table
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.plan import is_seen
+from deltactl.operations.manifest.plan import is_seen, plan_manifests
+from deltactl.operations.manifest.report import ManifestReport
+from deltactl.operations.manifest.write import write_manifests
 from deltactl.protocol.vacuum_names import MANIFEST_DIR
 from deltactl.storage.store import Store
-
-if TYPE_CHECKING:
-    from deltactl.operations.manifest.report import ManifestReport
 
 AUTO_PROPERTY: Final = "delta.compatibility.symlinkFormatManifest.enabled"
 
@@ -38,9 +38,7 @@ def refresh_manifests(
     (``delta.compatibility.symlinkFormatManifest.enabled``). Never raises: the commits stand
     whatever happens here, so a failure is a warning that says what to run.
     """
-    # Here, because generating manifests may purge, which is an optimize, which refreshes manifests.
-    from deltactl.operations.manifest.run import generate_manifests
-
+    clock = clock or SystemClock()
     try:
         snapshot = load_snapshot(store, warn=warn)
         if not snapshot.properties.flag(AUTO_PROPERTY):
@@ -49,9 +47,11 @@ def refresh_manifests(
             is_seen(name) for batch in store.walk(MANIFEST_DIR) for name in batch
         )
         options = ManifestOptions(since=before if has_manifests else None)
-        return generate_manifests(
-            store, options, warn=warn, snapshot=snapshot, clock=clock, sleep=sleep
-        )
+        snapshot, live = load_table(store, None, warn, snapshot)
+        ensure_no_vectors(live, store.uri)
+        plan = plan_manifests(snapshot, live, store, options, now_ms=clock.now_ms(), warn=warn)
+        window_ms = write_manifests(plan, store, clock, warn, cancel=None)
+        return ManifestReport(plan, f"{store.uri}/{MANIFEST_DIR}", window_ms=window_ms)
     except DeltactlError as error:
         warn(
             f"the commit is done, but its manifests were not refreshed and name old files: "

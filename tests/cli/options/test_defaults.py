@@ -28,7 +28,7 @@ from tests.support.table_builder import Column, TableBuilder
         ("optimize", "optimize.run.optimize_table", OptimizeOptions),
         ("vacuum", "vacuum.run.vacuum_table", VacuumOptions),
         ("checkpoint", "checkpoint.run.checkpoint_table", CheckpointOptions),
-        ("generate-manifest", "manifest.run.generate_manifests", ManifestOptions),
+        ("generate-manifest", "purge_first.generate_after_purge", ManifestOptions),
         ("convert", "convert.run.convert_directory", ConvertOptions),
         ("check", "check.run.check_table", CheckOptions),
     ],

@@ -26,8 +26,9 @@ from deltactl.errors import (
     VersionNotFoundError,
 )
 from deltactl.operations.manifest.refresh import AUTO_PROPERTY
-from deltactl.operations.manifest.run import ManifestOptions, ManifestReport, generate_manifests
+from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+from deltactl.operations.purge_first import generate_after_purge
 from deltactl.protocol.vacuum_names import MANIFEST_DIR
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
@@ -46,7 +47,7 @@ def quiet(message: str) -> None:
 
 
 def generate(store: Store, options: ManifestOptions | None = None, **more: Any) -> ManifestReport:
-    return generate_manifests(
+    return generate_after_purge(
         store,
         options or ManifestOptions(),
         warn=more.pop("warn", quiet),
