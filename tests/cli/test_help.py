@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from deltactl.cli.app import build_group, load_command
+from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS, CommandSpec
+from deltactl.cli.group import load_command
 from deltactl.cli.help import CommandDoc, describe_command, split_examples
 from deltactl.cli.options.groups import Group
 from deltactl.cli.parsing.suggest import find_nearest

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import yaml
 
-from deltactl.cli.app import load_command
 from deltactl.cli.command_table import COMMANDS
+from deltactl.cli.group import load_command
 from tests.conftest import REPOSITORY
 from tests.docs import airflow_stub
 from tests.docs.blocks import Block

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from deltactl.cli.command_table import COMMANDS
+from deltactl.cli.group import find_group
 from deltactl.cli.help import OptionDoc
 from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.parsing.suggest import with_suggestion
-from deltactl.cli.reference.program import load_program
+from deltactl.cli.reference.program import describe_program
 from deltactl.cli.session import Session
 from deltactl.cli.settings.sources import Origin
 from deltactl.errors import UsageError
@@ -64,7 +65,7 @@ def command(
         )
     properties = {} if table is None else _load_properties(session, table)
     rows = []
-    for _, doc in load_program().commands:
+    for _, doc in describe_program(find_group(ctx)).commands:
         settings = [option for option in doc.options if option.name in SETTABLE]
         session.check_settings(doc.name, [option.name for option in settings])
         if for_command in (None, doc.name):

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from deltactl.cli.group import find_group
 from deltactl.cli.output.page import Column
-from deltactl.cli.reference.program import load_program, render_files
+from deltactl.cli.reference.program import describe_program, render_files
 from deltactl.cli.session import Session
 
 
@@ -26,7 +27,7 @@ def command(
       deltactl generate-files /tmp/sources
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
-    files = render_files(load_program())
+    files = render_files(describe_program(find_group(ctx)))
     for name, text in files.items():
         path = Path(folder, name)
         path.parent.mkdir(parents=True, exist_ok=True)

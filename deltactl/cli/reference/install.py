@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from deltactl.cli.group import LazyGroup
 from deltactl.cli.reference.completions import Shell, render_completion
-from deltactl.cli.reference.program import load_program
+from deltactl.cli.reference.program import describe_program
 from deltactl.errors import DeltactlError, UsageError
 
 
@@ -21,7 +22,7 @@ class Place:
     rc_line: str = ""
 
 
-def install_completion(environ: Mapping[str, str]) -> list[str]:
+def install_completion(environ: Mapping[str, str], group: LazyGroup) -> list[str]:
     """Write the script for the user's shell, and give lines that say what was done.
 
     Running it again replaces the script, and changes nothing else.
@@ -34,7 +35,7 @@ def install_completion(environ: Mapping[str, str]) -> list[str]:
     place = find_place(shell, environ)
     try:
         place.script.parent.mkdir(parents=True, exist_ok=True)
-        place.script.write_text(render_completion(shell, load_program()), "utf-8")
+        place.script.write_text(render_completion(shell, describe_program(group)), "utf-8")
         added = place.rc_file is not None and _ensure_line(place.rc_file, place.rc_line)
     except OSError as error:
         raise DeltactlError(f"cannot write {error.filename!r}: {error.strerror}") from error

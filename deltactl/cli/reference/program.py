@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from deltactl.cli.app import build_group, load_command
-from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.failures import PROGRAM
+from deltactl.cli.group import LazyGroup, load_command
 from deltactl.cli.help import CommandDoc, describe_command
 from deltactl.cli.reference.completions import ProgramDoc, Shell, render_completion
 from deltactl.cli.reference.manual import render_manual
@@ -18,18 +17,22 @@ COMPLETION_FILES = {
 }
 
 
-def load_program() -> ProgramDoc:
-    """Load every command that people see, and take it apart."""
-    shown = (spec for spec in COMMANDS if not spec.is_hidden)
+def describe_program(group: LazyGroup) -> ProgramDoc:
+    """Load every command of a program that people see, and take it apart."""
+    shown = (spec for spec in group.specs.values() if not spec.is_hidden)
     commands = [(spec.help, _describe(load_command(spec), spec.name)) for spec in shown]
-    return ProgramDoc(_describe(build_group(), PROGRAM, name=""), commands)
+    return ProgramDoc(_describe(group, PROGRAM, name=""), commands)
 
 
 def _describe(command: Any, info_name: str, name: str | None = None) -> CommandDoc:
     ctx = command.make_context(info_name, [], resilient_parsing=True)
+    before = command.name
     if name is not None:
         command.name = name
-    return describe_command(ctx)
+    try:
+        return describe_command(ctx)
+    finally:
+        command.name = before
 
 
 def render_files(program: ProgramDoc) -> dict[str, str]:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import typer
 
-from deltactl.cli.app import build_group, load_command
+from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS
+from deltactl.cli.group import load_command
 from deltactl.storage.local.store import LocalStore
 from tests.support.table_builder import Column, TableBuilder
 

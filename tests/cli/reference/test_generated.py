@@ -16,10 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from deltactl.cli.app import build_group
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.reference.completions import Shell
 from deltactl.cli.reference.install import detect_shell, find_place, install_completion
-from deltactl.cli.reference.program import COMPLETION_FILES, load_program, render_files
+from deltactl.cli.reference.program import COMPLETION_FILES, describe_program, render_files
 from deltactl.errors import UsageError
 from deltactl.protocol import properties
 from tests.cli.conftest import RunCli
@@ -31,7 +32,7 @@ PAGES = sorted(path.name for path in (REPOSITORY / "man").glob("*.1"))
 
 @pytest.fixture(scope="module")
 def fresh() -> dict[str, str]:
-    return render_files(load_program())
+    return render_files(describe_program(build_group()))
 
 
 def test_what_is_checked_in_is_fresh(fresh: dict[str, str]) -> None:
@@ -252,7 +253,7 @@ def test_installing_twice_changes_nothing_more(tmp_path: Path, shell: Shell) -> 
         found.rc_file.write_text("# mine")
     states = []
     for _ in range(2):
-        assert install_completion(environ)[-1] == f"start a new {shell} to use it"
+        assert install_completion(environ, build_group())[-1] == f"start a new {shell} to use it"
         states.append({str(p): p.read_text() for p in tmp_path.rglob("*") if p.is_file()})
     assert states[0] == states[1]
     assert found.script.read_text() == (REPOSITORY / COMPLETION_FILES[shell]).read_text()
