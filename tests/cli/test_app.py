@@ -41,7 +41,9 @@ def test_help_imports_little_but_typer(process: RunCli) -> None:
     heavy = {"pyarrow", "numpy", "pandas", "pyspark", "fsspec", "sqlglot", "pydantic", "asyncio"}
     assert "deltactl" in packages
     assert packages & heavy == set()
-    assert len(ours) <= 1.5 * len(typer)
+    # Packages are empty files.
+    empty = {name.rpartition(".")[0] for name in ours if name.startswith("deltactl.")}
+    assert len(ours - empty) <= 1.5 * len(typer)
 
 
 def test_help_lists_every_command_and_exit_status(process: RunCli) -> None:

@@ -1,6 +1,6 @@
 """Options that commands share: one definition each.
 
-The global ones are added to every command by ``cli/app.py`` and may also stand before it; a
+The global ones are added to every command by ``cli/group.py`` and may also stand before it; a
 command does not declare them, and finds them in its ``Session``.
 """
 

@@ -1,6 +1,6 @@
 """Where a command's tasks run: the options of all commands that have some, and what they lead to.
 
-They are added by ``cli/app.py`` to each command whose row of the command table says so; a command
+They are added by ``cli/group.py`` to each command whose row of the command table says so; a command
 does not declare them, and asks its session for the engine.
 """
 

@@ -1,6 +1,6 @@
 """How the writers of a table on S3 agree on commits: options of all commands that commit.
 
-They are added by ``cli/app.py`` to each command whose row of the command table says so.
+They are added by ``cli/group.py`` to each command whose row of the command table says so.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Options of commands that a scheduler runs: how long a run may take.
 
-They are added by ``cli/app.py`` to each command whose row of the command table says so; a command
+They are added by ``cli/group.py`` to each command whose row of the command table says so; a command
 does not declare them.
 """
 
