@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from deltactl.cli.output.output import RenderTable
+from deltactl.cli.output.page import RenderTable
 from deltactl.cli.output.text import safe_text
 from deltactl.cli.session import Session
 from deltactl.errors import SafetyError

@@ -11,7 +11,7 @@ from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.page import Cell, Styled, Tone
 
 if TYPE_CHECKING:
-    from deltactl.cli.output.output import RenderTable
+    from deltactl.cli.output.page import RenderTable
 
 _WORDS: Final[Mapping[int, tuple[str, Tone]]] = {
     ExitCode.DONE: ("done", Tone.GOOD),

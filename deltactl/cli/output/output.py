@@ -22,7 +22,7 @@ from deltactl.cli.output.envelope import (
     to_jsonable,
 )
 from deltactl.cli.output.github import annotate
-from deltactl.cli.output.page import Cell, Page, Tone
+from deltactl.cli.output.page import Cell, Page, RenderTable, Tone
 from deltactl.cli.output.text import safe_text
 from deltactl.errors import DeltactlError, UsageError
 
@@ -65,8 +65,6 @@ class LogFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
 
-
-RenderTable = Callable[[Page], None]
 
 _LEVELS: Final = {"error": "error", "warning": "warning", "traceback": "debug"}
 

@@ -7,11 +7,16 @@ laid over it only on the way out, so the words are the same with and without.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from deltactl.cli.output.text import cell_width, fit_middle, fit_width, pad_width, safe_text
+
+if TYPE_CHECKING:
+    pass
+
 
 _GAP = "  "
 # An elastic column gives way down to this, and no further.
@@ -134,3 +139,6 @@ def _align(columns: Sequence[Column], row: list[Styled], widths: list[int]) -> I
             text = pad_width(fit(text, width), width, right=column.right)
         yield Styled(gap + text, cell.tone)
         gap = _GAP
+
+
+RenderTable = Callable[[Page], None]
