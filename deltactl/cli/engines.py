@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from deltactl.engine.base import Engine, EngineChoice
+from deltactl.engine.choose import (
+    Decision,
+    EngineName,
+    SparkFacts,
+    choose_engine,
+    fall_back,
+)
+from deltactl.errors import EngineUnavailableError, Warn
+
+if TYPE_CHECKING:
+    from deltactl.engine.spark.session import SparkSettings
+
+from deltactl.cli.options.engine import ResolvedEngine
 
 if TYPE_CHECKING:
     from deltactl.engine.spark.session import SparkSettings
@@ -45,3 +61,125 @@ def shared_spark(quiet: AbstractContextManager[object] | None = None) -> Iterato
     """Give what starts Spark once; a session that was started ends with the context."""
     with ExitStack() as stack, warnings.catch_warnings():
         yield SharedSpark(stack, quiet or nullcontext())
+
+
+@dataclass(slots=True)
+class CliEngines:
+    """The source of a command's engine (see ``deltactl.engine.base.EngineSource``)."""
+
+    options: ResolvedEngine
+    environ: Mapping[str, str]
+    table: str
+    warn: Warn
+    note: Callable[[str], None]
+    verbose: int
+    max_concurrent: int | None
+    memory_bytes: int | None
+    jobs: int
+    spark: SharedSpark
+    _facts: SparkFacts | None = None
+
+    def choose(self, input_bytes: int) -> EngineChoice:
+        """Decide by what was asked for and by what is there; warn when Spark is missing."""
+        return self._decide(input_bytes).choice
+
+    def open(self, input_bytes: int) -> Engine:
+        """Give the engine, started.
+
+        Where nobody named Spark and it cannot start, the work is done in this process.
+        """
+        decision = self._decide(input_bytes)
+        if decision.choice.name == "local":
+            return self._local(decision.choice.reason)
+        try:
+            return self._spark(decision.choice.reason)
+        except EngineUnavailableError as error:
+            facts = self._look()
+            if self.options.engine is not EngineName.AUTO or facts.cluster is not None:
+                raise
+            fallen = fall_back(decision.choice.reason, error.message)
+            self.warn(fallen.warning or "")
+            return self._local(fallen.choice.reason)
+
+    def _decide(self, input_bytes: int) -> Decision:
+        wish = self.options.engine
+        decision = choose_engine(wish, self._look(), input_bytes, self.options.threshold_bytes)
+        if decision.warning is not None:
+            self.warn(decision.warning)
+        return decision
+
+    def _look(self) -> SparkFacts:
+        if self._facts is None:
+            from deltactl.engine.spark.facts import load_spark_facts
+
+            self._facts = load_spark_facts(
+                self.environ, master=self.options.master, remote=self.options.remote
+            )
+        return self._facts
+
+    def _local(self, reason: str) -> Engine:
+        from deltactl.engine.local import LocalEngine, count_cores
+
+        workers = max(1, (self.max_concurrent or count_cores()) // self.jobs)
+        memory = None if self.memory_bytes is None else self.memory_bytes // self.jobs
+        return LocalEngine(workers, memory, reason)
+
+    def _spark(self, reason: str) -> Engine:
+        from deltactl.engine.spark.engine import SparkEngine
+        from deltactl.storage.open import package_of
+
+        self.note(f"starting Spark ({reason})")
+        session = self.spark.open(self._settings(), self.environ)
+        package = package_of(self.table)
+        engine = SparkEngine(
+            session,
+            reason=reason,
+            max_concurrent=self.max_concurrent,
+            packages=[] if package is None else [package],
+        )
+        engine.prepare()
+        return engine
+
+    def _settings(self) -> SparkSettings:
+        from deltactl.engine.spark.session import SparkSettings
+
+        return SparkSettings(
+            self.options.master,
+            self.options.remote,
+            self.options.conf,
+            self.verbose,
+            self.max_concurrent,
+        )
+
+
+@contextmanager
+def open_engines(
+    options: ResolvedEngine,
+    *,
+    environ: Mapping[str, str],
+    table: str,
+    warn: Warn,
+    note: Callable[[str], None],
+    verbose: int,
+    max_concurrent: int | None,
+    memory_bytes: int | None,
+    jobs: int = 1,
+    spark: SharedSpark | None = None,
+) -> Iterator[CliEngines]:
+    """Give the source of engines; what it starts is stopped at the end of the context.
+
+    ``jobs`` runs share this process, and ``spark`` where one is given: that is not stopped here.
+    """
+    with nullcontext(spark) if spark is not None else shared_spark() as shared:
+        yield CliEngines(
+            options,
+            environ,
+            table,
+            warn,
+            note,
+            verbose,
+            max_concurrent,
+            memory_bytes,
+            jobs,
+            shared,
+        )

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from deltactl.cli.command_table import COMMANDS
-from deltactl.cli.engines import SharedSpark, shared_spark
+from deltactl.cli.engines import CliEngines, SharedSpark, open_engines, shared_spark
 from deltactl.cli.options.common import (
     GlobalOptions,
     exposed_secrets,
     parse_storage_options,
     resolve_references,
 )
-from deltactl.cli.options.engine import CliEngines, EngineOptions, open_engines
+from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.time_limit import TimeLimit
 from deltactl.cli.output.envelope import Envelope

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from deltactl.cli.engines import shared_spark
-from deltactl.cli.options.engine import CliEngines, EngineOptions, open_engines
+from deltactl.cli.engines import CliEngines, open_engines, shared_spark
+from deltactl.cli.options.engine import EngineOptions
 from deltactl.engine.spark import session as spark_session
 from deltactl.engine.spark.session import SparkSettings
 from deltactl.errors import EngineUnavailableError
