@@ -20,12 +20,13 @@ from deltactl.cli.options.fleet import (
 )
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.time_limit import TimeLimit
+from deltactl.cli.options.turns import TurnOptions
 from deltactl.cli.output.output import CI_FORMATS, stdout_errors
 from deltactl.cli.parsing.plain_values import with_plain_values
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import fill_in_settings, settings_of
 from deltactl.cli.startup import keep_pandas_out
-from deltactl.cli.turns import TurnOptions, take_turn
+from deltactl.cli.turns import take_turn
 from deltactl.errors import UsageError
 
 

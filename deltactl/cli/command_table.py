@@ -24,9 +24,9 @@ class CommandSpec:
     takes_tables: bool = False
     """Whether it takes several tables, and the options of ``cli/options/fleet.py``."""
     has_report: bool = False
-    """Whether it takes the option of ``cli/html_report/write.py``."""
+    """Whether it takes the option of ``cli/options/report.py``."""
     takes_turns: bool = False
-    """Whether its runs take turns on a table, by the options of ``cli/turns.py``."""
+    """Whether its runs take turns on a table, by the options of ``cli/options/turns.py``."""
     needs_arrow: bool = True
     """Whether every run with a table needs Arrow; else the command prepares it where it does."""
 

@@ -15,16 +15,16 @@ from deltactl.cli.command_table import CommandSpec
 from deltactl.cli.exits import render_exit_status
 from deltactl.cli.failures import PROGRAM
 from deltactl.cli.help import describe_command, write_help
-from deltactl.cli.html_report.write import declare_report_option
 from deltactl.cli.options.common import GlobalOptions, declare_global_options
 from deltactl.cli.options.engine import declare_engine_options
 from deltactl.cli.options.fleet import declare_fleet_options
 from deltactl.cli.options.log_store import declare_log_store_options
+from deltactl.cli.options.report import declare_report_option
 from deltactl.cli.options.time_limit import declare_time_limit
+from deltactl.cli.options.turns import declare_turn_options
 from deltactl.cli.output.output import stdout_errors
 from deltactl.cli.parsing.plain_values import with_plain_values
 from deltactl.cli.session import Session
-from deltactl.cli.turns import declare_turn_options
 from deltactl.errors import UsageError
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.settings.file import load_config_file
+from deltactl.cli.settings.settable import SETTABLE
 from deltactl.errors import UsageError
 from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.vacuum.inventory import read_inventory

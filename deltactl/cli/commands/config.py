@@ -12,11 +12,11 @@ import typer
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.group import find_group
 from deltactl.cli.help import OptionDoc
-from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.reference.program import describe_program
 from deltactl.cli.session import Session
+from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import Origin
 from deltactl.errors import UsageError
 

@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.failures import explain_failure
-from deltactl.cli.options.groups import Group
 from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.output import ReaderGone
@@ -24,21 +23,6 @@ from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
 
 if TYPE_CHECKING:
     from deltactl.cli.session import Session
-
-ReportOption = Annotated[
-    str | None,
-    typer.Option(
-        "--report",
-        metavar="FILE",
-        help="Also write plan, result and charts as one page of HTML, in the place of an older one",
-        show_default=False,
-        rich_help_panel=Group.OUTPUT,
-    ),
-]
-
-
-def declare_report_option(report: ReportOption = None) -> None:
-    """Carry the declaration above in the only form that Typer reads: a signature."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Final
 from deltactl import __version__
 from deltactl.cli.exits import MEANINGS
 from deltactl.cli.help import CommandDoc
-from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.reference.completions import ProgramDoc
+from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import variable_name
 
 # Fixed, so that the same sources give the same bytes; moved with each release.

@@ -26,8 +26,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.parsing.suggest import with_suggestion
+from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import Origin
 from deltactl.errors import UsageError
 

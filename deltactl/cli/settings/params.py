@@ -9,7 +9,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperOption
 
-from deltactl.cli.options.groups import SETTABLE
+from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import Source, parse_flag
 from deltactl.errors import UsageError
 from deltactl.units import parse_duration, parse_size

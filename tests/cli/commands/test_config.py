@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from deltactl.cli.command_table import COMMANDS
-from deltactl.cli.options.groups import SETTABLE
 from deltactl.cli.settings.file import find_config_files, load_config_file, matches_table
+from deltactl.cli.settings.settable import SETTABLE
 from deltactl.errors import UsageError
 from deltactl.storage.open import open_store
 from tests.cli.conftest import RunCli

@@ -1,0 +1,55 @@
+"""Which options a variable or a line of ``deltactl.toml`` may set."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# What decides how a run is done may be said once for all; what decides what it is done to, or
+# lets it do harm, is said on each call.
+SETTABLE: Final = frozenset(
+    (
+        "codec",
+        "commit-every",
+        "compat",
+        "ddb-region",
+        "ddb-table-name",
+        "debug",
+        "engine",
+        "jobs",
+        "keep-last",
+        "kind",
+        "log-format",
+        "log-store",
+        "margin",
+        "master",
+        "max-bytes",
+        "max-concurrent",
+        "max-deleted-rows-ratio",
+        "max-files",
+        "max-requests-per-second",
+        "memory",
+        "min-file-size",
+        "min-input-files",
+        "min-interval",
+        "mode",
+        "output",
+        "part-size",
+        "progress",
+        "quarantine",
+        "quarantine-for",
+        "quiet",
+        "report",
+        "retain",
+        "schema-mode",
+        "sidecar-size",
+        "skip-hot",
+        "spark-remote",
+        "spark-threshold",
+        "target-size",
+        "timeout",
+        "timeout-grace",
+        "top-file",
+        "verify",
+    )
+)
+"""Options that may also be set by a variable or a line of ``deltactl.toml``."""
