@@ -13,8 +13,7 @@ from typing import Final
 
 from deltactl.errors import SafetyError, StorageError
 from deltactl.protocol.paths import is_absolute
-from deltactl.storage.names import is_plain_name, resolve_name
-from deltactl.storage.open import is_local_uri
+from deltactl.storage.names import is_local_uri, is_plain_name, resolve_name
 from deltactl.storage.store import FileInfo, Store
 
 # A page of a listing has a thousand names or more, and costs as much as asking for one.

@@ -57,11 +57,6 @@ def package_of(uri: str) -> str | None:
     return _PACKAGES.get(parse_scheme(uri) or "")
 
 
-def is_local_uri(uri: str) -> bool:
-    """Tell, without opening anything, whether an address is on a local file system."""
-    return parse_scheme(uri) in (None, "file")
-
-
 def register_scheme(scheme: str, opener: Opener) -> Opener | None:
     """Let ``opener`` serve a scheme from now on, and give the one that did before."""
     before = _openers.get(scheme)

@@ -8,6 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from typing import Final, TypeVar
 
+from deltactl.storage.names import is_local_uri
+from deltactl.storage.store import Store
+
 A = TypeVar("A")
 R = TypeVar("R")
 
@@ -35,3 +38,16 @@ def each_in_parallel(
         finally:
             for future in waiting:
                 future.cancel()
+
+
+T = TypeVar("T")
+
+
+def map_requests(
+    store: Store, ask: Callable[[T], R], items: Iterable[T], *, at_once: int = PARALLEL_REQUESTS
+) -> Iterator[R]:
+    """``ask`` for each item, results in order; on local disks one after another."""
+    if is_local_uri(store.uri):
+        yield from map(ask, items)
+        return
+    yield from each_in_parallel(ask, items, at_once=at_once)

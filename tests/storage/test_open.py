@@ -8,10 +8,11 @@ import pytest
 
 from deltactl.errors import StorageError, UsageError
 from deltactl.storage.local.store import LocalStore
+from deltactl.storage.names import is_local_uri
 from deltactl.storage.objects import connect
 from deltactl.storage.objects.services import CommonService
 from deltactl.storage.objects.store import FsspecStore
-from deltactl.storage.open import is_local_uri, open_store
+from deltactl.storage.open import open_store
 from tests.support.stores import FaultyStore, MemoryStore, opened_as
 
 

@@ -15,7 +15,7 @@ from deltactl.errors import (
     StorageError,
 )
 from deltactl.log.commits.info import parse_commit_info
-from deltactl.storage.open import is_local_uri
+from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import Store
 
 _SETTLE_ATTEMPTS = 5

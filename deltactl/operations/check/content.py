@@ -34,7 +34,7 @@ from deltactl.protocol.actions import Metadata
 from deltactl.protocol.schema import Field, StructType, arrow_type, is_void
 from deltactl.protocol.stats import LeafStats, Path
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, list_leaves
-from deltactl.storage.requests_in_parallel import map_requests
+from deltactl.storage.parallel import map_requests
 from deltactl.storage.store import FileInfo, Store
 
 # Rows of several files at once are what takes memory.

@@ -20,7 +20,7 @@ from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_bounds import LeafColumns
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.storage.open import open_store
-from deltactl.storage.requests_in_parallel import map_requests
+from deltactl.storage.parallel import map_requests
 from deltactl.storage.store import FileInfo, Store
 
 FILE_SCHEMA: Final = pa.schema(

@@ -17,7 +17,7 @@ from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.replay import is_compacted
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.partitions import lookup_map
-from deltactl.storage.open import is_local_uri
+from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import FileInfo
 
 _CUBE_TAG = "ZCUBE_ID"

@@ -19,7 +19,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.paths import absolute_mask, canonical_paths
 from deltactl.protocol.spark_hash import Hashes, hash_names
 from deltactl.storage.local.uris import uri_to_path
-from deltactl.storage.open import is_local_uri
+from deltactl.storage.names import is_local_uri
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
