@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from deltactl.errors import NotATableError, UsageError
-from deltactl.protocol.names import LOG_DIR
-from deltactl.protocol.vacuum_names import TABLE_MARKERS
+from deltactl.protocol.names import LOG_DIR, TABLE_MARKERS
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 

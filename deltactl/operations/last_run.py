@@ -12,7 +12,7 @@ import json
 from dataclasses import asdict, dataclass, fields
 
 from deltactl.errors import ObjectNotFoundError
-from deltactl.protocol.vacuum_names import OWN_DIR
+from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
 
 

@@ -31,7 +31,7 @@ from deltactl.errors import (
     ObjectNotFoundError,
     Warn,
 )
-from deltactl.protocol.vacuum_names import OWN_DIR
+from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import FileInfo, Store
 from deltactl.units import format_timestamp
 

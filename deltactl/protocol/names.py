@@ -149,3 +149,15 @@ def multipart_name(version: int, part: int, num_parts: int) -> str:
 def compacted_name(start: int, end: int) -> str:
     """``x.y.compacted.json``, both versions included."""
     return f"{start:020d}.{end:020d}.compacted.json"
+
+
+MANIFEST_DIR: Final = "_symlink_format_manifest"
+
+
+TABLE_MARKERS: Final = (
+    "_delta_log/_last_checkpoint",
+    "_delta_log/00000000000000000000.json",
+    ".hoodie/hoodie.properties",
+    "metadata/version-hint.text",
+)
+"""Files that tell, where nothing is listed, that a folder holds a table; some have none."""

@@ -15,11 +15,7 @@ import pyarrow.compute as pc
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.properties import TableProperties
 
-OWN_DIR: Final = "_deltactl"
-"""Where deltactl keeps journals and quarantined files; hidden by the rule below."""
-
 CHANGE_DATA_DIR: Final = "_change_data"
-MANIFEST_DIR: Final = "_symlink_format_manifest"
 
 _EXEMPT: Final = ("_delta_index", CHANGE_DATA_DIR)
 _UNIFORM_DIR: Final = "metadata"
@@ -33,15 +29,6 @@ _ICEBERG_FILE: Final = (
 )
 # Where folders of that name are hidden nobody has looked into them, and the table's own is on top.
 _HIDDEN_ICEBERG: Final = rf"(?s)^(?P<root>.*)/{_UNIFORM_DIR}(?:/|$)"
-
-
-TABLE_MARKERS: Final = (
-    "_delta_log/_last_checkpoint",
-    "_delta_log/00000000000000000000.json",
-    ".hoodie/hoodie.properties",
-    "metadata/version-hint.text",
-)
-"""Files that tell, where nothing is listed, that a folder holds a table; some have none."""
 
 
 class HiddenRule:

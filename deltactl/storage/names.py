@@ -87,3 +87,7 @@ def refuse_nul(name: str) -> None:
 def is_local_uri(uri: str) -> bool:
     """Tell, without opening anything, whether an address is on a local file system."""
     return parse_scheme(uri) in (None, "file")
+
+
+OWN_DIR: Final = "_deltactl"
+"""Where deltactl keeps journals and quarantined files; hidden by the rule below."""

@@ -19,10 +19,10 @@ from deltactl.operations.manifest.content import (
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.touched_partitions import find_touched
+from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.partitions import build_map
 from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import Field
-from deltactl.protocol.vacuum_names import MANIFEST_DIR
 from deltactl.storage.local.files import is_temp_name
 from deltactl.storage.store import Store
 from deltactl.units import DAY_MS

@@ -17,7 +17,7 @@ from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import is_seen, plan_manifests
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.write import write_manifests
-from deltactl.protocol.vacuum_names import MANIFEST_DIR
+from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.store import Store
 
 AUTO_PROPERTY: Final = "delta.compatibility.symlinkFormatManifest.enabled"

@@ -22,7 +22,7 @@ from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import ManifestPlan, plan_manifests
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.write import is_begun, write_manifests
-from deltactl.protocol.vacuum_names import MANIFEST_DIR
+from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.store import Store
 
 __all__ = [

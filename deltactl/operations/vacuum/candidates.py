@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, StorageError
 from deltactl.operations.vacuum.listing import FACTS, stat_files
+from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.protocol.vacuum_names import (
-    MANIFEST_DIR,
     HiddenRule,
     below_mask,
     change_data_mask,

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DeltactlError, ObjectNotFoundError
-from deltactl.protocol.vacuum_names import OWN_DIR
+from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
 
 _RUNS = f"{OWN_DIR}/vacuum"

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.protocol.vacuum_names import TABLE_MARKERS, HiddenRule, foreign_roots
+from deltactl.protocol.names import TABLE_MARKERS
+from deltactl.protocol.vacuum_names import HiddenRule, foreign_roots
 from deltactl.storage.store import Store
 
 _STAT_NAMES = 16_384

@@ -29,7 +29,7 @@ from deltactl.operations.manifest.refresh import AUTO_PROPERTY
 from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.purge_first import generate_after_purge
-from deltactl.protocol.vacuum_names import MANIFEST_DIR
+from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore

@@ -14,7 +14,7 @@ from deltactl import Table
 from deltactl.cli.app import run
 from deltactl.clock import FixedClock
 from deltactl.errors import AccessDeniedError, SafetyError, StorageError
-from deltactl.protocol.vacuum_names import OWN_DIR
+from deltactl.storage.names import OWN_DIR
 from deltactl.storage.objects.put_if_absent import PROBE_PREFIX, ProbeMemory, is_known
 from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.open import open_store
