@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from deltactl.parquet.reader import DataFile
-from deltactl.protocol.deletion_vectors import DeletionVector
+from deltactl.protocol.deletion_vectors import (
+    DeletionVector,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One data file to read: what its ``add`` says, values only. ``path`` is decoded."""
+
+    path: str
+    size_bytes: int
+    partition_values: Mapping[str, str | None] = field(default_factory=dict)
+    deletion_vector: DeletionVector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
 
 
 def iter_data_files(files: pa.Table) -> Iterator[DataFile]:

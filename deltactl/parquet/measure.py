@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
+from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.facts import select_leaf
-from deltactl.parquet.reader import DataFile, RowReader
+from deltactl.parquet.reader import RowReader
 from deltactl.protocol.deletion_vectors import live_mask
 from deltactl.protocol.stats import LeafStats, Path, Value
 from deltactl.protocol.stats_columns import StatsLeaf

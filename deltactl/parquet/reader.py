@@ -21,6 +21,7 @@ from deltactl.errors import (
     first_line,
 )
 from deltactl.parquet.calendar import holds_disputed_days, old_columns
+from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.projection import FileFields, Matcher, convert, ensure_field_ids
 from deltactl.protocol.deletion_vectors import (
     FRAME_OVERHEAD,
@@ -45,18 +46,6 @@ from deltactl.storage.store import Store
 
 DEFAULT_BATCH_ROWS = 1 << 16
 _READ_WHOLE_BYTES = 4 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """One data file to read: what its ``add`` says, values only. ``path`` is decoded."""
-
-    path: str
-    size_bytes: int
-    partition_values: Mapping[str, str | None] = field(default_factory=dict)
-    deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from deltactl.errors import DataFileError
-from deltactl.parquet.reader import DataFile, open_in_turn
+from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.reader import open_in_turn
 from deltactl.storage.local.store import LocalStore
 from tests.support.metered_store import MeteredStore, StorageUsage
 

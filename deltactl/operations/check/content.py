@@ -24,11 +24,12 @@ from deltactl.operations.check.stats import (
     widen_dates,
 )
 from deltactl.operations.check.vectors import BROKEN_VECTOR, Vector, check_vector
+from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.footer import LeafColumn, RowFacts, index_leaves, read_file_stats
 from deltactl.parquet.footer_bytes import Footer, parse_footer
 from deltactl.parquet.measure import measure_file
 from deltactl.parquet.projection import FileFields, Matcher, ensure_field_ids
-from deltactl.parquet.reader import DataFile, RowReader
+from deltactl.parquet.reader import RowReader
 from deltactl.parquet.sound_footers import find_unsound, group_by_schema
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.schema import Field, StructType, arrow_type, is_void

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import VerificationError
-from deltactl.parquet.reader import DataFile, LiveBatch
+from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.reader import LiveBatch
 
 
 @dataclass(frozen=True, slots=True)

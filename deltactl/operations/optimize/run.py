@@ -31,8 +31,7 @@ from deltactl.operations.optimize.plan import TARGET_TAG, OptimizePlan, plan_opt
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.spec import build_spec
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask, rewrite_files
-from deltactl.parquet.data_file import iter_data_files
-from deltactl.parquet.reader import DataFile
+from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.protocol.paths import partition_folder
 from deltactl.storage.store import Store
 from deltactl.units import format_count

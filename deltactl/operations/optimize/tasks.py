@@ -17,8 +17,9 @@ from deltactl.errors import DeltactlError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.row_ids import RowTrackingColumns, keep_row_ids
 from deltactl.operations.optimize.verify import ensure_equal_rows
+from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.footer import count_nulls
-from deltactl.parquet.reader import DataFile, RowReader, open_in_turn
+from deltactl.parquet.reader import RowReader, open_in_turn
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
 from deltactl.protocol.stats_columns import StatsColumns
 from deltactl.storage.open import open_store
