@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from deltactl.log.commits.changes import count_lines
 from deltactl.log.commits.file_actions import file_keys, text_keys
 from deltactl.log.commits.info import find_actions
-from deltactl.log.commits.parser import CommitParser, LogFile
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import CommitParser
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.protocol.actions import Metadata
@@ -114,7 +115,7 @@ class _Reading:
         self._ends: list[int] = []
         self._changes: list[tuple[str, int]] = []
 
-    def files(self) -> Iterator[LogFile]:
+    def files(self) -> Iterator[CommitBytes]:
         num_lines = 0
         for version, (name, data) in enumerate(
             zip(self._names, self._store.read_many(self._names), strict=True), self._first
@@ -124,7 +125,7 @@ class _Reading:
             for node in find_actions(name, data, "cdc"):
                 if isinstance(path := node.get("path"), str):
                     self._changes.append((decode_path(path), version))
-            yield LogFile(name, data)
+            yield CommitBytes(name, data)
 
     def events(self, files: pa.Table, *, is_add: bool) -> pa.Table:
         rows = files.num_rows

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from deltactl.log.checkpoint.read import CheckpointHead, Piece, read_adds, read_removes
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
-from deltactl.log.commits.parser import CommitParser, LogFile
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import CommitParser
 from deltactl.log.commits.singletons import Singletons
 from deltactl.protocol.actions import ADD_SCHEMA, REMOVE_SCHEMA
 from deltactl.protocol.names import CompactedFile, parse_log_name
@@ -51,7 +52,9 @@ def replay_tail(store: Store, tail: Sequence[FileInfo], partition_keys: Iterable
     names = [info.name for info in tail]
     contents = zip(names, store.read_many(names), strict=True)
     parser = CommitParser(partition_keys)
-    parsed = list(parser.parse(LogFile(name, data, is_compacted(name)) for name, data in contents))
+    parsed = list(
+        parser.parse(CommitBytes(name, data, is_compacted(name)) for name, data in contents)
+    )
     adds = _concat([p.adds for p in parsed], ADD_SCHEMA)
     removes = _concat([p.removes for p in parsed], REMOVE_SCHEMA)
     result = _reconcile(adds, removes, file_keys)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from deltactl.errors import Warn
-from deltactl.log.commits.parser import CommitParser, LogFile
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import CommitParser
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.partition_groups import group_partitions
@@ -25,7 +26,7 @@ def find_touched(snapshot: Snapshot, since: int, warn: Warn) -> set[str] | None:
     parser = CommitParser(f.physical_name for f in fields)
     touched: set[str] = set()
     for parsed in parser.parse(
-        LogFile(i.name, data) for i, data in zip(infos, contents, strict=True)
+        CommitBytes(i.name, data) for i, data in zip(infos, contents, strict=True)
     ):
         if parsed.singletons.metadata is not None:
             return None  # perhaps with other partitions

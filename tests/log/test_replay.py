@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltactl.log.commits.parser import CommitParser, LogFile
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import CommitParser
 from deltactl.log.snapshot import load_snapshot
 from tests.support.random_logs import KINDS, assert_equals_model, logs
 from tests.support.stores import CountingStore, MemoryStore
@@ -131,7 +132,8 @@ def test_the_way_through_the_parser_changes_nothing_at_length(data: st.DataObjec
 def test_parsing_in_any_number_of_calls_gives_the_same(data: st.DataObject) -> None:
     builder = data.draw(logs())
     files = [
-        LogFile(commit_path(v), encode_lines(actions)) for v, actions in enumerate(builder.commits)
+        CommitBytes(commit_path(v), encode_lines(actions))
+        for v, actions in enumerate(builder.commits)
     ]
     cut = data.draw(st.integers(0, len(files)))
     parser = CommitParser()

@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from deltactl.errors import CorruptLogError, DeltactlError, ignore_warning
 from deltactl.log.audit.digests import digest_state
 from deltactl.log.commits.file_actions import file_keys
-from deltactl.log.commits.parser import CommitParser, LogFile
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import CommitParser
 from deltactl.log.listing import LogListing
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import load_snapshot
@@ -147,7 +148,7 @@ def _added_keys(store: Store, commits: Sequence[FileInfo]) -> pa.Array:
     """Keys of all files that the commits add, also of those that they remove again."""
     names = [info.name for info in commits]
     contents = zip(names, store.read_many(names), strict=True)
-    parsed = CommitParser().parse(LogFile(name, data) for name, data in contents)
+    parsed = CommitParser().parse(CommitBytes(name, data) for name, data in contents)
     return pa.concat_arrays([c for part in parsed for c in file_keys(part.adds).chunks])
 
 

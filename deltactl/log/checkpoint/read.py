@@ -30,7 +30,8 @@ from deltactl.log.checkpoint.single_actions import (
 )
 from deltactl.log.commits.columns import SINGLETONS, find_shared_rows
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
-from deltactl.log.commits.parser import CommitParser, LogFile
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import CommitParser
 from deltactl.log.commits.singletons import Singletons
 from deltactl.log.listing import Checkpoint
 from deltactl.parquet.sound_columns import ensure_sound_columns
@@ -234,9 +235,9 @@ def _read_actions(
             yield _to_table(structs, action, columns, head.singletons.metadata)
 
 
-def _read_json(store: Store, name: str, version: int) -> LogFile:
+def _read_json(store: Store, name: str, version: int) -> CommitBytes:
     with _named(name, version):
-        return LogFile(name, store.read(name))
+        return CommitBytes(name, store.read(name))
 
 
 def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:

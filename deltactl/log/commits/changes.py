@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.commits.parser import CommitParser, LogFile
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import CommitParser
 from deltactl.log.commits.partition_keys import list_key_sets
 from deltactl.protocol.actions import STRING_MAP
 from deltactl.protocol.stats import NUM_RECORDS_FIRST
@@ -75,14 +76,14 @@ def _parse_num_records(text: str) -> int | None:
 class ParsedCommits:
     """File actions of some commits; the column ``commit`` tells which of them a row is from."""
 
-    commits: Sequence[LogFile]
+    commits: Sequence[CommitBytes]
     adds: pa.Table
     removes: pa.Table
 
 
-def parse_commits(commits: Iterable[LogFile]) -> Iterator[ParsedCommits | CorruptLogError]:
+def parse_commits(commits: Iterable[CommitBytes]) -> Iterator[ParsedCommits | CorruptLogError]:
     """Parse commits, in order and many at once; an error in place of one that cannot be parsed."""
-    chunk: list[LogFile] = []
+    chunk: list[CommitBytes] = []
     size = 0
     for commit in commits:
         chunk.append(commit)
@@ -94,7 +95,7 @@ def parse_commits(commits: Iterable[LogFile]) -> Iterator[ParsedCommits | Corrup
         yield from _parse_chunk(chunk)
 
 
-def _parse_chunk(commits: Sequence[LogFile]) -> Iterator[ParsedCommits | CorruptLogError]:
+def _parse_chunk(commits: Sequence[CommitBytes]) -> Iterator[ParsedCommits | CorruptLogError]:
     try:
         parsed = list(CommitParser().parse(commits))
     except CorruptLogError as error:
@@ -119,7 +120,7 @@ def _name_commits(tables: Sequence[pa.Table], ends: np.ndarray[Any, Any]) -> pa.
     return files.append_column("commit", pa.array(commits))
 
 
-def count_changes(commits: Iterable[LogFile]) -> Iterator[CommitChange | CorruptLogError]:
+def count_changes(commits: Iterable[CommitBytes]) -> Iterator[CommitChange | CorruptLogError]:
     """What each commit changed, in order; an error in place of one that cannot be parsed."""
     for parsed in parse_commits(commits):
         if isinstance(parsed, CorruptLogError):
@@ -190,7 +191,7 @@ class PartitionChange:
     removed: FileCounts = FileCounts()
 
 
-def count_partitions(commit: LogFile) -> list[PartitionChange]:
+def count_partitions(commit: CommitBytes) -> list[PartitionChange]:
     """What a commit changed per partition, sorted by value; one entry if there are no partitions.
 
     Raises:
@@ -206,7 +207,7 @@ RowFilter = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 
 
 def count_selected(
-    commit: LogFile, keys: Collection[str], is_selected: RowFilter
+    commit: CommitBytes, keys: Collection[str], is_selected: RowFilter
 ) -> CommitChange | None:
     """Count what a commit changed in selected partitions; ``None`` if it changed nothing there.
 
@@ -226,7 +227,7 @@ def count_selected(
     return _count_total(added, removed)
 
 
-def partition_values_of(commit: LogFile, keys: Collection[str]) -> pa.ChunkedArray:
+def partition_values_of(commit: CommitBytes, keys: Collection[str]) -> pa.ChunkedArray:
     """Return the ``partition_values`` of all file actions of a commit.
 
     Raises:
@@ -237,7 +238,7 @@ def partition_values_of(commit: LogFile, keys: Collection[str]) -> pa.ChunkedArr
     return pa.chunked_array(chunks, STRING_MAP)
 
 
-def _read_files(commit: LogFile, keys: Collection[str]) -> tuple[pa.Table, pa.Table]:
+def _read_files(commit: CommitBytes, keys: Collection[str]) -> tuple[pa.Table, pa.Table]:
     parser = CommitParser(sorted({*_partition_keys(commit.data), *keys}))
     parsed = list(parser.parse([commit]))
     return pa.concat_tables(p.adds for p in parsed), pa.concat_tables(p.removes for p in parsed)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, SINGLETONS
+from deltactl.log.commits.lines import CommitBytes
 from deltactl.protocol.actions import STRING_MAP
 
 T = TypeVar("T")
@@ -23,18 +23,7 @@ class SharedLineError(CorruptLogError):
     """A line of a log file has several actions."""
 
 
-@dataclass(slots=True)
-class LogFile:
-    """A log file's name and content."""
-
-    name: str
-    data: bytes
-    # A compacted file should hold one word on each key. Those that hold several are written
-    # newest first, and readers built on the Delta kernel take the first.
-    newest_first: bool = False
-
-
-def read_lines(files: Sequence[LogFile]) -> pa.Table:
+def read_lines(files: Sequence[CommitBytes]) -> pa.Table:
     """All lines as rows: file actions as structs with maps, singletons as JSON texts.
 
     Raises:

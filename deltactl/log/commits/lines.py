@@ -7,10 +7,23 @@ under a small schema, which halves the work.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+
+@dataclass(slots=True)
+class CommitBytes:
+    """A log file's name and content."""
+
+    name: str
+    data: bytes
+    # A compacted file should hold one word on each key. Those that hold several are written
+    # newest first, and readers built on the Delta kernel take the first.
+    newest_first: bool = False
+
 
 _NEWLINE = ord("\n")
 _PREFIXES = {"add": b'{"add":', "remove": b'{"remove":'}

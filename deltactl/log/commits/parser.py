@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 from deltactl.errors import CorruptLogError
 from deltactl.log.commits.columns import FILE_ACTIONS, SINGLETONS, FileActionReader, read_others
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
-from deltactl.log.commits.json_lines import LogFile, parse_line, parse_node, read_lines
-from deltactl.log.commits.lines import CommitLines, Positions
+from deltactl.log.commits.json_lines import parse_line, parse_node, read_lines
+from deltactl.log.commits.lines import CommitBytes, CommitLines, Positions
 from deltactl.log.commits.partition_keys import list_key_sets
 from deltactl.log.commits.singletons import Singletons
 from deltactl.protocol.actions import parse_metadata
 
-__all__ = ["CommitParser", "LogFile", "ParsedActions"]
+__all__ = ["CommitParser", "ParsedActions"]
 
 # Blocks of 32 MiB and more the C library gives back at once: each chunk would fault all its pages.
 _CHUNK_BYTES = 16 << 20
@@ -64,14 +64,14 @@ class CommitParser:
         self._readers = {kind: FileActionReader(kind) for kind in FILE_ACTIONS}
         self._rows_seen = 0
 
-    def parse(self, files: Iterable[LogFile]) -> Iterator[ParsedActions]:
+    def parse(self, files: Iterable[CommitBytes]) -> Iterator[ParsedActions]:
         """Parse files in chunks of bounded bytes.
 
         Raises:
             CorruptLogError: an empty file, bytes that are not UTF-8, a line that is not an action;
                 names file and line.
         """
-        chunk: list[LogFile] = []
+        chunk: list[CommitBytes] = []
         size = 0
         for file in files:
             if file.data.isspace() or not file.data:
@@ -91,7 +91,7 @@ class CommitParser:
         if chunk:
             yield self._parse_chunk(chunk)
 
-    def _parse_chunk(self, files: Sequence[LogFile]) -> ParsedActions:
+    def _parse_chunk(self, files: Sequence[CommitBytes]) -> ParsedActions:
         seen = self._rows_seen
         try:
             try:
@@ -104,7 +104,9 @@ class CommitParser:
             self._rows_seen = seen
             raise self._name_culprit(files, error) from error
 
-    def _name_culprit(self, files: Sequence[LogFile], error: CorruptLogError) -> CorruptLogError:
+    def _name_culprit(
+        self, files: Sequence[CommitBytes], error: CorruptLogError
+    ) -> CorruptLogError:
         """The error with the file that it is about, found by parsing one after another."""
         if any(error.message.startswith(file.name) for file in files):
             return error
@@ -115,7 +117,7 @@ class CommitParser:
                 return named
         return CorruptLogError(f"{files[0].name}: {error.message}", hint=error.hint)
 
-    def _read_columns(self, files: Sequence[LogFile]) -> _Rows:
+    def _read_columns(self, files: Sequence[CommitBytes]) -> _Rows:
         lines = CommitLines([file.data for file in files])
         others = read_others(lines)
         if others["metaData"].null_count < others.num_rows:
@@ -141,7 +143,7 @@ class CommitParser:
                 actions = reader.read(lines, buffer, sorted(self._partition_keys))
         return actions, lines.places(kind)
 
-    def _learn_partition_keys(self, files: Sequence[LogFile]) -> None:
+    def _learn_partition_keys(self, files: Sequence[CommitBytes]) -> None:
         for file in files:
             if b'"metaData"' not in file.data:
                 continue
@@ -173,7 +175,7 @@ class CommitParser:
         return parsed
 
 
-def _ensure_utf8(file: LogFile) -> None:
+def _ensure_utf8(file: CommitBytes) -> None:
     """Refuse bytes that are no text: Arrow's reader would let them through into strings."""
     if file.data.isascii():
         return

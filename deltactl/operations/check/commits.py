@@ -12,7 +12,7 @@ from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commits.changes import parse_commits
 from deltactl.log.commits.info import find_actions, in_commit_timestamp
 from deltactl.log.commits.json_lines import SharedLineError
-from deltactl.log.commits.parser import LogFile
+from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_problem
 from deltactl.operations.check.actions import (
@@ -169,7 +169,7 @@ class CommitChecker:
             for keys in sorted(found - {valid}, key=sorted):
                 self._add("PARTITION_VALUE", _describe_keys(keys, valid), version)
 
-    def _read(self, versions: list[int]) -> Iterator[LogFile]:
+    def _read(self, versions: list[int]) -> Iterator[CommitBytes]:
         names = [self._listing.commits[version].name for version in versions]
         contents = self._store.read_many(names)
         for version, name, data in zip(versions, names, contents, strict=True):
@@ -177,7 +177,7 @@ class CommitChecker:
                 self._look(version, name, data)
             except (CorruptLogError, *MALFORMED):
                 self._times[version] = None  # parsing will say it
-            yield LogFile(name, data)
+            yield CommitBytes(name, data)
 
     def _look(self, version: int, name: str, data: bytes) -> None:
         if not data or data.isspace():

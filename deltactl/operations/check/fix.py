@@ -19,7 +19,7 @@ from deltactl.engine.base import CancelToken, Engine
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError, UsageError, Warn
 from deltactl.log.commits.changes import parse_commits
-from deltactl.log.commits.parser import LogFile
+from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.listing import LogListing, list_log, outlast_cleanup
 from deltactl.log.not_a_table import no_table_error
 from deltactl.log.replay import Tail
@@ -209,7 +209,9 @@ def _look(store: Store, warn: Warn) -> tuple[Snapshot, Spellings | None]:
 def _take_commits(store: Store, listing: LogListing, suspects: SpellingSuspects) -> None:
     """Take the removes of all commits: those of old tombstones are in no checkpoint."""
     names = [listing.commits[version].name for version in sorted(listing.commits)]
-    logs = (LogFile(name, data) for name, data in zip(names, store.read_many(names), strict=True))
+    logs = (
+        CommitBytes(name, data) for name, data in zip(names, store.read_many(names), strict=True)
+    )
     for parsed in parse_commits(logs):
         if not isinstance(parsed, CorruptLogError):
             suspects.take_removed(parsed.removes)

@@ -8,7 +8,8 @@ from typing import Final
 
 from deltactl.errors import CorruptLogError, ignore_warning
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
-from deltactl.log.commits.parser import CommitParser, LogFile
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import CommitParser
 from deltactl.log.lifetimes import first_rebuildable
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot, load_snapshot
@@ -93,7 +94,7 @@ class AllFiles:
         for number, run in enumerate(self.runs, 1):
             parser = CommitParser(run.metadata.partition_keys)
             contents = zip(run.names, self.latest.store.read_many(run.names), strict=True)
-            for parsed in parser.parse(LogFile(name, data) for name, data in contents):
+            for parsed in parser.parse(CommitBytes(name, data) for name, data in contents):
                 yield number, parsed.adds.select(columns)
 
 

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from deltactl.clock import Clock
 from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
-from deltactl.log.commits.parser import CommitParser, LogFile
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import CommitParser
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
 from deltactl.log.snapshot import Snapshot
@@ -253,7 +254,7 @@ def _named_paths(snapshot: Snapshot, listing: LogListing) -> pa.ChunkedArray:
     infos = [info for version, info in listing.commits.items() if version <= snapshot.version]
     contents = snapshot.store.read_many([info.name for info in infos])
     keys = snapshot.metadata.partition_keys
-    files = (LogFile(i.name, data) for i, data in zip(infos, contents, strict=True))
+    files = (CommitBytes(i.name, data) for i, data in zip(infos, contents, strict=True))
     for parsed in CommitParser(keys).parse(files):
         chunks += [*parsed.adds["path"].chunks, *parsed.removes["path"].chunks]
     return pa.chunked_array(chunks, pa.string())

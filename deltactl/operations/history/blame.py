@@ -84,14 +84,14 @@ def _known_values(
 ) -> Iterator[pa.ChunkedArray]:
     """Yield the ``partition_values`` of live files and of all commits that can be read."""
     from deltactl.log.commits.changes import partition_values_of
-    from deltactl.log.commits.parser import LogFile
+    from deltactl.log.commits.lines import CommitBytes
 
     for batch in snapshot.file_batches(["partition_values"]):
         yield batch["partition_values"]
     names = [file.name for file in listing.commits.values()]
     for name, data in zip(names, snapshot.store.read_many(names), strict=True):
         with suppress(CorruptLogError):
-            yield partition_values_of(LogFile(name, data), asked.keys)
+            yield partition_values_of(CommitBytes(name, data), asked.keys)
 
 
 def _is_shown(row: HistoryRow, observer: _Blame) -> bool:
@@ -109,7 +109,7 @@ class _Blame:
     def see(self, record: CommitRecord, data: bytes) -> None:
         """Look at a commit, and closely if the values occur in it."""
         from deltactl.log.commits.changes import count_selected
-        from deltactl.log.commits.parser import LogFile
+        from deltactl.log.commits.lines import CommitBytes
 
         if record.problem is not None:
             return
@@ -117,7 +117,9 @@ class _Blame:
             return
         name = "" if record.file is None else record.file.name
         try:
-            change = count_selected(LogFile(name, data), self._asked.keys, self._asked.is_selected)
+            change = count_selected(
+                CommitBytes(name, data), self._asked.keys, self._asked.is_selected
+            )
         except CorruptLogError as error:
             record.problem = error.message
             return

@@ -135,9 +135,11 @@ class ChangeCounter:
             return
         from deltactl.errors import CorruptLogError
         from deltactl.log.commits.changes import count_changes
-        from deltactl.log.commits.parser import LogFile
+        from deltactl.log.commits.lines import CommitBytes
 
-        files = [LogFile(record.file.name if record.file else "", d) for record, d in self._pending]
+        files = [
+            CommitBytes(record.file.name if record.file else "", d) for record, d in self._pending
+        ]
         for (record, _), counted in zip(self._pending, count_changes(files), strict=True):
             if isinstance(counted, CorruptLogError):
                 record.problem = counted.message

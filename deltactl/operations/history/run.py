@@ -186,7 +186,7 @@ def commit_files(store: Store, version: int, warn: Warn) -> CommitFiles:
         CorruptLogError: the commit is missing or broken.
     """
     from deltactl.log.commits.changes import count_partitions
-    from deltactl.log.commits.parser import LogFile
+    from deltactl.log.commits.lines import CommitBytes
 
     listing = list_log(store)
     ensure_in_log(store, listing, version)
@@ -198,7 +198,7 @@ def commit_files(store: Store, version: int, warn: Warn) -> CommitFiles:
         )
     chosen = Selection(first_version=version, last_version=version)
     history = read_history(store, listing, chosen)
-    partitions = count_partitions(LogFile(name, store.read(name)))
+    partitions = count_partitions(CommitBytes(name, store.read(name)))
     if not history.rows:
         raise _vanished(version)
     return CommitFiles(

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from deltactl.errors import ObjectNotFoundError
 from deltactl.log.commits.info import parse_commit_info
-from deltactl.log.commits.parser import CommitParser, LogFile
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import CommitParser
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.replay import is_compacted
 from deltactl.log.snapshot import Snapshot
@@ -71,7 +72,7 @@ def _paths_in(snapshot: Snapshot, commits: Sequence[FileInfo], oldest_ms: int) -
             continue
         if _is_z_order(parse_commit_info(name, data) or {}):
             keys = snapshot.metadata.partition_keys
-            for parsed in CommitParser(keys).parse([LogFile(name, data)]):
+            for parsed in CommitParser(keys).parse([CommitBytes(name, data)]):
                 paths += parsed.adds["path"].chunks
     return pa.concat_arrays(paths) if paths else pa.array([], pa.string())
 

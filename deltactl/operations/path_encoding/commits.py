@@ -14,7 +14,7 @@ from deltactl.errors import CorruptLogError, ignore_warning
 from deltactl.log.commits.changes import parse_commits
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.commits.info import parse_commit_info
-from deltactl.log.commits.parser import LogFile
+from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.history.columns import as_long, as_text
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot, load_snapshot
@@ -145,7 +145,7 @@ class SpellingLog:
         versions = range(first, self._snapshot.version + 1)
         names = [self._listing.commits[version].name for version in versions]
         contents = self._snapshot.store.read_many(names)
-        logs = (LogFile(name, data) for name, data in zip(names, contents, strict=True))
+        logs = (CommitBytes(name, data) for name, data in zip(names, contents, strict=True))
         done = first
         for parsed in parse_commits(logs):
             if isinstance(parsed, CorruptLogError):
@@ -163,7 +163,7 @@ class SpellingLog:
         for events in self._events.values():
             events.sort(key=lambda event: event.version)
 
-    def _note_writer(self, version: int, commit: LogFile) -> None:
+    def _note_writer(self, version: int, commit: CommitBytes) -> None:
         info = parse_commit_info(commit.name, commit.data) or {}
         operation = as_text(info.get("operation"))
         self._writers[version] = Writer(version, operation, as_text(info.get("engineInfo")))

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.commits.parser import CommitParser, LogFile, ParsedActions
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import CommitParser, ParsedActions
 from tests.support.table_builder import encode_lines
 
 ADD = {"path": "a", "partitionValues": {}, "size": 1, "modificationTime": 2, "dataChange": True}
@@ -16,7 +17,7 @@ GOOD = encode_lines([{"add": {**ADD, "path": f"p{i}"}} for i in range(3)])
 
 
 def parse(*contents: bytes, keys: tuple[str, ...] = ()) -> list[ParsedActions]:
-    files = [LogFile(f"{number}.json", data) for number, data in enumerate(contents)]
+    files = [CommitBytes(f"{number}.json", data) for number, data in enumerate(contents)]
     return list(CommitParser(keys).parse(files))
 
 
@@ -107,15 +108,15 @@ def test_an_empty_file_is_torn(content: bytes) -> None:
 
 def test_seq_grows_over_files_and_calls() -> None:
     parser = CommitParser()
-    first = list(parser.parse([LogFile("0", GOOD), LogFile("1", GOOD)]))
-    second = list(parser.parse([LogFile("2", GOOD)]))
+    first = list(parser.parse([CommitBytes("0", GOOD), CommitBytes("1", GOOD)]))
+    second = list(parser.parse([CommitBytes("2", GOOD)]))
     seq = [n for part in (*first, *second) for n in part.adds["seq"].to_pylist()]
     assert seq == sorted(set(seq))
     assert len(seq) == 9
 
 
 def test_in_a_compacted_file_the_first_word_is_the_newest() -> None:
-    (part,) = CommitParser().parse([LogFile("0", GOOD, newest_first=True)])
+    (part,) = CommitParser().parse([CommitBytes("0", GOOD, newest_first=True)])
     seq = part.adds["seq"].to_pylist()
     assert seq == sorted(seq, reverse=True)
 
