@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Warn
 from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
-from deltactl.log.commits.info import commit_timestamp
 from deltactl.log.commits.singletons import Singletons
+from deltactl.log.history.timestamps import commit_timestamp
 from deltactl.log.listing import Checkpoint, LogListing, list_log, outlast_cleanup
 from deltactl.log.not_a_table import no_table_error
 from deltactl.log.replay import (

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from deltactl.errors import CorruptLogError
-from deltactl.log.segment import LogSegment
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 
@@ -104,13 +103,3 @@ def read_in_commit_timestamp(store: Store, name: str) -> int:
             f"{name} has no inCommitTimestamp, though the table enables in-commit timestamps"
         )
     return timestamp
-
-
-def commit_timestamp(store: Store, segment: LogSegment, metadata: Metadata) -> int:
-    """When the segment's version was committed, ms since 1970 UTC."""
-    if segment.commit is None:
-        assert segment.checkpoint is not None
-        return segment.checkpoint.files[0].modified_ms
-    if uses_in_commit_timestamp(metadata, segment.version):
-        return read_in_commit_timestamp(store, segment.commit.name)
-    return segment.commit.modified_ms

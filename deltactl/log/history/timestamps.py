@@ -18,6 +18,12 @@ from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
+if TYPE_CHECKING:  # Arrow is not needed to read a commitInfo
+    from deltactl.log.segment import LogSegment
+    from deltactl.protocol.actions import Metadata
+
+from deltactl.log.commits.info import uses_in_commit_timestamp
+
 if TYPE_CHECKING:  # Arrow is not needed to tell times
     from deltactl.protocol.actions import Metadata
 
@@ -93,3 +99,13 @@ def resolve_timestamp(
             hint="Leave the timestamp out to read the latest version.",
         )
     return chosen[position - 1]
+
+
+def commit_timestamp(store: Store, segment: LogSegment, metadata: Metadata) -> int:
+    """When the segment's version was committed, ms since 1970 UTC."""
+    if segment.commit is None:
+        assert segment.checkpoint is not None
+        return segment.checkpoint.files[0].modified_ms
+    if uses_in_commit_timestamp(metadata, segment.version):
+        return read_in_commit_timestamp(store, segment.commit.name)
+    return segment.commit.modified_ms
