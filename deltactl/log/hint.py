@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from deltactl.errors import StorageError, Warn
+from deltactl.log.listing import list_log
 from deltactl.protocol.names import LAST_CHECKPOINT, LOG_DIR
 from deltactl.storage.store import Store
 
@@ -126,3 +127,22 @@ def _scalar_text(value: object) -> str:
 @lru_cache(1024)  # a schema has few words, again and again
 def _encode(text: str) -> str:
     return quote(text, safe="-._~")
+
+
+def move_hint(store: Store, hint: Mapping[str, Any]) -> bool:
+    """Let ``_last_checkpoint`` name a checkpoint, unless there is a newer one.
+
+    The log is listed anew: another writer may have checkpointed meanwhile. A hint that is torn,
+    or names what is not there, is replaced like any other.
+
+    Returns:
+        Whether it was written.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    version = int(hint["version"])
+    if any(found.version > version for found in list_log(store, version + 1).checkpoints):
+        return False
+    store.put(HINT_NAME, encode_hint(hint))
+    return True

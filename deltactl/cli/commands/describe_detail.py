@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from deltactl.cli.options.common import TableArgument
-from deltactl.cli.options.times import parse_time
+from deltactl.cli.options.values import parse_time
 from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
 from deltactl.cli.pages.sizes import render_sizes
 from deltactl.cli.session import Session

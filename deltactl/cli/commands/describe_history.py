@@ -16,7 +16,7 @@ from deltactl.cli.commands.history_questions import (
     show_graph,
 )
 from deltactl.cli.options.common import TableArgument
-from deltactl.cli.options.times import parse_time
+from deltactl.cli.options.values import parse_time
 from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.pages.history import render_commit_files, render_history, render_version_at
 from deltactl.cli.pages.history_rows import change_row, json_row

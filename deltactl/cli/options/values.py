@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from deltactl.cli.options.common import parse_pairs
 from deltactl.errors import UsageError
-from deltactl.units import parse_size
+from deltactl.units import parse_duration, parse_size, parse_timestamp
 
 if TYPE_CHECKING:
     from deltactl.operations.thresholds import Need
@@ -46,3 +46,15 @@ def _parse_count(key: str, text: str | None) -> int | None:
     if not (text.isascii() and text.isdecimal()):
         raise UsageError(f"--if-needed {key}={text}: that is not a number")
     return int(text)
+
+
+def parse_time(text: str, now_ms: int) -> int:
+    """An instant, or a duration before now, in ms since 1970 UTC.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    try:
+        return now_ms - parse_duration(text)
+    except UsageError:
+        return parse_timestamp(text)

@@ -17,8 +17,7 @@ from deltactl.errors import (
     UnsupportedFeatureError,
     ignore_warning,
 )
-from deltactl.log.audit.digests import STATE_COLUMNS, digest_state
-from deltactl.log.audit.stats_digest import STATS_COLUMNS, digest_stats
+from deltactl.log.audit.digests import STATE_COLUMNS, STATS_COLUMNS, digest_state, digest_stats
 from deltactl.log.checkpoint.parsed_stats import parsed_stats_type
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.hint import HINT_NAME, parse_hint

@@ -23,9 +23,8 @@ from deltactl.log.audit.checkpoints import (
 )
 from deltactl.log.audit.checksum import find_disagreements
 from deltactl.log.audit.compactions import check_compactions
-from deltactl.log.hint import HINT_NAME
+from deltactl.log.hint import HINT_NAME, move_hint
 from deltactl.log.listing import Checkpoint, LogListing, list_log
-from deltactl.log.move_hint import move_hint
 from deltactl.log.not_a_table import no_table_error
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.checkpoint.options import CheckpointOptions

@@ -16,8 +16,8 @@ from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import ObjectNotFoundError, StorageError, Warn
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
+from deltactl.log.hint import move_hint
 from deltactl.log.listing import list_log, outlast_cleanup
-from deltactl.log.move_hint import move_hint
 from deltactl.log.segment import list_from_hint
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup

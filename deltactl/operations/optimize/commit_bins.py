@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,9 +25,10 @@ from deltactl.log.writing.run_tags import engine_info
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
-from deltactl.operations.optimize.strays import find_strays
 from deltactl.operations.optimize.tasks import RewriteResult
 from deltactl.protocol.features import has_feature
+from deltactl.storage.parallel import each_in_parallel
+from deltactl.storage.store import Store
 from deltactl.units import format_count
 
 _log: Final = logging.getLogger(__name__)
@@ -277,3 +278,25 @@ def commit_metrics(groups: Sequence[Group]) -> Mapping[str, str]:
 def count_vectors(groups: Sequence[Group]) -> int:
     """How many of the removed files carried a deletion vector."""
     return sum(len(group.removed) - group.removed["deletion_vector"].null_count for group in groups)
+
+
+def find_strays(
+    store: Store, folders: Iterable[str], run_id: str, committed: Set[str]
+) -> list[str]:
+    """Names of the files of a run that no commit names, sorted.
+
+    Every file that a run writes has ``-<run_id>-`` in its name, and nobody else's has: what is
+    not among ``committed`` is in no version of the table. A folder that cannot be listed is
+    given as the pattern of what may be in it.
+    """
+    marker = f"-{run_id}-"
+
+    def look(folder: str) -> list[str]:
+        try:
+            found = [info.name for info in store.list_from(folder, "part-") if marker in info.name]
+        except DeltactlError:
+            return [f"{folder}/part-*{marker}*".lstrip("/")]
+        return [name for name in found if name not in committed]
+
+    found = each_in_parallel(look, sorted(set(folders)))
+    return sorted(name for names in found for name in names)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from deltactl.errors import ObjectNotFoundError
-from deltactl.storage.objects.file_facts import file_info
 from deltactl.storage.objects.keys import ObjectKeys
+from deltactl.storage.objects.mapped_file import file_info
 from deltactl.storage.objects.services import Entry, ObjectService
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Enter, FileInfo

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.errors import StorageError
+from deltactl.storage.store import FileInfo
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -66,3 +68,22 @@ class MappedFile(io.BufferedIOBase):
             return function(*arguments)
         except Exception as error:
             raise self._to_error(error) from error
+
+
+_MODIFIED_KEYS: Final = ("LastModified", "mtime", "last_modified", "updated", "modified", "created")
+
+
+def file_info(entry: Mapping[str, Any], name: str) -> FileInfo:
+    """Give the facts in an entry of ``ls`` or ``info`` under ``name``."""
+    return FileInfo(name, int(entry.get("size") or 0), _modified_ms(entry))
+
+
+def _modified_ms(entry: Mapping[str, Any]) -> int:
+    value = next((entry[key] for key in _MODIFIED_KEYS if entry.get(key)), None)
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        # Library times without a zone are UTC throughout.
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        value = aware.timestamp()
+    return round(value * 1000) if isinstance(value, (int, float)) else 0

@@ -18,10 +18,9 @@ from deltactl.errors import (
 )
 from deltactl.storage.errors import no_versions_error
 from deltactl.storage.objects.copies import ListedCopies
-from deltactl.storage.objects.file_facts import file_info
 from deltactl.storage.objects.keys import ObjectKeys
 from deltactl.storage.objects.listing import ObjectListing
-from deltactl.storage.objects.mapped_file import MappedFile
+from deltactl.storage.objects.mapped_file import MappedFile, file_info
 from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard, RawPuts
 from deltactl.storage.objects.ranged_file import TAIL_BYTES, RangedFile, coalesce
 from deltactl.storage.objects.services import CommonService, ObjectService
