@@ -13,6 +13,7 @@ from tests.support.spark_matrix import table_name
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from deltalake.table import ProtocolVersions
     from pyspark.sql import SparkSession
 
 APPLICATIONS: Final = ("app", 'ä"pp')
@@ -26,12 +27,19 @@ def facts_by_delta_rs(path: Path) -> tuple[str, ...]:
     table = DeltaTable(str(path))
     metadata = table.metadata()
     return (
-        str(table.protocol()),
+        *_describe_protocol(table.protocol()),
         json.dumps(table.schema().to_json(), sort_keys=True),
         str(sorted(metadata.configuration.items())),
         f"{metadata.id} {metadata.name} {metadata.partition_columns} {metadata.created_time}",
         *(f"{name}: {table.transaction_version(name)}" for name in APPLICATIONS),
     )
+
+
+def _describe_protocol(protocol: ProtocolVersions) -> tuple[str, ...]:
+    """Versions and features; delta-rs lists the features in an order of its own each time."""
+    features = (protocol.reader_features or [], protocol.writer_features or [])
+    versions = f"{protocol.min_reader_version} {protocol.min_writer_version}"
+    return (versions, *(str(sorted(names)) for names in features))
 
 
 def facts_by_spark(spark: SparkSession, path: Path) -> tuple[str, ...]:
