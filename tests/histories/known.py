@@ -5,7 +5,9 @@ What is not here is a failure. Each was looked at with a third reader.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -27,6 +29,18 @@ def unread_by_duckdb(partition_by: Collection[str], *, is_mapped: bool) -> Colle
     delta-rs and deltactl read the values.
     """
     return partition_by if is_mapped else ()
+
+
+def has_checkpoints_of_two_kinds(table: Path) -> bool:
+    """Return whether a version has a checkpoint in one file and one in parts.
+
+    Delta on Spark 4.4.0 writes parts beside a checkpoint in one file. DuckDB 1.5.5 then takes one
+    of the two at random, and fails where `_last_checkpoint` names the other.
+    """
+    names = [path.name for path in (table / "_delta_log").glob("*.checkpoint.*parquet")]
+    single = {name[:20] for name in names if re.fullmatch(r"\d{20}\.checkpoint\.parquet", name)}
+    parts = {name[:20] for name in names if re.search(r"\.checkpoint\.\d{10}\.\d{10}\.", name)}
+    return bool(single & parts)
 
 
 def counts_otherwise(field: pa.Field, *, in_partition: bool) -> bool:

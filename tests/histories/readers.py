@@ -13,7 +13,11 @@ import pyarrow as pa
 from deltactl import Table
 from deltactl.errors import ignore_warning
 from tests.histories.facts import facts_by_delta_rs, facts_by_spark
-from tests.histories.known import blanks_as_nulls, unread_by_duckdb
+from tests.histories.known import (
+    blanks_as_nulls,
+    has_checkpoints_of_two_kinds,
+    unread_by_duckdb,
+)
 from tests.histories.state import first_line
 from tests.interop.canonical import arrow_rows, comparable, spark_type
 from tests.support.duckdb_delta import connect_duckdb
@@ -100,6 +104,8 @@ def _texts(table: pa.Table, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def _read_duckdb(path: Path) -> pa.Table:
+    if has_checkpoints_of_two_kinds(path):
+        raise ValueError("a checkpoint in parts beside one in one file")
     with connect_duckdb() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         return connection.execute("SELECT * FROM delta_scan(?)", [str(path)]).to_arrow_table()
