@@ -28,7 +28,7 @@ def facts_by_delta_rs(path: Path) -> tuple[str, ...]:
     metadata = table.metadata()
     return (
         *_describe_protocol(table.protocol()),
-        json.dumps(table.schema().to_json(), sort_keys=True),
+        json.dumps(json.loads(table.schema().to_json()), sort_keys=True),
         str(sorted(metadata.configuration.items())),
         f"{metadata.id} {metadata.name} {metadata.partition_columns} {metadata.created_time}",
         *(f"{name}: {table.transaction_version(name)}" for name in APPLICATIONS),
