@@ -21,6 +21,9 @@ NO_COLON_IN_NAMES_OF_PARTITION_COLUMNS: Final = True
 """delta-rs 1.6.6 writes the path ``a:b=1/x.parquet`` as it is. By RFC 3986 that is a URI with the
 scheme ``a``: neither delta-rs nor Spark reads the table then; DuckDB and deltactl do."""
 
+FINDINGS_OF_DELTA_RS: Final = frozenset({"PATH_ENCODING"})
+"""delta-rs 1.6.6 removes files that Spark added with non-ASCII paths by another text: rows stay."""
+
 
 def unread_by_duckdb(partition_by: Collection[str], *, is_mapped: bool) -> Collection[str]:
     """The columns that DuckDB does not read.
