@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, first_line
-from deltactl.parquet.file_end import END_BYTES, MAGIC
 from deltactl.parquet.fixed_bounds import ensure_fixed_bounds
 from deltactl.parquet.footer_garbage import count_footer
+from deltactl.parquet.format import ENCRYPTED_MAGIC, END_BYTES, MAGIC
+from deltactl.parquet.thrift import ThriftError
 from deltactl.storage.store import Store
 
-_ENCRYPTED: Final = b"PARE"
 TAIL_BYTES: Final = 64 << 10
 _SIGNATURE_BYTES: Final = 28  # behind a footer that is not encrypted itself, where columns are
 
@@ -55,7 +55,7 @@ def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = 
         raise DataFileError("is empty (0 bytes)")
     if tail is None:
         tail = _read_end(store, name, size_bytes, TAIL_BYTES)
-    if tail[-4:] == _ENCRYPTED:
+    if tail[-4:] == ENCRYPTED_MAGIC:
         raise DataFileError("is encrypted")
     if tail[-4:] != MAGIC or len(tail) < END_BYTES + len(MAGIC):
         raise DataFileError("is not a Parquet file, or was not written to its end")
@@ -68,7 +68,7 @@ def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = 
     count_footer(footer.metadata)
     try:
         ensure_fixed_bounds(footer.metadata, footer.data[:-END_BYTES])
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ThriftError) as error:
         raise broken_footer(error) from error
     if needed - END_BYTES - footer.metadata.serialized_size == _SIGNATURE_BYTES:
         raise DataFileError("is encrypted in part: its footer is signed")

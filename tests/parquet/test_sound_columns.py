@@ -19,6 +19,7 @@ from deltactl.parquet import fixed_bounds
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.parquet.sound_footers import find_unsound
+from deltactl.parquet.thrift import ThriftError
 from deltactl.storage.open import open_store
 from tests.support.footers import read_sound_footer
 from tests.support.stores import MemoryStore
@@ -221,9 +222,9 @@ def test_fields_of_any_type_are_gone_past() -> None:
     others = bytes([0x17, *range(8), 0x12, 0x11, 0x13, 0x7F, 0x0B, 0x02, 0x00])
     ensure_fixed_bounds = fixed_bounds.ensure_fixed_bounds
     ensure_fixed_bounds(parsed, footer + a_map + truths + sixteen_bytes + others + b"\0")
-    with pytest.raises(OSError, match="in the middle of a field"):
+    with pytest.raises(ThriftError, match="in the middle of a field"):
         ensure_fixed_bounds(parsed, footer + a_map)
-    with pytest.raises(OSError, match="unknown type 14"):
+    with pytest.raises(ThriftError, match="unknown type 14"):
         ensure_fixed_bounds(parsed, footer + b"\x1e\0")
 
 
