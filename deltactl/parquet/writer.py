@@ -24,7 +24,7 @@ from deltactl.parquet.encodings import (
 )
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import read_file_stats, read_null_counts
-from deltactl.parquet.footer_garbage import count_footer
+from deltactl.parquet.footer_bytes import count_footer
 from deltactl.parquet.nested import walk_types
 from deltactl.protocol.stats import encode_stats
 from deltactl.protocol.stats_columns import StatsColumns

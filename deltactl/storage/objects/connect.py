@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from deltactl.errors import DeltactlError, StorageError
-from deltactl.storage.network.pacing import Pacer
-from deltactl.storage.network.rate import RATE_OPTION, parse_rate
+from deltactl.storage.network.pacing import RATE_OPTION, Pacer, parse_rate
 from deltactl.storage.network.retry import Patience
 from deltactl.storage.network.traffic import (
     Traffic,
