@@ -73,6 +73,38 @@ Enter = Callable[[str], bool]
 """``enter(folder) -> bool``: whether a walk is to look into a folder."""
 
 
+class Directories(Protocol):
+    """What only a store with directories can do: the empty ones stay, as do files half written."""
+
+    def remove_directories(self, names: Sequence[str]) -> list[str]:
+        """Remove the empty ones of these directories, in the order given; return their names."""
+        ...
+
+    def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:
+        """Return those whose entries last changed before a timestamp (ms since 1970)."""
+        ...
+
+    def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
+        """Return hidden files that killed writes of deltactl left directly in a directory.
+
+        Only those last changed before a timestamp (ms since 1970): no write in progress.
+        """
+        ...
+
+
+class Versions(Protocol):
+    """What only a store that may keep versions of deleted files can do."""
+
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        """Restore deleted files; return what cannot be restored, by name.
+
+        Skips a name that has a file. With ``dry_run`` nothing is changed.
+        """
+        ...
+
+
 class Store(Protocol):
     """Bytes by name under ``uri``.
 
@@ -83,6 +115,16 @@ class Store(Protocol):
     @property
     def uri(self) -> str:
         """The root as an absolute URI with a scheme, without a trailing slash."""
+        ...
+
+    @property
+    def directories(self) -> Directories | None:
+        """The operations on directories; ``None`` if the store has only names of files."""
+        ...
+
+    @property
+    def versions(self) -> Versions | None:
+        """The operations on versions of files; ``None`` if the store keeps none."""
         ...
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
@@ -190,44 +232,12 @@ class Store(Protocol):
         """Delete each name; absent names count as deleted. Gives what failed, by name."""
         ...
 
-    def undelete_many(
-        self, names: Sequence[str], *, dry_run: bool = False
-    ) -> dict[str, StorageError]:
-        """Bring deleted files back from the versions that the store keeps of them.
-
-        A name that has a file is left alone. Gives what cannot come back, by name; with
-        ``dry_run`` only that.
-        """
-        ...
-
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Rename each (name, new name); never over a file that is there.
 
         Gives what failed, by the old name: ``ObjectNotFoundError`` where nothing has it,
         ``ObjectExistsError`` where the new name is taken. After a failure in between a file may
         have both names; moving it again settles that.
-        """
-        ...
-
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
-        """Remove those folders that are empty, in the order given; give their names.
-
-        Stores without folders remove nothing.
-        """
-        ...
-
-    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
-        """Those of the folders whose entries last changed before an instant, ms since 1970.
-
-        Stores without folders know of none.
-        """
-        ...
-
-    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
-        """Hidden files that killed writes of ours left directly in folder ``prefix``.
-
-        Only those that last changed before an instant, ms since 1970: none of a write that goes on.
-        Stores whose files appear as a whole have none.
         """
         ...
 

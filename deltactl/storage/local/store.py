@@ -14,7 +14,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from deltactl.errors import StorageError
-from deltactl.storage.errors import map_error, mapped_errors, no_versions_error
+from deltactl.storage.errors import map_error, mapped_errors
 from deltactl.storage.local.exclusive import create_exclusively, move_exclusively
 from deltactl.storage.local.files import (
     TEMP_PREFIX,
@@ -40,7 +40,7 @@ from deltactl.storage.local.listing import (
 from deltactl.storage.local.paths import LocalPaths
 from deltactl.storage.local.put_together import put_together, sync_each
 from deltactl.storage.names import is_absolute_name
-from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
+from deltactl.storage.store import Directories, Enter, FileInfo, Replacement, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,6 +58,8 @@ class LocalStore:
 
     __slots__ = ("_paths", "_uri")
 
+    versions = None  # file systems keep none
+
     def __init__(self, root: str) -> None:
         """Serve the folder ``root``; links in it are resolved once, now."""
         self._paths = LocalPaths(root)
@@ -71,6 +73,11 @@ class LocalStore:
     def uri(self) -> str:
         """The root as a ``file:`` URI."""
         return self._uri
+
+    @property
+    def directories(self) -> Directories:
+        """This store."""
+        return self
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         """Files directly in a folder from ``start`` on; see ``Store.list_from``."""
@@ -244,13 +251,6 @@ class LocalStore:
                     failed[name] = map_error(cause, "delete", name, self._uri)
         return failed
 
-    def undelete_many(
-        self, names: Sequence[str], *, dry_run: bool = False
-    ) -> dict[str, StorageError]:
-        """Nothing comes back but what is there: disks keep no versions."""
-        infos = zip(names, self.stat_many(names), strict=True)
-        return {name: no_versions_error(name) for name, info in infos if info is None}
-
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Rename each file; see ``Store.move_many``.
 
@@ -278,8 +278,8 @@ class LocalStore:
                 self._sync_upwards(folder, seen)
         return failed
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
-        """Remove empty folders; see ``Store.remove_folders``."""
+    def remove_directories(self, names: Sequence[str]) -> list[str]:
+        """Remove empty directories; see ``Directories.remove_directories``."""
         paths = [(name, self._paths.writable(name)) for name in names]
         removed = []
         for name, path in paths:
@@ -288,17 +288,17 @@ class LocalStore:
                 removed.append(name)
         return removed
 
-    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
-        """Folders that nothing changed in since an instant; see ``Store.old_folders``."""
-        return [name for name in names if is_older(self._paths.writable(name), instant_ms)]
+    def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:
+        """Return unchanged directories; see ``Directories.old_directories``."""
+        return [name for name in names if is_older(self._paths.writable(name), before_ms)]
 
-    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
-        """What killed writes left in a folder; see ``Store.abandoned``."""
+    def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
+        """Return what killed writes left behind; see ``Directories.abandoned_files``."""
         hidden = takewhile(
             lambda info: info.name.rpartition("/")[2].startswith(TEMP_PREFIX),
             self.list_from(prefix, TEMP_PREFIX),
         )
-        return [i for i in hidden if is_temp_name(i.name) and i.modified_ms < instant_ms]
+        return [i for i in hidden if is_temp_name(i.name) and i.modified_ms < before_ms]
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """Where names lead by the links on disk; see ``Store.real_names``."""

@@ -26,7 +26,7 @@ from deltactl.storage.objects.ranged_file import TAIL_BYTES, RangedFile, coalesc
 from deltactl.storage.objects.services import CommonService, ObjectService
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.secrets import secret_values
-from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
+from deltactl.storage.store import Enter, FileInfo, Replacement, Tree, Versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +53,8 @@ class FsspecStore:
         "_keys",
         "_service",
     )
+
+    directories = None  # a prefix without objects does not exist, and a put leaves all or nothing
 
     def __init__(
         self,
@@ -87,6 +89,11 @@ class FsspecStore:
     def uri(self) -> str:
         """The root as it was given."""
         return self._keys.uri
+
+    @property
+    def versions(self) -> Versions:
+        """This store; its service knows whether the bucket keeps versions."""
+        return self
 
     @property
     def _listing(self) -> ObjectListing:
@@ -260,7 +267,7 @@ class FsspecStore:
     def undelete_many(
         self, names: Sequence[str], *, dry_run: bool = False
     ) -> dict[str, StorageError]:
-        """Bring deleted objects back, in parallel; see ``Store.undelete_many``.
+        """Bring deleted objects back, in parallel; see ``Versions.undelete_many``.
 
         Raises:
             SafetyError: a name leads out of the root; nothing is brought back then.
@@ -296,18 +303,6 @@ class FsspecStore:
         return {
             old: error for (old, _), error in zip(pairs, outcomes, strict=True) if error is not None
         }
-
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
-        """Do nothing: a prefix without objects is not there."""
-        return []
-
-    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
-        """Know of none."""
-        return []
-
-    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
-        """Know of none: a put that was cut off leaves nothing."""
-        return []
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """Where names lead; object stores have no links. See ``Store.real_names``."""
