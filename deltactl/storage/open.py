@@ -43,11 +43,11 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
         _refuse_lookalike(uri)
         # Unlike Path.expanduser, this leaves a folder be that is named like no user.
         return LocalStore(os.path.expanduser(uri))  # noqa: PTH111
-    opener = _openers.get(scheme)
+    opener = OPENERS.get(scheme)
     if opener is None:
         raise UsageError(
             f"no storage is known for the scheme {scheme!r}",
-            hint=f"known are: {', '.join(sorted(_openers))}, and plain paths",
+            hint=f"known are: {', '.join(sorted(OPENERS))}, and plain paths",
         )
     return opener(uri, options or {})
 
@@ -55,13 +55,6 @@ def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
 def package_of(uri: str) -> str | None:
     """Name the package that serves an address, if it takes one of its own."""
     return _PACKAGES.get(parse_scheme(uri) or "")
-
-
-def register_scheme(scheme: str, opener: Opener) -> Opener | None:
-    """Let ``opener`` serve a scheme from now on, and give the one that did before."""
-    before = _openers.get(scheme)
-    _openers[scheme] = opener
-    return before
 
 
 def _open_local(uri: str, options: Mapping[str, str]) -> Store:
@@ -121,10 +114,11 @@ def _refuse_credentials(uri: str) -> None:
 
 def _refuse_lookalike(uri: str) -> None:
     found = _SINGLE_SLASH.match(uri)
-    if found and found[1].lower() in _openers:
+    if found and found[1].lower() in OPENERS:
         raise UsageError(
             f"{uri!r} lacks a slash", hint=f"write {found[1]}://…, or ./{uri} for a local folder"
         )
 
 
-_openers: dict[str, Opener] = {"file": _open_local, **dict.fromkeys(_PACKAGES, _open_remote)}
+OPENERS: Final[dict[str, Opener]] = {"file": _open_local, **dict.fromkeys(_PACKAGES, _open_remote)}
+"""The opener of each scheme."""

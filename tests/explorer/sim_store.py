@@ -23,10 +23,9 @@ from deltactl.errors import (
 )
 from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.names import is_absolute_name, resolve_name, resolve_prefix
-from deltactl.storage.open import register_scheme
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 from tests.explorer.world import Call, Reply, Rules, Worlds
-from tests.support.stores import put_each
+from tests.support.stores import put_each, register_scheme
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -20,7 +20,7 @@ from deltactl.errors import ObjectExistsError, ObjectNotFoundError, StorageError
 from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import is_absolute_name, refuse_nul, resolve_name, resolve_prefix
-from deltactl.storage.open import register_scheme
+from deltactl.storage.open import OPENERS, Opener
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 
 if TYPE_CHECKING:
@@ -568,6 +568,13 @@ class ListOnceStore(CountingStore):
         listed = [*self.names.get("list_from", []), *self.names.get("walk", [])]
         if folder in map(posixpath.normpath, listed):
             raise AssertionError(f"{prefix!r} was listed twice")
+
+
+def register_scheme(scheme: str, opener: Opener) -> Opener | None:
+    """Let ``opener`` serve a scheme from now on; return the one that did before."""
+    before = OPENERS.get(scheme)
+    OPENERS[scheme] = opener
+    return before
 
 
 _stand_ins: dict[str, Store] = {}

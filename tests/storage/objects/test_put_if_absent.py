@@ -12,7 +12,6 @@ import pytest
 
 from deltactl import Table
 from deltactl.cli.app import run
-from deltactl.clock import FixedClock
 from deltactl.errors import AccessDeniedError, SafetyError, StorageError
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.objects.put_if_absent import PROBE_PREFIX, ProbeMemory, is_known
@@ -20,6 +19,7 @@ from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.storage.conftest import S3_BUCKET, write_rows
+from tests.support.clock import FixedClock
 from tests.support.fault_proxy import Answer, Cut, FaultProxy, Rule, fault_proxy
 from tests.support.object_servers import s3_options
 
