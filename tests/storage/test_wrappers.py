@@ -1,4 +1,4 @@
-"""Dry runs do not write, meters count, patience is for reads only."""
+"""Dry runs do not write, meters count, faulty stores fail on purpose."""
 
 from __future__ import annotations
 
