@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 import uuid
 
-from deltactl.clock import Clock, FixedClock, SystemClock
+from deltactl.clock import Clock, SystemClock
+from tests.support.clock import FixedClock
 
 
 def test_the_system_clock_tells_the_time_and_fresh_ids() -> None:

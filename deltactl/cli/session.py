@@ -36,7 +36,7 @@ from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_
 from deltactl.clock import SystemClock
 from deltactl.engine.base import LazyEngine, OnProgress
 from deltactl.storage.network.counts import requests_sent
-from deltactl.storage.network.rate import RATE_OPTION
+from deltactl.storage.network.pacing import RATE_OPTION
 
 if TYPE_CHECKING:
     from deltactl.cli.output.outcome import TableOutcome

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from deltactl.errors import CorruptLogError, ObjectNotFoundError, StorageError
 from deltactl.log.listing import Checkpoint, LogListing
-from deltactl.parquet.file_end import END_BYTES, MAGIC
+from deltactl.parquet.format import END_BYTES, MAGIC
 from deltactl.storage.store import Store
 
 

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltactl.parquet.nested import walk_arrays, walk_leaves
+
 _VERSION: Final = b"org.apache.spark.version"
 _LEGACY_DATES: Final = b"org.apache.spark.legacyDateTime"
 _LEGACY_INT96: Final = b"org.apache.spark.legacyINT96"
@@ -34,15 +36,11 @@ Spark 3 refuses to read them in files without it, unless its session is told wha
 
 def holds_days(schema: pa.Schema) -> bool:
     """Whether a schema has dates or timestamps at any depth."""
-    return any(_is_of_days(member.type) for member in schema)
-
-
-def _is_of_days(type_: pa.DataType) -> bool:
-    if isinstance(type_, pa.BaseExtensionType):
-        return _is_of_days(type_.storage_type)
-    if pa.types.is_nested(type_):
-        return any(_is_of_days(type_.field(index).type) for index in range(type_.num_fields))
-    return bool(pa.types.is_date(type_) or pa.types.is_timestamp(type_))
+    return any(
+        pa.types.is_date(leaf.type) or pa.types.is_timestamp(leaf.type)
+        for member in schema
+        for leaf in walk_leaves(member.type)
+    )
 
 
 def is_in_old_calendar(metadata: pq.FileMetaData, physical_type: str) -> bool:
@@ -78,22 +76,17 @@ def old_columns(metadata: pq.FileMetaData, names: Set[str]) -> frozenset[str]:
 
 def holds_disputed_days(array: pa.Array) -> bool:
     """Whether a column has dates or timestamps, at any depth, that the two calendars dispute."""
-    type_ = array.type
-    if isinstance(array, pa.ExtensionArray):
-        return holds_disputed_days(array.storage)
-    if pa.types.is_dictionary(type_):
-        return holds_disputed_days(array.dictionary)
-    if pa.types.is_struct(type_):
-        return any(map(holds_disputed_days, array.flatten()))
-    if pa.types.is_map(type_):
-        return holds_disputed_days(array.keys) or holds_disputed_days(array.items)
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        return holds_disputed_days(array.values)
-    if pa.types.is_date32(type_):
-        return _is_below(array.view(pa.int32()), _FIRST_COMMON_DAY)
-    if pa.types.is_timestamp(type_):
-        parts = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[type_.unit]
-        return _is_below(array.view(pa.int64()), _FIRST_COMMON_SECOND * parts)
+    return any(_has_disputed_values(leaf) for _, leaf in walk_arrays(array))
+
+
+def _has_disputed_values(leaf: pa.Array) -> bool:
+    if pa.types.is_dictionary(leaf.type):
+        leaf = leaf.dictionary
+    if pa.types.is_date32(leaf.type):
+        return _is_below(leaf.view(pa.int32()), _FIRST_COMMON_DAY)
+    if pa.types.is_timestamp(leaf.type):
+        parts = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[leaf.type.unit]
+        return _is_below(leaf.view(pa.int64()), _FIRST_COMMON_SECOND * parts)
     return False
 
 

@@ -14,7 +14,8 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Leaf: TypeAlias = tuple[str, pa.Array]
+from deltactl.parquet.nested import walk_arrays
+
 Compress: TypeAlias = Callable[[pa.Table, int], Mapping[str, int]]
 """Bytes of each leaf, by Parquet path, of rows compressed at a level."""
 
@@ -39,8 +40,8 @@ def choose_dictionary_columns(table: pa.Table) -> list[str]:
     samples: dict[str, list[pa.Array]] = {}
     for batch in _sample(table):
         for field, column in zip(batch.schema, batch.columns, strict=True):
-            for path, leaf in _walk(field.name, column):
-                samples.setdefault(path, []).append(leaf)
+            for path, leaf in walk_arrays(column, (field.name,)):
+                samples.setdefault(".".join(path), []).append(leaf)
     sampled_rows = min(table.num_rows, _SAMPLES * _SAMPLE_ROWS)
     growth = table.num_rows / max(sampled_rows, 1)
     return [path for path, leaves in samples.items() if _is_worth_it(leaves, growth)]
@@ -70,25 +71,6 @@ def _sample(table: pa.Table) -> Iterator[pa.RecordBatch]:
     stride = rows // _SAMPLES
     for start in range(0, stride * _SAMPLES, stride):
         yield from table.slice(start, _SAMPLE_ROWS).to_batches()
-
-
-def _walk(path: str, array: pa.Array) -> Iterator[Leaf]:
-    """Each leaf by the path that Parquet gives it."""
-    if isinstance(array, pa.ExtensionArray):
-        yield from _walk(path, array.storage)
-    elif pa.types.is_struct(array.type):
-        for field, member in zip(array.type, array.flatten(), strict=True):
-            yield from _walk(f"{path}.{field.name}", member)
-    elif pa.types.is_map(array.type):
-        offsets = array.offsets
-        start, end = offsets[0].as_py(), offsets[len(array)].as_py()
-        entries = array.values.slice(start, end - start)
-        for name, member in zip(("key", "value"), entries.flatten(), strict=True):
-            yield from _walk(f"{path}.key_value.{name}", member)
-    elif pa.types.is_list(array.type):
-        yield from _walk(f"{path}.list.element", array.flatten())
-    else:
-        yield path, array
 
 
 def _is_worth_it(leaves: Sequence[pa.Array], growth: float) -> bool:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
+from deltactl.parquet.nested import walk_leaves
 from deltactl.protocol.schema import (
     MAX_DECIMAL_DIGITS,
     ArrayType,
@@ -88,7 +89,7 @@ def _read_file_schema(metadata: pq.FileMetaData) -> FileSchema:
             fields.append(Field(member.name, reader.read(member.type, member.name)))
         except _UnusableTypeError as error:
             unusable.append((member.name, str(error)))
-            reader.position = start + _count_leaves(member.type)
+            reader.position = start + sum(1 for _ in walk_leaves(member.type))
     unusable += _doubled(StructType(tuple(fields)), "")
     return FileSchema(StructType(tuple(fields)), tuple(unusable), tuple(reader.nanoseconds))
 
@@ -163,15 +164,3 @@ class _SchemaReader:
             if matches(kind):
                 return PrimitiveType(name)
         raise _UnusableTypeError(f"type {kind} has no place in Delta")
-
-
-def _count_leaves(kind: pa.DataType) -> int:
-    if isinstance(kind, pa.BaseExtensionType):
-        return _count_leaves(kind.storage_type)
-    if pa.types.is_struct(kind):
-        return sum(_count_leaves(m.type) for m in kind)
-    if pa.types.is_map(kind):
-        return _count_leaves(kind.key_type) + _count_leaves(kind.item_type)
-    if pa.types.is_nested(kind) and not pa.types.is_dictionary(kind):
-        return _count_leaves(kind.value_type)
-    return 1

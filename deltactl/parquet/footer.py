@@ -7,7 +7,7 @@ lists and maps count elements; its float bounds leave NaN out. What it cannot te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
+from deltactl.parquet.nested import walk_leaves
 from deltactl.protocol.stats import FileStats, LeafStats, Path, Value
 from deltactl.protocol.stats_columns import StatsColumns
 
@@ -76,32 +77,12 @@ def read_file_stats(
 
 def index_leaves(schema: pa.Schema) -> dict[Path, LeafColumn]:
     """Leaves outside lists and maps by path: dotted paths of the footer itself are ambiguous."""
-    found: dict[Path, LeafColumn] = {}
-    for index, (path, type_) in enumerate(_walk_fields(schema, ())):
-        if path is not None:
-            found[path] = LeafColumn(index, type_)
-    return found
-
-
-def _walk_fields(fields: Any, parent: Path | None) -> Iterator[tuple[Path | None, pa.DataType]]:
-    """Leaves in the footer's order, which is depth first; no path for those that repeat."""
-    for member in fields:
-        path = None if parent is None else (*parent, member.name)
-        yield from _walk_type(member.type, path)
-
-
-def _walk_type(type_: pa.DataType, path: Path | None) -> Iterator[tuple[Path | None, pa.DataType]]:
-    if isinstance(type_, pa.BaseExtensionType):
-        type_ = type_.storage_type
-    if pa.types.is_struct(type_):
-        yield from _walk_fields(type_, path)
-    elif pa.types.is_map(type_):
-        yield from _walk_type(type_.key_type, None)
-        yield from _walk_type(type_.item_type, None)
-    elif pa.types.is_nested(type_):
-        yield from _walk_type(type_.value_type, None)
-    else:
-        yield path, type_
+    leaves = (leaf for member in schema for leaf in walk_leaves(member.type, (member.name,)))
+    return {
+        leaf.path: LeafColumn(index, leaf.type)
+        for index, leaf in enumerate(leaves)
+        if not leaf.repeated
+    }
 
 
 def _merge_row_groups(
@@ -158,7 +139,7 @@ def read_null_counts(metadata: pq.FileMetaData) -> dict[str, int]:
     counts: dict[str, int] = {}
     index = 0
     for member in metadata.schema.to_arrow_schema():
-        first, index = index, index + sum(1 for _ in _walk_type(member.type, None))
+        first, index = index, index + sum(1 for _ in walk_leaves(member.type))
         repeated = any(metadata.schema.column(i).max_repetition_level for i in range(first, index))
         if COUNTS_NULL_LISTS or not repeated:
             counts[member.name] = sum(
@@ -206,5 +187,5 @@ def _count_nulls_of_lists(array: pa.Array) -> int:
     offsets = present.offsets.to_numpy(zero_copy_only=False)
     empty = int(np.count_nonzero(offsets[1:] == offsets[:-1])) + int(array.null_count)
     values = present.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-    num_leaves = sum(1 for _ in _walk_type(values.type, None))
+    num_leaves = sum(1 for _ in walk_leaves(values.type))
     return empty * num_leaves + count_nulls(values)

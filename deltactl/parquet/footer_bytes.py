@@ -1,10 +1,12 @@
-"""Reading a file's footer with as few requests as can be: one, where the footer is of usual size.
+"""Read a Parquet footer, in one request if it is of usual size, and free the memory of old ones.
 
 Source: the Parquet format, "File format" and "Modular encryption".
 """
 
 from __future__ import annotations
 
+import gc
+import threading
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,21 +14,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, first_line
-from deltactl.parquet.file_end import END_BYTES, MAGIC
 from deltactl.parquet.fixed_bounds import ensure_fixed_bounds
-from deltactl.parquet.footer_garbage import count_footer
+from deltactl.parquet.format import ENCRYPTED_MAGIC, END_BYTES, MAGIC
+from deltactl.parquet.thrift import ThriftError
 from deltactl.storage.store import Store
 
-_ENCRYPTED: Final = b"PARE"
 TAIL_BYTES: Final = 64 << 10
-_SIGNATURE_BYTES: Final = 28  # behind a footer that is not encrypted itself, where columns are
+_SIGNATURE_BYTES: Final = 28  # after the plain footer of a file with encrypted columns
+
+MAX_WAITING_BYTES: Final = 8 << 20
+"""Stored size of the footers that may wait for the collector; in memory they take ten times that.
+
+Arrow's footer holds its schema, once that was asked for, and the schema its footer: only Python's
+collector of cycles frees them. It counts objects, not bytes, and ``cli/app.py`` makes it run
+seldom: gigabytes of footers of a wide table would wait for it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """A footer: what Arrow made of it, and as it is stored, with its length and the magic.
+    """A footer as Arrow parsed it, and as it is stored, with its length and the magic.
 
-    ``size_bytes`` are those of its file.
+    ``size_bytes`` is the size of its file.
     """
 
     metadata: pq.FileMetaData
@@ -34,31 +43,31 @@ class Footer:
     size_bytes: int
 
     def parse_again(self) -> pq.FileMetaData:
-        """A copy. Not by way of Arrow's own writing, which ends the process on some footers."""
+        """Return a copy. Arrow's own writer is not used: it ends the process on some footers."""
         return _parse(self.data)
 
 
 def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = None) -> Footer:
-    """The footer of a Parquet file; nobody may ask for its columns before ``find_unsound``.
+    """Return the footer of a Parquet file; call ``find_broken_footers`` before you read columns.
 
     Args:
-        store: where it lies.
-        name: in that store.
-        size_bytes: of the whole file.
-        tail: its last ``TAIL_BYTES``, or all of it, where somebody has them already.
+        store: the store of the file.
+        name: the file's name in that store.
+        size_bytes: size of the whole file.
+        tail: the last ``TAIL_BYTES`` of the file, or the whole file, if already read.
 
     Raises:
-        DataFileError: it is no Parquet file, or a broken or encrypted one; says which.
+        DataFileError: the file is not Parquet, broken or encrypted; the message says which.
         StorageError: the store failed.
     """
     if size_bytes == 0:
         raise DataFileError("is empty (0 bytes)")
     if tail is None:
         tail = _read_end(store, name, size_bytes, TAIL_BYTES)
-    if tail[-4:] == _ENCRYPTED:
+    if tail[-4:] == ENCRYPTED_MAGIC:
         raise DataFileError("is encrypted")
     if tail[-4:] != MAGIC or len(tail) < END_BYTES + len(MAGIC):
-        raise DataFileError("is not a Parquet file, or was not written to its end")
+        raise DataFileError("is not a Parquet file, or is truncated")
     needed = int.from_bytes(tail[-8:-4], "little") + END_BYTES
     if needed > size_bytes - len(MAGIC):
         raise DataFileError("is broken: its footer is longer than the file")
@@ -68,7 +77,7 @@ def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = 
     count_footer(footer.metadata)
     try:
         ensure_fixed_bounds(footer.metadata, footer.data[:-END_BYTES])
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ThriftError) as error:
         raise broken_footer(error) from error
     if needed - END_BYTES - footer.metadata.serialized_size == _SIGNATURE_BYTES:
         raise DataFileError("is encrypted in part: its footer is signed")
@@ -76,8 +85,8 @@ def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = 
 
 
 def _parse(data: bytes) -> pq.FileMetaData:
-    # pq.read_metadata does the same, then prepares reading nested columns: half as fast. What
-    # pickle calls for metadata is faster still, but a broken footer ends the process there.
+    # pq.read_metadata does the same, then prepares to read nested columns: half as fast. The
+    # function that pickle uses is faster, but a broken footer ends the process there.
     reader = pq.ParquetReader()
     try:
         reader.open(pa.BufferReader(data))
@@ -87,7 +96,7 @@ def _parse(data: bytes) -> pq.FileMetaData:
 
 
 def broken_footer(error: Exception) -> DataFileError:
-    """What is wrong with a footer that Arrow could not read."""
+    """Return the error for a footer that Arrow cannot read."""
     return DataFileError(f"is broken: {first_line(error) or type(error).__name__}")
 
 
@@ -95,3 +104,29 @@ def _read_end(store: Store, name: str, size_bytes: int, length: int) -> bytes:
     length = min(length, size_bytes)
     (data,) = store.read_ranges(name, [(size_bytes - length, length)])
     return data
+
+
+class _Waiting:
+    """The size of the footers that may be waiting for the collector."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._bytes = 0
+
+    def add(self, size_bytes: int) -> bool:
+        """Return whether the limit is reached; then counting starts at zero again."""
+        with self._lock:
+            self._bytes += size_bytes
+            if self._bytes < MAX_WAITING_BYTES:
+                return False
+            self._bytes = 0
+            return True
+
+
+_waiting = _Waiting()
+
+
+def count_footer(footer: pq.FileMetaData) -> None:
+    """Count a footer whose schema will be asked for; from time to time, free those before it."""
+    if _waiting.add(footer.serialized_size):
+        gc.collect()

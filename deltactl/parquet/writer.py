@@ -24,7 +24,8 @@ from deltactl.parquet.encodings import (
 )
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import read_file_stats, read_null_counts
-from deltactl.parquet.footer_garbage import count_footer
+from deltactl.parquet.footer_bytes import count_footer
+from deltactl.parquet.nested import walk_types
 from deltactl.protocol.stats import encode_stats
 from deltactl.protocol.stats_columns import StatsColumns
 from deltactl.storage.store import Store
@@ -290,22 +291,9 @@ def _ensure_storable(schema: pa.Schema) -> None:
             hint="All columns are void or partition columns: leave the files as they are.",
         )
     for member in schema:
-        _ensure_storable_type(member.type, member.name)
-
-
-def _ensure_storable_type(type_: pa.DataType, path: str) -> None:
-    if pa.types.is_null(type_) or (pa.types.is_struct(type_) and type_.num_fields == 0):
-        raise UnsupportedFeatureError(
-            f"column {path!r} holds nothing but void, which data files cannot store",
-            hint="Give the column a type with values, or leave the files as they are.",
-        )
-    if pa.types.is_map(type_):
-        children = [("key", type_.key_type), ("value", type_.item_type)]
-    elif pa.types.is_struct(type_):
-        children = [(member.name, member.type) for member in type_]
-    elif pa.types.is_nested(type_):
-        children = [("element", type_.value_type)]
-    else:
-        children = []
-    for name, child in children:
-        _ensure_storable_type(child, f"{path}.{name}")
+        for path, kind, _ in walk_types(member.type, (member.name,)):
+            if pa.types.is_null(kind) or (pa.types.is_struct(kind) and kind.num_fields == 0):
+                raise UnsupportedFeatureError(
+                    f"column {'.'.join(path)!r} contains only void, which Parquet cannot store",
+                    hint="Give the column a type with values, or leave the files as they are.",
+                )

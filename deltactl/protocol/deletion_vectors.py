@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -28,9 +27,6 @@ from deltactl.protocol.z85 import decode_words, z85_decode
 UUID_RELATIVE: Final = "u"
 ABSOLUTE: Final = "p"
 INLINE: Final = "i"
-
-FILE_VERSION: Final = b"\x01"
-"""First byte of a deletion vector file."""
 
 FRAME_OVERHEAD: Final = 8
 """Bytes around each stored bitmap: its size before, its checksum after."""
@@ -86,12 +82,6 @@ class DeletionVector:
             )
 
     @property
-    def unique_id(self) -> str:
-        """What tells two vectors of one data file apart in the log (PROTOCOL: Derived Fields)."""
-        suffix = "" if self.offset is None else f"@{self.offset}"
-        return f"{self.storage_type}{self.path_or_inline_dv}{suffix}"
-
-    @property
     def file_name(self) -> str | None:
         """Decoded name of the file: relative to the table's root, or absolute; ``None`` if inline.
 
@@ -114,7 +104,7 @@ class DeletionVector:
 
 
 def unique_ids(dv: pa.StructArray | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """:attr:`DeletionVector.unique_id` of each row as strings; null where there is no vector.
+    """Return the unique id of each vector (PROTOCOL: Derived Fields); null for null.
 
     Args:
         dv: structs with ``storage_type``, ``path_or_inline_dv`` and ``offset``.
@@ -230,29 +220,6 @@ def _native_to_portable(data: bytes) -> bytes:
             buckets.append(struct.pack("<I", high_bits) + bitmap)
         position += 4 + length
     return struct.pack("<Q", len(buckets)) + b"".join(buckets)
-
-
-def encode_bitmap(bitmap: BitMap64) -> bytes:
-    """Portable, run-optimised bytes with the magic number; ``bitmap`` is left as it is."""
-    compact = BitMap64(bitmap)
-    compact.run_optimize()
-    return struct.pack("<I", _PORTABLE_MAGIC) + compact.serialize()
-
-
-def frame(bitmaps: Iterable[BitMap64]) -> tuple[bytes, list[int]]:
-    """A whole deletion vector file, and the ``offset`` of each bitmap in it.
-
-    ``size_bytes`` of a descriptor is ``len(encode_bitmap(bitmap))``.
-    """
-    parts = [FILE_VERSION]
-    offsets: list[int] = []
-    position = len(FILE_VERSION)
-    for bitmap in bitmaps:
-        payload = encode_bitmap(bitmap)
-        offsets.append(position)
-        parts += [struct.pack(">i", len(payload)), payload, struct.pack(">I", zlib.crc32(payload))]
-        position += len(payload) + FRAME_OVERHEAD
-    return b"".join(parts), offsets
 
 
 def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:

@@ -15,24 +15,8 @@ _BASE: Final = 85
 _WORD_BYTES: Final = 4
 
 
-def z85_encode(data: bytes) -> str:
-    """Text of ``data``, 5 characters for each 4 bytes.
-
-    Raises:
-        ValueError: the length is not a multiple of 4; padding is the caller's decision.
-    """
-    if len(data) % 4:
-        raise ValueError(f"z85 encodes multiples of 4 bytes, not {len(data)}")
-    chars: list[str] = []
-    for start in range(0, len(data), 4):
-        word = int.from_bytes(data[start : start + 4], "big")
-        digits = [(word // _BASE**power) % _BASE for power in (4, 3, 2, 1, 0)]
-        chars.extend(ALPHABET[digit] for digit in digits)
-    return "".join(chars)
-
-
 def z85_decode(text: str) -> bytes:
-    """Bytes of z85 ``text``; undoes :func:`z85_encode`.
+    """Return the bytes of z85 ``text``.
 
     A last group of 1 to 3 ``#`` stands for that many missing bytes: writers built on a Rust library
     end vectors so, and no other group can start with ``#`` without passing 32 bits.

@@ -1,8 +1,8 @@
-"""The DynamoDB table in which writers agree on commits to stores that cannot decide a race.
+"""The DynamoDB table in which writers agree on commits to stores without put-if-absent.
 
-An item a commit, of the layout that Delta's ``S3DynamoDBLogStore`` reads and writes: ``tablePath``
-(hash key) and ``fileName`` (range key), ``tempPath`` relative to ``_delta_log``, ``complete`` as
-the text ``true`` or ``false``, and ``expireTime`` in seconds since 1970, once complete.
+One item per commit, in the layout of Delta's ``S3DynamoDBLogStore``: ``tablePath`` (hash key) and
+``fileName`` (range key), ``tempPath`` relative to ``_delta_log``, ``complete`` as the string
+``true`` or ``false``, and ``expireTime`` in seconds since 1970, once complete.
 
 Source: delta-io/delta, storage-s3-dynamodb, ``S3DynamoDBLogStore``, ``ExternalCommitEntry``.
 """
@@ -25,7 +25,7 @@ _ATTEMPTS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class DynamoDbLogStore:
-    """Where writers agree: Delta's ``ddb.tableName`` and ``ddb.region``, with its defaults."""
+    """Name and region of the table: Delta's ``ddb.tableName`` and ``ddb.region``, same defaults."""
 
     table_name: str = "delta_log"
     region: str = "us-east-1"
@@ -33,9 +33,9 @@ class DynamoDbLogStore:
 
 @dataclass(frozen=True, slots=True)
 class CommitEntry:
-    """Who won a commit file: the content is in ``temp_path``, relative to ``_delta_log``.
+    """The winner of a commit file: its content is in ``temp_path``, relative to ``_delta_log``.
 
-    ``complete`` says that the commit file has it too.
+    ``complete`` says that the commit file has the content too.
     """
 
     file_name: str
@@ -44,44 +44,44 @@ class CommitEntry:
 
 
 class CommitEntries(Protocol):
-    """The entries of all tables, by the table's address and the commit file's name."""
+    """The entries of all tables, by table address and name of the commit file."""
 
     def get(self, table_path: str, file_name: str) -> CommitEntry | None:
-        """The entry of a commit file."""
+        """Return the entry of a commit file."""
         ...
 
     def find_latest(self, table_path: str) -> CommitEntry | None:
-        """The entry of a table whose file name sorts last."""
+        """Return the entry of a table whose file name sorts last."""
         ...
 
     def create(self, table_path: str, entry: CommitEntry) -> bool:
-        """Add an entry; tell whether there was none.
+        """Add an entry; return whether there was none.
 
-        A no may be the answer to the library's own second try: look whose entry it is.
+        ``False`` may be the answer to the library's own retry: read the entry to find its writer.
         """
         ...
 
     def complete(self, table_path: str, entry: CommitEntry, expire_time_s: int) -> bool:
-        """Mark an entry complete; tell whether it is still there with its temporary file."""
+        """Mark an entry complete; return whether it still exists with its temporary file."""
         ...
 
 
 class DynamoDbEntries:
     """Entries in a table of DynamoDB.
 
-    Endpoint, and credentials where the storage options have none, are found as every AWS SDK finds
-    them (``AWS_ENDPOINT_URL_DYNAMODB`` for one).
+    The endpoint, and credentials if the storage options have none, are found as in every AWS SDK
+    (``AWS_ENDPOINT_URL_DYNAMODB``, for example).
     """
 
     def __init__(self, place: DynamoDbLogStore, options: Mapping[str, str]) -> None:
-        """Use the table at ``place``; of ``options`` those with the credentials of S3."""
+        """Use the table at ``place``, with the S3 credentials in ``options``."""
         self._place = place
         self._options = dict(options)
         self._secrets = secret_values(options)
         self._client: Any = None
 
     def __repr__(self) -> str:
-        """Tell the place, and nothing of the options."""
+        """Show the place, and none of the options."""
         return f"DynamoDbEntries({self._place!r})"
 
     def get(self, table_path: str, file_name: str) -> CommitEntry | None:
@@ -135,7 +135,7 @@ class DynamoDbEntries:
         return answer is not None
 
     def _call_conditionally(self, method: str, name: str, **request: Any) -> Any:
-        """The answer, or ``None`` where the condition does not hold."""
+        """Return the answer, or ``None`` if the condition does not hold."""
         try:
             return self._call(method, name, **request)
         except StorageError as error:
@@ -187,8 +187,8 @@ class DynamoDbEntries:
                 str(item["complete"]["S"]).lower() == "true",
             )
         raise StorageError(
-            f"an item in DynamoDB table {self._place.table_name!r} is no entry of a commit",
-            hint="Is it the table that the other writers use?",
+            f"an item in DynamoDB table {self._place.table_name!r} is not the entry of a commit",
+            hint="Give the table of the other writers with --ddb-table-name.",
         )
 
 

@@ -1,7 +1,7 @@
-"""The one place where errors of the system and of cloud libraries become deltactl's own.
+"""Map errors of the operating system and of cloud libraries to deltactl's own.
 
-The kind of the exception decides first, since libraries raise ``FileNotFoundError`` and its like
-without a number; then the error number; what neither knows is a plain ``StorageError``.
+The type of the exception decides first, since libraries raise ``FileNotFoundError`` and similar
+ones without a number; then the error number. All others become a plain ``StorageError``.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from deltactl.errors import (
 
 
 class TransientStorageError(StorageError):
-    """The store failed in a way that often passes: trying again may succeed."""
+    """The store failed with a transient error: a retry may succeed."""
 
     retryable = True
 
 
 class UnsupportedByStoreError(StorageError):
-    """The store does not know what it was asked for."""
+    """The store does not support the request."""
 
 
 def _numbers(*names: str) -> frozenset[int]:
-    """Give the error numbers that exist on this system, of those named."""
+    """Return those of the named error numbers that exist on this system."""
     return frozenset(getattr(errno, name) for name in names if hasattr(errno, name))
 
 
@@ -45,24 +45,24 @@ _TRANSIENT: Final = _numbers(
 )  # fmt: skip
 
 _HINTS: Final[Mapping[str, str]] = {
-    "ENOSPC": "the disk is full: free space there and run again",
-    "EDQUOT": "the quota is used up: free space there and run again",
-    "EFBIG": "the file system does not take files of this size",
-    "EROFS": "the file system is mounted read-only",
-    "EMFILE": "this process has too many open files: raise `ulimit -n` or lower the parallelism",
-    "ENFILE": "the system has too many open files: raise fs.file-max or lower the parallelism",
-    "ENAMETOOLONG": "the file system takes no names of this length",
-    "ELOOP": "symbolic links lead in a circle",
-    "EIO": "the device failed: check its health and the system's log before running again",
-    "ENOTEMPTY": "a folder with files in it has this name",
-    "EXDEV": "the name lies on another file system",
+    "ENOSPC": "Free space on the disk, which is full; then rerun.",
+    "EDQUOT": "Free space in the quota, which is used up; then rerun.",
+    "EFBIG": "Use a file system that allows files of this size.",
+    "EROFS": "Remount the file system: it is mounted read-only.",
+    "EMFILE": "Raise `ulimit -n` or lower the parallelism: the process has too many open files.",
+    "ENFILE": "Raise fs.file-max or lower the parallelism: the system has too many open files.",
+    "ENAMETOOLONG": "Use a file system that allows names of this length.",
+    "ELOOP": "Fix the symbolic links, which form a loop.",
+    "EIO": "Check the device and the system's log before you rerun: the device failed.",
+    "ENOTEMPTY": "Move the directory that has this name; it is not empty.",
+    "EXDEV": "Keep the table on one file system: the name is on another.",
 }
 _HINT_BY_NUMBER: Final[Mapping[int, str]] = {
     getattr(errno, name): hint for name, hint in _HINTS.items() if hasattr(errno, name)
 }
 
-_DEEPEST_CAUSE: Final = 8
-# What signs a request in its address or in an account's connection string.
+_MAX_CAUSES: Final = 8
+# Signatures in the address of a request or in an account's connection string.
 _SIGNATURE: Final = re.compile(
     r"\b(sig|signature|accountkey|sharedaccesssignature|x-(?:amz|goog)-(?:signature|credential"
     r"|security-token))=[^&\s'\";]+",
@@ -71,22 +71,25 @@ _SIGNATURE: Final = re.compile(
 
 _Kind = tuple[type[StorageError], str | None]
 
-_TRANSIENT_KIND: Final[_Kind] = (TransientStorageError, "the store did not answer: try again")
+_TRANSIENT_KIND: Final[_Kind] = (TransientStorageError, "Rerun later: the store did not answer.")
 _DENIED_KIND: Final[_Kind] = (
     AccessDeniedError,
-    "check the permissions, or the credentials, of who runs deltactl",
+    "Check the permissions or credentials of the user who runs deltactl.",
 )
 _KINDS: Final[Sequence[tuple[tuple[type[Exception], ...], _Kind]]] = (
     ((FileNotFoundError,), (ObjectNotFoundError, None)),
     ((FileExistsError,), (ObjectExistsError, None)),
     ((PermissionError,), _DENIED_KIND),
-    ((NotADirectoryError,), (ObjectNotFoundError, "a file stands where the name needs a folder")),
-    ((IsADirectoryError,), (StorageError, "a folder has this name")),
+    (
+        (NotADirectoryError,),
+        (ObjectNotFoundError, "Move the file that has a directory's name."),
+    ),
+    ((IsADirectoryError,), (StorageError, "Move the directory that has this name.")),
     ((ConnectionError, TimeoutError, InterruptedError, BlockingIOError), _TRANSIENT_KIND),
-    ((UnicodeError,), (StorageError, "the file system cannot spell this name")),
+    ((UnicodeError,), (StorageError, "Use a file system that allows this name.")),
 )
 
-# Cloud libraries raise outside OSError; they are known by class name so that none is imported.
+# Errors of cloud libraries are no OSErrors; class names identify them without an import.
 _DENIED_CLASSES: Final = frozenset({
     "ClientAuthenticationError", "CredentialRetrievalError", "CredentialUnavailableError",
     "DefaultCredentialsError", "NoCredentialsError", "PartialCredentialsError", "RefreshError",
@@ -99,43 +102,43 @@ _TRANSIENT_CLASSES: Final = frozenset({
     "ServerTimeoutError", "ServiceRequestError", "ServiceResponseError",
 })  # fmt: skip
 _CREDENTIALS_HINT: Final = (
-    "the store does not take these credentials: check the key, its secret, and whether a token"
-    " has expired"
+    "Check the key, its secret, and whether a token has expired: the store refused these"
+    " credentials."
 )
 NO_BUCKET: Final[_Kind] = (
     StorageError,
-    "there is no such bucket or container: check its name, and the endpoint or account",
+    "Check the name of the bucket or container, and the endpoint or account.",
 )
 _S3_DENIED_HINT: Final = (
-    "check the permissions of who runs deltactl; for a bucket whose requester pays, add"
-    " --storage-option requester_pays=true"
+    "Check the permissions of the user who runs deltactl; for a requester-pays bucket, add"
+    " --storage-option requester_pays=true."
 )
 _LIST_HINT: Final = (
-    "who runs deltactl must be allowed to list the table's folder, not only to read what is in it:"
-    " s3:ListBucket, storage.objects.list, or the right to list blobs"
+    "Allow the user who runs deltactl to list the table's directory, not only to read files in"
+    " it: s3:ListBucket, storage.objects.list, or the permission to list blobs."
 )
 # gcsfs has no classes for these.
 _PHRASES: Final[Mapping[str, _Kind]] = {
     "Forbidden:": _DENIED_KIND,
     "Bucket is requester pays": (
         AccessDeniedError,
-        "name the project that pays: --storage-option requester_pays=PROJECT",
+        "Name the project that pays with --storage-option requester_pays=PROJECT.",
     ),
 }
-_LONGEST_REASON: Final = 500
-_REGION_HINT: Final = "the bucket is in another region: set AWS_REGION, or --storage-option"
-# What services call their errors, where that says more than the status does.
+_MAX_REASON_CHARACTERS: Final = 500
+_REGION_HINT: Final = "Set AWS_REGION, or --storage-option region=REGION, to the bucket's region."
+# Error codes of services that say more than the HTTP status.
 _CODES: Final[Mapping[str, _Kind]] = {
     "NoSuchBucket": NO_BUCKET,
     "ContainerNotFound": NO_BUCKET,
     "AccessDenied": (AccessDeniedError, _S3_DENIED_HINT),
     "AuthorizationFailure": (
         AccessDeniedError,
-        "the account does not take these credentials, or not from this network",
+        "Check the credentials, and whether the account allows this network.",
     ),
     "AuthenticationFailed": (AccessDeniedError, _CREDENTIALS_HINT),
-    "RequestTimeTooSkewed": (AccessDeniedError, "this machine's clock is wrong: set it"),
-    "InvalidBucketName": (StorageError, "no bucket can have this name"),
+    "RequestTimeTooSkewed": (AccessDeniedError, "Set this machine's clock, which is wrong."),
+    "InvalidBucketName": (StorageError, "Check the name: no bucket can have it."),
     "PermanentRedirect": (StorageError, _REGION_HINT),
     "AuthorizationHeaderMalformed": (StorageError, _REGION_HINT),
     "IllegalLocationConstraintException": (StorageError, _REGION_HINT),
@@ -144,7 +147,7 @@ _CODES: Final[Mapping[str, _Kind]] = {
     "ExpiredToken": (AccessDeniedError, _CREDENTIALS_HINT),
     "InvalidToken": (AccessDeniedError, _CREDENTIALS_HINT),
     "PreconditionFailed": (ObjectExistsError, None),
-    # Another conditional write of the same key was under way: this one may be tried again.
+    # Another conditional write of the same key was in progress: this one may be retried.
     "ConditionalRequestConflict": _TRANSIENT_KIND,
     "AccessDeniedException": _DENIED_KIND,
     "UnrecognizedClientException": (AccessDeniedError, _CREDENTIALS_HINT),
@@ -152,40 +155,40 @@ _CODES: Final[Mapping[str, _Kind]] = {
     "RequestLimitExceeded": _TRANSIENT_KIND,
     "ThrottlingException": _TRANSIENT_KIND,
     "NotImplemented": (UnsupportedByStoreError, None),
-    "SlowDown": (TransientStorageError, "the store asks for fewer requests: try again later"),
+    "SlowDown": (TransientStorageError, "Rerun later: the store asks for fewer requests."),
 }
 _DENIED_STATUSES: Final = frozenset({401, 403})
 _TRANSIENT_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 
 def no_versions_error(name: str) -> StorageError:
-    """What to say of a deleted file that no version is kept of."""
+    """Return the error for a deleted file of which the store keeps no version."""
     return ObjectNotFoundError(
-        f"cannot bring back {name!r}: it was deleted, and the store keeps no version of it"
+        f"cannot restore {name!r}: it was deleted, and the store keeps no version of it"
     )
 
 
 def map_error(
     error: Exception, verb: str, name: str, where: str, secrets: Sequence[str] = ()
 ) -> StorageError:
-    """Give the deltactl error for ``error``, met while trying to ``verb`` ``name`` in ``where``.
+    """Return the deltactl error for ``error``, raised by an attempt to ``verb`` ``name``.
 
-    Values in ``secrets`` are blotted out of the library's own words.
+    Values in ``secrets`` are removed from the library's message.
     """
     kind, hint = _classify(error)
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or kind.__name__
     for secret in secrets:
         reason = reason.replace(secret, "***")
     reason = _SIGNATURE.sub(r"\1=***", reason)
-    # Azure's go on for many lines.
-    reason = reason.partition("\nRequestId:")[0][:_LONGEST_REASON]
+    # Azure's messages have many lines.
+    reason = reason.partition("\nRequestId:")[0][:_MAX_REASON_CHARACTERS]
     if verb == "list" and hint in (_DENIED_KIND[1], _S3_DENIED_HINT):
         hint = _LIST_HINT
     return kind(f"cannot {verb} {name!r} in {where}: {reason}", hint=hint)
 
 
 def is_transient(error: Exception) -> bool:
-    """Tell whether an error of a library often passes by itself."""
+    """Return whether an error of a library is transient."""
     return not isinstance(error, DeltactlError) and _classify(error)[0].retryable
 
 
@@ -205,7 +208,7 @@ def mapped_errors(verb: str, name: str, where: str) -> Iterator[None]:
 def _classify(error: Exception) -> _Kind:
     if isinstance(error, DeltactlError):
         raise error
-    # s3fs wraps what the service said in an error of the system that fits more or less.
+    # s3fs wraps the service's error in a more or less similar OSError.
     code = next((code for code in map(service_code, _chain(error)) if code in _CODES), None)
     if code is not None:
         return _CODES[code]
@@ -242,7 +245,7 @@ def _classify_foreign(error: Exception) -> _Kind:
     status = _http_status(error)
     if status is not None:
         return _classify_status({status})
-    # Azure's client gives a broken download up with an error that has no status of its own.
+    # After a broken download, Azure's client raises an error without a status.
     if any(_class_names(cause) & _TRANSIENT_CLASSES for cause in _chain(error)):
         return _TRANSIENT_KIND
     return StorageError, None
@@ -267,9 +270,9 @@ def _classify_status(statuses: Set[int]) -> _Kind:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what caused it."""
+    """Yield the error and its causes."""
     cause: BaseException | None = error
-    for _ in range(_DEEPEST_CAUSE):
+    for _ in range(_MAX_CAUSES):
         if cause is None:
             return
         yield cause
@@ -277,13 +280,13 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _response(error: BaseException | None) -> Mapping[str, Any]:
-    """The answer that botocore keeps in its errors."""
+    """Return the answer that botocore keeps in its errors."""
     response = getattr(error, "response", None)
     return response if isinstance(response, Mapping) else {}
 
 
 def service_code(error: BaseException | None) -> str:
-    """What a service calls its error; empty where it says nothing."""
+    """Return the service's error code; empty if there is none."""
     details = _response(error).get("Error")
     found = details.get("Code") if isinstance(details, Mapping) else None
     code = found or getattr(error, "error_code", None) or ""
@@ -306,9 +309,9 @@ def _http_status(error: Exception) -> int | None:
     return None
 
 
-def folder_in_the_way(folder: str) -> NotADirectoryError:
-    """Give the error for a file that stands where a folder is needed.
+def not_a_directory(path: str) -> NotADirectoryError:
+    """Return the error for a file in the place of a directory.
 
-    ``os.mkdir`` says "exists" there, which a commit would take for a lost race.
+    ``os.mkdir`` says "exists" there, which a commit would treat as a lost race.
     """
-    return NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), folder)
+    return NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)

@@ -1,32 +1,44 @@
-"""The base of all stores around a store."""
+"""The base class of stores that wrap another store."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from deltactl.errors import StorageError
-from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
+from deltactl.storage.store import Directories, Enter, FileInfo, Replacement, Store, Tree, Versions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+C = TypeVar("C")
+
 
 class ForwardingStore:
-    """Hands every call to the store inside; wrappers override what they care about."""
+    """Forwards every call to the store inside; wrappers override single methods."""
 
     def __init__(self, inner: Store) -> None:
         """Wrap ``inner``."""
         self._inner = inner
 
     def __repr__(self) -> str:
-        """Tell what is wrapped."""
+        """Name the store inside."""
         return f"{type(self).__name__}({self._inner!r})"
 
     @property
     def uri(self) -> str:
         """The root of the store inside."""
         return self._inner.uri
+
+    @property
+    def directories(self) -> Directories | None:
+        """This wrapper, if the store inside has directories."""
+        return None if self._inner.directories is None else self
+
+    @property
+    def versions(self) -> Versions | None:
+        """This wrapper, if the store inside may keep versions."""
+        return None if self._inner.versions is None else self
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         """See ``Store.list_from``."""
@@ -100,28 +112,35 @@ class ForwardingStore:
         """See ``Store.delete_many``."""
         return self._inner.delete_many(names)
 
-    def undelete_many(
-        self, names: Sequence[str], *, dry_run: bool = False
-    ) -> dict[str, StorageError]:
-        """See ``Store.undelete_many``."""
-        return self._inner.undelete_many(names, dry_run=dry_run)
-
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """See ``Store.move_many``."""
         return self._inner.move_many(pairs)
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
-        """See ``Store.remove_folders``."""
-        return self._inner.remove_folders(names)
+    def remove_directories(self, names: Sequence[str]) -> list[str]:
+        """See ``Directories.remove_directories``."""
+        return _present(self._inner.directories).remove_directories(names)
 
-    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
-        """See ``Store.old_folders``."""
-        return self._inner.old_folders(names, instant_ms)
+    def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:
+        """See ``Directories.old_directories``."""
+        return _present(self._inner.directories).old_directories(names, before_ms)
 
-    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
-        """See ``Store.abandoned``."""
-        return self._inner.abandoned(prefix, instant_ms)
+    def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
+        """See ``Directories.abandoned_files``."""
+        return _present(self._inner.directories).abandoned_files(prefix, before_ms)
+
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        """See ``Versions.undelete_many``."""
+        return _present(self._inner.versions).undelete_many(names, dry_run=dry_run)
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """See ``Store.real_names``."""
         return self._inner.real_names(names)
+
+
+def _present(capability: C | None) -> C:
+    """Return a capability of the store inside; the wrapper offers only those it has."""
+    if capability is None:
+        raise NotImplementedError("the wrapped store lacks this capability")
+    return capability

@@ -1,7 +1,7 @@
-"""Names under a store's root: what may be read, and what may be written.
+"""Names under a store's root: which may be read, and which may be written.
 
 A name is relative, decoded, with ``/`` between its parts. Reading also takes absolute names, since
-shallow clones and deletion vectors carry them; writing and deleting never do.
+shallow clones and deletion vectors contain them; writing and deleting never do.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://|(file):/")
 
 
 def is_absolute_name(name: str) -> bool:
-    """Tell whether ``name`` is a path from ``/`` or a URI, not a name below the root."""
+    """Return whether ``name`` is a path from ``/`` or a URI, not a name below the root."""
     return _ABSOLUTE.match(name) is not None
 
 
 def parse_scheme(name: str) -> str | None:
-    """Give the lower-case scheme of a URI (``file:/x`` included), or None for a plain path."""
+    """Return the lower-case scheme of a URI (``file:/x`` included), or None for a plain path."""
     found = _SCHEME.match(name)
     return (found[1] or found[2]).lower() if found else None
 
 
 def is_plain_name(name: str) -> bool:
-    """Tell, fast, that ``name`` needs none of the care of :func:`resolve_name`."""
+    """Return whether ``name`` certainly is in normal form; faster than :func:`resolve_name`."""
     return (
         name != ""
         and name[0] not in "/."
@@ -41,7 +41,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def resolve_name(name: str) -> str:
-    """Give the one spelling of a relative name.
+    """Return the normal form of a relative name.
 
     Raises:
         SafetyError: the name is absolute, or its ``..`` parts lead out of the root.
@@ -56,38 +56,40 @@ def resolve_name(name: str) -> str:
 
 
 def resolve_prefix(prefix: str) -> str:
-    """Give the one spelling of a relative folder name; the root itself is ``""``.
+    """Return the normal form of a relative directory name; the root itself is ``""``.
 
     Raises:
         SafetyError: the name is absolute, or its ``..`` parts lead out of the root.
-        StorageError: the name holds a NUL character.
+        StorageError: the name contains a NUL character.
     """
     refuse_nul(prefix)
     if is_absolute_name(prefix):
-        raise SafetyError(f"{prefix!r} is an absolute name; only names below the root will do here")
+        raise SafetyError(
+            f"{prefix!r} is an absolute name; only names below the root are allowed here"
+        )
     resolved = posixpath.normpath(prefix) if prefix else ""
     if resolved == ".." or resolved.startswith("../"):
         raise SafetyError(
-            f"{prefix!r} leads out of the table's folder",
-            hint="the name comes from the table's log; check who wrote it before going on",
+            f"{prefix!r} leads out of the table's directory",
+            hint="Check who wrote this name to the table's log.",
         )
     return "" if resolved == "." else resolved
 
 
 def refuse_nul(name: str) -> None:
-    """Refuse a name that the system would cut at its NUL character.
+    """Refuse a name that the operating system would cut at its NUL character.
 
     Raises:
-        StorageError: the name holds a NUL character.
+        StorageError: the name contains a NUL character.
     """
     if "\0" in name:
-        raise StorageError(f"{name!r} holds a NUL character, which no file name can")
+        raise StorageError(f"{name!r} contains a NUL character, which no file name can contain")
 
 
 def is_local_uri(uri: str) -> bool:
-    """Tell, without opening anything, whether an address is on a local file system."""
+    """Return, without opening anything, whether an address is on a local file system."""
     return parse_scheme(uri) in (None, "file")
 
 
 OWN_DIR: Final = "_deltactl"
-"""Where deltactl keeps journals and quarantined files; hidden by the rule below."""
+"""The directory of journals and quarantined files; hidden, as its name begins with ``_``."""

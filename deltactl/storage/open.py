@@ -1,6 +1,6 @@
-"""From a table's address to its store: a registry of schemes.
+"""Open the store of a table's address, by scheme.
 
-Nothing heavy is imported before a scheme needs it.
+Imports a large package only when a scheme needs it.
 """
 
 from __future__ import annotations
@@ -24,50 +24,45 @@ _PACKAGES: Final[Mapping[str, str]] = {
     "gs": "gcsfs", "gcs": "gcsfs",
     "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
 }  # fmt: skip
-# What s3fs puts in one request; the rest goes up in parts.
+# s3fs writes smaller content in one request, other content in parts.
 _WHOLE_BELOW_BYTES: Final[Mapping[str, int]] = {"s3fs": 100 << 20}
 _SINGLE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
 
 
 def open_store(uri: str, options: Mapping[str, str] | None = None) -> Store:
-    """Open the store of a table: a path, ``~`` allowed, or a URI. Nothing need be there yet.
+    """Open the store of a table: a path (``~`` is expanded) or a URI; it need not exist yet.
 
     Raises:
-        UsageError: the address cannot be understood, or names a scheme nobody registered.
+        UsageError: the address is not valid, or has an unknown scheme.
         StorageError: the storage cannot be reached, or its package is not installed.
     """
     if not uri or "\0" in uri:
-        raise UsageError("the address of a table is empty" if not uri else "an address holds a NUL")
+        raise UsageError(
+            "the address of a table is empty" if not uri else "an address contains a NUL"
+        )
     scheme = parse_scheme(uri)
     if scheme is None:
         _refuse_lookalike(uri)
-        # Unlike Path.expanduser, this leaves a folder be that is named like no user.
+        # Unlike Path.expanduser, this accepts a directory `~name` where no such user exists.
         return LocalStore(os.path.expanduser(uri))  # noqa: PTH111
-    opener = _openers.get(scheme)
+    opener = OPENERS.get(scheme)
     if opener is None:
         raise UsageError(
             f"no storage is known for the scheme {scheme!r}",
-            hint=f"known are: {', '.join(sorted(_openers))}, and plain paths",
+            hint=f"Use one of: {', '.join(sorted(OPENERS))}, or a plain path.",
         )
     return opener(uri, options or {})
 
 
 def package_of(uri: str) -> str | None:
-    """Name the package that serves an address, if it takes one of its own."""
+    """Return the package that an address needs, if any."""
     return _PACKAGES.get(parse_scheme(uri) or "")
-
-
-def register_scheme(scheme: str, opener: Opener) -> Opener | None:
-    """Let ``opener`` serve a scheme from now on, and give the one that did before."""
-    before = _openers.get(scheme)
-    _openers[scheme] = opener
-    return before
 
 
 def _open_local(uri: str, options: Mapping[str, str]) -> Store:
     path = uri_to_path(uri)
     if not path.startswith("/"):
-        raise UsageError(f"{uri!r} is not absolute", hint="write file:///path, or a plain path")
+        raise UsageError(f"{uri!r} is not absolute", hint="Write file:///path, or a plain path.")
     return LocalStore(path)
 
 
@@ -77,7 +72,7 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
     scheme = scheme.lower()
     package = _PACKAGES[scheme]
     try:
-        # fsspec takes 0.1 s and more to import: only those who need it pay.
+        # fsspec takes 0.1 s and more to import.
         from deltactl.storage.objects.connect import find_service
         from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard
         from deltactl.storage.objects.store import FsspecStore
@@ -86,7 +81,7 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
     except ImportError as error:
         raise StorageError(
             f"{scheme}:// needs the package {package}, which is not installed",
-            hint=f"pip install {package}",
+            hint=f"Run pip install {package}.",
         ) from error
     key = service.key_of(f"{scheme}://{rest}")
     return FsspecStore(
@@ -107,24 +102,26 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
 
 
 def _refuse_credentials(uri: str) -> None:
-    """Refuse addresses that carry secrets: they would be printed, logged and kept in commits."""
+    """Refuse addresses that contain secrets: they would be printed, logged and committed."""
     authority = uri.partition("://")[2].partition("/")[0]
     if ":" in authority.partition("@")[0] and "@" in authority:
         raise UsageError(
-            "the address carries a password", hint="give credentials with --storage-option"
+            "the address contains a password", hint="Give credentials with --storage-option."
         )
     if re.search(r"\?.*(sig|token|key)=", uri, re.IGNORECASE):
         raise UsageError(
-            "the address carries a signature", hint="give credentials with --storage-option"
+            "the address contains a signature", hint="Give credentials with --storage-option."
         )
 
 
 def _refuse_lookalike(uri: str) -> None:
     found = _SINGLE_SLASH.match(uri)
-    if found and found[1].lower() in _openers:
+    if found and found[1].lower() in OPENERS:
         raise UsageError(
-            f"{uri!r} lacks a slash", hint=f"write {found[1]}://…, or ./{uri} for a local folder"
+            f"{uri!r} lacks a slash",
+            hint=f"Write {found[1]}://…, or ./{uri} for a local directory.",
         )
 
 
-_openers: dict[str, Opener] = {"file": _open_local, **dict.fromkeys(_PACKAGES, _open_remote)}
+OPENERS: Final[dict[str, Opener]] = {"file": _open_local, **dict.fromkeys(_PACKAGES, _open_remote)}
+"""The opener of each scheme."""

@@ -1,4 +1,4 @@
-"""Requests side by side, which object stores need to be fast."""
+"""Parallel requests, which object stores need to be fast."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARALLEL_REQUESTS: Final = 16
 def each_in_parallel(
     work: Callable[[A], R], items: Iterable[A], *, at_once: int = PARALLEL_REQUESTS
 ) -> Iterator[R]:
-    """Give ``work`` of each item in order, ``at_once`` of them ahead of the caller."""
+    """Yield ``work`` of each item in order, ``at_once`` of them ahead of the caller."""
     rest = iter(items)
     first = list(islice(rest, 2))
     if len(first) <= 1:
@@ -46,7 +46,7 @@ T = TypeVar("T")
 def map_requests(
     store: Store, ask: Callable[[T], R], items: Iterable[T], *, at_once: int = PARALLEL_REQUESTS
 ) -> Iterator[R]:
-    """``ask`` for each item, results in order; on local disks one after another."""
+    """Yield ``ask`` of each item in order; one after another on local file systems."""
     if is_local_uri(store.uri):
         yield from map(ask, items)
         return

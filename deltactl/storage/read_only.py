@@ -1,23 +1,20 @@
-"""A store around a store, for dry runs: it cannot write."""
+"""The store of dry runs: it wraps another store and cannot write."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import BinaryIO, NoReturn
 
 from deltactl.errors import SafetyError, StorageError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Replacement
 
-if TYPE_CHECKING:
-    pass
-
 
 class ReadOnlyStore(ForwardingStore):
-    """The store of a dry run. Reaching one of its writing methods is a mistake in deltactl.
+    """A store whose writing methods raise ``SafetyError`` and change nothing.
 
-    Each of them raises ``SafetyError`` and leaves the table as it is.
+    Only a bug in deltactl calls one of them.
     """
 
     def open_output(self, name: str) -> BinaryIO:
@@ -55,7 +52,7 @@ class ReadOnlyStore(ForwardingStore):
     def undelete_many(
         self, names: Sequence[str], *, dry_run: bool = False
     ) -> dict[str, StorageError]:
-        """Raise, unless nothing is asked for but what could be done."""
+        """Raise, except for a dry run."""
         if not dry_run:
             self._refuse("bring back", ", ".join(names[:3]))
         return super().undelete_many(names, dry_run=dry_run)
@@ -64,12 +61,12 @@ class ReadOnlyStore(ForwardingStore):
         """Raise."""
         self._refuse("move", ", ".join(old for old, _ in pairs[:3]))
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
+    def remove_directories(self, names: Sequence[str]) -> list[str]:
         """Raise."""
         self._refuse("remove", ", ".join(names[:3]))
 
     def _refuse(self, verb: str, name: str) -> NoReturn:
         raise SafetyError(
             f"a dry run tried to {verb} {name!r}",
-            hint="nothing was changed; this is a mistake in deltactl, please report it",
+            hint="Nothing was changed. Report this bug in deltactl.",
         )

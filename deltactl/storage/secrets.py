@@ -1,4 +1,4 @@
-"""Which storage options are secret, and where else secrets of a connection may be."""
+"""Find the secrets in storage options and connections."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, Final
 _SECRET_KEY: Final = re.compile(
     r"key|secret|token|password|sas|signature|credential|connection_string", re.I
 )
-# Shorter texts are no secrets, and blotting them out would make messages unreadable.
-_LEAST_SECRET_CHARACTERS: Final = 3
+# Shorter strings are not secrets, and to remove them would make messages unreadable.
+_MIN_SECRET_CHARACTERS: Final = 3
 _NO_SECRETS: Final = frozenset({"anon", "browser", "cache", "cloud", "google_default"})
 
 
 def secret_values(options: Mapping[str, Any], file_system: Any = None) -> tuple[str, ...]:
-    """Give the values that no message may repeat, longest first.
+    """Return the values that no message may contain, longest first.
 
-    Those of ``options``, nested ones too, and what the file system took from the environment or
-    from fsspec's configuration.
+    They come from ``options``, nested ones too, and from what the file system read from the
+    environment or fsspec's configuration.
     """
     found = set(_secrets_in(options))
     for name, value in vars(file_system).items() if hasattr(file_system, "__dict__") else ():
@@ -31,7 +31,7 @@ def secret_values(options: Mapping[str, Any], file_system: Any = None) -> tuple[
 
 
 def is_secret(key: str, value: str) -> bool:
-    """Tell whether an option holds what nobody else may see."""
+    """Return whether an option contains a secret."""
     return next(_secrets_in({key: value}), None) is not None
 
 
@@ -42,9 +42,9 @@ def _secrets_in(options: Mapping[str, Any], *, secret: bool = False) -> Iterator
         if isinstance(nested, Mapping):
             yield from _secrets_in(nested, secret=hidden)
         elif hidden and isinstance(value, str) and value not in _NO_SECRETS:
-            if len(value) >= _LEAST_SECRET_CHARACTERS:
+            if len(value) >= _MIN_SECRET_CHARACTERS:
                 yield value
-            # A connection string holds the key among public parts.
+            # A connection string contains the key among public parts.
             for part in value.split(";"):
                 name, equals, content = part.partition("=")
                 if equals and _SECRET_KEY.search(name) and content:
@@ -52,7 +52,7 @@ def _secrets_in(options: Mapping[str, Any], *, secret: bool = False) -> Iterator
 
 
 def load_nested(value: str) -> Any:
-    """Give a JSON object for a text that is one, and any other text as it is."""
+    """Return the JSON object in a string, and any other string unchanged."""
     if value.startswith("{"):
         try:
             return json.loads(value)

@@ -1,8 +1,11 @@
-"""The storage seam: bytes by name under one root.
+"""The interface of storage: files by name under one root.
 
 Names are relative to the root with ``/`` between parts, decoded (never URI-encoded). Reading
 methods also take an absolute URI or path on the same kind of store (shallow clones and deletion
 vectors name files that way); writing and deleting methods refuse anything outside the root.
+
+``Store`` is what every store can do. What only some can do is a protocol of its own; a property of
+the store returns it, or ``None``: the caller then says what happens without it.
 """
 
 from __future__ import annotations
@@ -19,23 +22,23 @@ if TYPE_CHECKING:
 
 
 class Replacement(Protocol):
-    """A writer whose content takes a name's place whole, when it is closed."""
+    """A writer whose content replaces a file as a whole, when it is closed."""
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed or discarded."""
+        """Return whether it was closed or discarded."""
         ...
 
     def write(self, buffer: ReadableBuffer, /) -> int:
-        """Take some bytes."""
+        """Append bytes."""
         ...
 
     def tell(self) -> int:
-        """Bytes taken so far."""
+        """Return the number of bytes written so far."""
         ...
 
     def flush(self) -> None:
-        """Nothing that a reader could see."""
+        """Do nothing that a reader could see."""
         ...
 
     def close(self) -> None:
@@ -43,13 +46,13 @@ class Replacement(Protocol):
         ...
 
     def discard(self) -> None:
-        """Leave everything as it was; nothing after ``close``. Never raises."""
+        """Leave the old file as it was; do nothing after ``close``. Never raises."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """One stored file: name relative to the root, bytes, modification time (ms since 1970)."""
+    """One stored file: name relative to the root, size, modification time (ms since 1970)."""
 
     name: str
     size_bytes: int
@@ -58,10 +61,10 @@ class FileInfo:
 
 @dataclass(slots=True)
 class Tree:
-    """A part of what lies below a folder, as names relative to the root.
+    """Some of the names below a directory, relative to the root.
 
-    ``folders`` are those of stores that have folders, entered or not. ``links`` are symbolic links
-    to whatever; they are neither files nor folders here.
+    ``folders`` are directories, entered or not, on stores that have them. ``links`` are symbolic
+    links to anything; they are neither files nor directories here.
     """
 
     files: list[str] = field(default_factory=list)
@@ -70,14 +73,46 @@ class Tree:
 
 
 Enter = Callable[[str], bool]
-"""``enter(folder) -> bool``: whether a walk is to look into a folder."""
+"""``enter(directory) -> bool``: whether to walk into a directory."""
+
+
+class Directories(Protocol):
+    """What only a store with directories can do: empty ones and partly written files stay there."""
+
+    def remove_directories(self, names: Sequence[str]) -> list[str]:
+        """Remove the empty ones of these directories, in the order given; return their names."""
+        ...
+
+    def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:
+        """Return those whose entries last changed before a timestamp (ms since 1970)."""
+        ...
+
+    def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
+        """Return hidden files that killed writes of deltactl left directly in a directory.
+
+        Only those last changed before a timestamp (ms since 1970): no write in progress.
+        """
+        ...
+
+
+class Versions(Protocol):
+    """What only a store that may keep versions of deleted files can do."""
+
+    def undelete_many(
+        self, names: Sequence[str], *, dry_run: bool = False
+    ) -> dict[str, StorageError]:
+        """Restore deleted files; return what cannot be restored, by name.
+
+        Skips a name that has a file. With ``dry_run`` nothing is changed.
+        """
+        ...
 
 
 class Store(Protocol):
-    """Bytes by name under ``uri``.
+    """Files by name under ``uri``.
 
-    Every method maps the library's errors to :class:`deltactl.errors.StorageError` and below,
-    with the name in the message and never a credential.
+    Every method maps the library's errors to :class:`deltactl.errors.StorageError` and its
+    subclasses, with the name in the message and never a credential.
     """
 
     @property
@@ -85,156 +120,134 @@ class Store(Protocol):
         """The root as an absolute URI with a scheme, without a trailing slash."""
         ...
 
-    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
-        """Files directly in folder ``prefix`` whose last part is >= ``start``, sorted by bytes.
+    @property
+    def directories(self) -> Directories | None:
+        """The operations on directories; ``None`` if the store has only names of files."""
+        ...
 
-        Sub-folders are left out. A missing folder yields nothing.
+    @property
+    def versions(self) -> Versions | None:
+        """The operations on versions of files; ``None`` if the store keeps none."""
+        ...
+
+    def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
+        """Yield files directly in ``prefix`` whose last part is >= ``start``, sorted by bytes.
+
+        Subdirectories are left out. A missing directory yields nothing.
         """
         ...
 
     def list_folders(self, prefix: str = "") -> list[str]:
-        """Names of the folders directly in folder ``prefix``, sorted; links to folders count.
+        """Return names of directories directly in ``prefix``, sorted, with links to directories.
 
-        On object stores a folder is what has something below it. A missing one has none.
+        On object stores, a prefix with objects below it is a directory. A missing one has none.
         """
         ...
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
-        """Batches of names of all files below ``prefix``, unordered.
+        """Yield batches of names of all files below ``prefix``, unordered.
 
-        Symlinked folders are not followed.
+        Links to directories are not followed.
         """
         ...
 
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
-        """Everything below the root, in parts, unordered; links are told and never followed.
+        """Yield all names below the root, in parts, unordered; links are never followed.
 
-        Files below a folder that ``enter`` refuses may still come: a flat listing cannot skip them.
+        Files below a directory that ``enter`` refuses may come too: a flat listing has them all.
         """
         ...
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
-        """Facts of each name, in order; ``None`` where nothing is stored."""
+        """Return size and time of each name, in order; ``None`` where nothing is stored."""
         ...
 
     def read(self, name: str) -> bytes:
-        """Whole content. Raises ``ObjectNotFoundError``."""
+        """Return the whole content. Raises ``ObjectNotFoundError``."""
         ...
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
-        """Whole contents in the order of ``names``, fetched ahead, memory bounded."""
+        """Yield whole contents in the order of ``names``, fetched ahead in bounded memory."""
         ...
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each (offset, length); a range past the end gives what is there."""
+        """Return the bytes of each (offset, length); a range past the end is cut at the end."""
         ...
 
     def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
-        """Facts and last bytes of a file, in one request where the store answers both at once.
+        """Return facts and last bytes of a file; ``None`` where nothing is stored.
 
-        Else the facts are looked up first. ``None`` where nothing is stored.
+        One request if the store can answer both at once; else the facts are looked up first.
         """
         ...
 
     def open_input(self, name: str) -> pa.NativeFile:
-        """A random-access Arrow file; the caller closes it."""
+        """Open a random-access Arrow file; the caller closes it."""
         ...
 
     def open_output(self, name: str) -> BinaryIO:
-        """A writer to a new file; complete and durable only after ``close()``.
+        """Open a writer to a new file; complete and durable only after ``close()``.
 
-        There is no way to abort: delete what was not wanted.
+        There is no way to abort: delete a file that is not wanted.
         """
         ...
 
     def open_replacement(self, name: str) -> Replacement:
-        """A writer to a new or existing file; readers see old or new, never a part."""
+        """Open a writer to a new or existing file; readers see old or new, never a part."""
         ...
 
     def put(self, name: str, data: bytes) -> None:
-        """Write or replace whole, durably; readers see old or new, never a part."""
+        """Write or replace a whole file, durably; readers see old or new, never a part."""
         ...
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-        """``put`` each (name, content), as fast as the store can; gives how many.
+        """``put`` each (name, content), as fast as the store can; return how many.
 
-        Some may be new when it raises, or when ``files`` does, which ends it. Disks put thousands
-        in place together, so that readers find few moments between the first and the last.
+        If this or ``files`` raises, some files may be new. File systems rename thousands together,
+        so that the time between the first and the last is short.
         """
         ...
 
     def ensure_put_if_absent(self) -> None:
-        """Make sure, before work that a commit is to end, that ``put_if_absent`` decides races.
+        """Check, before work that ends in a commit, that ``put_if_absent`` decides races.
 
-        May write and remove an object; cheap when called again. Every ``put_if_absent`` makes sure
-        of it anyway.
+        May write and remove an object; cheap when called again. ``put_if_absent`` makes the same
+        check.
 
         Raises:
-            SafetyError: it does not, or not for all who write here.
+            SafetyError: it does not decide them, or not for all writers of this table.
         """
         ...
 
     def put_if_absent(self, name: str, data: bytes) -> None:
-        """Create whole and durable, or raise ``ObjectExistsError``.
+        """Create a whole, durable file, or raise ``ObjectExistsError``.
 
-        Any other error leaves the outcome unknown: settle it by reading back. With an
-        ``AccessDeniedError`` nothing is under way any more: what is not there now never will be.
+        After any other error the outcome is unknown: read the file to find out. After an
+        ``AccessDeniedError`` no request is in progress: a file that is absent now stays absent.
         """
         ...
 
     def sync_folders(self, names: Iterable[str]) -> None:
-        """Make the folder entries of these files durable (nothing to do on object stores)."""
+        """Make the directory entries of these files durable (nothing to do on object stores)."""
         ...
 
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
-        """Delete each name; absent names count as deleted. Gives what failed, by name."""
-        ...
-
-    def undelete_many(
-        self, names: Sequence[str], *, dry_run: bool = False
-    ) -> dict[str, StorageError]:
-        """Bring deleted files back from the versions that the store keeps of them.
-
-        A name that has a file is left alone. Gives what cannot come back, by name; with
-        ``dry_run`` only that.
-        """
+        """Delete each name; absent names count as deleted. Return what failed, by name."""
         ...
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
-        """Rename each (name, new name); never over a file that is there.
+        """Rename each (name, new name); never replace a file.
 
-        Gives what failed, by the old name: ``ObjectNotFoundError`` where nothing has it,
-        ``ObjectExistsError`` where the new name is taken. After a failure in between a file may
-        have both names; moving it again settles that.
-        """
-        ...
-
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
-        """Remove those folders that are empty, in the order given; give their names.
-
-        Stores without folders remove nothing.
-        """
-        ...
-
-    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
-        """Those of the folders whose entries last changed before an instant, ms since 1970.
-
-        Stores without folders know of none.
-        """
-        ...
-
-    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
-        """Hidden files that killed writes of ours left directly in folder ``prefix``.
-
-        Only those that last changed before an instant, ms since 1970: none of a write that goes on.
-        Stores whose files appear as a whole have none.
+        Return what failed, by the old name: ``ObjectNotFoundError`` if no file has it,
+        ``ObjectExistsError`` if the new name is taken. After other failures a file may have both
+        names; move it again to fix that.
         """
         ...
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
-        """Where each name, absolute or not, leads once links and ``..`` are followed.
+        """Return the real name of each name, absolute or not, after links and ``..``.
 
-        A name below the root, or ``None`` outside of it. The root itself is ``""``.
+        ``None`` for a name outside the root. The root itself is ``""``.
 
         Raises:
             StorageError: a name is on another kind of storage.

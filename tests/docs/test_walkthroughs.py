@@ -69,7 +69,7 @@ def new_store(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Store]:
     exec(compile(connection.text, PAGE, "exec"), names)
     ((name, package),) = evaluate_items(scheme, {}).items()
     monkeypatch.setitem(open_module._PACKAGES, name, package)
-    monkeypatch.setitem(open_module._openers, name, open_module._open_remote)
+    monkeypatch.setitem(open_module.OPENERS, name, open_module._open_remote)
     monkeypatch.setitem(connect._CONNECT, package, names["_connect_ram"])
     (make,) = evaluate_items(line, {**vars(test_conformance), "open_store": open_store}).values()
     return cast("Callable[[Path], Store]", make)

@@ -21,12 +21,11 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
 )
-from deltactl.storage.errors import TransientStorageError, no_versions_error
+from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.names import is_absolute_name, resolve_name, resolve_prefix
-from deltactl.storage.open import register_scheme
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 from tests.explorer.world import Call, Reply, Rules, Worlds
-from tests.support.stores import put_each
+from tests.support.stores import put_each, register_scheme
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -39,6 +38,9 @@ class SimStore:
 
     ``trespasses`` are names outside the root that somebody tried to write.
     """
+
+    directories = None
+    versions = None
 
     def __init__(self, worlds: Worlds, ask: Ask) -> None:
         self._worlds, self._ask = worlds, ask
@@ -112,12 +114,6 @@ class SimStore:
         if self._worlds.rules.has_items:
             raise SafetyError("this store knows no conditions")
 
-    def undelete_many(
-        self, names: Sequence[str], *, dry_run: bool = False
-    ) -> dict[str, StorageError]:
-        infos = zip(names, self.stat_many(names), strict=True)
-        return {name: no_versions_error(name) for name, info in infos if info is None}
-
     def sync_folders(self, names: Iterable[str]) -> None:
         self._do(Call("sync", posixpath.commonprefix([self._writable(name) for name in names])))
 
@@ -130,15 +126,6 @@ class SimStore:
             for old, new in pairs
         ]
         return self._each(calls)
-
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
-        return []
-
-    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
-        return []
-
-    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
-        return []
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         inside = f"{self.uri}/"

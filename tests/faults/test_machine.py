@@ -129,7 +129,7 @@ def test_a_full_disk(
     if ran.code == 8:
         assert "No space left on device" in ran.err
         assert f"{root}" in ran.err
-        assert "hint: the disk is full: free space there and run again" in ran.err
+        assert "hint: Free space on the disk, which is full; then rerun." in ran.err
     ensure_sound(root)
     ensure_cleaned(root, before)
     filler.unlink()
@@ -153,7 +153,7 @@ def test_a_file_system_that_is_mounted_read_only(
     ran = deltactl(*scene.arguments(root, 0))
     assert ran.code == 8, ran
     assert "Read-only file system" in ran.err
-    assert "hint: the file system is mounted read-only" in ran.err
+    assert "hint: Remount the file system: it is mounted read-only." in ran.err
     ensure_sound(root)
     if is_table(root):
         assert deltactl("check", str(root)).code == 0

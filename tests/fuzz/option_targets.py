@@ -19,10 +19,10 @@ from deltactl.cli.settings.settable import SETTABLE
 from deltactl.errors import UsageError
 from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.vacuum.inventory import read_inventory
+from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.file_schema import read_file_schema
 from deltactl.parquet.footer import read_file_stats, read_null_counts
 from deltactl.parquet.footer_bytes import parse_footer
-from deltactl.parquet.sound_footers import find_unsound
 from deltactl.protocol.schema import Field, PrimitiveType
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
 from deltactl.units import (
@@ -34,7 +34,7 @@ from deltactl.units import (
     parse_timestamp,
 )
 from tests.fuzz.target import STORE, Target, as_text, stored
-from tests.support.footers import read_sound_footer
+from tests.support.footers import read_valid_footer
 from tests.support.stores import MemoryStore
 
 # -- units --------------------------------------------------------------------------------------
@@ -248,8 +248,8 @@ def run_footer(data: bytes) -> None:
     """A data file's footer, alone and among others: schema, statistics, null counts."""
     info = stored("x.parquet", data)
     twin = parse_footer(STORE, info.name, info.size_bytes)
-    assert len(find_unsound([twin, twin])) in (0, 2)
-    footer = read_sound_footer(STORE, info.name, info.size_bytes)
+    assert len(find_broken_footers([twin, twin])) in (0, 2)
+    footer = read_valid_footer(STORE, info.name, info.size_bytes)
     schema = read_file_schema(footer).struct
     read_file_stats(footer, StatsColumns(list_leaves(schema)))
     read_null_counts(footer)

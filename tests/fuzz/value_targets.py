@@ -19,9 +19,7 @@ from deltactl.protocol.actions import DELETION_VECTOR_TYPE, Metadata, Protocol
 from deltactl.protocol.deletion_vectors import (
     DeletionVector,
     decode_bitmap,
-    encode_bitmap,
     ensure_within,
-    frame,
     live_mask,
     unique_ids,
     vector_files,
@@ -51,6 +49,7 @@ from deltactl.protocol.schema_json import encode_schema
 from deltactl.protocol.stats import LeafStats, num_records
 from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
 from tests.fuzz.target import STORE, Target, as_text, stored
+from tests.support.deletion_vectors import encode_bitmap, encode_vector_file, unique_id
 from tests.support.table_builder import COLUMNS, Column, bitmap_bytes, struct_of, z85
 
 # -- schemas and properties ---------------------------------------------------------------------
@@ -257,7 +256,7 @@ def run_descriptor(data: bytes) -> None:
     column = pa.chunked_array([pa.array([row, None], DELETION_VECTOR_TYPE)])
     _ = unique_ids(column), vector_files(column)
     vector = DeletionVector(**row)
-    assert vector.unique_id == unique_ids(column)[0].as_py()
+    assert unique_id(vector) == unique_ids(column)[0].as_py()
     load_deletion_vector(STORE, vector)
 
 
@@ -272,7 +271,7 @@ def _descriptors() -> list[bytes]:
 
 
 def _files_of_vectors() -> list[bytes]:
-    return [b"\0" + frame([bitmap])[0][1:] for bitmap in (_RUNS, BitMap64([3, 4]))]
+    return [b"\0" + encode_vector_file([bitmap])[0][1:] for bitmap in (_RUNS, BitMap64([3, 4]))]
 
 
 _SCHEMA_WORDS = (

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from deltactl.clock import FixedClock
 from deltactl.engine.local import LocalEngine
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
@@ -15,6 +14,7 @@ from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, op
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.store import Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, log_names, memory_of, new_table
+from tests.support.clock import FixedClock
 from tests.support.stores import Fault, FaultyStore, opened_as
 from tests.support.table_builder import LOG, START_MS, TableBuilder, commit_path
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from deltactl.clock import FixedClock
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import ObjectNotFoundError
 from deltactl.log.listing import outlast_cleanup
@@ -17,6 +16,7 @@ from deltactl.operations.manifest.run import ManifestOptions, generate_manifests
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
+from tests.support.clock import FixedClock
 from tests.support.stores import opened_as
 from tests.support.table_builder import LOG
 from tests.support.vacuum_scenes import DAY, NOW, Scene

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import pytest
 
-from deltactl.clock import FixedClock
 from deltactl.errors import AccessDeniedError, LeaseHeldError, StorageError
 from deltactl.operations import lease
 from deltactl.operations.lease import LEASE_MS, Holder, hold_lease
 from deltactl.storage.store import Store
+from tests.support.clock import FixedClock
 from tests.support.stores import Fault, FaultyStore, MemoryStore
 
 _NUMBERS = itertools.count()

@@ -12,7 +12,7 @@ import pytest
 
 from deltactl import Table
 from deltactl.operations.vacuum.run import VacuumOptions
-from deltactl.storage.network import retry as patience
+from deltactl.storage.network import retry
 from deltactl.storage.open import open_store
 from tests.support.fault_proxy import (
     Answer,
@@ -106,7 +106,7 @@ def _check(command: str, fault: str, server: ObjectServer, root: str) -> None:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "_FIRST_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(retry, "_FIRST_DELAY_SECONDS", 0.01)
 
 
 @pytest.mark.parametrize("server", choose_servers("moto"), indirect=True)

@@ -113,7 +113,7 @@ def test_what_is_no_footer_is_refused(data: bytes) -> None:
 
 
 def test_unknown_thrift_is_refused() -> None:
-    with pytest.raises(DataFileError, match="Thrift type 14"):
+    with pytest.raises(DataFileError, match="unknown type 14"):
         amend_footer(b"\x1e\0" + b"\2\0\0\0PAR1")
 
 

@@ -21,7 +21,7 @@ from deltactl.parquet.footer_columns import read_leaf_columns
 from deltactl.protocol.stats import encode_stats
 from deltactl.protocol.stats_bounds import encode_stats_of_files
 from deltactl.protocol.stats_columns import StatsColumns, list_leaves
-from tests.support.footers import read_sound_footer
+from tests.support.footers import read_valid_footer
 from tests.support.stores import CountingStore, MemoryStore
 
 SCHEMA = pa.schema(
@@ -109,7 +109,7 @@ def test_a_footer_costs_one_read() -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"a": list(range(100_000))}), sink)
     store.put("a.parquet", sink.getvalue())
-    footer = read_sound_footer(store, "a.parquet", len(sink.getvalue()))
+    footer = read_valid_footer(store, "a.parquet", len(sink.getvalue()))
     assert footer.num_rows == 100_000
     assert store.names["read_ranges"] == ["a.parquet"]
 
@@ -120,7 +120,7 @@ def test_a_footer_longer_than_usual_is_read_whole() -> None:
     wide = pa.table({f"column {n}": [n] for n in range(2000)})
     pq.write_table(wide, sink)
     store.put("a.parquet", sink.getvalue())
-    assert read_sound_footer(store, "a.parquet", len(sink.getvalue())).num_columns == 2000
+    assert read_valid_footer(store, "a.parquet", len(sink.getvalue())).num_columns == 2000
 
 
 @pytest.mark.parametrize(
@@ -138,4 +138,4 @@ def test_what_is_no_parquet_file_is_told(content: bytes, told: str) -> None:
     store = MemoryStore("memory://footer-broken")
     store.put("a.parquet", content)
     with pytest.raises(DataFileError, match=told):
-        read_sound_footer(store, "a.parquet", len(content))
+        read_valid_footer(store, "a.parquet", len(content))

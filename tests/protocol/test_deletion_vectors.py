@@ -20,15 +20,14 @@ from deltactl.protocol.deletion_vectors import (
     DeletionVector,
     decode_bitmap,
     decode_inline,
-    encode_bitmap,
     ensure_within,
-    frame,
     live_mask,
     read_framed,
     unique_ids,
     vector_files,
 )
-from deltactl.protocol.z85 import ALPHABET, z85_decode, z85_encode
+from deltactl.protocol.z85 import ALPHABET, z85_decode
+from tests.support.deletion_vectors import encode_bitmap, encode_vector_file, unique_id, z85_encode
 
 PORTABLE = struct.pack("<I", 1681511377)
 NATIVE = struct.pack("<I", 1681511376)
@@ -57,13 +56,13 @@ def test_the_published_file_is_read_and_written_to_the_byte() -> None:
     payload = read_framed(SMALL_FILE[1:], SMALL, "dv.bin")
     bitmap = decode_bitmap(payload, cardinality=2)
     assert list(bitmap) == [0, 9]
-    assert frame([bitmap]) == (SMALL_FILE, [1])
+    assert encode_vector_file([bitmap]) == (SMALL_FILE, [1])
 
 
 def test_the_published_inline_vector_is_read_and_framed() -> None:
     bitmap = decode_inline(INLINE)
     assert list(bitmap) == INLINE_ROWS
-    data, offsets = frame([bitmap])
+    data, offsets = encode_vector_file([bitmap])
     assert (len(data), offsets) == (53, [1])
     assert data[-4:].hex() == "acd74a79"
     assert z85_encode(encode_bitmap(bitmap)) == INLINE_TEXT
@@ -76,7 +75,7 @@ def test_the_example_of_the_protocol_text_is_no_valid_vector() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dv", "file_name", "unique_id"),
+    ("dv", "file_name", "expected_id"),
     [
         (
             DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 4, 40, 6),
@@ -97,10 +96,10 @@ def test_the_example_of_the_protocol_text_is_no_valid_vector() -> None:
     ],
 )
 def test_descriptors_name_their_file_and_themselves(
-    dv: DeletionVector, file_name: str | None, unique_id: str
+    dv: DeletionVector, file_name: str | None, expected_id: str
 ) -> None:
     assert dv.file_name == file_name
-    assert dv.unique_id == unique_id
+    assert unique_id(dv) == expected_id
 
 
 @pytest.mark.parametrize("text", ["", "short", "vBn[lx{q8@P<9BNH/is~", "####################"])
@@ -130,7 +129,7 @@ def test_ids_of_a_column_are_those_of_its_rows() -> None:
     names = [field.name for field in STRUCT]
     rows = [None if v is None else {name: getattr(v, name) for name in names} for v in vectors]
     column = pa.array(rows, STRUCT)
-    expected = [None if v is None else v.unique_id for v in vectors]
+    expected = [None if v is None else unique_id(v) for v in vectors]
     assert unique_ids(column).to_pylist() == expected
     assert unique_ids(column[1:]).to_pylist() == expected[1:]
     assert unique_ids(pa.chunked_array([column[:1], column[1:]])).to_pylist() == expected
@@ -199,7 +198,7 @@ def test_another_number_of_rows_is_refused() -> None:
 
 def test_several_vectors_share_a_file() -> None:
     wanted = [BitMap64([1]), BitMap64(range(100_000)), BitMap64([2**40])]
-    data, offsets = frame(wanted)
+    data, offsets = encode_vector_file(wanted)
     sizes = [len(encode_bitmap(bitmap)) for bitmap in wanted]
     assert data[:1] == b"\x01"
     assert [b - a for a, b in pairwise([*offsets, len(data)])] == [

@@ -183,5 +183,5 @@ def test_writing_into_a_full_disk_is_a_storage_error(
     file.write(b"some")
     with pytest.raises(StorageError, match="No space left") as caught:
         file.close()
-    assert caught.value.hint == "the disk is full: free space there and run again"
+    assert caught.value.hint == "Free space on the disk, which is full; then rerun."
     assert file.closed

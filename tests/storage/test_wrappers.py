@@ -1,4 +1,4 @@
-"""Dry runs do not write, meters count, patience is for reads only."""
+"""Dry runs do not write, meters count, faulty stores fail on purpose."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from deltactl.errors import ObjectExistsError, ObjectNotFoundError, SafetyError
+from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
+from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import FileInfo, Store
 from tests.support.metered_store import MeteredStore, StorageUsage
 from tests.support.stores import (
+    CountingStore,
     Crash,
     Fault,
     FaultyStore,
@@ -59,6 +63,38 @@ def test_dry_runs_prepare_no_commit(memory: MemoryStore) -> None:
     """Making sure may write, so a dry run that would is a mistake."""
     with pytest.raises(SafetyError, match="a dry run tried to"):
         ReadOnlyStore(memory).ensure_put_if_absent()
+
+
+def test_dry_runs_remove_no_directories(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    directories = ReadOnlyStore(LocalStore(str(tmp_path))).directories
+    assert directories is not None
+    assert directories.old_directories(["d"], 10**14) == ["d"]
+    with pytest.raises(SafetyError, match="a dry run tried to"):
+        directories.remove_directories(["d"])
+    assert (tmp_path / "d").is_dir()
+
+
+def test_dry_runs_restore_no_files() -> None:
+    file_system = MemoryFileSystem(use_listings_cache=False, skip_instance_cache=True)
+    schemes = frozenset({"memory"})
+    inner = FsspecStore("memory://t", file_system, "/t", exclusive_create=True, schemes=schemes)
+    versions = ReadOnlyStore(inner).versions
+    assert versions is not None
+    assert list(versions.undelete_many(["never"], dry_run=True)) == ["never"]
+    with pytest.raises(SafetyError, match="a dry run tried to"):
+        versions.undelete_many(["never"])
+
+
+@pytest.mark.parametrize("wrapper", [ReadOnlyStore, MeteredStore, CountingStore, FaultyStore])
+def test_wrappers_offer_the_capabilities_of_the_store_inside(
+    wrapper: type[ForwardingStore], memory: MemoryStore, tmp_path: Path
+) -> None:
+    assert wrapper(memory).directories is None
+    assert wrapper(memory).versions is None
+    on_disk = wrapper(LocalStore(str(tmp_path)))
+    assert isinstance(on_disk.directories, wrapper)
+    assert on_disk.versions is None
 
 
 @pytest.mark.parametrize("number", range(len(READS)))

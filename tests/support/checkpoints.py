@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.clock import FixedClock
 from deltactl.engine.base import CancelToken, Done, Failed, OnProgress, P, R, Task, Worker
 from deltactl.engine.local import LocalEngine
 from deltactl.log.hint import read_hint
 from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport, checkpoint_table
 from deltactl.storage.store import Store
+from tests.support.clock import FixedClock
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import LOG, START_MS, Column, TableBuilder
 

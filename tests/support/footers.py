@@ -1,17 +1,17 @@
-"""A file's footer, as the program reads one before it asks for columns."""
+"""Read a file's footer as the program does before it asks for columns."""
 
 from __future__ import annotations
 
 import pyarrow.parquet as pq
 
+from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
-from deltactl.parquet.sound_footers import find_unsound
 from deltactl.storage.store import Store
 
 
-def read_sound_footer(store: Store, name: str, size_bytes: int) -> pq.FileMetaData:
-    """Read a footer whose columns may be asked for; raises ``DataFileError``."""
+def read_valid_footer(store: Store, name: str, size_bytes: int) -> pq.FileMetaData:
+    """Return a footer with valid columns; raise ``DataFileError`` for any other."""
     footer = parse_footer(store, name, size_bytes)
-    for problem in find_unsound([footer]).values():
+    for problem in find_broken_footers([footer]).values():
         raise problem
     return footer.metadata

@@ -157,10 +157,10 @@ class MeteredStore(ForwardingStore):
         self._count(StorageUsage(puts=len(pairs), deletes=len(pairs)))
         return super().move_many(pairs)
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
+    def remove_directories(self, names: Sequence[str]) -> list[str]:
         """Count each name."""
         self._count(StorageUsage(deletes=len(names)))
-        return super().remove_folders(names)
+        return super().remove_directories(names)
 
     def _count(self, usage: StorageUsage) -> None:
         with self._lock:

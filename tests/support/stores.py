@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeVar, cast
 
 from deltactl.errors import ObjectExistsError, ObjectNotFoundError, StorageError
-from deltactl.storage.errors import TransientStorageError, no_versions_error
+from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import is_absolute_name, refuse_nul, resolve_name, resolve_prefix
-from deltactl.storage.open import register_scheme
+from deltactl.storage.open import OPENERS, Opener
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ _SPACE = _Space()
 
 class MemoryStore:
     """Files in a dictionary. Each write is a millisecond later than the one before."""
+
+    directories = None
+    versions = None
 
     def __init__(self, uri: str) -> None:
         self._uri = uri.rstrip("/")
@@ -139,12 +142,6 @@ class MemoryStore:
                 _SPACE.files.pop(uri, None)
         return {}
 
-    def undelete_many(
-        self, names: Sequence[str], *, dry_run: bool = False
-    ) -> dict[str, StorageError]:
-        infos = zip(names, self.stat_many(names), strict=True)
-        return {name: no_versions_error(name) for name, info in infos if info is None}
-
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         uris = [(old, self._writable(old), self._writable(new)) for old, new in pairs]
         failed: dict[str, StorageError] = {}
@@ -157,15 +154,6 @@ class MemoryStore:
                 else:
                     _SPACE.files[target] = _SPACE.files.pop(uri)
         return failed
-
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
-        return []
-
-    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
-        return []
-
-    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
-        return []
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         return [self._real_name(name) for name in names]
@@ -355,11 +343,8 @@ class FaultyStore(ForwardingStore):
     def undelete_many(
         self, names: Sequence[str], *, dry_run: bool = False
     ) -> dict[str, StorageError]:
-        return self._do(
-            "undelete_many",
-            _some(names),
-            lambda: self._inner.undelete_many(names, dry_run=dry_run),
-        )
+        undelete = super().undelete_many
+        return self._do("undelete_many", _some(names), lambda: undelete(names, dry_run=dry_run))
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         def tear() -> None:
@@ -368,16 +353,17 @@ class FaultyStore(ForwardingStore):
         shown = _some([old for old, _ in pairs])
         return self._do("move_many", shown, lambda: self._inner.move_many(pairs), tear)
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
-        return self._do("remove_folders", _some(names), lambda: self._inner.remove_folders(names))
+    def remove_directories(self, names: Sequence[str]) -> list[str]:
+        remove = super().remove_directories
+        return self._do("remove_directories", _some(names), lambda: remove(names))
 
-    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
-        return self._do(
-            "old_folders", _some(names), lambda: self._inner.old_folders(names, instant_ms)
-        )
+    def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:
+        find = super().old_directories
+        return self._do("old_directories", _some(names), lambda: find(names, before_ms))
 
-    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
-        return self._do("abandoned", prefix, lambda: self._inner.abandoned(prefix, instant_ms))
+    def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
+        find = super().abandoned_files
+        return self._do("abandoned_files", prefix, lambda: find(prefix, before_ms))
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         return self._do("real_names", _some(names), lambda: self._inner.real_names(names))
@@ -553,9 +539,9 @@ class CountingStore(ForwardingStore):
         self._count("move_many", [old for old, _ in pairs])
         return super().move_many(pairs)
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
-        self._count("remove_folders", names)
-        return super().remove_folders(names)
+    def remove_directories(self, names: Sequence[str]) -> list[str]:
+        self._count("remove_directories", names)
+        return super().remove_directories(names)
 
     def touched(self, name: str) -> list[str]:
         """The methods that were called about ``name``."""
@@ -582,6 +568,13 @@ class ListOnceStore(CountingStore):
         listed = [*self.names.get("list_from", []), *self.names.get("walk", [])]
         if folder in map(posixpath.normpath, listed):
             raise AssertionError(f"{prefix!r} was listed twice")
+
+
+def register_scheme(scheme: str, opener: Opener) -> Opener | None:
+    """Let ``opener`` serve a scheme from now on; return the one that did before."""
+    before = OPENERS.get(scheme)
+    OPENERS[scheme] = opener
+    return before
 
 
 _stand_ins: dict[str, Store] = {}

@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from deltactl.clock import Clock, FixedClock
+from deltactl.clock import Clock
 from deltactl.engine.local import LocalEngine
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
+from tests.support.clock import FixedClock
 from tests.support.stores import MemoryStore, opened_as
 from tests.support.table_builder import (
     LOG,

@@ -19,7 +19,7 @@ from deltactl.cli.output.progress import ProgressForm
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.settings.sources import Source, parse_flag, resolve_setting
 from deltactl.errors import UsageError
-from deltactl.storage.network.rate import parse_rate
+from deltactl.storage.network.pacing import parse_rate
 from deltactl.storage.secrets import is_secret
 
 _REFERENCE: Final = "env:"

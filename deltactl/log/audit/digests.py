@@ -5,7 +5,7 @@ For comparing two ways to rebuild one version. Memory holds a batch at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from deltactl.log.checkpoint.parsed_stats import parse_stats
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
+from deltactl.parquet.nested import walk_arrays
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.spark_hash import hash_texts_64
 
@@ -95,7 +96,8 @@ def digest_stats(batches: Iterable[pa.Table], type_: pa.StructType) -> StatsDige
     for batch in batches:
         keys = file_keys(batch).combine_chunks()
         parsed = parse_stats(batch["stats"].combine_chunks(), type_)
-        for name, values in _leaves(parsed, ""):
+        for path, leaf in walk_arrays(parsed):
+            name, values = ".".join(path), _normalise(leaf)
             there = pc.is_valid(values)
             texts = pc.binary_join_element_wise(keys.filter(there), values.filter(there), "\0")
             count, total = found.get(name, (0, 0))
@@ -103,16 +105,11 @@ def digest_stats(batches: Iterable[pa.Table], type_: pa.StructType) -> StatsDige
     return StatsDigest(found)
 
 
-def _leaves(array: pa.Array, name: str) -> Iterator[tuple[str, pa.Array]]:
-    """Each statistic by its dotted name, as texts."""
-    if pa.types.is_struct(array.type):
-        # Flattened: what lies in a null struct is null.
-        for member, values in zip(array.type, array.flatten(), strict=True):
-            yield from _leaves(values, f"{name}.{member.name}" if name else member.name)
-        return
+def _normalise(array: pa.Array) -> pa.Array:
+    """Return a statistic as strings, equal however the statistic is stored."""
     if pa.types.is_timestamp(array.type):
-        # JSON holds milliseconds, a struct may hold what is finer.
+        # JSON holds milliseconds, a struct may hold more digits.
         array = pc.floor_temporal(array, unit="millisecond")
     elif pa.types.is_floating(array.type):
         array = pc.add(array, 0.0)  # -0.0 is 0.0
-    yield name, array.cast(pa.string())
+    return array.cast(pa.string())

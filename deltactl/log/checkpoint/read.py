@@ -34,7 +34,7 @@ from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.commits.singletons import Singletons
 from deltactl.log.listing import Checkpoint
-from deltactl.parquet.sound_columns import ensure_sound_columns
+from deltactl.parquet.broken_footers import ensure_valid_columns
 from deltactl.protocol.actions import ADD_SCHEMA, JSON_NAMES, REMOVE_SCHEMA, Metadata
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.protocol.paths import decode_path, is_absolute
@@ -260,7 +260,7 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     num_rows = parquet.metadata.num_rows
     if num_rows > _MOST_ROWS_OF_A_BYTE * size:
         raise ValueError(f"its footer counts {num_rows} rows in {size} bytes")
-    ensure_sound_columns([parquet.metadata], [size])
+    ensure_valid_columns([parquet.metadata], [size])
     return parquet
 
 

@@ -100,7 +100,8 @@ def plan_cleanup(
     """
     store = snapshot.store
     yesterday = _floor_day(now_ms) - DAY_MS
-    abandoned = tuple(store.abandoned(LOG_DIR, yesterday))
+    directories = store.directories
+    abandoned = tuple(directories.abandoned_files(LOG_DIR, yesterday)) if directories else ()
     cutoff = _floor_day(now_ms - _log_retention_ms(snapshot))
     times = _adjusted_times(listing)
     boundary = _find_boundary(snapshot, listing, times, cutoff)

@@ -24,13 +24,13 @@ from deltactl.operations.check.stats import (
     widen_dates,
 )
 from deltactl.operations.check.vectors import BROKEN_VECTOR, Vector, check_vector
+from deltactl.parquet.broken_footers import find_broken_footers, group_by_schema
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.footer import LeafColumn, RowFacts, index_leaves, read_file_stats
 from deltactl.parquet.footer_bytes import Footer, parse_footer
 from deltactl.parquet.measure import measure_file
 from deltactl.parquet.projection import FileFields, Matcher, ensure_field_ids
 from deltactl.parquet.reader import RowReader
-from deltactl.parquet.sound_footers import find_unsound, group_by_schema
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.schema import Field, StructType, arrow_type, is_void
 from deltactl.protocol.stats import LeafStats, Path
@@ -117,11 +117,11 @@ class ContentChecker:
         parsed = [found for found in read if found is not None]
         sound: list[_Opened] = []
         for alike in group_by_schema([(footer, file.schema) for file, footer in parsed]):
-            unsound = find_unsound([parsed[place][1] for place in alike])
+            broken = find_broken_footers([parsed[place][1] for place in alike])
             for index, place in enumerate(alike):
                 file = parsed[place][0]
-                if index in unsound:
-                    self._report_broken(file.present, unsound[index].message)
+                if index in broken:
+                    self._report_broken(file.present, broken[index].message)
                 else:
                     sound.append(file)
         return sound, sum(len(footer.data) for _, footer in parsed)

@@ -11,10 +11,10 @@ import pyarrow as pa
 from deltactl.errors import DataFileError
 from deltactl.operations.convert.directory import NOT_PARQUET_INSIDE, LeftOut, has_parquet_name
 from deltactl.operations.convert.partitions import Problem
+from deltactl.parquet.broken_footers import find_broken_footers, group_by_schema
 from deltactl.parquet.file_schema import FileSchema, read_file_schema
 from deltactl.parquet.footer_bytes import TAIL_BYTES, Footer, parse_footer
 from deltactl.parquet.footer_columns import read_leaf_columns
-from deltactl.parquet.sound_footers import find_unsound, group_by_schema
 from deltactl.protocol.hidden_columns import CHANGE_TYPE
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_bounds import LeafColumns
@@ -116,9 +116,9 @@ def _only_sound(
     members: Sequence[tuple[FileInfo, Footer]], problems: list[Problem]
 ) -> list[tuple[FileInfo, Footer]]:
     """The footers whose columns may be asked for; the others become problems."""
-    unsound = find_unsound([footer for _, footer in members])
-    problems += [(members[index][0].name, None, unsound[index].message) for index in unsound]
-    return [member for index, member in enumerate(members) if index not in unsound]
+    broken = find_broken_footers([footer for _, footer in members])
+    problems += [(members[index][0].name, None, broken[index].message) for index in broken]
+    return [member for index, member in enumerate(members) if index not in broken]
 
 
 def _describe(spec: FooterSpec, members: Sequence[tuple[FileInfo, Footer]]) -> FooterGroup:

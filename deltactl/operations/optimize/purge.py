@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from deltactl.log.snapshot import Snapshot
 from deltactl.parquet.footer_bytes import parse_footer
+from deltactl.parquet.nested import walk_leaves
 from deltactl.parquet.reader import naming_file
 from deltactl.protocol.schema import ArrayType, DeltaType, MapType, StructType, arrow_type, is_void
 from deltactl.storage.parallel import each_in_parallel
@@ -66,9 +67,10 @@ def _type_leaves(prefix: str, delta_type: DeltaType) -> set[str]:
                 for leaf in _type_leaves(f"{prefix}.{field.physical_name}", field.type)
             }
         case ArrayType(element):
-            return _type_leaves(f"{prefix}.*", element)
+            return _type_leaves(f"{prefix}.list.element", element)
         case MapType(key, value):
-            return _type_leaves(f"{prefix}.*", key) | _type_leaves(f"{prefix}.*", value)
+            entry = f"{prefix}.key_value"
+            return _type_leaves(f"{entry}.key", key) | _type_leaves(f"{entry}.value", value)
         case _:
             return _arrow_leaves(prefix, arrow_type(delta_type, "physical"))
 
@@ -80,15 +82,4 @@ def _leaves(store: Store, path: str, size_bytes: int) -> set[str]:
 
 
 def _arrow_leaves(prefix: str, kind: pa.DataType) -> set[str]:
-    if isinstance(kind, pa.BaseExtensionType):
-        kind = kind.storage_type
-    if pa.types.is_struct(kind):
-        members = [kind.field(i) for i in range(kind.num_fields)]
-        return {leaf for m in members for leaf in _arrow_leaves(f"{prefix}.{m.name}", m.type)}
-    if pa.types.is_map(kind):
-        return _arrow_leaves(f"{prefix}.*", kind.key_type) | _arrow_leaves(
-            f"{prefix}.*", kind.item_type
-        )
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _arrow_leaves(f"{prefix}.*", kind.value_type)
-    return {prefix}
+    return {".".join(leaf.path) for leaf in walk_leaves(kind, (prefix,))}

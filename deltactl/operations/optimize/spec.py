@@ -16,8 +16,8 @@ from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.row_ids import RowTrackingColumns
 from deltactl.operations.optimize.tasks import RewriteSpec
+from deltactl.parquet.broken_footers import ensure_valid_columns
 from deltactl.parquet.reader import RowReader, naming_file
-from deltactl.parquet.sound_columns import ensure_sound_columns
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import has_feature
@@ -125,7 +125,7 @@ def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:
             snapshot.store.open_input(path) as source,
         ):
             footer = pq.read_metadata(source)
-            ensure_sound_columns([footer], [source.size()])
+            ensure_valid_columns([footer], [source.size()])
             if footer.num_row_groups and footer.num_columns:
                 codecs[footer.row_group(0).column(0).compression.lower()] += 1
     known = (resolve_codec(name) for name, _ in codecs.most_common())

@@ -304,7 +304,8 @@ class Planner:
             return plan
         kept = listing.files.filter(pc.invert(pc.is_in(listing.files, value_set=planned)))
         empty = empty_folders(listing, kept, filters.hidden)
-        if not empty:
+        directories = self.store.directories
+        if not empty or directories is None:
             return plan
         names = pa.chunked_array([pa.array(empty, pa.string())])
         spared = below_mask(
@@ -317,7 +318,7 @@ class Planner:
         return replace(
             plan,
             folders=tuple(folder for folder in empty if folder in emptied),
-            old_folders=tuple(self.store.old_folders(before, self.retention.cutoff_ms)),
+            old_folders=tuple(directories.old_directories(before, self.retention.cutoff_ms)),
         )
 
     def _missing(self, sweep: LogSweep, listing: Listing, hidden: HiddenRule) -> pa.ChunkedArray:

@@ -309,9 +309,12 @@ class VacuumRun:
         self._totals.failures += [FileFailure(name, reason) for name in names]
 
     def _remove_folders(self, cutoff_ms: int) -> None:
-        old = self._store.old_folders(self._plan.old_folders, cutoff_ms)
-        removed = self._store.remove_folders(old)
-        removed += self._store.remove_folders(self._plan.folders)
+        directories = self._store.directories
+        if directories is None:
+            return
+        old = directories.old_directories(self._plan.old_folders, cutoff_ms)
+        removed = directories.remove_directories(old)
+        removed += directories.remove_directories(self._plan.folders)
         self._totals.folders = len(removed)
 
     def _end(self, *, completed: bool) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from deltactl.errors import ObjectNotFoundError, StorageError
 from deltactl.operations.vacuum.journal import quarantine_name
-from deltactl.storage.network.retry import Patience
+from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
@@ -108,7 +108,7 @@ def _persist(
         if not again:
             return failed
         waiting = again
-        Patience(sleep=sleep).pause(attempt)
+        RetryPolicy(sleep=sleep).pause(attempt)
     return failed
 
 

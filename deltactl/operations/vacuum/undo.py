@@ -17,6 +17,7 @@ from deltactl.operations.vacuum.journal import (
     with_status,
     write_record,
 )
+from deltactl.storage.errors import no_versions_error
 from deltactl.storage.store import Store
 from deltactl.units import format_timestamp
 
@@ -62,7 +63,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     stored = set(list_quarantine(store, run_id))
     there = _find_present(store, planned)
     deleted = [name for name in planned if name not in stored | there]
-    lost = store.undelete_many(deleted, dry_run=True)
+    lost = _undelete(store, deleted, dry_run=True)
     impossible = {name: _reason(record, error) for name, error in lost.items()}
     impossible |= {
         name: "another file has its name by now" for name in planned if name in stored & there
@@ -74,7 +75,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
         return UndoReport(run_id, True, tuple(names), impossible)
     if names and read_bookmark(store) is not None:
         write_bookmark(store, None)  # lite would never look at them again
-    failed = _move_back(store, run_id, moved) | store.undelete_many(kept)
+    failed = _move_back(store, run_id, moved) | _undelete(store, kept)
     impossible |= {name: error.message for name, error in failed.items()}
     _remove_folders(store, run_id, moved)
     if names:
@@ -88,6 +89,13 @@ def _reason(record: RunRecord, error: StorageError) -> str:
     if record.quarantined_until_ms is None:
         return "it was deleted, not quarantined, and the store keeps no version of it"
     return "it is not in the quarantine, and the store keeps no version of it"
+
+
+def _undelete(store: Store, names: list[str], *, dry_run: bool = False) -> dict[str, StorageError]:
+    """Restore deleted files; return what cannot be restored, by name."""
+    if store.versions is None:
+        return {name: no_versions_error(name) for name in names}
+    return store.versions.undelete_many(names, dry_run=dry_run)
 
 
 def _find_present(store: Store, names: list[str]) -> set[str]:
@@ -111,7 +119,8 @@ def _remove_folders(store: Store, run_id: str, names: list[str]) -> None:
         while folder not in folders:
             folders.add(folder)
             folder = folder.rpartition("/")[0]
-    store.remove_folders(sorted(folders, key=lambda folder: -folder.count("/")))
+    if store.directories is not None:
+        store.directories.remove_directories(sorted(folders, key=lambda name: -name.count("/")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Put-if-absent on file systems: a name gets its whole content once, or the call fails.
 
-The content is written and made durable under a hidden temporary name in the same folder; what
-follows decides the race in one step of the kernel. A hard link is that step wherever links exist:
-it fails when the name is taken. Elsewhere a rename that refuses to replace does the same. Nothing
-weaker is used: "look, then write" loses commits.
+The content is written and made durable under a hidden temporary name in the same directory. Then
+one system call decides the race: a hard link, which fails if the name is taken, or on file systems
+without links a rename that refuses to replace. Nothing weaker is used: "check, then write" loses
+commits.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _RENAME_EXCL: Final = 4  # macOS, sys/stdio.h
 
 
 def create_exclusively(path: str, data: bytes) -> None:
-    """Create ``path`` whole and durable, or leave everything as it was.
+    """Create ``path`` whole and durable, or change nothing.
 
     Raises:
-        FileExistsError: the name is taken, by somebody else's content.
-        StorageError: this file system offers no step that can decide a race.
-        OSError: anything else; the outcome is unknown.
+        FileExistsError: the name is taken, by another writer's content.
+        StorageError: this file system has no call that decides a race.
+        OSError: any other error; the outcome is unknown.
     """
     folder = os.path.dirname(path)
     temporary = temp_path(folder)
@@ -47,7 +47,7 @@ def create_exclusively(path: str, data: bytes) -> None:
         write_new(temporary, data)
         publish_exclusively(temporary, path)
     finally:
-        # Also once the name is won: a failure to tidy up must not make a commit look lost.
+        # Also after success: a failure to clean up must not make a commit look lost.
         with suppress(OSError):
             os.unlink(temporary)
     sync_folder(folder)
@@ -59,13 +59,13 @@ def publish_exclusively(temporary: str, path: str) -> None:
     Raises:
         FileExistsError: the name is taken.
         StorageError: neither links nor exclusive renames exist here.
-        OSError: anything else.
+        OSError: any other error.
     """
     try:
         os.link(temporary, path)
     except OSError as error:
-        # Over NFS the reply to a link that landed can get lost; the retry then says "exists" (or
-        # the call fails outright). Nobody else knows the temporary name: two links mean ours.
+        # Over NFS the reply to a successful link can get lost; the retry then says "exists", or
+        # the call fails. No other program links the temporary name: two links mean success.
         if _links(temporary) == _LINKS_OF_A_WON_NAME:
             return
         if error.errno not in _NO_LINKS:
@@ -81,13 +81,13 @@ def _links(path: str) -> int:
 
 
 def move_exclusively(path: str, target: str) -> None:
-    """Rename a file unless the new name is taken; safe to call again after a crash in between.
+    """Rename a file unless the new name is taken; safe to call again after a crash.
 
     Raises:
         FileExistsError: another file has the new name.
         FileNotFoundError: no file has the old one.
         StorageError: neither links nor exclusive renames exist here.
-        OSError: anything else.
+        OSError: any other error.
     """
     try:
         os.link(path, target, follow_symlinks=False)
@@ -103,7 +103,7 @@ def move_exclusively(path: str, target: str) -> None:
 
 
 def rename_exclusively(temporary: str, path: str) -> None:
-    """Rename by the one call that refuses to replace.
+    """Rename by the system call that refuses to replace.
 
     Raises:
         FileExistsError: the name is taken.
@@ -124,13 +124,13 @@ def _refusal(path: str) -> StorageError:
     return StorageError(
         f"cannot create {os.path.basename(path)!r} safely in {os.path.dirname(path)!r}: this file"
         " system has neither hard links nor renames that refuse to replace",
-        hint="two writers could overwrite each other's commits there; keep the table on a file"
-        " system or object store that can create a file only if it is absent",
+        hint="Keep the table on a file system or object store that can create a file only if it"
+        " is absent: here two writers could overwrite each other's commits.",
     )
 
 
 def _find_exclusive_rename() -> Callable[[str, str], None] | None:
-    """Give this system's rename that fails when the target exists, or None."""
+    """Return this system's rename that fails if the target exists, or None."""
     if sys.platform == "win32":  # pragma: no cover
         return os.rename
     library = ctypes.CDLL(None, use_errno=True)

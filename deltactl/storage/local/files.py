@@ -1,4 +1,4 @@
-"""Single files of a local file system: read whole, written so that the disk has them."""
+"""Read single files of a local file system, and write them durably."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
 
 
 def temp_path(folder: str) -> str:
-    """Give a fresh hidden path in ``folder``, short, so that long final names still fit."""
+    """Return a new hidden path in ``folder``; it is short, so that names of any length fit."""
     return f"{folder}/{TEMP_PREFIX}{uuid.uuid4().hex}{TEMP_SUFFIX}"
 
 
 def is_temp_name(name: str) -> bool:
-    """Whether a name is one of ``temp_path``: a write that goes on, or that was killed."""
+    """Return whether a name is from ``temp_path``: a write that is in progress or was killed."""
     return _TEMP_NAME.fullmatch(name.rpartition("/")[2]) is not None
 
 
 def write_new(path: str, data: bytes, *, durable: bool = True) -> None:
-    """Create ``path``, which must not exist, with ``data``; wait until the disk has it.
+    """Create ``path``, which must not exist, with ``data``; return when it is durable.
 
-    Not ``durable``: begin to write it, and leave the waiting to ``sync_file``.
+    Without ``durable``, only start to write it; ``sync_file`` makes it durable.
     """
     descriptor = os.open(path, _CREATE, 0o666)
     try:
@@ -49,14 +49,14 @@ def write_new(path: str, data: bytes, *, durable: bool = True) -> None:
         if durable:
             os.fsync(descriptor)
         elif hasattr(os, "posix_fadvise"):
-            with suppress(OSError):  # an advice, which not every file system takes
+            with suppress(OSError):  # only advice; not every file system accepts it
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)
 
 
 def sync_file(path: str) -> None:
-    """Make the content of a file of ours durable, which was written without."""
+    """Make the content of a file durable that ``write_new`` wrote without ``durable``."""
     descriptor = os.open(path, _FLUSH)
     try:
         os.fsync(descriptor)
@@ -65,14 +65,14 @@ def sync_file(path: str) -> None:
 
 
 def sync_folder(path: str) -> None:
-    """Make the entries of a folder durable; Windows has no such call and keeps them itself."""
+    """Make the entries of a directory durable; Windows has no such call and needs none."""
     if os.name == "nt":  # pragma: no cover
         return
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network file systems have no fsync for folders: their server keeps entries itself.
+        # Some network file systems have no fsync for directories: the server keeps entries itself.
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
@@ -80,23 +80,23 @@ def sync_folder(path: str) -> None:
 
 
 class DurableWriter(io.BufferedWriter):
-    """A new file whose ``close`` returns once the disk has the content."""
+    """A new file whose ``close`` returns when the content is durable."""
 
     def __init__(self, path: str, name: str, where: str) -> None:
-        """Create the file at ``path``; errors speak of ``name`` in the store ``where``."""
+        """Create the file at ``path``; errors name ``name`` in the store ``where``."""
         super().__init__(io.FileIO(os.open(path, _CREATE, 0o666), "wb"), _BUFFER_BYTES)
         self._name = name
         self._where = where
 
     def write(self, buffer: ReadableBuffer, /) -> int:
-        """Take some bytes."""
+        """Append bytes."""
         try:
             return super().write(buffer)
         except OSError as error:
             raise map_error(error, "write", self._name, self._where) from error
 
     def close(self) -> None:
-        """Return once the content is durable; safe to call again."""
+        """Return when the content is durable; safe to call again."""
         if self.closed:
             return
         with mapped_errors("write", self._name, self._where):
@@ -108,16 +108,16 @@ class DurableWriter(io.BufferedWriter):
 
 
 class ReplacingWriter(DurableWriter):
-    """A hidden file beside ``path`` that takes its place when it is closed."""
+    """A hidden file next to ``path`` that replaces it when it is closed."""
 
     def __init__(self, path: str, name: str, where: str) -> None:
-        """Create the hidden file; ``path`` is not touched before ``close``."""
+        """Create the hidden file; ``path`` does not change before ``close``."""
         self._path = path
         self._hidden = temp_path(os.path.dirname(path))
         super().__init__(self._hidden, name, where)
 
     def close(self) -> None:
-        """Return once the content is durable under its name; safe to call again."""
+        """Return when the content is durable under its name; safe to call again."""
         if self.closed:
             return
         try:
@@ -131,7 +131,7 @@ class ReplacingWriter(DurableWriter):
             raise
 
     def discard(self) -> None:
-        """Remove the hidden file; nothing after ``close``."""
+        """Remove the hidden file; do nothing after ``close``."""
         if self.closed:
             return
         with suppress(OSError, ValueError):
@@ -141,19 +141,19 @@ class ReplacingWriter(DurableWriter):
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed or discarded."""
+        """Return whether it was closed or discarded."""
         try:
             return super().closed
         except ValueError:  # detached
             return True
 
     def __del__(self) -> None:
-        """One that was given up half way must not take the place of anything."""
+        """Discard if not closed: a partly written file must not replace another."""
         self.discard()
 
 
 def read_whole(path: str) -> bytes:
-    """Give the content of a file in as few calls as there can be.
+    """Return the content of a file, with as few system calls as possible.
 
     Raises:
         OSError: it cannot be opened or read.
@@ -161,7 +161,7 @@ def read_whole(path: str) -> bytes:
     descriptor = os.open(path, _READ)
     try:
         size = os.fstat(descriptor).st_size
-        # One byte more than expected: fewer than asked means the end, without another call.
+        # Ask for one byte more than expected: a shorter answer means the end of the file.
         data = os.read(descriptor, size + 1)
         if len(data) == size:
             return data
@@ -175,16 +175,16 @@ def read_whole(path: str) -> bytes:
 
 
 def take_place(hidden: str, path: str) -> None:
-    """Give a file the name ``path``, in place of what may be there."""
-    # Before: new content under an old checksum cannot be read by Hadoop, should we crash in
-    # between. After: another writer may have put its own there meanwhile.
+    """Rename a file to ``path``, and replace the file there, if any."""
+    # Before: after a crash, Hadoop could not read new content with an old checksum.
+    # After: another writer may have written a checksum meanwhile.
     remove_checksum(path)
     os.replace(hidden, path)
     remove_checksum(path)
 
 
 def remove_checksum(path: str) -> None:
-    """Remove the side file in which Hadoop keeps the checksum of ``path``, if there is one."""
+    """Remove the file in which Hadoop keeps the checksum of ``path``, if there is one."""
     folder, name = os.path.split(path)
     with suppress(FileNotFoundError, NotADirectoryError):
         os.unlink(f"{folder}/.{name}.crc")

@@ -1,4 +1,4 @@
-"""Listing folders of a local file system, names first and facts only where they are asked for."""
+"""List directories of a local file system; size and time are read only when needed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ BATCH_NAMES: Final = 8192
 
 
 def list_folder(folder: str, name_prefix: str, start: str) -> Iterator[FileInfo]:
-    """Give the files directly in ``folder`` whose name is >= ``start``, sorted by bytes.
+    """Yield the files directly in ``folder`` whose name is >= ``start``, sorted by bytes.
 
-    Facts are read as the caller gets there, so stopping early costs nothing; a file that vanishes
-    in between is left out, as is a link that leads nowhere. A missing folder yields nothing.
+    Facts are read for one file at a time, so that a caller can stop early at no cost. Files that
+    vanish meanwhile and broken links are left out. A missing directory yields nothing.
 
     Raises:
-        OSError: the folder cannot be read.
+        OSError: the directory cannot be read.
     """
     first = os.fsencode(start)
     names: list[bytes] = []
@@ -41,10 +41,10 @@ def list_folder(folder: str, name_prefix: str, start: str) -> Iterator[FileInfo]
 
 
 def list_folders(folder: str) -> list[str]:
-    """Give the names of the folders directly in ``folder``, sorted; a missing one has none.
+    """Return the names of directories directly in ``folder``, sorted; a missing one has none.
 
     Raises:
-        OSError: the folder cannot be read.
+        OSError: the directory cannot be read.
     """
     try:
         with os.scandir(folder) as entries:
@@ -54,10 +54,10 @@ def list_folders(folder: str) -> list[str]:
 
 
 def walk_folder(folder: str, name_prefix: str) -> Iterator[list[str]]:
-    """Give batches of the names of all files below ``folder``; linked folders are not entered.
+    """Yield batches of names of all files below ``folder``; links to directories are not followed.
 
     Raises:
-        OSError: a folder cannot be read. One that vanishes meanwhile is no error.
+        OSError: a directory cannot be read. One that vanishes meanwhile is no error.
     """
     batch: list[str] = []
     pending = [(folder, name_prefix)]
@@ -80,12 +80,12 @@ def walk_folder(folder: str, name_prefix: str) -> Iterator[list[str]]:
 
 
 def walk_tree(root: str, enter: Enter) -> Iterator[Tree]:
-    """Give all files, folders and links below ``root``; only folders are entered, if at all.
+    """Yield all files, directories and links below ``root``; links are not followed.
 
-    What is none of these (a pipe, a device) is left out.
+    Anything else (a pipe, a device) is left out.
 
     Raises:
-        OSError: a folder cannot be read. One that vanishes meanwhile is no error.
+        OSError: a directory cannot be read. One that vanishes meanwhile is no error.
     """
     part = Tree()
     pending = [(root, "")]
@@ -111,22 +111,22 @@ def walk_tree(root: str, enter: Enter) -> Iterator[Tree]:
     yield part
 
 
-def is_older(path: str, instant_ms: int) -> bool:
-    """Tell whether what is at ``path`` was last changed before an instant; links are not followed.
+def is_older(path: str, before_ms: int) -> bool:
+    """Return whether ``path`` last changed before a timestamp; links are not followed.
 
-    What cannot be looked at is not.
+    False if its time cannot be read.
     """
     try:
-        return os.lstat(path).st_mtime_ns // 1_000_000 < instant_ms
+        return os.lstat(path).st_mtime_ns // 1_000_000 < before_ms
     except OSError:
         return False
 
 
 def stat_file(path: str, name: str) -> FileInfo | None:
-    """Give the facts of the file at ``path``, under ``name``; None for folders and absent names.
+    """Return the facts of the file at ``path``, under ``name``; None for any other name.
 
     Raises:
-        OSError: the file may be there, but cannot be asked about.
+        OSError: the file may exist, but its facts cannot be read.
     """
     try:
         facts = os.stat(path)

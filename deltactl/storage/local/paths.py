@@ -1,6 +1,6 @@
-"""Where the names of a local store lie, and that what is written lies in its root.
+"""Map names of a local store to paths, and check that writes stay inside its root.
 
-Names and what may be read or written under them: see ``storage/store.py``.
+See ``storage/store.py`` for the names that may be read or written.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator
 from contextlib import suppress
 
 from deltactl.errors import SafetyError
-from deltactl.storage.errors import folder_in_the_way, mapped_errors
+from deltactl.storage.errors import mapped_errors, not_a_directory
 from deltactl.storage.local.files import sync_folder
 from deltactl.storage.local.uris import path_to_uri, strip_file_scheme
 from deltactl.storage.names import (
@@ -23,7 +23,7 @@ from deltactl.storage.names import (
 
 
 class LocalPaths:
-    """Paths of names below one folder, which need not exist yet.
+    """Paths of names below one directory, which need not exist yet.
 
     ``root`` is its path, with links resolved once, and ``uri`` the same as a ``file:`` URI.
     """
@@ -31,14 +31,14 @@ class LocalPaths:
     __slots__ = ("_base", "root", "uri")
 
     def __init__(self, root: str) -> None:
-        """Serve the folder ``root``."""
+        """Map names below ``root``."""
         refuse_nul(root)
         self.root = os.path.realpath(root).replace(os.sep, "/")
         self._base = f"{self.root.rstrip('/')}/"
         self.uri = path_to_uri(self.root)
 
     def readable(self, name: str) -> str:
-        """Give the path of a name, which may be absolute."""
+        """Return the path of a name, which may be absolute."""
         if is_plain_name(name):
             return self._base + name
         if is_absolute_name(name):
@@ -47,20 +47,20 @@ class LocalPaths:
         return self.inside(name)
 
     def inside(self, name: str) -> str:
-        """Give the path of a relative name; links on the way may lead it elsewhere."""
+        """Return the path of a relative name; links in it may lead outside the root."""
         return self._base + resolve_name(name)
 
     def folder(self, prefix: str) -> tuple[str, str]:
-        """Give a folder's path, and what stands before the names of its files."""
+        """Return a directory's path, and the prefix of the names in it."""
         if is_absolute_name(prefix):
             return self.readable(prefix), f"{prefix.rstrip('/')}/"
         relative = resolve_prefix(prefix)
         return (self._base + relative, f"{relative}/") if relative else (self.root, "")
 
     def writable(self, name: str, safe_folders: set[str] | None = None) -> str:
-        """Give the path of a relative name whose folder truly lies in the root.
+        """Return the path of a relative name, after a check that its directory is in the root.
 
-        ``safe_folders`` remembers folders already looked at, for calls with many names.
+        ``safe_folders`` caches checked directories, for calls with many names.
         """
         path = self.inside(name)
         folder = os.path.dirname(path)
@@ -71,16 +71,16 @@ class LocalPaths:
         if actual != self.root and not actual.startswith(self._base):
             raise SafetyError(
                 f"{name!r} leads out of {self.uri} through a symbolic link",
-                hint="nothing was written or deleted; replace the link by a folder",
+                hint="Replace the link by a directory. Nothing was written or deleted.",
             )
         if safe_folders is not None:
             safe_folders.add(folder)
         return path
 
     def real_name(self, name: str, folders: dict[str, str]) -> str | None:
-        """Give the name of where a name leads by the links on disk, ``None`` out of the root.
+        """Return a name with all links resolved, or ``None`` if it is outside the root.
 
-        ``folders`` remembers where folders lead, for calls with many names.
+        ``folders`` caches resolved directories, for calls with many names.
         """
         refuse_nul(name)
         path = strip_file_scheme(name) if is_absolute_name(name) else self._base + name
@@ -96,13 +96,13 @@ class LocalPaths:
         return real[len(self._base) :] if real.startswith(self._base) else None
 
     def upwards(self, folder: str, seen: Container[str]) -> Iterator[str]:
-        """Give a folder and those above it up to the root, or to the first that was ``seen``."""
+        """Yield a directory and its parents up to the root, or to the first that was ``seen``."""
         while folder not in seen and len(folder) >= len(self.root):
             yield folder
             folder = os.path.dirname(folder)
 
     def make_parents(self, path: str) -> bool:
-        """Create the folders of ``path`` and tell whether any was missing."""
+        """Create the directories of ``path`` and return whether any was missing."""
         folder = os.path.dirname(path)
         if os.path.isdir(folder):
             return False
@@ -114,8 +114,8 @@ class LocalPaths:
         try:
             os.makedirs(folder, exist_ok=True)
         except FileExistsError as error:
-            os.stat(folder)  # tells more, if it is a folder that cannot be looked at
-            raise folder_in_the_way(folder) from error
+            os.stat(folder)  # raises a better error for a directory that cannot be read
+            raise not_a_directory(folder) from error
         if missing_root:
             sync_folder(os.path.dirname(self.root))
         return True

@@ -1,8 +1,8 @@
 """The store of local and mounted file systems.
 
-It speaks to the operating system itself and not through fsspec, for three reasons: fsspec's import
-alone costs a command 0.1 s and more; its local file system offers neither fsync nor an exclusive
-create; and reading thousands of small log files through it takes several times as long.
+It calls the operating system directly and does not use fsspec, for three reasons: fsspec's import
+alone takes 0.1 s and more; its local file system has neither fsync nor an exclusive create; and
+reading thousands of small log files through it takes several times as long.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from deltactl.errors import StorageError
-from deltactl.storage.errors import map_error, mapped_errors, no_versions_error
+from deltactl.storage.errors import map_error, mapped_errors
 from deltactl.storage.local.exclusive import create_exclusively, move_exclusively
 from deltactl.storage.local.files import (
     TEMP_PREFIX,
@@ -28,7 +28,7 @@ from deltactl.storage.local.files import (
     temp_path,
     write_new,
 )
-from deltactl.storage.local.held_folder import HeldFolder
+from deltactl.storage.local.held_directory import HeldDirectory
 from deltactl.storage.local.listing import (
     is_older,
     list_folder,
@@ -40,65 +40,73 @@ from deltactl.storage.local.listing import (
 from deltactl.storage.local.paths import LocalPaths
 from deltactl.storage.local.put_together import put_together, sync_each
 from deltactl.storage.names import is_absolute_name
-from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
+from deltactl.storage.store import Directories, Enter, FileInfo, Replacement, Tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Put in place together: all that is staged is in the disk's cache, and lost if we are killed.
-_MOST_TOGETHER: Final = 10_000
+# Staged files are in the disk's cache only, and lost if the process is killed.
+_MAX_BATCH_FILES: Final = 10_000
 
 
 class LocalStore:
-    """Files below one folder, which need not exist yet.
+    """Files below one directory, which need not exist yet.
 
-    Writes never leave the root, be it by ``..`` or through a linked folder. Hadoop keeps a checksum
-    ``.<name>.crc`` beside a file and trusts it: what is replaced or deleted here loses that too.
+    Writes never leave the root, neither by ``..`` nor through a link to a directory. Hadoop keeps a
+    checksum ``.<name>.crc`` next to a file and relies on it: replacing or deleting the file removes
+    that too.
     """
 
     __slots__ = ("_paths", "_uri")
 
+    versions = None  # file systems keep none
+
     def __init__(self, root: str) -> None:
-        """Serve the folder ``root``; links in it are resolved once, now."""
+        """Serve the directory ``root``; links in its path are resolved once, now."""
         self._paths = LocalPaths(root)
         self._uri = self._paths.uri
 
     def __repr__(self) -> str:
-        """Tell the root."""
+        """Show the root."""
         return f"LocalStore({self._uri!r})"
 
     @property
     def uri(self) -> str:
-        """The root as a ``file:`` URI."""
+        """Return the root as a ``file:`` URI."""
         return self._uri
 
+    @property
+    def directories(self) -> Directories:
+        """Return this store."""
+        return self
+
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
-        """Files directly in a folder from ``start`` on; see ``Store.list_from``."""
+        """Yield files from ``start`` on; see ``Store.list_from``."""
         folder, name_prefix = self._paths.folder(prefix)
         with mapped_errors("list", prefix, self._uri):
             yield from list_folder(folder, name_prefix, start)
 
     def list_folders(self, prefix: str = "") -> list[str]:
-        """Folders directly in a folder; see ``Store.list_folders``."""
+        """Return directories in a directory; see ``Store.list_folders``."""
         folder, name_prefix = self._paths.folder(prefix)
         with mapped_errors("list", prefix, self._uri):
             return [name_prefix + name for name in list_folders(folder)]
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
-        """Names of all files below a folder; see ``Store.walk``."""
+        """Yield names of all files below a directory; see ``Store.walk``."""
         folder, name_prefix = self._paths.folder(prefix)
         with mapped_errors("list", prefix, self._uri):
-            # A linked folder is not entered, and naming it as the start is no way around that.
+            # A link to a directory is not followed, even if it is the start.
             if is_absolute_name(prefix) or os.path.realpath(folder).replace(os.sep, "/") == folder:
                 yield from walk_folder(folder, name_prefix)
 
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
-        """Files, folders and links below the root; see ``Store.walk_tree``."""
+        """Yield files, directories and links below the root; see ``Store.walk_tree``."""
         with mapped_errors("list", "", self._uri):
             yield from walk_tree(self._paths.root, enter)
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
-        """Facts of each name; see ``Store.stat_many``."""
+        """Return facts of each name; see ``Store.stat_many``."""
         found: list[FileInfo | None] = []
         name = ""
         try:
@@ -109,7 +117,7 @@ class LocalStore:
         return found
 
     def read(self, name: str) -> bytes:
-        """Whole content of a file; see ``Store.read``."""
+        """Return the whole content of a file; see ``Store.read``."""
         path = self._paths.readable(name)
         try:
             return read_whole(path)
@@ -117,7 +125,7 @@ class LocalStore:
             raise map_error(error, "read", name, self._uri) from error
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
-        """Whole contents in order, one in memory at a time.
+        """Yield whole contents in order, one in memory at a time.
 
         The kernel reads ahead by itself; threads made 1,000 files of 400 KB no faster, and 20,000
         small ones several times slower.
@@ -126,7 +134,7 @@ class LocalStore:
             yield self.read(name)
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Bytes of each (offset, length); see ``Store.read_ranges``."""
+        """Return the bytes of each (offset, length); see ``Store.read_ranges``."""
         with mapped_errors("read", name, self._uri), open(self._paths.readable(name), "rb") as file:
             found = []
             for offset, length in ranges:
@@ -135,7 +143,7 @@ class LocalStore:
             return found
 
     def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
-        """Facts of a file, then its last bytes; see ``Store.read_tail``."""
+        """Return facts of a file and its last bytes; see ``Store.read_tail``."""
         (info,) = self.stat_many([name])
         if info is None:
             return None
@@ -144,7 +152,7 @@ class LocalStore:
         return info, data
 
     def open_input(self, name: str) -> pa.NativeFile:
-        """An Arrow file for random access; see ``Store.open_input``."""
+        """Open an Arrow file for random access; see ``Store.open_input``."""
         import pyarrow as pa
 
         path = self._paths.readable(name)
@@ -152,9 +160,9 @@ class LocalStore:
             return pa.OSFile(path, "rb")
 
     def open_output(self, name: str) -> BinaryIO:
-        """A writer to a new file, under its final name, made durable by ``close``.
+        """Open a writer to a new file, under its final name, made durable by ``close``.
 
-        Nobody reads a data file before a commit names it, so no temporary name is needed.
+        No reader opens a data file before a commit names it, so no temporary name is needed.
         """
         path = self._paths.writable(name)
         with mapped_errors("create", name, self._uri):
@@ -162,7 +170,7 @@ class LocalStore:
             return DurableWriter(path, name, self._uri)
 
     def open_replacement(self, name: str) -> Replacement:
-        """A writer to a hidden file that takes the name at ``close``."""
+        """Open a writer to a hidden file, which ``close`` renames."""
         path = self._paths.writable(name)
         with mapped_errors("write", name, self._uri):
             if self._paths.make_parents(path):
@@ -187,22 +195,22 @@ class LocalStore:
             sync_folder(folder)
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-        """Write or replace each, a lot of them together; see ``Store.put_many``."""
+        """Write or replace each, many in one batch; see ``Store.put_many``."""
         rest, count = iter(files), 0
 
         def place(name: str) -> str:
-            # Looked at each time: a link may take the place of a folder above while all is staged.
+            # Checked each time: a link may replace a directory while files are staged.
             path = self._paths.writable(name)
             self._paths.make_parents(path)
             return path
 
-        while names := put_together(islice(rest, _MOST_TOGETHER), place, self._uri):
+        while names := put_together(islice(rest, _MAX_BATCH_FILES), place, self._uri):
             self.sync_folders(names)
             count += len(names)
         return count
 
     def ensure_put_if_absent(self) -> None:
-        """Nothing to do: a file system that cannot decide a race says so at the first."""
+        """Do nothing: a file system that cannot decide a race fails at the first commit."""
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Create a whole file, durably, or raise; see ``Store.put_if_absent``."""
@@ -211,51 +219,44 @@ class LocalStore:
             if self._paths.make_parents(path):
                 self._sync_upwards(os.path.dirname(os.path.dirname(path)), set())
             if not os.path.lexists(path):
-                # A leftover of a file that is gone would make this one unreadable for Hadoop.
+                # The checksum of a deleted file would make this one unreadable for Hadoop.
                 remove_checksum(path)
             create_exclusively(path, data)
 
     def sync_folders(self, names: Iterable[str]) -> None:
-        """Make the folders of these files, and the folders those lie in, durable up to the root."""
+        """Make the directories of these files, and their parents up to the root, durable."""
         named: dict[str, str] = {}
         for name in names:
             for folder in self._paths.upwards(os.path.dirname(self._paths.inside(name)), named):
                 named[folder] = name
-        sync_each(sync_folder, named, "sync the folder of", self._uri)
+        sync_each(sync_folder, named, "sync the directory of", self._uri)
 
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
         """Delete each name; see ``Store.delete_many``.
 
         Raises:
-            SafetyError: a name leads out of the root; nothing is deleted then. Or a link took the
-                place of a folder meanwhile: nothing is deleted there.
+            SafetyError: a name is outside the root: then nothing is deleted. Or a link replaced a
+                directory meanwhile: then nothing is deleted there.
         """
         safe_folders: set[str] = set()
         paths = [self._paths.writable(name, safe_folders) for name in names]
         failed: dict[str, StorageError] = {}
-        with closing(HeldFolder(self._paths.root)) as held:
+        with closing(HeldDirectory(self._paths.root)) as held:
             for name, path in zip(names, paths, strict=True):
                 try:
                     held.unlink(path)
                 except (OSError, UnicodeError) as error:
-                    # What unlink says of a folder differs from system to system.
-                    is_folder = os.path.isdir(path) and not os.path.islink(path)
-                    cause = IsADirectoryError("it is a folder") if is_folder else error
+                    # The error of unlink for a directory differs from system to system.
+                    is_directory = os.path.isdir(path) and not os.path.islink(path)
+                    cause = IsADirectoryError("it is a directory") if is_directory else error
                     failed[name] = map_error(cause, "delete", name, self._uri)
         return failed
-
-    def undelete_many(
-        self, names: Sequence[str], *, dry_run: bool = False
-    ) -> dict[str, StorageError]:
-        """Nothing comes back but what is there: disks keep no versions."""
-        infos = zip(names, self.stat_many(names), strict=True)
-        return {name: no_versions_error(name) for name, info in infos if info is None}
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Rename each file; see ``Store.move_many``.
 
         Raises:
-            SafetyError: a name leads out of the root; nothing is moved then.
+            SafetyError: a name is outside the root; then nothing is moved.
         """
         safe_folders: set[str] = set()
         paths = [
@@ -273,13 +274,13 @@ class LocalStore:
             except (OSError, UnicodeError) as error:
                 failed[old] = map_error(error, "move", old, self._uri)
         seen: set[str] = set()
-        with mapped_errors("sync the folders of", pairs[0][0] if pairs else "", self._uri):
+        with mapped_errors("sync the directories of", pairs[0][0] if pairs else "", self._uri):
             for folder in sorted(folders):
                 self._sync_upwards(folder, seen)
         return failed
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
-        """Remove empty folders; see ``Store.remove_folders``."""
+    def remove_directories(self, names: Sequence[str]) -> list[str]:
+        """Remove empty directories; see ``Directories.remove_directories``."""
         paths = [(name, self._paths.writable(name)) for name in names]
         removed = []
         for name, path in paths:
@@ -288,25 +289,25 @@ class LocalStore:
                 removed.append(name)
         return removed
 
-    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
-        """Folders that nothing changed in since an instant; see ``Store.old_folders``."""
-        return [name for name in names if is_older(self._paths.writable(name), instant_ms)]
+    def old_directories(self, names: Sequence[str], before_ms: int) -> list[str]:
+        """Return unchanged directories; see ``Directories.old_directories``."""
+        return [name for name in names if is_older(self._paths.writable(name), before_ms)]
 
-    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
-        """What killed writes left in a folder; see ``Store.abandoned``."""
+    def abandoned_files(self, prefix: str, before_ms: int) -> list[FileInfo]:
+        """Return what killed writes left behind; see ``Directories.abandoned_files``."""
         hidden = takewhile(
             lambda info: info.name.rpartition("/")[2].startswith(TEMP_PREFIX),
             self.list_from(prefix, TEMP_PREFIX),
         )
-        return [i for i in hidden if is_temp_name(i.name) and i.modified_ms < instant_ms]
+        return [i for i in hidden if is_temp_name(i.name) and i.modified_ms < before_ms]
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
-        """Where names lead by the links on disk; see ``Store.real_names``."""
+        """Return names with links resolved; see ``Store.real_names``."""
         folders: dict[str, str] = {}
         return [self._paths.real_name(name, folders) for name in names]
 
     def _sync_upwards(self, folder: str, seen: set[str]) -> None:
-        """Make a folder and those above it durable up to the root, except what was ``seen``."""
+        """Make a directory and its parents durable up to the root, except those in ``seen``."""
         for new in self._paths.upwards(folder, seen):
             seen.add(new)
             sync_folder(new)

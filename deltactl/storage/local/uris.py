@@ -1,4 +1,4 @@
-"""Local paths as ``file:`` URIs and back."""
+"""Convert local paths to ``file:`` URIs and back."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from deltactl.storage.names import parse_scheme
 
 
 def path_to_uri(path: str) -> str:
-    """Give the ``file:`` URI of an absolute path, without a trailing slash."""
+    """Return the ``file:`` URI of an absolute path, without a trailing slash."""
     encoded = quote(os.fsencode(path), safe="/-_.~!$&'()*+,;=:@")
     return f"file://{encoded if encoded.startswith('/') else f'/{encoded}'}"
 
 
 def uri_to_path(uri: str) -> str:
-    """Give the absolute path of a ``file:`` URI, decoded once.
+    """Return the absolute path of a ``file:`` URI, decoded once.
 
     Raises:
         StorageError: the URI names another host, or no absolute path.
@@ -25,7 +25,7 @@ def uri_to_path(uri: str) -> str:
 
 
 def strip_file_scheme(name: str) -> str:
-    """Give the path in an absolute name, whose escapes are decoded already.
+    """Return the path in an absolute name, whose escapes are decoded already.
 
     Raises:
         StorageError: the name is on another host or another kind of storage.
@@ -35,15 +35,15 @@ def strip_file_scheme(name: str) -> str:
         return name
     if scheme != "file":
         raise StorageError(
-            f"{name!r} lies on another kind of storage than this table",
-            hint="open it as a table of its own; a table of local files cannot reach it",
+            f"{name!r} is on another kind of storage than this table",
+            hint="Open it as a table of its own; a table of local files cannot reach it.",
         )
     rest = name[len("file:") :]
     if rest.startswith("//"):
         host, _, path = rest[2:].partition("/")
         if host not in ("", "localhost"):
-            host = host.rpartition("@")[2]  # without a password, which nobody else may see
+            host = host.rpartition("@")[2]  # without a password
             shown = f"file://{host}/{path}"
-            raise StorageError(f"{shown!r} names the host {host!r}", hint="write file:///path")
+            raise StorageError(f"{shown!r} names the host {host!r}", hint="Write file:///path.")
         rest = f"/{path}"
     return rest

@@ -1,4 +1,4 @@
-"""How many requests this process sent to object stores, whatever library sent them."""
+"""Count the requests that this process sends to object stores, through any library."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _KINDS: Final = len(get_args(Kind))
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """How many requests of each kind were sent, tries included, and how many were throttled.
+    """Requests sent, by kind, with retries, and how many of them were throttled.
 
-    ``puts`` are all requests that write: whole objects, parts, copies, the ends of uploads.
+    ``puts`` are all requests that write: whole objects, parts, copies, completed uploads.
     """
 
     lists: int = 0
@@ -30,11 +30,11 @@ class Requests:
 
     @property
     def total(self) -> int:
-        """All requests."""
+        """Return the number of all requests."""
         return self.lists + self.gets + self.heads + self.puts + self.deletes + self.others
 
     def __str__(self) -> str:
-        """Tell it in one line."""
+        """Return one line of text."""
         kinds = {f.name: getattr(self, f.name) for f in fields(self)[:_KINDS]}
         parts = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
         slowed = f", {self.throttled} told to slow down" if self.throttled else ""
@@ -46,7 +46,7 @@ class Requests:
         return Requests(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     def __sub__(self, other: Requests) -> Requests:
-        """What came since an earlier count."""
+        """Return the requests since an earlier count."""
         return Requests(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
 
 
@@ -55,12 +55,12 @@ _sent = Requests()
 
 
 def requests_sent() -> Requests:
-    """What this process sent to object stores so far."""
+    """Return the requests that this process sent so far."""
     return _sent
 
 
 def count(requests: Requests) -> None:
-    """Add to what was sent."""
+    """Add to the requests sent."""
     global _sent  # noqa: PLW0603 - a process has one network
     with _lock:
         _sent = _sent + requests

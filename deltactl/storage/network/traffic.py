@@ -1,6 +1,6 @@
-"""The requests that object stores get from this process: counted, and paced.
+"""Count and pace the requests of each cloud library.
 
-Each of the libraries is watched where its requests leave it, so that its own retries are seen too.
+Hooks see each request as the library sends it, so that its own retries are counted too.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _BY_METHOD: Final[Mapping[str, Kind]] = {
 
 
 class Traffic:
-    """Counts and paces the requests to one place."""
+    """Counts and paces the requests of one connection."""
 
     def __init__(self, pacer: Pacer) -> None:
-        """Let requests go as ``pacer`` says."""
+        """Send requests at the times of ``pacer``."""
         self.pacer = pacer
 
     async def leave(self, kind: Kind) -> None:
-        """Wait for the moment of a request, and count it."""
+        """Wait until a request may be sent, and count it."""
         delay = self.pacer.reserve()
         if delay > 0:
             await asyncio.sleep(delay)
         count(Requests(**{kind: 1}))
 
     def arrived(self, status: int, num_bytes: int = 0) -> None:
-        """Take note of an answer: its HTTP status, and how much it brings."""
+        """Count an answer, by its HTTP status and size."""
         if status in _THROTTLED:
             self.pacer.refused()
             count(Requests(throttled=1))
@@ -48,7 +48,7 @@ class Traffic:
 
 
 def watch_s3(session: Any, traffic: Traffic) -> None:
-    """Watch what clients of an aiobotocore session send."""
+    """Count and pace the requests of clients of an aiobotocore session."""
 
     async def leave(request: Any, **_: Any) -> None:
         query = request.url.partition("?")[2]
@@ -69,7 +69,7 @@ def watch_s3(session: Any, traffic: Traffic) -> None:
 
 
 def gcs_session_settings(traffic: Traffic) -> dict[str, Any]:
-    """Settings of an aiohttp session that let it be watched."""
+    """Return settings of an aiohttp session that count and pace its requests."""
     import aiohttp
 
     async def leave(_: Any, __: Any, request: Any) -> None:
@@ -95,9 +95,9 @@ _SLASHES_OF_A_LISTING: Final = 5  # /storage/v1/b/BUCKET/o
 
 
 def azure_transport(traffic: Traffic, connect_s: float, silence_s: float) -> Any:
-    """A transport of Azure's clients that is watched.
+    """Return a transport for Azure's clients that counts and paces requests.
 
-    ``connect_s`` and ``silence_s`` are how many seconds a connection and a next byte may take.
+    ``connect_s`` and ``silence_s`` are the seconds that a connection and the next byte may take.
     """
     from azure.core.pipeline.transport import AioHttpTransport
 

@@ -1,4 +1,4 @@
-"""The descriptions of AWS services that botocore reads before it makes a client."""
+"""Load the descriptions of AWS services that botocore needs for a client, without listing all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from botocore.loaders import Loader, create_loader
 
 
 class _Services:
-    """The services that are described; asked for one, it looks for that one."""
+    """The described services; ``in`` looks for one file only."""
 
     def __init__(self, loader: Any, type_name: str) -> None:
         self._loader, self._type_name = loader, type_name
@@ -26,15 +26,15 @@ class _Services:
 
 
 class _DirectLoader(Loader):  # type: ignore[misc]
-    """Does not look through the folders of all 400 services to know whether one is among them."""
+    """A loader that does not list the directories of all 400 services to find one of them."""
 
     def list_available_services(self, type_name: str) -> Any:
-        """Give what tells whether a service is described, and all of them in turn."""
+        """Return the services, as an object that finds one of them without listing all."""
         return _Services(self, type_name)
 
 
 def use_direct_loader(session: Any) -> None:
-    """Let a session find the services it needs without listing the others: thousands of looks.
+    """Make a session find its services without listing the others, which takes thousands of calls.
 
     ``data_loader`` is the component that botocore's ``Session.register_component`` documents.
     """

@@ -1,7 +1,7 @@
-"""Azure Blob Storage and Data Lake Storage, spoken to by the client that adlfs has set up.
+"""Azure Blob Storage and Data Lake Storage, through the client that adlfs sets up.
 
-adlfs takes the name of a blob for a part of a URL: what follows ``#`` is lost, and ``?`` begins a
-query. So names never go through it; connections and credentials do.
+adlfs treats the name of a blob as part of a URL: it drops what follows ``#``, and ``?`` begins a
+query. So it gets no names; it provides connections and credentials.
 
 Source: Blob service REST API, Put Blob, Put Block List, List Blobs, Copy Blob, Blob Batch.
 """
@@ -30,19 +30,19 @@ _PAGE_NAMES: Final = 5000
 
 
 def split_azure_uri(uri: str) -> tuple[str | None, str, str]:
-    """Give account, container and name of an address, none of them decoded.
+    """Return account, container and name of an address, none of them decoded.
 
-    ``abfss://container@account.dfs.core.windows.net/name`` names the account,
-    ``az://container/name`` leaves it to the options.
+    ``abfss://container@account.dfs.core.windows.net/name`` names the account; for
+    ``az://container/name`` the options do.
 
     Raises:
-        UsageError: it names no container.
+        UsageError: the address has no container.
     """
     found = _ADDRESS.fullmatch(uri)
     if found is None:
         raise UsageError(
             f"{uri!r} names no container",
-            hint="write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, or az://CONTAINER/PATH",
+            hint="Write abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH or az://CONTAINER/PATH.",
         )
     container = found["container"] or found["bare"]
     return found["account"], container, (found["name"] or "").strip("/")
@@ -54,32 +54,32 @@ class AzureService(CommonService):
     delete_batch: int = 256
 
     def find_endpoint(self) -> str:
-        """The account's, from the options."""
+        """Return the account's, from the options."""
         return str(self._fs.service_client.url)
 
     def key_of(self, uri: str) -> str:
-        """The container and the name, to the letter."""
+        """Return the container and the name, unchanged."""
         account, container, name = split_azure_uri(uri)
         ours = self._fs.service_client.account_name
         if account is not None and account != ours:
             raise StorageError(
-                f"{uri!r} lies in the storage account {account!r}, not in {ours!r}",
-                hint="open it as a table of its own, with credentials of that account",
+                f"{uri!r} is in the storage account {account!r}, not in {ours!r}",
+                hint="Open it as a table of its own, with credentials of that account.",
             )
         return f"{container}/{name}" if name else container
 
     def read(self, key: str) -> bytes:
-        """A whole blob."""
+        """Return a whole blob."""
         return bytes(self._ask(self._read, key)[0])
 
     def read_range(self, key: str, offset: int, length: int) -> bytes:
-        """Some bytes of a blob."""
+        """Return some bytes of a blob."""
         return bytes(self._ask(self._read, key, offset, length)[0])
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
-        """The last bytes: a second request where the first bytes are not all there is.
+        """Return the last bytes, by a second request if the blob is longer than ``length``.
 
-        Blobs cannot be asked for their last bytes before their size is known.
+        A request for the last bytes needs the size, which the first answer has.
         """
         head, size = self._ask(self._read, key, 0, length)
         if size <= length:
@@ -87,11 +87,11 @@ class AzureService(CommonService):
         return self.read_range(key, size - length, length), size
 
     def download(self, key: str, path: str) -> None:
-        """A whole blob, in pieces of one version of it."""
+        """Download a whole blob, in pieces of one version of it."""
         self._ask(self._download, key, path)
 
     def stat(self, key: str) -> Entry | None:
-        """Facts of a blob."""
+        """Return facts of a blob."""
         try:
             entry: Entry | None = self._ask(self._stat, key)
         except Exception as error:
@@ -105,11 +105,11 @@ class AzureService(CommonService):
         self._ask(self._upload, key, data, True)
 
     def create(self, key: str, data: bytes, part_bytes: int | None = None) -> None:
-        """Write a whole blob if none has the name: ``If-None-Match`` on what puts it in place."""
+        """Write a whole blob if none has the name: the request has ``If-None-Match``."""
         sync(self._fs.loop, self._upload, key, data, False)
 
     def open_output(self, key: str) -> Any:
-        """A writer whose blocks nobody sees before they are committed together."""
+        """Open a writer whose blocks are invisible until they are committed together."""
         return PartWriter(
             lambda data: self.put(key, data), lambda: _Blocks(self._ask, self._blob(key))
         )
@@ -119,7 +119,7 @@ class AzureService(CommonService):
         self._ask(self._copy, key, target)
 
     def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
-        """Pages of up to 5,000 names, from the first on."""
+        """Yield pages of up to 5,000 names, from the first on."""
         container, prefix = split_folder(folder)
         client = self._fs.service_client.get_container_client(container)
         listing = client.list_blobs if deep else client.walk_blobs
@@ -140,7 +140,7 @@ class AzureService(CommonService):
                 return
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
-        """One batch; what it leaves is deleted one by one, which tells why it was left."""
+        """Delete by one batch; delete what it leaves one by one, to get the errors."""
         gone = self._ask(self._delete_batch, keys) if len(keys) > 1 else set()
         return super().delete([key for key in keys if key not in gone])
 
@@ -148,7 +148,7 @@ class AzureService(CommonService):
         self._ask(self._delete, key)
 
     def _ask(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        return self._patience.ask(lambda: sync(self._fs.loop, work, *arguments))
+        return self._retry.call(lambda: sync(self._fs.loop, work, *arguments))
 
     def _blob(self, key: str) -> Any:
         container, _, name = key.partition("/")
@@ -207,11 +207,11 @@ class AzureService(CommonService):
 
 
 def _entry(container: str, blob: Any) -> Entry | None:
-    """What a listing tells; ``None`` for the marker of a folder."""
+    """Return the entry of a listed blob; ``None`` for the marker of a directory."""
     if not hasattr(blob, "size"):
         return {"name": f"{container}/{blob.name}".rstrip("/"), "type": "directory"}
     metadata = blob.metadata or {}
-    # Accounts with a hierarchical namespace list their folders among the blobs.
+    # Accounts with a hierarchical namespace list their directories among the blobs.
     if any(metadata.get(key) == "true" for key in ("hdi_isfolder", "Hdi_isfolder")):
         return None
     return {
@@ -223,7 +223,7 @@ def _entry(container: str, blob: Any) -> Entry | None:
 
 
 class _Blocks:
-    """Blocks of a blob, committed together; the store forgets those that never are."""
+    """Blocks of a blob, committed together; the store removes uncommitted blocks by itself."""
 
     def __init__(self, ask: Callable[[Callable[[], Any]], Any], blob: Any) -> None:
         self._ask, self._blob = ask, blob
@@ -237,7 +237,7 @@ class _Blocks:
     def finish(self) -> None:
         from azure.storage.blob import BlobBlock
 
-        # Sent twice, the same list puts the same blob in place again.
+        # The same list sent twice creates the same blob.
         self._ask(lambda: self._blob.commit_block_list([BlobBlock(name) for name in self._names]))
 
     def abandon(self) -> None:

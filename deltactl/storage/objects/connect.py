@@ -1,7 +1,7 @@
 """Connections to object stores: one for each place and its credentials, kept for the process.
 
 fsspec's own caches are off: a stale listing loses races, and its cache of instances keeps
-credentials in a place that nobody here controls.
+credentials outside of deltactl's control.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from deltactl.errors import DeltactlError, StorageError
-from deltactl.storage.network.pacing import Pacer
-from deltactl.storage.network.rate import RATE_OPTION, parse_rate
-from deltactl.storage.network.retry import Patience
+from deltactl.storage.network.pacing import RATE_OPTION, Pacer, parse_rate
+from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.network.traffic import (
     Traffic,
     azure_transport,
@@ -24,12 +23,12 @@ from deltactl.storage.network.traffic import (
 from deltactl.storage.objects.services import CommonService
 from deltactl.storage.secrets import load_nested
 
-# Checkpoints and small data files come in one piece; what is larger, in pieces of this size.
+# Smaller objects (checkpoints, small data files) are read in one piece, others in such pieces.
 _AZURE_PIECE_BYTES: Final = 64 << 20
 
 _VARIABLES: Final = ("AWS_", "AZURE_", "FSSPEC_", "GCSFS_", "GOOGLE_", "STORAGE_EMULATOR_HOST")
 _CONNECTIONS: Final = 32
-# gcsfs would wait for ever, Azure's client for five minutes.
+# gcsfs would wait forever, Azure's client for five minutes.
 _CONNECT_SECONDS: Final = 10.0
 _SILENCE_SECONDS: Final = 60.0
 
@@ -38,10 +37,10 @@ _lock = threading.Lock()
 
 
 def find_service(package: str, uri: str, options: Mapping[str, str]) -> CommonService:
-    """Give the service of an address; connections are shared by tables of one place.
+    """Return the service of an address; tables of one place share a connection.
 
     Raises:
-        UsageError: an option cannot be understood.
+        UsageError: an option is not valid.
         StorageError: the library cannot connect with these options.
         ImportError: its package is not installed.
     """
@@ -59,16 +58,16 @@ def find_service(package: str, uri: str, options: Mapping[str, str]) -> CommonSe
             except (ImportError, DeltactlError):
                 raise
             except Exception as error:
-                # The library's words may repeat an option: only the kind of the error is told.
+                # The library's message may contain an option: show only the type of the error.
                 raise StorageError(
                     f"cannot connect to {scheme}://{place}: {type(error).__name__}",
-                    hint="check the options given with --storage-option",
+                    hint="Check the options given with --storage-option.",
                 ) from None
         return _services[key]
 
 
 def _environment() -> int:
-    """A number that changes with the variables from which the libraries take credentials."""
+    """Return a hash of the variables from which the libraries take credentials."""
     return hash(frozenset(item for item in os.environ.items() if item[0].startswith(_VARIABLES)))
 
 
@@ -90,7 +89,7 @@ def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonS
     use_direct_loader(session)
     watch_s3(session, traffic)
     file_system = S3FileSystem(**settings, **_NO_CACHES, session=session)
-    # What may be sent again is for `Patience` to say, and how often for it alone.
+    # Only `RetryPolicy` retries.
     file_system.retries = 1
     return S3Service(file_system)
 
@@ -98,7 +97,7 @@ def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonS
 def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonService:
     from aiohttp import ClientTimeout
 
-    # The class that gcsfs exports would ask over gRPC what kind of bucket each is.
+    # The class that gcsfs exports would ask for the type of each bucket over gRPC.
     from gcsfs.core import GCSFileSystem
 
     from deltactl.storage.objects.gcs import GcsService
@@ -109,8 +108,8 @@ def _connect_gcs(uri: str, settings: dict[str, Any], traffic: Traffic) -> Common
     )
     nested = {**settings.pop("session_kwargs", {}), **gcs_session_settings(traffic)}
     file_system = GCSFileSystem(**settings, **_NO_CACHES, session_kwargs=nested)
-    # It tries six times by itself, and cannot be told otherwise.
-    return GcsService(file_system, Patience(attempts=2))
+    # gcsfs itself tries six times; that cannot be changed.
+    return GcsService(file_system, RetryPolicy(attempts=2))
 
 
 def _connect_azure(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonService:
@@ -144,7 +143,7 @@ _CONNECT: Final[Mapping[str, Callable[[str, dict[str, Any], Traffic], CommonServ
 
 
 def _typed(value: str) -> Any:
-    """Give an option as the libraries want it: truth values, and JSON for nested settings."""
+    """Return an option in the type that the libraries expect: bool, JSON object or string."""
     if value.lower() in ("true", "false"):
         return value.lower() == "true"
     return load_nested(value)

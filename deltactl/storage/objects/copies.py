@@ -1,7 +1,7 @@
-"""Local copies of files that a listing has named, so that each is asked for once.
+"""Local copies of listed Parquet files, so that each is downloaded once.
 
-A snapshot reads the same checkpoint several times, its columns here and there. One request for all
-of it is cheaper than many for parts; a copy is good as long as listings say the same of the file.
+A snapshot reads the same checkpoint several times, some columns each time. One request for the file
+is cheaper than many for parts. A copy is valid as long as listings show the file unchanged.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 _SUFFIX: Final = ".parquet"
 _LARGEST_FILE_BYTES: Final = 1 << 30
 _MOST_BYTES: Final = 2 << 30
-# A copy may take that part of what is free in the folder for temporary files.
+# A copy may take this fraction of the free space in the directory for temporary files.
 _LARGEST_SHARE: Final = 0.5
 
 
 class _Copy:
-    """A temporary file that goes once nobody holds this any more."""
+    """A temporary file that is removed when this object is collected."""
 
     def __init__(self) -> None:
         descriptor, self.path = tempfile.mkstemp(prefix="deltactl-", suffix=_SUFFIX)
@@ -43,16 +43,16 @@ def _remove(path: str) -> None:
 
 
 class ListedCopies:
-    """Copies in the folder for temporary files; safe to share between threads."""
+    """Copies in the directory for temporary files. Threads may share it."""
 
     def __init__(self) -> None:
-        """Know of nothing yet."""
+        """Start without copies."""
         self._lock = threading.Lock()
         self._listed: dict[str, FileInfo] = {}
         self._copies: OrderedDict[str, tuple[FileInfo, _Copy]] = OrderedDict()
 
     def note(self, folder: str, infos: Iterable[FileInfo]) -> None:
-        """Take over a new listing of a folder, as a prefix of names; copies it denies are gone."""
+        """Record a new listing of a directory (a prefix of names); drop copies of changed files."""
         now = {info.name: info for info in infos if info.name.endswith(_SUFFIX)}
         with self._lock:
             for name in [name for name in self._listed if name.rpartition("/")[0] == folder]:
@@ -61,14 +61,14 @@ class ListedCopies:
             self._listed |= now
 
     def forget(self, name: str) -> None:
-        """Drop what is known of a file that is about to change."""
+        """Drop the copy of a file that is about to change."""
         with self._lock:
             self._drop(name)
 
     def open(self, name: str, download: Callable[[str], None]) -> pa.NativeFile | None:
-        """A copy of a listed file, made by ``download(path)``.
+        """Open a copy of a listed file, made by ``download(path)``.
 
-        ``None`` of any other file, and where there is no room for a copy.
+        ``None`` for any other file, and if there is no space for a copy.
         """
         import pyarrow as pa
 

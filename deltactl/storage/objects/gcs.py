@@ -25,13 +25,13 @@ class GcsService(CommonService):
     delete_batch: int = 100
 
     def find_endpoint(self) -> str:
-        """Google's, or the emulator's."""
+        """Return Google's, or the emulator's."""
         return str(self._fs._location)
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
-        """The last bytes; the answer names the size of the whole."""
+        """Return the last bytes, and the size of the object from the same answer."""
         try:
-            return self._patience.ask(partial(self._read_tail, key, length))
+            return self._retry.call(partial(self._read_tail, key, length))
         except Exception:
             if self._empty(key) is None:
                 raise
@@ -44,15 +44,15 @@ class GcsService(CommonService):
         return bytes(data), int(total) if total.isdigit() else len(data)
 
     def download(self, key: str, path: str) -> None:
-        """A whole object in one request, with its checksum compared."""
+        """Download a whole object in one request, and compare its checksum."""
         get = partial(self._fs._get_file_request, callback=NoOpCallback())
-        self._patience.ask(lambda: sync(self._fs.loop, get, key, path))
+        self._retry.call(lambda: sync(self._fs.loop, get, key, path))
 
     def stat(self, key: str) -> Entry | None:
-        """Facts of an object, in one request; gcsfs would look for a folder at the same time."""
+        """Return facts of an object, in one request; gcsfs would also look for a directory."""
         bucket, _, name = key.partition("/")
         try:
-            found = self._patience.ask(
+            found = self._retry.call(
                 lambda: self._fs.call("GET", "b/{}/o/{}", bucket, name, json_out=True)
             )
         except FileNotFoundError:
@@ -60,11 +60,11 @@ class GcsService(CommonService):
         return _entry(bucket, found)
 
     def open_output(self, key: str) -> Any:
-        """A writer that leaves what is large to gcsfs's resumable uploads."""
+        """Open a writer that uses gcsfs's resumable uploads for a large object."""
         return PartWriter(lambda data: self.put(key, data), lambda: _Resumable(self._fs, key))
 
     def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
-        """Pages of up to 1,000 objects."""
+        """Yield pages of up to 1,000 objects."""
         bucket, prefix = split_folder(folder)
         request: dict[str, Any] = {"prefix": prefix, "maxResults": _PAGE_NAMES}
         if start:
@@ -73,7 +73,7 @@ class GcsService(CommonService):
             request["delimiter"] = "/"
         while True:
             try:
-                answer = self._patience.ask(
+                answer = self._retry.call(
                     partial(self._fs.call, "GET", "b/{}/o", bucket, **request, json_out=True)
                 )
             except FileNotFoundError:
@@ -91,10 +91,10 @@ class GcsService(CommonService):
             request["pageToken"] = token
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
-        """One batch; what it leaves is deleted one by one, which tells why it was left."""
+        """Delete by one batch; delete what it leaves one by one, to get the errors."""
         if len(keys) == 1:
             return super().delete(keys)
-        answers = self._patience.ask(lambda: sync(self._fs.loop, self._fs._rm_files, list(keys)))
+        answers = self._retry.call(lambda: sync(self._fs.loop, self._fs._rm_files, list(keys)))
         gone = {answer for answer in answers if isinstance(answer, str)}
         return super().delete([key for key in keys if key not in gone])
 
@@ -109,7 +109,7 @@ def _entry(bucket: str, found: Entry) -> Entry:
 
 
 class _Resumable:
-    """A resumable upload as gcsfs does it, retries included."""
+    """A resumable upload by gcsfs, with its own retries."""
 
     def __init__(self, file_system: Any, key: str) -> None:
         self._file = file_system.open(key, "wb", block_size=PART_BYTES)

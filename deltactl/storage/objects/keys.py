@@ -1,4 +1,4 @@
-"""Names in a table on an object store, and the keys and errors that they stand for."""
+"""Map names of a table on an object store to keys, and errors of a library to deltactl's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ class ObjectKeys:
         schemes: frozenset[str],
         secrets: Sequence[str],
     ) -> None:
-        """Serve ``root``; absolute names may carry any of ``schemes``, messages no ``secrets``."""
+        """Map names below ``root``; absolute names may have any of ``schemes``.
+
+        Messages contain none of ``secrets``.
+        """
         self.uri, self.root = uri, root
         self._base = f"{root}/"
         self._service = service
@@ -43,7 +46,7 @@ class ObjectKeys:
         self._secrets = secrets
 
     def readable(self, name: str) -> str:
-        """The key of a name in the table, or of an absolute one on the same kind of storage."""
+        """Return the key of a name in the table, or of an absolute name on the same storage."""
         if is_plain_name(name):
             return self._base + name
         if not is_absolute_name(name):
@@ -51,24 +54,24 @@ class ObjectKeys:
         refuse_nul(name)
         if parse_scheme(name) not in self._schemes:
             raise StorageError(
-                f"{name!r} lies on another kind of storage than {self.uri}",
-                hint="open it as a table of its own",
+                f"{name!r} is on another kind of storage than {self.uri}",
+                hint="Open it as a table of its own.",
             )
         with self.mapped("read", name):
             return self._service.key_of(name)
 
     def folder(self, prefix: str) -> tuple[str, str]:
-        """The key of a folder, and what the names of what lies in it begin with."""
+        """Return the key of a directory, and the prefix of the names in it."""
         if is_absolute_name(prefix):
             return self.readable(prefix.rstrip("/")), f"{prefix.rstrip('/')}/"
         relative = resolve_prefix(prefix)
         return (self._base + relative, f"{relative}/") if relative else (self.root, "")
 
     def writable(self, name: str) -> str:
-        """The key of a name in the table.
+        """Return the key of a name in the table.
 
         Raises:
-            SafetyError: it leads out of the root.
+            SafetyError: the name is outside the root.
         """
         key = self._base + resolve_name(name)
         if not key.startswith(self._base):  # pragma: no cover - resolve_name has refused it
@@ -76,7 +79,7 @@ class ObjectKeys:
         return key
 
     def mapper(self, verb: str, name: str) -> Callable[[Exception], StorageError]:
-        """What turns an error of the library into one of deltactl."""
+        """Return a function that turns an error of the library into one of deltactl."""
         return lambda error: map_error(error, verb, name, self.uri, self._secrets)
 
     @contextmanager
@@ -88,7 +91,7 @@ class ObjectKeys:
             raise map_error(error, verb, name, self.uri, self._secrets) from error
 
     def real_name(self, name: str) -> str | None:
-        """The name of what a name leads to; ``None`` outside of the table."""
+        """Return the normal form of a name; ``None`` outside the table."""
         key = self.readable(name) if is_absolute_name(name) else self._base + name
         folder, slash, rest = key.partition("/")
         key = folder + slash + posixpath.normpath(rest) if rest else key.rstrip("/")

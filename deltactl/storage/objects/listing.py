@@ -1,4 +1,4 @@
-"""What lies in the folders of a table on an object store."""
+"""List the directories of a table on an object store."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _NAMES_IN_A_BATCH: Final = 1000
 
 
 class ObjectListing:
-    """Listings of folders, which are but prefixes of keys."""
+    """Listings of directories, which are only prefixes of keys."""
 
     def __init__(self, keys: ObjectKeys, service: ObjectService) -> None:
-        """List below the root of ``keys`` what ``service`` knows."""
+        """List objects of ``service`` below the root of ``keys``."""
         self._keys, self._service = keys, service
 
     def list_from(self, prefix: str, start: str = "") -> list[FileInfo]:
-        """Files directly in a folder from ``start`` on; see ``Store.list_from``."""
+        """Return files from ``start`` on; see ``Store.list_from``."""
         key, name_prefix = self._keys.folder(prefix)
         first = start.encode("utf-8", "surrogateescape")
         found = []
         for entry in self._entries(key, prefix, start):
             last = entry["name"].rsplit("/", 1)[-1]
             encoded = last.encode("utf-8", "surrogateescape")
-            # Some stores list the marker object of the folder itself among its files.
+            # Some stores list the marker object of the directory itself among its files.
             if entry["type"] == "file" and encoded >= first and entry["name"].rstrip("/") != key:
                 found.append((encoded, file_info(entry, name_prefix + last)))
         found.sort(key=lambda pair: pair[0])
         return [info for _, info in found]
 
     def list_folders(self, prefix: str = "") -> list[str]:
-        """Common prefixes directly below a folder; see ``Store.list_folders``."""
+        """Return common prefixes; see ``Store.list_folders``."""
         key, name_prefix = self._keys.folder(prefix)
         return sorted(
             name_prefix + entry["name"].rstrip("/").rsplit("/", 1)[-1]
@@ -46,14 +46,14 @@ class ObjectListing:
         )
 
     def walk(self, prefix: str, enter: Enter) -> Iterator[list[str]]:
-        """Names of all files below a folder, without its sub-folders where ``enter`` says no."""
+        """Yield names of all files below a directory, except where ``enter`` returns False."""
         key, name_prefix = self._keys.folder(prefix)
         skip = len(key) + 1
         here: list[str] = []
         folders: list[str] = []
         for entry in self._entries(key, prefix):
             if entry["name"].rstrip("/") == key:
-                continue  # the marker object of the folder itself
+                continue  # the marker object of the directory itself
             name = name_prefix + entry["name"][skip:]
             if entry["type"] != "directory":
                 here.append(name)
@@ -69,7 +69,7 @@ class ObjectListing:
                 yield [name_prefix + name[skip:] for name in below]
 
     def _find(self, key: str, prefix: str) -> list[str]:
-        """Keys of all files below a folder."""
+        """Return the keys of all files below a directory."""
         return [
             entry["name"]
             for entry in self._entries(key, prefix, deep=True)
@@ -79,7 +79,7 @@ class ObjectListing:
     def _entries(
         self, key: str, prefix: str, start: str = "", *, deep: bool = False
     ) -> Iterator[Entry]:
-        """What lies in, or anywhere below, a folder; nothing if it is absent."""
+        """Yield the entries in, or if ``deep`` below, a directory; none if it is missing."""
         try:
             with self._keys.mapped("list", prefix):
                 for page in self._service.pages(key, start, deep=deep):

@@ -1,4 +1,4 @@
-"""Objects being written, whose errors are deltactl's."""
+"""Writers of objects that raise deltactl's errors."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 
 
 def discard_file(file: Any) -> None:
-    """Give up a writer of fsspec, or one like it; the object stays as it was."""
+    """Discard what a writer of fsspec, or one like it, has; the object stays as it was."""
     with suppress(Exception):
         file.discard()
     if not file.closed:
-        file.closed = True  # what fsspec's own close asks before it uploads
+        file.closed = True  # fsspec's own close checks it before it uploads
 
 
 class MappedFile(io.BufferedIOBase):
-    """Forwards to a writer of fsspec, and turns what that raises by ``to_error``."""
+    """Forwards to a writer of fsspec, and maps what that raises by ``to_error``."""
 
     def __init__(self, file: Any, to_error: Callable[[Exception], StorageError]) -> None:
-        """Take over ``file``: closing this closes it."""
+        """Own ``file``: ``close`` closes it too."""
         super().__init__()
         self._file = file
         self._to_error = to_error
 
     def writable(self) -> bool:
-        """Tell that it takes bytes."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Give the position."""
+        """Return the position."""
         return int(self._file.tell())
 
     def write(self, buffer: ReadableBuffer, /) -> int:
-        """Take some bytes."""
+        """Append bytes."""
         return int(self._call(self._file.write, buffer))
 
     def close(self) -> None:
@@ -53,14 +53,14 @@ class MappedFile(io.BufferedIOBase):
                 super().close()
 
     def discard(self) -> None:
-        """Give up what was written; the object stays as it was."""
+        """Discard what was written; the object stays as it was."""
         if self.closed:
             return
         discard_file(self._file)
         super().close()
 
     def __del__(self) -> None:
-        """Give up what nobody closed: the base class would put it in place half written."""
+        """Discard if not closed: the base class would store a partly written object."""
         self.discard()
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -74,7 +74,7 @@ _MODIFIED_KEYS: Final = ("LastModified", "mtime", "last_modified", "updated", "m
 
 
 def file_info(entry: Mapping[str, Any], name: str) -> FileInfo:
-    """Give the facts in an entry of ``ls`` or ``info`` under ``name``."""
+    """Return the facts in an entry of ``ls`` or ``info``, under ``name``."""
     return FileInfo(name, int(entry.get("size") or 0), _modified_ms(entry))
 
 
@@ -83,7 +83,7 @@ def _modified_ms(entry: Mapping[str, Any]) -> int:
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
-        # Library times without a zone are UTC throughout.
+        # The libraries' times without a zone are UTC.
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
         value = aware.timestamp()
     return round(value * 1000) if isinstance(value, (int, float)) else 0

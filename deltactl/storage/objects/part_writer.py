@@ -1,6 +1,6 @@
-"""Writing an object as its bytes come: at once where it is small, else in parts.
+"""Write an object as its bytes arrive: a small one in one request, a large one in parts.
 
-Nobody sees anything of it before the end.
+No reader sees any of it before the end.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class Upload(Protocol):
         ...
 
     def finish(self) -> None:
-        """Put the object in place."""
+        """Create the object from the parts."""
         ...
 
     def abandon(self) -> None:
-        """Leave everything as it was."""
+        """Discard the parts."""
         ...
 
 
 class PartWriter(io.BufferedIOBase):
-    """A writer of one object; ``close`` puts it in place, ``discard`` does not."""
+    """A writer of one object; ``close`` creates it, ``discard`` does not."""
 
     def __init__(self, put: Callable[[bytes], None], begin: Callable[[], Upload]) -> None:
-        """Write what is small by ``put``, and what is not by the upload that ``begin`` starts."""
+        """Write a small object by ``put``, a large one by the upload that ``begin`` starts."""
         super().__init__()
         self._put, self._begin = put, begin
         self._upload: Upload | None = None
@@ -43,15 +43,15 @@ class PartWriter(io.BufferedIOBase):
         self._position = 0
 
     def writable(self) -> bool:
-        """Tell that it takes bytes."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Bytes taken so far."""
+        """Return the number of bytes written so far."""
         return self._position
 
     def write(self, buffer: ReadableBuffer, /) -> int:
-        """Take some bytes."""
+        """Append bytes."""
         data = memoryview(buffer).cast("B")
         self._buffer += data
         self._position += len(data)
@@ -63,7 +63,7 @@ class PartWriter(io.BufferedIOBase):
         return len(data)
 
     def close(self) -> None:
-        """Put the object in place; where that fails, there is no second try."""
+        """Create the object; after an error, do not call again."""
         if self.closed:
             return
         try:
@@ -76,12 +76,12 @@ class PartWriter(io.BufferedIOBase):
             super().close()
 
     def discard(self) -> None:
-        """Leave everything as it was; nothing after ``close``."""
+        """Discard what was written; do nothing after ``close``."""
         if not self.closed:
             super().close()
             if self._upload is not None:
                 self._upload.abandon()
 
     def __del__(self) -> None:
-        """Give up what nobody closed: the base class would put it in place half written."""
+        """Discard if not closed: the base class would store a partly written object."""
         self.discard()

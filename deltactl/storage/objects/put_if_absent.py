@@ -1,9 +1,8 @@
-"""Whether an object store keeps put-if-absent: known by its endpoint, remembered, or tried out.
+"""Check that an object store supports put-if-absent: by its endpoint, from memory, or by a probe.
 
-Some stores that speak a cloud's protocol take the condition of a conditional put and ignore it;
-two commits of one version would then both be "created". What an attempt proves is that a put over
-an object that is there is refused. That two puts at the same instant have one winner is the
-store's word alone.
+Some stores accept the condition of a conditional put and ignore it; two commits of one version
+would then both succeed. A probe proves that a put over an existing object is refused. It cannot
+prove that of two puts at the same time one wins: only the store's documentation says so.
 
 Source: Amazon S3 user guide, "Add preconditions to S3 operations"; Cloud Storage, "Request
 preconditions"; Azure Storage, "Specifying conditional headers".
@@ -23,31 +22,31 @@ from urllib.parse import urlsplit
 from deltactl.clock import Clock, SystemClock
 from deltactl.errors import ObjectExistsError, SafetyError, StorageError
 from deltactl.storage.errors import TransientStorageError, UnsupportedByStoreError
-from deltactl.storage.network.retry import Patience
+from deltactl.storage.network.retry import RetryPolicy
 from deltactl.units import DAY_MS
 
 PROBE_PREFIX: Final = "_deltactl/put-if-absent-"
-"""Where a table's root gets its probe objects; no reader looks below ``_deltactl``."""
+"""Prefix of probe objects below a table's root; no reader lists ``_deltactl``."""
 
 _KNOWN_HOSTS: Final[Mapping[str, Sequence[str]]] = {
     "s3fs": (".amazonaws.com", ".amazonaws.com.cn"),
     "gcsfs": ("storage.googleapis.com", "storage.mtls.googleapis.com"),
     "adlfs": (".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net"),
 }
-# Of the services at Amazon's own hosts, this one is no S3 with conditional writes.
+# This service has an Amazon host, but no conditional writes.
 _UNKNOWN_HOST_PART: Final = "s3-outposts"
 _ATTEMPTS: Final = 5
 _REMEMBERED_MS: Final = 7 * DAY_MS
 
 PART_BYTES: Final = 5 << 20
-"""The smallest part of an S3 upload, the last one excepted."""
+"""The smallest part of an S3 upload, except for the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RawPuts:
-    """What a probe needs of a store, below all checks.
+    """The unchecked requests that a probe sends.
 
-    ``create(name, data, part_bytes)`` creates conditionally, in parts where their size is given;
+    ``create(name, data, part_bytes)`` creates conditionally, in parts if their size is given;
     ``delete`` is as ``Store.delete_many``.
     """
 
@@ -56,7 +55,7 @@ class RawPuts:
 
 
 def is_known(package: str, endpoint: str) -> bool:
-    """Tell whether an endpoint is of a service that documents put-if-absent."""
+    """Return whether an endpoint belongs to a service that documents put-if-absent."""
     host = (urlsplit(endpoint).hostname or "").lower()
     if _UNKNOWN_HOST_PART in host:
         return False
@@ -67,30 +66,30 @@ def is_known(package: str, endpoint: str) -> bool:
 
 
 class ProbeMemory:
-    """Which places were found to keep put-if-absent, in a small file of this user.
+    """The places that passed a probe, in a small file of this user.
 
-    Only good news is kept, for a week: a store that ignores the condition may be mended at any
-    time. A file that cannot be read or written is as good as none.
+    Only successes are kept, for a week: a store that ignores the condition may be fixed at any
+    time. A file that cannot be read or written counts as empty.
     """
 
     def __init__(self, path: str, clock: Clock) -> None:
-        """Keep answers in ``path``."""
+        """Keep results in ``path``."""
         self._path, self._clock = path, clock
 
     @classmethod
     def of_user(cls) -> ProbeMemory:
-        """The one in the user's cache folder, by the XDG Base Directory Specification."""
+        """Return the one in the user's cache directory (XDG Base Directory Specification)."""
         cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         return cls(f"{cache}/deltactl/put-if-absent.json", SystemClock())
 
     def knows(self, place: str) -> bool:
-        """Tell whether a place was found good within the last week."""
+        """Return whether a place passed a probe within the last week."""
         found = self._load().get(place)
         age_ms = self._clock.now_ms() - found if isinstance(found, int) else -1
         return 0 <= age_ms < _REMEMBERED_MS
 
     def remember(self, place: str) -> None:
-        """Note that a place was found good now."""
+        """Record that a place passed a probe now."""
         now = self._clock.now_ms()
         kept = {
             name: at
@@ -119,7 +118,7 @@ class ProbeMemory:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A way to put: whole, or in parts, which stores decide at the last request."""
+    """A way to put: whole, or in parts, with the condition on the last request."""
 
     name: str
     content: bytes
@@ -130,7 +129,7 @@ _WHOLE: Final = _Kind("whole", b"1", None)
 
 
 class PutIfAbsentGuard:
-    """Lets conditional puts through once it is settled that this store keeps them."""
+    """Allows conditional puts once it is known that this store supports them."""
 
     def __init__(
         self,
@@ -140,21 +139,21 @@ class PutIfAbsentGuard:
         *,
         whole_below_bytes: int | None = None,
     ) -> None:
-        """Guard a bucket behind ``package``.
+        """Guard a bucket that ``package`` reaches.
 
-        Content of ``whole_below_bytes`` and more goes up in parts, another way with a probe of its
-        own; ``None`` says that all content goes the same way.
+        Content of ``whole_below_bytes`` and more is sent in parts, which needs a probe of its own;
+        ``None`` means that all content is sent in the same way.
         """
         self._package, self._find_endpoint, self._bucket = package, find_endpoint, bucket
         self._whole_below_bytes = whole_below_bytes
         self._settled: set[str] = set()
 
     def settle(self, puts: RawPuts, where: str, size_bytes: int = 0) -> None:
-        """Make sure that a conditional put of that size would be kept.
+        """Check that the store supports a conditional put of that size.
 
         Raises:
-            SafetyError: the store let a put over an object through, or knows no such put.
-            StorageError: it cannot be told.
+            SafetyError: the store replaced an object, or has no conditional puts.
+            StorageError: the check failed.
         """
         kind = _WHOLE
         if self._whole_below_bytes is not None and size_bytes >= self._whole_below_bytes:
@@ -172,7 +171,7 @@ class PutIfAbsentGuard:
 
 
 def _place(endpoint: str, bucket: str, kind: _Kind) -> str:
-    """A place's key in the memory; without what else an endpoint may carry, such as a password."""
+    """Return a place's key in the memory, without a password that the endpoint may contain."""
     address = urlsplit(endpoint)
     host = address.netloc.rpartition("@")[2]
     return f"{address.scheme}://{host}{address.path} {bucket} {kind.name}"
@@ -183,20 +182,18 @@ def _probe(puts: RawPuts, kind: _Kind, where: str) -> None:
     name = f"{PROBE_PREFIX}{uuid.uuid4()}"
     try:
         if not _is_refused(puts, name, kind, where) and not _is_refused(puts, name, kind, where):
-            raise _refusal(
-                where, "put an object over one that is there although it was told not to"
-            )
+            raise _refusal(where, "replaced an object in spite of the condition If-None-Match")
     finally:
         with suppress(StorageError):
             puts.delete([name])
 
 
 def _is_refused(puts: RawPuts, name: str, kind: _Kind, where: str) -> bool:
-    """Put the probe, again where the store had no time for it.
+    """Return whether the store refused to put the probe; retry transient errors.
 
-    A first one that is refused had landed before, and was tried again by us or the library.
+    If the first put is refused, an earlier attempt had succeeded and its answer was lost.
     """
-    patience = Patience()
+    retry = RetryPolicy()
     for failures in range(_ATTEMPTS):
         try:
             puts.create(name, kind.content, kind.part_bytes)
@@ -204,11 +201,11 @@ def _is_refused(puts: RawPuts, name: str, kind: _Kind, where: str) -> bool:
         except ObjectExistsError:
             return True
         except UnsupportedByStoreError as error:
-            raise _refusal(where, f"knows no conditional puts ({error.message})") from error
+            raise _refusal(where, f"has no conditional puts ({error.message})") from error
         except TransientStorageError:
             if failures == _ATTEMPTS - 1:
                 raise
-        patience.pause(failures)
+        retry.pause(failures)
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -216,5 +213,5 @@ def _refusal(where: str, what: str) -> SafetyError:
     return SafetyError(
         f"the object store of {where} {what}: two writers could overwrite each other's commits",
         hint="Nothing was committed. Commit with --log-store dynamodb (see"
-        " docs/object-store-commits.md), or move the table to a store that keeps If-None-Match.",
+        " docs/object-store-commits.md), or move the table to a store that supports If-None-Match.",
     )

@@ -1,7 +1,7 @@
-"""Random access to an object by few requests.
+"""Random access to an object with few requests.
 
-Opening asks for the end of the object, which for Parquet holds the footer and for a small file all
-of it. Elsewhere more is fetched than was asked for: readers go on where they stopped.
+``open`` reads the end of the object: for Parquet that has the footer, and for a small file it is
+the whole file. Elsewhere more is read than was asked for: readers usually continue from there.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _LARGEST_WINDOW_BYTES: Final = 32 << 20
 _WINDOWS: Final = 2
 
 ReadRange = Callable[[int, int], bytes]
-"""``read_range(offset, length)`` gives exactly these bytes of the object, or raises."""
+"""``read_range(offset, length)`` returns exactly these bytes of the object, or raises."""
 
 
 class RangedFile(io.RawIOBase):
-    """The bytes of an object, of which the last are known; holds at most two windows besides."""
+    """An object whose last bytes are in memory, with at most two windows of other bytes."""
 
     def __init__(self, tail: bytes, size_bytes: int, read_range: ReadRange) -> None:
-        """Read what lies before ``tail`` by ``read_range``."""
+        """Read bytes before ``tail`` by ``read_range``."""
         super().__init__()
         self._tail, self._size = tail, size_bytes
         self._tail_start = size_bytes - len(tail)
@@ -33,25 +33,25 @@ class RangedFile(io.RawIOBase):
         self._ahead = _FIRST_WINDOW_BYTES
 
     def readable(self) -> bool:
-        """Tell that it can be read."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Tell that ``seek`` works."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """Give the position."""
+        """Return the position."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go to a position."""
+        """Move to a position and return it."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = max(0, base + offset)
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Give up to ``size`` bytes from the position on."""
+        """Return up to ``size`` bytes from the position on."""
         start = min(self._position, self._size)
         end = self._size if size is None or size < 0 else min(start + size, self._size)
         data = self._read_between(start, end)
@@ -72,7 +72,7 @@ class RangedFile(io.RawIOBase):
         length = min(max(end - start, self._ahead), self._tail_start - start)
         window = self._read_range(start, length)
         if len(window) != length:
-            raise EOFError(f"{length} bytes at {start} were asked for, {len(window)} came")
+            raise EOFError(f"got {len(window)} of {length} bytes at {start}")
         self._ahead = min(2 * self._ahead, _LARGEST_WINDOW_BYTES)
         if length > _LARGEST_WINDOW_BYTES:
             return window[: end - start]
@@ -83,10 +83,10 @@ class RangedFile(io.RawIOBase):
 def coalesce(
     ranges: list[tuple[int, int]], largest_gap: int, largest_bytes: int
 ) -> list[tuple[int, int]]:
-    """Ranges (offset, length) that cover all of those given, by increasing offset.
+    """Return ranges (offset, length) that cover all of ``ranges``, by increasing offset.
 
-    Neighbours become one where no more than ``largest_gap`` bytes lie between them, as long as the
-    whole has at most ``largest_bytes``. Empty ranges are left out.
+    Two ranges are merged if at most ``largest_gap`` bytes are between them and the result has at
+    most ``largest_bytes``. Empty ranges are left out.
     """
     merged: list[tuple[int, int]] = []
     for offset, length in sorted(ranges):

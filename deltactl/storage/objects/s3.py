@@ -1,4 +1,4 @@
-"""Amazon S3 and what speaks its protocol, beyond fsspec's common calls."""
+"""Amazon S3 and compatible stores, beyond fsspec's common calls."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _PAGE_KEYS: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20
 _DELETE_ATTEMPTS: Final = 5
 _VERSIONS_LISTED: Final = 100
-# One key of many may be refused while the others go.
+# A batch may fail for single keys with these codes.
 _BUSY_CODES: Final = frozenset({
     "InternalError", "OperationAborted", "RequestTimeout", "ServiceUnavailable", "SlowDown",
 })  # fmt: skip
 
 
 class S3Service(CommonService):
-    """Amazon S3 and what speaks its protocol.
+    """Amazon S3 and compatible stores.
 
     Source: Amazon S3 API reference, GetObject, ListObjectsV2 and DeleteObjects.
     """
@@ -32,24 +32,24 @@ class S3Service(CommonService):
     delete_batch: int = 1000
 
     def find_endpoint(self) -> str:
-        """Options, variables and configuration files all have a say: only the client knows."""
+        """Return the client's: it depends on options, variables and configuration files."""
         return str(self._fs.connect().meta.endpoint_url)
 
     def read(self, key: str) -> bytes:
-        """A whole object; s3fs would first ask for its size, to read pieces side by side."""
+        """Return a whole object, in one request; s3fs would first ask for its size."""
         return self._ask(key)[0]
 
     def read_range(self, key: str, offset: int, length: int) -> bytes:
-        """Some bytes of an object."""
+        """Return some bytes of an object."""
         return self._ask(key, f"bytes={offset}-{offset + length - 1}")[0]
 
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
-        """The last bytes; the answer names the size of the whole."""
+        """Return the last bytes, and the size of the object from the same answer."""
         data, entry = self.read_end(key, length)
         return data, entry["size"]
 
     def read_end(self, key: str, length: int) -> tuple[bytes, Entry]:
-        """The last bytes; the answer has the facts. Nothing there is an error."""
+        """Return the last bytes, and facts from the same answer; raise if there is no object."""
         try:
             return self._ask(key, f"bytes=-{length}")
         except Exception:
@@ -59,7 +59,7 @@ class S3Service(CommonService):
             return b"", empty
 
     def _ask(self, key: str, wanted: str | None = None) -> tuple[bytes, Entry]:
-        answer: tuple[bytes, Entry] = self._patience.ask(
+        answer: tuple[bytes, Entry] = self._retry.call(
             lambda: sync(self._fs.loop, self._get, key, wanted)
         )
         return answer
@@ -76,20 +76,20 @@ class S3Service(CommonService):
         return data, _entry(key, size, answer["LastModified"])
 
     def download(self, key: str, path: str) -> None:
-        """A whole object; a broken answer begins again, so that no two versions mix."""
-        self._patience.ask(lambda: sync(self._fs.loop, self._download, key, path))
+        """Download a whole object; start again after an error, so that no two versions mix."""
+        self._retry.call(lambda: sync(self._fs.loop, self._download, key, path))
 
     async def _download(self, key: str, path: str) -> None:
         bucket, _, name = key.partition("/")
         answer = await self._request("get_object", Bucket=bucket, Key=name)
-        body = answer["Body"]  # what `async with` gives can read no part in older releases
+        body = answer["Body"]  # in older releases, the value of `async with` cannot read parts
         with open(path, "wb") as file:
             async with body:
                 while chunk := await body.read(_CHUNK_BYTES):
                     file.write(chunk)
 
     def stat(self, key: str) -> Entry | None:
-        """Facts of an object, in one request; s3fs would go on and look for a folder."""
+        """Return facts of an object, in one request; s3fs would also look for a directory."""
         bucket, _, name = key.partition("/")
         try:
             found = self.call("head_object", Bucket=bucket, Key=name)
@@ -98,7 +98,7 @@ class S3Service(CommonService):
         return _entry(key, found["ContentLength"], found["LastModified"])
 
     def open_output(self, key: str) -> Any:
-        """A writer whose parts are each sent again where that is needed."""
+        """Open a writer that retries each part by itself."""
         return PartWriter(lambda data: self.put(key, data), lambda: _Parts(self, key))
 
     def put(self, key: str, data: bytes) -> None:
@@ -107,20 +107,20 @@ class S3Service(CommonService):
         self.call("put_object", Bucket=bucket, Key=name, Body=data)
 
     def call(self, operation: str, **request: Any) -> Any:
-        """One request that may be sent twice."""
+        """Send a request that may be sent twice."""
         ask = partial(self._request, operation, **request)
-        return self._patience.ask(lambda: sync(self._fs.loop, ask))
+        return self._retry.call(lambda: sync(self._fs.loop, ask))
 
     async def _request(self, operation: str, **request: Any) -> Any:
-        # Who pays is said here too: s3fs before 2026.9 says it in its own calls only.
+        # req_kw says who pays: s3fs before 2026.9 adds it only to its own calls.
         return await self._fs._call_s3(operation, self._fs.req_kw, **request)
 
     def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
-        """Pages of up to 1,000 keys."""
+        """Yield pages of up to 1,000 keys."""
         bucket, prefix = split_folder(folder)
         request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": _PAGE_KEYS}
         if start:
-            # StartAfter leaves its own key out: a shorter one lets at most a few more in.
+            # StartAfter excludes its own key; a shorter one adds a few keys at most.
             request["StartAfter"] = prefix + start[:-1]
         if not deep:
             request["Delimiter"] = "/"
@@ -136,7 +136,7 @@ class S3Service(CommonService):
                         "name": f"{bucket}/{found['Key']}",
                         "type": "file",
                         "size": found["Size"],
-                        # Some tell milliseconds here, which no look at the object itself gives.
+                        # Some stores give milliseconds here, but not for the object itself.
                         "LastModified": found["LastModified"].replace(microsecond=0),
                     }
                     for found in answer.get("Contents") or ()
@@ -147,12 +147,12 @@ class S3Service(CommonService):
             request["ContinuationToken"] = answer["NextContinuationToken"]
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
-        """One request, and again for the keys that the store had no time for."""
+        """Delete by one request, and retry the keys that failed with a transient error."""
         failed: dict[str, Exception] = {}
         left = list(keys)
         for failures in range(_DELETE_ATTEMPTS):
             if failures:
-                self._patience.pause(failures - 1)
+                self._retry.pause(failures - 1)
             refused = self._delete(left)
             left = [key for key, (code, _) in refused.items() if code in _BUSY_CODES]
             failed |= {key: _refused(*why) for key, why in refused.items() if key not in left}
@@ -161,7 +161,7 @@ class S3Service(CommonService):
         return failed | {key: _refused(*refused[key]) for key in left}
 
     def _delete(self, keys: Sequence[str]) -> dict[str, tuple[str | None, str | None]]:
-        """Code and message of each key that was refused; one passed over in silence is gone."""
+        """Return code and message of each key that was refused; all others are deleted."""
         bucket = keys[0].partition("/")[0]
         names = [{"Key": key.partition("/")[2]} for key in keys]
         answer = self.call(
@@ -179,7 +179,7 @@ class S3Service(CommonService):
         """
         bucket, _, name = key.partition("/")
         while True:
-            # A key comes before all longer ones that begin with it, its newest version first.
+            # A key sorts before all longer keys with this prefix; its newest version comes first.
             answer = self.call(
                 "list_object_versions", Bucket=bucket, Prefix=name, MaxKeys=_VERSIONS_LISTED
             )
@@ -220,7 +220,7 @@ class _Parts:
             parts = {"Parts": self._parts}
             self._service.call("complete_multipart_upload", **self._place, MultipartUpload=parts)
         except FileNotFoundError:
-            # The upload is over: a first try may have completed it, and its answer got lost.
+            # The upload is gone: a first attempt may have completed it, and its answer was lost.
             found = self._service.stat(self._key)
             if found is None or found["size"] != self._size_bytes:
                 raise

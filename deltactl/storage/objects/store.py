@@ -1,7 +1,7 @@
-"""The store of everything fsspec reaches; local files have a store of their own.
+"""The store of all object stores, through fsspec; local files have a store of their own.
 
-fsspec's calls are thread-safe, so a small pool of threads gives the parallel requests that object
-stores need, alike for every library below it.
+fsspec's calls are thread-safe, so a small pool of threads sends the parallel requests that object
+stores need, in the same way for every library.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from deltactl.storage.objects.ranged_file import TAIL_BYTES, RangedFile, coalesc
 from deltactl.storage.objects.services import CommonService, ObjectService
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.secrets import secret_values
-from deltactl.storage.store import Enter, FileInfo, Replacement, Tree
+from deltactl.storage.store import Enter, FileInfo, Replacement, Tree, Versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import pyarrow as pa
 
-# Bytes between two ranges that are cheaper to fetch than another request.
+# This many bytes between two ranges are cheaper to read than another request.
 _LARGEST_GAP_BYTES: Final = 256 << 10
 _LARGEST_RANGE_BYTES: Final = 32 << 20
 
@@ -42,7 +42,7 @@ class FsspecStore:
     """Objects below one prefix of an fsspec file system.
 
     ``exclusive_create`` says that the library maps ``pipe_file(mode="create")`` to a conditional
-    write of the store; fsspec's own fallback looks, then writes, and is never relied on.
+    write of the store; fsspec's own fallback checks, then writes, which is not safe.
     """
 
     __slots__ = (
@@ -53,6 +53,8 @@ class FsspecStore:
         "_keys",
         "_service",
     )
+
+    directories = None  # a prefix without objects does not exist, and a put leaves all or nothing
 
     def __init__(
         self,
@@ -68,8 +70,8 @@ class FsspecStore:
     ) -> None:
         """Serve ``root``, which is how ``file_system`` spells ``uri``.
 
-        Absolute names may carry any of ``schemes``. Of ``options`` only the secrets are kept, to
-        blot them out of messages. ``guard`` is asked before each put-if-absent.
+        Absolute names may have any of ``schemes``. Of ``options`` only the secrets are kept, to
+        remove them from messages. ``guard`` checks each put-if-absent.
         """
         self._fs = file_system
         self._service = CommonService(file_system) if service is None else service
@@ -80,52 +82,57 @@ class FsspecStore:
         self._guard = guard
 
     def __repr__(self) -> str:
-        """Tell the root, and nothing of the options."""
+        """Show the root, and none of the options."""
         return f"FsspecStore({self.uri!r})"
 
     @property
     def uri(self) -> str:
-        """The root as it was given."""
+        """Return the root as it was given."""
         return self._keys.uri
+
+    @property
+    def versions(self) -> Versions:
+        """Return this store; its service knows whether the bucket keeps versions."""
+        return self
 
     @property
     def _listing(self) -> ObjectListing:
         return ObjectListing(self._keys, self._service)
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
-        """Files directly in a folder from ``start`` on; see ``Store.list_from``."""
+        """Return files from ``start`` on; see ``Store.list_from``."""
         infos = self._listing.list_from(prefix, start)
         self._copies.note(self._keys.folder(prefix)[1].rstrip("/"), infos)
         return iter(infos)
 
     def list_folders(self, prefix: str = "") -> list[str]:
-        """Common prefixes directly below a folder; see ``Store.list_folders``."""
+        """Return common prefixes; see ``Store.list_folders``."""
         return self._listing.list_folders(prefix)
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
-        """Names of all files below a folder, listings of a few sub-folders in memory at a time."""
+        """Yield names of all files; listings of only a few directories are in memory."""
         return self._listing.walk(prefix, lambda folder: True)
 
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
-        """Names of all files; sub-folders of the root are skipped where ``enter`` says so."""
+        """Yield names of all files, except in directories of the root that ``enter`` refuses."""
         return (Tree(names) for names in self._listing.walk("", enter))
 
     def stat_many(self, names: Sequence[str]) -> list[FileInfo | None]:
-        """Facts of each name, asked for in parallel; see ``Store.stat_many``."""
+        """Return facts of each name, by parallel requests; see ``Store.stat_many``."""
         return list(each_in_parallel(self._stat, names))
 
     def read(self, name: str) -> bytes:
-        """Whole content of an object; see ``Store.read``."""
+        """Return the whole content of an object; see ``Store.read``."""
         key = self._keys.readable(name)
         with self._keys.mapped("read", name):
             return self._service.read(key)
 
     def read_many(self, names: Sequence[str]) -> Iterator[bytes]:
-        """Whole contents in order; at most sixteen are held or under way."""
+        """Yield whole contents in order; at most sixteen are in memory or in progress."""
         return each_in_parallel(self.read, names)
 
     def read_ranges(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Bytes of each (offset, length); neighbours come by one request, others in parallel."""
+        """Return the bytes of each (offset, length); one request reads ranges near each other."""
         key = self._keys.readable(name)
         if ranges and not any(length for _, length in ranges):
             self._ensure_there(name)
@@ -141,7 +148,7 @@ class FsspecStore:
         return [cut(*range_) if range_[1] else b"" for range_ in ranges]
 
     def read_tail(self, name: str, length: int) -> tuple[FileInfo, bytes] | None:
-        """Facts and last bytes of an object; see ``Store.read_tail``."""
+        """Return facts and last bytes of an object; see ``Store.read_tail``."""
         key = self._keys.readable(name)
         try:
             with self._keys.mapped("read", name):
@@ -151,7 +158,7 @@ class FsspecStore:
         return None if found is None else (file_info(found[1], name), found[0])
 
     def open_input(self, name: str) -> pa.NativeFile:
-        """An Arrow file for random access; see ``Store.open_input``."""
+        """Open an Arrow file for random access; see ``Store.open_input``."""
         import pyarrow as pa
 
         key = self._keys.readable(name)
@@ -166,11 +173,11 @@ class FsspecStore:
         return pa.PythonFile(file, mode="r")
 
     def open_output(self, name: str) -> BinaryIO:
-        """A writer to a new object, which exists once it is closed."""
+        """Open a writer to a new object, which exists once it is closed."""
         return cast("BinaryIO", self._open_for_writing("create", name))
 
     def open_replacement(self, name: str) -> Replacement:
-        """A writer to an object, which is replaced once it is closed."""
+        """Open a writer to an object, which is replaced once it is closed."""
         return self._open_for_writing("write", name)
 
     def _open_for_writing(self, verb: str, name: str) -> MappedFile:
@@ -188,11 +195,11 @@ class FsspecStore:
             self._service.put(key, data)
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
-        """Write or replace each, side by side; see ``Store.put_many``."""
+        """Write or replace each, in parallel; see ``Store.put_many``."""
         return sum(1 for _ in each_in_parallel(lambda file: self.put(*file), files))
 
     def ensure_put_if_absent(self) -> None:
-        """Refuse stores that are found not to keep it; see ``Store.ensure_put_if_absent``."""
+        """Refuse stores that fail the probe; see ``Store.ensure_put_if_absent``."""
         self._settle("a file", 0)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
@@ -200,7 +207,7 @@ class FsspecStore:
 
         Raises:
             StorageError: the store, or the library for it, has no conditional write.
-            SafetyError: the store was found not to keep it.
+            SafetyError: the store failed the probe.
         """
         self._keys.writable(name)
         self._settle(name, len(data))
@@ -209,9 +216,9 @@ class FsspecStore:
     def _settle(self, name: str, size_bytes: int) -> None:
         if not self._exclusive_create:
             raise StorageError(
-                f"cannot create {name!r} safely in {self.uri}: no conditional write is known here",
-                hint="two writers could overwrite each other's commits; this storage is read-only"
-                " for deltactl",
+                f"cannot create {name!r} safely in {self.uri}: this storage has no conditional"
+                " write, and two writers could overwrite each other's commits",
+                hint="Use this storage only to read.",
             )
         if self._guard is not None:
             with self._keys.mapped("create", name):
@@ -227,7 +234,7 @@ class FsspecStore:
             self._service.create(key, data, part_bytes)
 
     def sync_folders(self, names: Iterable[str]) -> None:
-        """Only look at the names: an object is durable once it is written."""
+        """Only check the names: an object is durable once it is written."""
         for name in names:
             self._keys.writable(name)
 
@@ -235,7 +242,7 @@ class FsspecStore:
         """Delete each name, in parallel; see ``Store.delete_many``.
 
         Raises:
-            SafetyError: a name leads out of the root; nothing is deleted then.
+            SafetyError: a name is outside the root; then nothing is deleted.
         """
         names_by_key = {self._keys.writable(name): name for name in names}
         for name in names:
@@ -260,10 +267,10 @@ class FsspecStore:
     def undelete_many(
         self, names: Sequence[str], *, dry_run: bool = False
     ) -> dict[str, StorageError]:
-        """Bring deleted objects back, in parallel; see ``Store.undelete_many``.
+        """Restore deleted objects, in parallel; see ``Versions.undelete_many``.
 
         Raises:
-            SafetyError: a name leads out of the root; nothing is brought back then.
+            SafetyError: a name is outside the root; then nothing is restored.
         """
         keys = [self._keys.writable(name) for name in names]
 
@@ -284,10 +291,10 @@ class FsspecStore:
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Copy, then delete, each object; see ``Store.move_many``.
 
-        The look at the new name and the copy are two requests: nobody else may write that name.
+        The check of the new name and the copy are two requests: no other program may write it.
 
         Raises:
-            SafetyError: a name leads out of the root; nothing is moved then.
+            SafetyError: a name is outside the root; then nothing is moved.
         """
         for name in chain.from_iterable(pairs):
             self._keys.writable(name)
@@ -297,20 +304,8 @@ class FsspecStore:
             old: error for (old, _), error in zip(pairs, outcomes, strict=True) if error is not None
         }
 
-    def remove_folders(self, names: Sequence[str]) -> list[str]:
-        """Do nothing: a prefix without objects is not there."""
-        return []
-
-    def old_folders(self, names: Sequence[str], instant_ms: int) -> list[str]:
-        """Know of none."""
-        return []
-
-    def abandoned(self, prefix: str, instant_ms: int) -> list[FileInfo]:
-        """Know of none: a put that was cut off leaves nothing."""
-        return []
-
     def real_names(self, names: Sequence[str]) -> list[str | None]:
-        """Where names lead; object stores have no links. See ``Store.real_names``."""
+        """Return normal forms; object stores have no links. See ``Store.real_names``."""
         return [self._keys.real_name(name) for name in names]
 
     def _move(self, pair: tuple[str, str]) -> StorageError | None:
@@ -336,7 +331,9 @@ class FsspecStore:
     def _ensure_there(self, name: str) -> FileInfo:
         info = self._stat(name)
         if info is None:
-            raise ObjectNotFoundError(f"cannot read {name!r} in {self.uri}: nothing is there")
+            raise ObjectNotFoundError(
+                f"cannot read {name!r} in {self.uri}: there is no such object"
+            )
         return info
 
     def _read_range(self, name: str, key: str, offset: int, length: int) -> bytes:
@@ -344,7 +341,7 @@ class FsspecStore:
             try:
                 return self._service.read_range(key, offset, length)
             except Exception:
-                # Stores refuse a range that begins past the end; the seam says: nothing is there.
+                # Stores refuse a range that begins past the end; `Store` returns no bytes for it.
                 if offset >= self._ensure_there(name).size_bytes:
                     return b""
                 raise

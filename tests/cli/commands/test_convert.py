@@ -101,7 +101,7 @@ def test_all_problems_reach_people_and_programs(cli: RunCli, events: Path) -> No
     ran = cli("convert", "events")
     assert ran.code == 6
     assert ran.out == (
-        "day=2024-01-01/text\\x1b.parquet  is not a Parquet file, or was not written to its end\n"
+        "day=2024-01-01/text\\x1b.parquet  is not a Parquet file, or is truncated\n"
         "day=2024-01-01/zero.parquet  is empty (0 bytes)\n"
     )
     assert "cannot become a table, 2 problems" in ran.err and "Nothing was changed" in ran.err

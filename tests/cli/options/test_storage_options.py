@@ -66,7 +66,7 @@ def test_the_rate_reaches_the_pacer(
 
     monkeypatch.setattr(connect, "Pacer", NotedPacer)
     open_store("s3://rate-of-library/t", {"anon": "true", "max_requests_per_second": "7.5"})
-    with pytest.raises(UsageError, match="requests a second"):
+    with pytest.raises(UsageError, match="requests per second"):
         open_store("s3://rate-of-library/t", {"max_requests_per_second": "fast"})
     assert limits == [7.5]
     assert cli("describe-detail", str(tmp_path), "--max-requests-per-second", "0").code == 2

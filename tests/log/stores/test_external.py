@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from deltactl.clock import FixedClock, SystemClock
+from deltactl.clock import SystemClock
 from deltactl.errors import (
     AccessDeniedError,
     CommitOutcomeUnknownError,
@@ -22,6 +22,7 @@ from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.dynamodb import CommitEntry
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
+from tests.support.clock import FixedClock
 from tests.support.commit_entries import FaultyEntries, MemoryEntries
 from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore
 

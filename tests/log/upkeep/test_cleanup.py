@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltactl.clock import FixedClock
 from deltactl.errors import DeltactlError, SafetyError
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from tests.support.checkpoints import DAY_MS, NOW_MS, fail, log_names, memory_of, new_table
+from tests.support.clock import FixedClock
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 
 MIDNIGHT = NOW_MS // DAY_MS * DAY_MS

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltactl.clock import FixedClock
 from deltactl.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
@@ -26,6 +25,7 @@ from deltactl.log.writing.rearrange import Committer, Draft, Group
 from deltactl.protocol.stats import num_records
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
+from tests.support.clock import FixedClock
 from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore
 from tests.support.table_builder import Column, TableBuilder, commit_path
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.clock import FixedClock
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import (
     ConflictError,
@@ -35,6 +34,7 @@ from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Replacement, Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, checkpoint, memory_of, new_table
+from tests.support.clock import FixedClock
 from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deltactl.clock import FixedClock
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.options import Kind
 from deltactl.operations.checkpoint.repair import repair_checkpoints
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from tests.support.clock import FixedClock
 from tests.support.random_logs import KINDS, assert_equals_model, logs
 from tests.support.table_builder import TableBuilder
 

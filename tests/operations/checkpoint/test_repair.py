@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.clock import FixedClock
 from deltactl.errors import DeltactlError, NotATableError, StorageError
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
@@ -28,6 +27,7 @@ from tests.support.checkpoints import (
     memory_of,
     new_table,
 )
+from tests.support.clock import FixedClock
 from tests.support.stores import Fault, FaultyStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.clock import FixedClock
 from deltactl.errors import (
     SafetyError,
     UnsupportedFeatureError,
@@ -38,6 +37,7 @@ from tests.support.checkpoints import (
     new_table,
     read_rows,
 )
+from tests.support.clock import FixedClock
 from tests.support.table_builder import LOG, Column, TableBuilder, commit_path, struct_of
 
 CLASSIC = f"{LOG}/{2:020d}.checkpoint.parquet"

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.clock import FixedClock
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import (
     ConflictError,
@@ -41,6 +40,7 @@ from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
 from deltactl.table import Table
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.support.clock import FixedClock
 from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, opened_as
 from tests.support.table_builder import multiset
 

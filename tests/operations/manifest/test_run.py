@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from deltactl.clock import FixedClock
 from deltactl.errors import (
     CorruptLogError,
     DeltactlError,
@@ -34,6 +33,7 @@ from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
+from tests.support.clock import FixedClock
 from tests.support.stores import CountingStore, Crash, Fault, FaultyStore, MemoryStore
 from tests.support.symlink_reader import list_manifests, read_manifests
 from tests.support.table_builder import Column, TableBuilder, multiset

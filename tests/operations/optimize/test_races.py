@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from deltactl.clock import FixedClock
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import ConflictError, UnsupportedFeatureError
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
+from tests.support.clock import FixedClock
 from tests.support.stores import MemoryStore, opened_as
 from tests.support.table_builder import (
     LOG,

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from deltactl.clock import FixedClock
 from deltactl.engine.base import CancelToken, Progress
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import (
@@ -32,6 +31,7 @@ from deltactl.storage.store import Store
 from deltactl.table import Table
 from deltactl.units import GIB, MIB, TIB
 from tests.interop.judges import READERS
+from tests.support.clock import FixedClock
 from tests.support.stores import CountingStore, MemoryStore, opened_as
 from tests.support.table_builder import (
     COLUMNS,

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.clock import FixedClock
 from deltactl.errors import DeltactlError
 from deltactl.operations.vacuum.bookmark import read_bookmark
 from deltactl.operations.vacuum.journal import list_runs
 from deltactl.operations.vacuum.undo import purge_quarantine, undo_vacuum
+from tests.support.clock import FixedClock
 from tests.support.stores import FaultyStore
 from tests.support.vacuum_scenes import DAY, NOW, Scene
 

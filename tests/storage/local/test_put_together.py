@@ -64,8 +64,8 @@ def test_all_are_flushed_before_the_first_is_seen_and_folders_last(
     assert contents(store) == dict(new_files())
 
 
-def test_more_files_than_one_lot_holds(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_store, "_MOST_TOGETHER", 3)
+def test_files_of_more_than_one_batch(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_store, "_MAX_BATCH_FILES", 3)
     steps = note_steps(monkeypatch)
     assert store.put_many(iter(new_files())) == 8
     assert [steps.index("replace"), steps.count("replace")] == [6, 8]

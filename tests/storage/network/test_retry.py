@@ -9,7 +9,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from deltactl.errors import SafetyError
-from deltactl.storage.network.retry import Patience
+from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.objects.services import CommonService
 from deltactl.storage.objects.store import FsspecStore
 
@@ -29,14 +29,14 @@ class _Call:
 def test_what_passes_is_tried_again_with_growing_pauses() -> None:
     delays: list[float] = []
     call = _Call(ConnectionResetError(), TimeoutError(), BrokenPipeError())
-    assert Patience(sleep=delays.append, jitter=lambda: 0.5).ask(call) == "done"
+    assert RetryPolicy(sleep=delays.append, jitter=lambda: 0.5).call(call) == "done"
     assert delays == pytest.approx([0.15, 0.3, 0.6])
 
 
 def test_it_ends() -> None:
     call = _Call(*(ConnectionResetError(str(number)) for number in range(9)))
     with pytest.raises(ConnectionResetError, match="2"):
-        Patience(attempts=3, sleep=lambda _: None).ask(call)
+        RetryPolicy(attempts=3, sleep=lambda _: None).call(call)
     assert call.calls == 3
 
 
@@ -46,7 +46,7 @@ def test_it_ends() -> None:
 def test_what_lasts_is_not_tried_again(error: Exception) -> None:
     call = _Call(error)
     with pytest.raises(type(error)):
-        Patience(sleep=lambda _: None).ask(call)
+        RetryPolicy(sleep=lambda _: None).call(call)
     assert call.calls == 1
 
 
@@ -70,7 +70,7 @@ def test_many_puts_have_it_each(monkeypatch: pytest.MonkeyPatch) -> None:
         "/root",
         exclusive_create=True,
         schemes=frozenset({"memory"}),
-        service=CommonService(files, Patience(sleep=delays.append)),
+        service=CommonService(files, RetryPolicy(sleep=delays.append)),
     )
     names = [f"p={number}/manifest" for number in range(20)]
     assert store.put_many((name, name.encode()) for name in names) == 20

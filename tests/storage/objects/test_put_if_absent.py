@@ -12,7 +12,6 @@ import pytest
 
 from deltactl import Table
 from deltactl.cli.app import run
-from deltactl.clock import FixedClock
 from deltactl.errors import AccessDeniedError, SafetyError, StorageError
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.objects.put_if_absent import PROBE_PREFIX, ProbeMemory, is_known
@@ -20,6 +19,7 @@ from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.storage.conftest import S3_BUCKET, write_rows
+from tests.support.clock import FixedClock
 from tests.support.fault_proxy import Answer, Cut, FaultProxy, Rule, fault_proxy
 from tests.support.object_servers import s3_options
 
@@ -161,7 +161,7 @@ def test_a_store_that_ignores_the_condition_is_refused(uri: str, proxy: FaultPro
     ignore_conditions(proxy)
     for _ in range(2):  # bad news are not kept
         proxy.clear()
-        with pytest.raises(SafetyError, match="over one that is there") as refused:
+        with pytest.raises(SafetyError, match="in spite of the condition") as refused:
             Table(uri, s3_options(proxy.endpoint)).optimize()
         assert "--log-store dynamodb" in (refused.value.hint or "")
         assert len(proxy.find("PUT", PROBE)) == 2
@@ -175,7 +175,7 @@ def test_a_store_without_conditional_puts_is_refused(uri: str, proxy: FaultProxy
     body = b"<Error><Code>NotImplemented</Code><Message>a header</Message></Error>"
     xml = {"Content-Type": "application/xml"}
     proxy.add(Rule(Answer(501, after=False, body=body, headers=xml), "PUT", PROBE, times=None))
-    with pytest.raises(SafetyError, match="knows no conditional puts"):
+    with pytest.raises(SafetyError, match="has no conditional puts"):
         opened(uri, proxy).ensure_put_if_absent()
 
 

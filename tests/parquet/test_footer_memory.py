@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.parquet import footer_garbage
+from deltactl.parquet import footer_bytes
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.writer import DataFileWriter, WriteOptions
 from deltactl.protocol.stats_columns import StatsColumns
@@ -22,7 +22,7 @@ ROUNDS = 40
 
 @pytest.fixture(autouse=True)
 def resting_collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(footer_garbage, "MAX_WAITING_BYTES", 4_000)
+    monkeypatch.setattr(footer_bytes, "MAX_WAITING_BYTES", 4_000)
     gc.disable()
     yield
     gc.enable()
@@ -33,7 +33,7 @@ def _count_alive(footers: list[weakref.ref[pq.FileMetaData]]) -> int:
 
 
 def test_arrow_keeps_a_footer_whose_schema_was_asked_for() -> None:
-    """Why all this is: once it fails, ``footer_garbage`` may go."""
+    """Why all this is: once it fails, ``footer_bytes`` may go."""
     sink = io.BytesIO()
     pq.write_table(pa.table({"a": [1]}), sink)
     footers = []
@@ -57,8 +57,8 @@ def test_footers_that_were_read_are_freed() -> None:
         footer = parse_footer(store, "x.parquet", len(sink.getvalue())).metadata
         footer.schema  # noqa: B018
         footers.append(weakref.ref(footer))
-    assert footer.serialized_size * ROUNDS > 3 * footer_garbage.MAX_WAITING_BYTES
-    assert _count_alive(footers) * footer.serialized_size <= 2 * footer_garbage.MAX_WAITING_BYTES
+    assert footer.serialized_size * ROUNDS > 3 * footer_bytes.MAX_WAITING_BYTES
+    assert _count_alive(footers) * footer.serialized_size <= 2 * footer_bytes.MAX_WAITING_BYTES
 
 
 def test_footers_that_were_written_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,4 +81,4 @@ def test_footers_that_were_written_are_freed(monkeypatch: pytest.MonkeyPatch) ->
             writer.close()
     assert len(footers) == ROUNDS
     assert _count_alive(footers) < ROUNDS
-    assert _count_alive(footers) * 300 <= 2 * footer_garbage.MAX_WAITING_BYTES
+    assert _count_alive(footers) * 300 <= 2 * footer_bytes.MAX_WAITING_BYTES

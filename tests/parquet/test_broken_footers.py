@@ -16,11 +16,11 @@ from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.run import check_table
 from deltactl.operations.convert.run import convert
 from deltactl.parquet import fixed_bounds
+from deltactl.parquet.broken_footers import ensure_valid_columns, find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
-from deltactl.parquet.sound_columns import ensure_sound_columns
-from deltactl.parquet.sound_footers import find_unsound
+from deltactl.parquet.thrift import ThriftError
 from deltactl.storage.open import open_store
-from tests.support.footers import read_sound_footer
+from tests.support.footers import read_valid_footer
 from tests.support.stores import MemoryStore
 
 FINDS = Path(__file__).parents[1] / "fuzz" / "finds" / "footer"
@@ -37,11 +37,11 @@ def test_what_would_end_the_process_is_an_error(name: str, message: str) -> None
     """Without the look before, Arrow ends it at ``column(i)`` or its ``statistics``."""
     data = (FINDS / name).read_bytes()
     with pytest.raises(OSError, match=message):
-        ensure_sound_columns([pq.read_metadata(io.BytesIO(data))], [len(data)])
-    store = MemoryStore("memory://sound-columns")
+        ensure_valid_columns([pq.read_metadata(io.BytesIO(data))], [len(data)])
+    store = MemoryStore("memory://broken-columns")
     store.put("x.parquet", data)
     with pytest.raises(DataFileError, match=f"is broken: {message}"):
-        read_sound_footer(store, "x.parquet", len(data))
+        read_valid_footer(store, "x.parquet", len(data))
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_what_would_end_the_process_is_an_error(name: str, message: str) -> None
     ],
 )
 @pytest.mark.parametrize("rows", [0, 3])
-def test_sound_files_are_let_be(rows: int, options: dict[str, Any]) -> None:
+def test_valid_files_are_accepted(rows: int, options: dict[str, Any]) -> None:
     table = pa.table({"a": [1, 2, 3], "s": [{"x": [1.5], "y": None}] * 3, "m": ["a", None, ""]})
     sink = io.BytesIO()
     pq.write_table(table.slice(0, rows), sink, **options)
     footer = pq.read_metadata(sink)
-    ensure_sound_columns([footer], [sink.tell()])
-    ensure_sound_columns([footer] * 3, [sink.tell()] * 3, pq.read_metadata(sink))
+    ensure_valid_columns([footer], [sink.tell()])
+    ensure_valid_columns([footer] * 3, [sink.tell()] * 3, pq.read_metadata(sink))
     assert footer.num_row_groups == pq.read_metadata(sink).num_row_groups
 
 
@@ -70,27 +70,27 @@ def test_one_that_is_broken_is_found_among_others(name: str, place: int) -> None
     data = (FINDS / name).read_bytes()
     sink = io.BytesIO()
     pq.write_table(_rows_of(pq.read_metadata(io.BytesIO(data))), sink)
-    store = MemoryStore("memory://sound-columns")
+    store = MemoryStore("memory://broken-columns")
     store.put("broken", data)
-    store.put("sound", sink.getvalue())
-    footers = [parse_footer(store, "sound", sink.tell())] * 2
-    assert find_unsound(footers) == {}
+    store.put("valid", sink.getvalue())
+    footers = [parse_footer(store, "valid", sink.tell())] * 2
+    assert find_broken_footers(footers) == {}
     footers.insert(place, parse_footer(store, "broken", len(data)))
-    assert list(find_unsound(footers)) == [place]
+    assert list(find_broken_footers(footers)) == [place]
     with pytest.raises(OSError, match="column|histogram"):
-        ensure_sound_columns(
+        ensure_valid_columns(
             [footer.metadata for footer in footers],
             [footer.size_bytes for footer in footers],
             footers[0].parse_again(),
         )
-    assert list(find_unsound([footers[place]] * 3)) == [0, 1, 2]
+    assert list(find_broken_footers([footers[place]] * 3)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("name", ["histogram-of-another-length", "type-of-another-column"])
 def test_a_convert_names_just_the_broken_file(name: str, tmp_path: Path) -> None:
     data = (FINDS / name).read_bytes()
-    for sound in ("a", "c"):
-        pq.write_table(_rows_of(pq.read_metadata(io.BytesIO(data))), tmp_path / f"{sound}.parquet")
+    for valid in ("a", "c"):
+        pq.write_table(_rows_of(pq.read_metadata(io.BytesIO(data))), tmp_path / f"{valid}.parquet")
     (tmp_path / "b.parquet").write_bytes(data)
     with pytest.raises(DeltactlError) as caught:
         convert(str(tmp_path))
@@ -122,7 +122,7 @@ def test_several_that_say_they_are_encrypted_do_not_end_the_process() -> None:
     store = MemoryStore("memory://encrypted")
     store.put("x.parquet", _with_footer(data, claimed))
     parsed = parse_footer(store, "x.parquet", len(store.read("x.parquet")))
-    assert find_unsound([parsed] * 3) == {}
+    assert find_broken_footers([parsed] * 3) == {}
 
 
 def test_a_chunk_beyond_the_end_is_found_beside_a_larger_file() -> None:
@@ -134,7 +134,7 @@ def test_a_chunk_beyond_the_end_is_found_beside_a_larger_file() -> None:
     store.put("large", large)
     store.put("small", _with_footer(b"PAR1" + b"\0" * 100, _footer_of(large)))
     footers = [parse_footer(store, n, len(store.read(n))) for n in ("large", "small", "large")]
-    found = find_unsound(footers)
+    found = find_broken_footers(footers)
     assert list(found) == [1]
     assert "Invalid column metadata" in found[1].message
 
@@ -176,7 +176,7 @@ def test_a_bound_that_is_too_short_is_an_error(bound: bytes, left: int) -> None:
     store = MemoryStore("memory://short-bounds")
     store.put("x.parquet", _with_footer(data, short))
     with pytest.raises(DataFileError, match=f"a bound of column 1, which has {left} of 5 bytes"):
-        read_sound_footer(store, "x.parquet", len(store.read("x.parquet")))
+        read_valid_footer(store, "x.parquet", len(store.read("x.parquet")))
 
 
 def test_a_column_that_is_longer_than_its_bounds_is_an_error() -> None:
@@ -184,7 +184,7 @@ def test_a_column_that_is_longer_than_its_bounds_is_an_error() -> None:
     store = MemoryStore("memory://long-column")
     store.put("x.parquet", data)
     with pytest.raises(DataFileError, match="column 3, which has 9 of 24 bytes"):
-        read_sound_footer(store, "x.parquet", len(data))
+        read_valid_footer(store, "x.parquet", len(data))
 
 
 def test_a_footer_that_is_signed_is_not_read(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_footer_that_is_signed_is_not_read(tmp_path: Path) -> None:
     store = MemoryStore("memory://signed")
     store.put("x.parquet", path.read_bytes())
     with pytest.raises(DataFileError, match="is encrypted in part"):
-        read_sound_footer(store, "x.parquet", path.stat().st_size)
+        read_valid_footer(store, "x.parquet", path.stat().st_size)
 
 
 def test_fields_of_any_type_are_gone_past() -> None:
@@ -221,9 +221,9 @@ def test_fields_of_any_type_are_gone_past() -> None:
     others = bytes([0x17, *range(8), 0x12, 0x11, 0x13, 0x7F, 0x0B, 0x02, 0x00])
     ensure_fixed_bounds = fixed_bounds.ensure_fixed_bounds
     ensure_fixed_bounds(parsed, footer + a_map + truths + sixteen_bytes + others + b"\0")
-    with pytest.raises(OSError, match="in the middle of a field"):
+    with pytest.raises(ThriftError, match="in the middle of a field"):
         ensure_fixed_bounds(parsed, footer + a_map)
-    with pytest.raises(OSError, match="unknown type 14"):
+    with pytest.raises(ThriftError, match="unknown type 14"):
         ensure_fixed_bounds(parsed, footer + b"\x1e\0")
 
 

@@ -1,9 +1,9 @@
-"""Deleting in the folder that was looked at, whatever its name leads to a moment later.
+"""Delete files in a directory that was checked, even if its name leads elsewhere a moment later.
 
-A path is looked up anew by every call. Who may write into a table could put a link in the place of
-a folder after it was found to lie inside the root, and have files deleted elsewhere by whoever runs
-a vacuum. So the folder is opened first, the kernel is asked where that open folder lies, and files
-are deleted relative to it.
+Every system call resolves a path again. A user who may write into a table could replace a directory
+by a link after the check that it is inside the root; a vacuum would then delete files elsewhere. So
+the directory is opened first, the kernel says where the open directory is, and files are deleted
+relative to it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _WHERE: Final = "/proc/self/fd"
 _CAN_HOLD: Final = os.unlink in os.supports_dir_fd and os.path.isdir(_WHERE)
 
 
-class HeldFolder:
-    """Deletes files by path, one folder held at a time: names of one folder should come together.
+class HeldDirectory:
+    """Deletes files by path, with one directory open at a time: sort names by directory.
 
-    Where the system cannot tell where an open folder lies, paths are used as they are.
+    If the system cannot say where an open directory is, paths are used as they are.
     """
 
     __slots__ = ("_descriptor", "_folder", "_root")
@@ -33,10 +33,10 @@ class HeldFolder:
         self._descriptor = -1
 
     def unlink(self, path: str) -> None:
-        """Delete a file and the checksum that Hadoop keeps beside it; one that is gone is fine.
+        """Delete a file and the checksum that Hadoop keeps next to it; absent files are no error.
 
         Raises:
-            SafetyError: its folder has come to lie outside the root.
+            SafetyError: its directory is outside the root by now.
             OSError: it cannot be deleted.
         """
         folder, name = os.path.split(path)
@@ -60,13 +60,13 @@ class HeldFolder:
         if actual != self._root and not actual.startswith(f"{self._root.rstrip('/')}/"):
             self.close()
             raise SafetyError(
-                f"{folder!r} leads out of {self._root!r}: a link took its place during the run",
-                hint="nothing was deleted there; find out who may write into the table's folder",
+                f"{folder!r} leads out of {self._root!r}: a link replaced it during the run",
+                hint="Check who may write into the table's directory. Nothing was deleted there.",
             )
         self._folder = folder
 
     def close(self) -> None:
-        """Let the folder go."""
+        """Close the directory."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor, self._folder = -1, None

@@ -1,0 +1,164 @@
+"""Find invalid footers before anyone asks for their column chunks.
+
+Where the metadata of a chunk contradict themselves (a histogram of another length, for example),
+Arrow throws in C++. In ``row_group(i).column(j)`` nothing catches that, and the process ends; while
+a reader is prepared, it becomes an error (seen with pyarrow 26).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltactl.errors import DataFileError
+from deltactl.parquet.footer_bytes import Footer, broken_footer
+
+_MIN_BUFFER_BYTES: Final = 16
+_NO_OFFSET: Final = 1 << 63
+
+
+def group_by_schema(footers: Sequence[tuple[Footer, pa.Schema]]) -> list[list[int]]:
+    """Return the indices of footers, grouped by schema, in the order of each group's first footer.
+
+    Args:
+        footers: each with its schema as Arrow reads it.
+    """
+    groups: list[tuple[pq.ParquetSchema, pa.Schema, list[int]]] = []
+    for index, (footer, arrow_schema) in enumerate(footers):
+        schema = footer.metadata.schema
+        for known, known_arrow, members in groups:
+            # Parquet's equality ignores names of groups, Arrow's ignores annotations of leaves.
+            if schema.equals(known) and arrow_schema.equals(known_arrow):
+                members.append(index)
+                break
+        else:
+            groups.append((schema, arrow_schema, [index]))
+    return [members for _, _, members in groups]
+
+
+def find_broken_footers(footers: Sequence[Footer]) -> dict[int, DataFileError]:
+    """Return the indices of footers with invalid columns, and what is wrong with each.
+
+    Args:
+        footers: of one schema. Checked together, each costs an eighth of what it costs alone.
+    """
+    metadata = [footer.metadata for footer in footers]
+    sizes = [footer.size_bytes for footer in footers]
+    try:
+        first = footers[0].parse_again() if len(footers) > 1 else None
+        ensure_valid_columns(metadata, sizes, first)
+    except (pa.ArrowException, OSError) as error:
+        if len(footers) == 1:
+            return {0: broken_footer(error)}
+        alone = (find_broken_footers([footer]) for footer in footers)
+        return {index: found[0] for index, found in enumerate(alone) if found}
+    return {}
+
+
+def ensure_valid_columns(
+    footers: Sequence[pq.FileMetaData],
+    sizes: Sequence[int],
+    first: pq.FileMetaData | None = None,
+) -> None:
+    """Refuse footers that would end the process. Reads nothing.
+
+    Args:
+        footers: of one schema.
+        sizes: of the files, in bytes.
+        first: a copy of the first footer, to which the row groups of all others are added; without
+            it each footer is checked alone.
+
+    Raises:
+        OSError: the metadata of a column chunk are not valid.
+    """
+    for footer in footers if first is None else _join(first, footers):
+        _ensure_valid_chunks(footer, max(sizes))
+    _ensure_types_and_offsets(footers, sizes)
+
+
+def _join(first: pq.FileMetaData, footers: Sequence[pq.FileMetaData]) -> Sequence[pq.FileMetaData]:
+    """Return one footer with the row groups of all, if Arrow finds their schemas equal."""
+    try:
+        for footer in footers[1:]:
+            first.append_row_groups(footer)
+    except RuntimeError:  # they differ in field ids, for example
+        return footers
+    return [first]
+
+
+def _ensure_valid_chunks(footer: pq.FileMetaData, size_bytes: int) -> None:
+    if not footer.num_row_groups:
+        return
+    source = _UnreadFile(size_bytes)
+    reader = pq.ParquetReader()
+    reader.open(
+        pa.PythonFile(source, mode="r"),
+        use_memory_map=False,
+        metadata=footer,
+        buffer_size=_MIN_BUFFER_BYTES,
+        pre_buffer=True,
+    )
+    try:
+        # To plan its requests, Arrow checks all chunks before it reads the first byte.
+        groups = range(footer.num_row_groups)
+        next(reader.iter_batches(1, row_groups=groups, use_threads=False), None)
+    except pa.ArrowNotImplementedError:
+        pass  # a codec that this build lacks: reported when rows are read
+    except OSError:
+        if not source.was_read:
+            raise
+
+
+def _ensure_types_and_offsets(footers: Sequence[pq.FileMetaData], sizes: Sequence[int]) -> None:
+    """Refuse chunks of another type than their column: asking for statistics ends the process.
+
+    Also refuse those beyond the end of their own file: Arrow compared with the largest file.
+    """
+    schema = footers[0].schema
+    declared = [schema.column(index).physical_type for index in range(footers[0].num_columns)]
+    for footer, size_bytes in zip(footers, sizes, strict=True):
+        for group in range(footer.num_row_groups):
+            chunks = footer.row_group(group)
+            for index, kind in enumerate(declared):
+                chunk = chunks.column(index)
+                stored = chunk.physical_type
+                if stored != kind:
+                    raise OSError(f"column {index} is declared as {kind} and stored as {stored}")
+                start = min(chunk.data_page_offset, chunk.dictionary_page_offset or _NO_OFFSET)
+                if start < 0 or start + chunk.total_compressed_size > size_bytes:
+                    raise OSError(f"column {index} lies beyond the end of the file")
+
+
+class _UnreadFile(io.RawIOBase):
+    """A file that has a size and no content; ``was_read`` says whether someone read it."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._size_bytes = size_bytes
+        self._position = 0
+        self.was_read = False
+
+    def readable(self) -> bool:
+        """Return True; pyarrow requires it."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True; pyarrow requires it."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to a position and return it."""
+        self._position = (0, self._position, self._size_bytes)[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        """Return nothing."""
+        self.was_read = True
+        return b""

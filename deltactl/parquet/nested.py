@@ -1,0 +1,64 @@
+"""Walks over nested Arrow types and arrays, in the order of Parquet's columns (depth first).
+
+Paths have the names that Arrow's writer gives to Parquet groups: ``list.element`` below a list,
+``key_value.key`` and ``key_value.value`` below a map. Extension types count as their storage type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+Path: TypeAlias = tuple[str, ...]
+
+
+class Node(NamedTuple):
+    """A type at a path; ``repeated`` if it is below a list or map."""
+
+    path: Path
+    type: pa.DataType
+    repeated: bool
+
+
+def walk_types(type_: pa.DataType, path: Path = (), repeated: bool = False) -> Iterator[Node]:
+    """Yield a type and all types below it, each before those it contains."""
+    if isinstance(type_, pa.BaseExtensionType):
+        type_ = type_.storage_type
+    yield Node(path, type_, repeated)
+    if pa.types.is_struct(type_):
+        for member in type_:
+            yield from walk_types(member.type, (*path, member.name), repeated)
+    elif pa.types.is_map(type_):
+        yield from walk_types(type_.key_type, (*path, "key_value", "key"), True)
+        yield from walk_types(type_.item_type, (*path, "key_value", "value"), True)
+    elif pa.types.is_nested(type_):
+        yield from walk_types(type_.value_type, (*path, "list", "element"), True)
+
+
+def walk_leaves(type_: pa.DataType, path: Path = ()) -> Iterator[Node]:
+    """Yield the types that are stored as Parquet columns."""
+    return (node for node in walk_types(type_, path) if not pa.types.is_nested(node.type))
+
+
+def walk_arrays(array: pa.Array, path: Path = ()) -> Iterator[tuple[Path, pa.Array]]:
+    """Yield path and values of each leaf.
+
+    Values below a null struct are null; those below a null list are left out.
+    """
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    kind = array.type
+    if pa.types.is_struct(kind):
+        for member, values in zip(kind, array.flatten(), strict=True):
+            yield from walk_arrays(values, (*path, member.name))
+    elif pa.types.is_map(kind):
+        start, end = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
+        entries = array.values.slice(start, end - start)
+        for name, values in zip(("key", "value"), entries.flatten(), strict=True):
+            yield from walk_arrays(values, (*path, "key_value", name))
+    elif pa.types.is_nested(kind):
+        yield from walk_arrays(array.flatten(), (*path, "list", "element"))
+    else:
+        yield path, array

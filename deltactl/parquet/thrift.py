@@ -1,0 +1,315 @@
+"""Thrift's compact protocol, in which Parquet stores footers and page headers.
+
+``decode`` gives a tree that ``encode`` writes back byte for byte if the writer used the shortest
+encodings, as Arrow does. ``CompactReader`` builds no tree, for callers that skip most of the data.
+
+All input may be hostile. Data that end early, nest deeper than ``MAX_DEPTH``, or hold numbers out
+of range or unknown types raise ``ThriftError``. A list cannot claim more members than there are
+bytes left, so memory is proportional to the input.
+
+Source: Apache Thrift, doc/specs/thrift-compact-protocol.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
+from enum import IntEnum
+from operator import itemgetter
+from typing import Any, Final
+
+MAX_DEPTH: Final = 64
+"""Structs, lists and maps inside each other; the default limit of Thrift's own libraries."""
+
+_MAX_VARINT_BYTES: Final = 10
+_LONG_LIST: Final = 15
+_FALSE_MEMBER: Final = 2
+
+
+class Kind(IntEnum):
+    """Types of the compact protocol."""
+
+    TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
+
+
+_WIDTHS: Final[Mapping[int, int]] = {Kind.BYTE: 1, Kind.DOUBLE: 8, Kind.UUID: 16}
+_BOOLEANS: Final = frozenset({Kind.TRUE, Kind.FALSE})
+_INTEGERS: Final = frozenset({Kind.I16, Kind.I32, Kind.I64})
+
+
+class ThriftError(ValueError):
+    """Bytes that are not valid Thrift data."""
+
+
+@dataclass(slots=True)
+class ThriftStruct:
+    """A struct: number, type and value of each field, in stored order.
+
+    Values are ``bool``, ``int``, ``bytes`` (also for BYTE, DOUBLE and UUID, as they are stored),
+    ``ThriftList`` (lists and sets), ``ThriftMap`` and ``ThriftStruct``.
+    """
+
+    fields: list[tuple[int, int, Any]] = field(default_factory=list)
+
+    def get(self, number: int) -> Any:
+        """Return the value of a field, or ``None`` if it is absent."""
+        return next((value for found, _, value in self.fields if found == number), None)
+
+    def drop(self, numbers: Set[int]) -> None:
+        """Remove these fields, where present."""
+        self.fields = [item for item in self.fields if item[0] not in numbers]
+
+    def set(self, number: int, kind: Kind, value: Any) -> None:
+        """Add a field, or replace it; fields are then in the order of their numbers."""
+        self.drop({number})
+        self.fields.append((number, kind, value))
+        self.fields.sort(key=itemgetter(0))
+
+
+@dataclass(slots=True)
+class ThriftList:
+    """A list or set of members of one type; booleans are ``TRUE`` or ``FALSE``, as stored."""
+
+    kind: int
+    members: list[Any] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ThriftMap:
+    """A map, as pairs in stored order; an empty map has no types."""
+
+    key_kind: int = 0
+    value_kind: int = 0
+    items: list[tuple[Any, Any]] = field(default_factory=list)
+
+
+def decode(data: bytes) -> ThriftStruct:
+    """Return the struct that fills ``data``.
+
+    Raises:
+        ThriftError: it is not valid, or does not fill ``data``.
+    """
+    reader = CompactReader(data)
+    struct: ThriftStruct = reader.read(Kind.STRUCT)
+    if reader.position != len(data):
+        raise ThriftError(f"{len(data) - reader.position} bytes follow the end of Thrift data")
+    return struct
+
+
+def encode(struct: ThriftStruct) -> bytes:
+    """Return a struct as bytes, in the shortest encodings."""
+    out = bytearray()
+    _write(out, Kind.STRUCT, struct)
+    return bytes(out)
+
+
+class CompactReader:
+    """Reads values one after the other, from ``position`` on.
+
+    Read or skip the value of each field that ``fields`` gives before you ask for the next.
+    All methods raise ``ThriftError`` if the data are not valid.
+    """
+
+    def __init__(self, data: bytes, position: int = 0) -> None:
+        self._data = data
+        self.position = position
+
+    def fields(self) -> Iterator[tuple[int, int]]:
+        """Yield number and type of each field of the struct that begins here."""
+        number = 0
+        while (head := self._read_byte()) != 0:
+            number = number + (head >> 4) if head >> 4 else self._read_integer()
+            if not -(1 << 15) <= number < 1 << 15:
+                raise ThriftError(f"a Thrift field has the number {number}, which is out of range")
+            yield number, head & 15
+
+    def enter_struct(self, wanted: int) -> Iterator[None]:
+        """Stop where field ``wanted`` begins, a struct; skip the other fields."""
+        for number, kind in self.fields():
+            if (number, kind) == (wanted, Kind.STRUCT):
+                yield
+            else:
+                self.skip(kind)
+
+    def enter_list(self, wanted: int) -> Iterator[int]:
+        """Stop at each member of field ``wanted``, a list of structs; skip the other fields."""
+        for number, kind in self.fields():
+            if (number, kind) == (wanted, Kind.LIST):
+                member, count = self._read_list_head()
+                if count and member != Kind.STRUCT:
+                    raise ThriftError(f"a Thrift list has members of the unexpected type {member}")
+                yield from range(count)
+            else:
+                self.skip(kind)
+
+    def read(self, kind: int, depth: int = MAX_DEPTH) -> Any:
+        """Return the value of a field of type ``kind``; see ``ThriftStruct`` for its type."""
+        if kind in _BOOLEANS:
+            return kind == Kind.TRUE
+        if kind in _INTEGERS:
+            return self._read_integer()
+        if kind == Kind.BINARY:
+            return self._take(self._read_varint())
+        if width := _WIDTHS.get(kind):
+            return self._take(width)
+        _ensure_depth(depth)
+        if kind == Kind.STRUCT:
+            fields = self.fields()
+            return ThriftStruct([(n, each, self.read(each, depth - 1)) for n, each in fields])
+        if kind in (Kind.LIST, Kind.SET):
+            member, count = self._read_list_head()
+            return ThriftList(member, [self._read_member(member, depth) for _ in range(count)])
+        if kind == Kind.MAP:
+            key, value, count = self._read_map_head()
+            pairs = (
+                (self._read_member(key, depth), self._read_member(value, depth))
+                for _ in range(count)
+            )
+            return ThriftMap(key, value, list(pairs))
+        raise ThriftError(f"Thrift data have a field of the unknown type {kind}")
+
+    def skip(self, kind: int, depth: int = MAX_DEPTH) -> None:
+        """Skip the value of a field of type ``kind``."""
+        if kind in _BOOLEANS:
+            return  # the type is the value
+        if kind in _INTEGERS:
+            self._read_varint()
+        elif kind == Kind.BINARY:
+            self.skip_binary()
+        elif width := _WIDTHS.get(kind):
+            self._advance(width)
+        else:
+            _ensure_depth(depth)
+            self._skip_nested(kind, depth)
+
+    def skip_binary(self) -> int:
+        """Skip a value of type BINARY and return its length."""
+        length = self._read_varint()
+        self._advance(length)
+        return length
+
+    def _skip_nested(self, kind: int, depth: int) -> None:
+        members: list[int]
+        if kind == Kind.STRUCT:
+            for _, member in self.fields():
+                self.skip(member, depth - 1)
+            return
+        if kind in (Kind.LIST, Kind.SET):
+            *members, count = self._read_list_head()
+        elif kind == Kind.MAP:
+            *members, count = self._read_map_head()
+        else:
+            raise ThriftError(f"Thrift data have a field of the unknown type {kind}")
+        for _ in range(count):
+            for member in members:
+                self.skip(Kind.BYTE if member in _BOOLEANS else member, depth - 1)
+
+    def _read_member(self, kind: int, depth: int) -> Any:
+        return self._read_byte() == Kind.TRUE if kind in _BOOLEANS else self.read(kind, depth - 1)
+
+    def _read_list_head(self) -> tuple[int, int]:
+        head = self._read_byte()
+        count = head >> 4 if head >> 4 < _LONG_LIST else self._read_varint()
+        return head & 15, self._ensure_room(count)
+
+    def _read_map_head(self) -> tuple[int, int, int]:
+        count = self._ensure_room(self._read_varint())
+        kinds = self._read_byte() if count else 0
+        return kinds >> 4, kinds & 15, count
+
+    def _read_integer(self) -> int:
+        value = self._read_varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def _read_varint(self) -> int:
+        value = 0
+        for index in range(_MAX_VARINT_BYTES):
+            byte = self._read_byte()
+            value |= (byte & 127) << 7 * index
+            if byte < 128:
+                if value >> 64:
+                    break
+                return value
+        raise ThriftError("a number in Thrift data has more than 64 bits")
+
+    def _read_byte(self) -> int:
+        if self.position >= len(self._data):
+            raise ThriftError("Thrift data end in the middle of a field")
+        byte = self._data[self.position]
+        self.position += 1
+        return byte
+
+    def _take(self, count: int) -> bytes:
+        start = self.position
+        self._advance(count)
+        return self._data[start : self.position]
+
+    def _advance(self, count: int) -> None:
+        self.position += self._ensure_room(count)
+
+    def _ensure_room(self, count: int) -> int:
+        """Return ``count`` if so many bytes are left: each member takes at least one."""
+        if count > len(self._data) - self.position:
+            raise ThriftError("Thrift data end in the middle of a field")
+        return count
+
+
+def _ensure_depth(depth: int) -> None:
+    if depth <= 0:
+        raise ThriftError(f"Thrift data nest deeper than {MAX_DEPTH} levels")
+
+
+def _write(out: bytearray, kind: int, value: Any) -> None:
+    if kind in _INTEGERS:
+        _write_integer(out, value)
+    elif kind == Kind.STRUCT:
+        _write_struct(out, value)
+    elif kind in (Kind.LIST, Kind.SET):
+        count = len(value.members)
+        out.append(min(count, _LONG_LIST) << 4 | value.kind)
+        if count >= _LONG_LIST:
+            _write_varint(out, count)
+        for member in value.members:
+            _write_member(out, value.kind, member)
+    elif kind == Kind.MAP:
+        _write_varint(out, len(value.items))
+        if value.items:
+            out.append(value.key_kind << 4 | value.value_kind)
+        for key, item in value.items:
+            _write_member(out, value.key_kind, key)
+            _write_member(out, value.value_kind, item)
+    elif kind not in _BOOLEANS:
+        if kind == Kind.BINARY:
+            _write_varint(out, len(value))
+        out += value
+
+
+def _write_struct(out: bytearray, struct: ThriftStruct) -> None:
+    last = 0
+    for number, kind, value in struct.fields:
+        if 0 < number - last <= 15:
+            out.append((number - last) << 4 | kind)
+        else:
+            out.append(kind)
+            _write_integer(out, number)
+        _write(out, kind, value)
+        last = number
+    out.append(0)
+
+
+def _write_member(out: bytearray, kind: int, value: Any) -> None:
+    if kind in _BOOLEANS:
+        out.append(Kind.TRUE if value else _FALSE_MEMBER)
+    else:
+        _write(out, kind, value)
+
+
+def _write_integer(out: bytearray, value: int) -> None:
+    _write_varint(out, value << 1 if value >= 0 else ~(value << 1))
+
+
+def _write_varint(out: bytearray, value: int) -> None:
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
