@@ -9,7 +9,7 @@ from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
     from deltactl.operations.check.fix import PathRepairReport
-    from deltactl.operations.path_encoding.pairs import Spelling
+    from deltactl.operations.path_encoding.pairs import PathPair
 
 _SHOWN: Final = 20
 
@@ -40,7 +40,7 @@ def _heading(report: PathRepairReport) -> str:
     return f"{verb} {count} from version {report.version}"
 
 
-def _render_pairs(page: Page, heading: str, pairs: tuple[Spelling, ...]) -> None:
+def _render_pairs(page: Page, heading: str, pairs: tuple[PathPair, ...]) -> None:
     page.line(Styled(heading, Tone.STRONG))
     for pair in pairs[:_SHOWN]:
         page.line("  ", Styled(pair.path, Tone.STRONG))

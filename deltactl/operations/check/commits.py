@@ -27,7 +27,7 @@ from deltactl.log.commits.partition_keys import list_key_sets
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_problem
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.path_encoding.suspects import SpellingSuspects
+from deltactl.operations.path_encoding.index import PathTextIndex
 from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
@@ -108,10 +108,10 @@ class CommitChecker:
         store: Store,
         listing: LogListing,
         findings: Findings,
-        suspects: SpellingSuspects,
+        path_texts: PathTextIndex,
     ) -> None:
         self._store, self._listing, self._findings = store, listing, findings
-        self._suspects = suspects
+        self._path_texts = path_texts
         self._times: dict[int, int | None] = {}
         self._keys: dict[int, frozenset[frozenset[str]]] = {}
         self._empty: set[int] = set()
@@ -137,7 +137,7 @@ class CommitChecker:
                 continue
             for place, problem in find_file_repeats(parsed):
                 self._add("COMMIT_AMBIGUOUS", problem, versions[done + place])
-            self._suspects.take_removed(parsed.removes)
+            self._path_texts.take_removed(parsed.removes)
             done += len(parsed.commits)
         self._check_missing_schemas()
 

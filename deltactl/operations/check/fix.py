@@ -1,7 +1,7 @@
-"""``check --fix path-encoding``: remove what a ``remove`` with another text left live.
+"""``check --fix path-encoding``: remove files that a ``remove`` with another path text left live.
 
-One commit with a ``remove`` that has the text of the ``add``. Of a file that is live under several
-texts one always stays.
+Writes one commit with a ``remove`` that has the path text of the ``add``. If a file is live under
+several texts, one is always kept.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.remove_files import Removal, remove_files
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.after_commit import follow_commit
-from deltactl.operations.path_encoding.pairs import (
-    Spelling,
-    Spellings,
-    Verdict,
-    count_rows,
-    find_spellings,
-)
-from deltactl.operations.path_encoding.suspects import (
-    SPELLING_COLUMNS,
-    SpellingSuspects,
+from deltactl.operations.path_encoding.index import (
+    PATH_COLUMNS,
+    PathTextIndex,
     file_names,
+)
+from deltactl.operations.path_encoding.pairs import (
+    PairVerdict,
+    PathPair,
+    PathPairs,
+    count_rows,
+    find_path_pairs,
 )
 from deltactl.protocol.features import Operation, ensure_supported, has_feature
 from deltactl.protocol.stats import num_records
@@ -47,42 +47,42 @@ from deltactl.storage.store import Store
 
 FIX: Final = "path-encoding"
 _OPERATION: Final = "FSCK"
-"""What Delta's history calls a commit that takes file entries out of the log."""
+"""Delta's operation name of a commit that removes file entries from the log."""
 
 _APPEND_ONLY: Final = "delta.appendOnly"
 
 
 @dataclass(frozen=True, slots=True)
 class PathRepairReport:
-    """What was found, which of it goes (``chosen``), and the version that removes it.
+    """The pairs found, those to remove (``chosen``), and the version that removes them.
 
-    ``version_after`` is ``None`` where nothing was committed.
+    ``version_after`` is ``None`` if nothing was committed.
     """
 
     version: int
     table_id: str
-    found: tuple[Spelling, ...]
-    chosen: tuple[Spelling, ...]
+    found: tuple[PathPair, ...]
+    chosen: tuple[PathPair, ...]
     engine: str
     version_after: int | None = None
     dry_run: bool = False
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is there to repair."""
+        """Return whether there is nothing to repair."""
         return not self.chosen
 
     @property
-    def left(self) -> tuple[Spelling, ...]:
-        """What check goes on to find once this is done."""
+    def left(self) -> tuple[PathPair, ...]:
+        """Return the pairs that ``check`` still finds after the repair."""
         chosen = {it.row for it in self.chosen}
         return tuple(
-            it for it in self.found if it.row not in chosen and it.verdict is not Verdict.WANTED
+            it for it in self.found if it.row not in chosen and it.verdict is not PairVerdict.WANTED
         )
 
     @property
     def num_rows(self) -> int | None:
-        """Rows that readers return no more; ``None`` where a file does not say."""
+        """Rows that readers no longer return; ``None`` if it is not known for a file."""
         return count_rows(self.chosen)
 
     @property
@@ -106,7 +106,7 @@ class PathRepairReport:
 
 
 Confirm: TypeAlias = Callable[[PathRepairReport], bool]
-"""Is shown what is found and what goes; whether it may."""
+"""Called with the report before the commit; returns whether to proceed."""
 
 
 def repair_paths(
@@ -127,36 +127,37 @@ def repair_paths(
 
     Args:
         store: where the table is.
-        texts: the live texts to remove, as the log has them; all whose writers' wish is certain
-            where none are given.
+        texts: the live path texts to remove, as in the log; if empty, all with the verdict
+            ``remove``.
         warn: takes what is worth knowing but stops nothing.
         engine: where a checkpoint that is due is written.
         clock: for times and ids.
         sleep: waits between attempts; seconds.
         storage_options: settings of the table's storage.
-        confirm: is asked before the commit.
+        confirm: called before the commit.
         cancel: once set, nothing is committed.
-        dry_run: only look.
+        dry_run: commit nothing.
         run_id: of the run, for the commit.
 
     Raises:
-        UsageError: a text is none of those found.
-        SafetyError: the table is append-only, the answer was no, or all texts of a file were named.
+        UsageError: a text is not the live text of a pair.
+        SafetyError: the table is append-only, the repair was not confirmed, or all texts of a file
+            were chosen.
         UnsupportedFeatureError: a table feature forbids it.
         ConflictError: another writer touched the files, or changed the table.
         InterruptedRunError: ``cancel`` was set.
         CorruptLogError: the log is damaged.
     """
     clock, engine = clock or SystemClock(), engine or LocalEngine()
-    snapshot, spellings = outlast_cleanup(lambda: _look(store, warn))
-    found = () if spellings is None else spellings.found
+    snapshot, pairs = outlast_cleanup(lambda: _find_pairs(store, warn))
+    found = () if pairs is None else pairs.found
     chosen = _choose(found, texts)
     report = PathRepairReport(
         snapshot.version, snapshot.metadata.id, found, chosen, engine.name, dry_run=dry_run
     )
-    if report.is_empty or spellings is None:
+    if report.is_empty or pairs is None:
         return report
-    _ensure_one_stays(spellings, chosen)
+    _ensure_one_stays(pairs, chosen)
     refusal = _find_refusal(CommitBase.of(snapshot))
     if dry_run:
         if refusal is not None:
@@ -169,7 +170,7 @@ def repair_paths(
     if cancel is not None and cancel.is_set():
         raise InterruptedRunError("interrupted; nothing was removed")
     store.ensure_put_if_absent()
-    removal = _build_removal(spellings.files, report, engine, run_id)
+    removal = _build_removal(pairs.files, report, engine, run_id)
     version = remove_files(
         snapshot,
         removal,
@@ -191,55 +192,56 @@ def repair_paths(
     )
 
 
-def _look(store: Store, warn: Warn) -> tuple[Snapshot, Spellings | None]:
+def _find_pairs(store: Store, warn: Warn) -> tuple[Snapshot, PathPairs | None]:
     listing = list_log(store)
     if listing.latest_version is None:
         raise no_table_error(store)
     snapshot = load_snapshot(store, warn=warn, listing=listing)
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REMOVE)
-    suspects = SpellingSuspects(store.uri)
-    for batch in snapshot.file_batches(SPELLING_COLUMNS):
-        suspects.take_live(batch)
-    for batch in snapshot.tombstone_batches(SPELLING_COLUMNS):
-        suspects.take_removed(batch)
-    _take_commits(store, listing, suspects)
-    return snapshot, find_spellings(snapshot, listing, suspects)
+    path_texts = PathTextIndex(store.uri)
+    for batch in snapshot.file_batches(PATH_COLUMNS):
+        path_texts.take_live(batch)
+    for batch in snapshot.tombstone_batches(PATH_COLUMNS):
+        path_texts.take_removed(batch)
+    _take_commits(store, listing, path_texts)
+    return snapshot, find_path_pairs(snapshot, listing, path_texts)
 
 
-def _take_commits(store: Store, listing: LogListing, suspects: SpellingSuspects) -> None:
-    """Take the removes of all commits: those of old tombstones are in no checkpoint."""
+def _take_commits(store: Store, listing: LogListing, path_texts: PathTextIndex) -> None:
+    """Add the removes of all commits: checkpoints do not keep expired tombstones."""
     names = [listing.commits[version].name for version in sorted(listing.commits)]
     logs = (
         CommitBytes(name, data) for name, data in zip(names, store.read_many(names), strict=True)
     )
     for parsed in parse_commits(logs):
         if not isinstance(parsed, CorruptLogError):
-            suspects.take_removed(parsed.removes)
+            path_texts.take_removed(parsed.removes)
 
 
-def _choose(found: Sequence[Spelling], texts: Sequence[str]) -> tuple[Spelling, ...]:
+def _choose(found: Sequence[PathPair], texts: Sequence[str]) -> tuple[PathPair, ...]:
     if not texts:
-        return tuple(it for it in found if it.verdict is Verdict.REMOVE)
+        return tuple(it for it in found if it.verdict is PairVerdict.REMOVE)
     known = {it.text for it in found}
     for text in texts:
         if text not in known:
             raise UsageError(
                 f"{text!r} is not the live text of a pair that was found",
-                hint="give it as `deltactl check` names it; without --path all certain ones go",
+                hint="Give --path the text as `deltactl check` shows it, or omit --path.",
             )
     return tuple(it for it in found if it.text in texts)
 
 
-def _ensure_one_stays(spellings: Spellings, chosen: Sequence[Spelling]) -> None:
-    """Refuse to remove a file under all of several texts."""
-    live = pc.value_counts(spellings.files["name"]).to_pylist()
+def _ensure_one_stays(pairs: PathPairs, chosen: Sequence[PathPair]) -> None:
+    """Raise ``SafetyError`` if a file would lose all of its several live texts."""
+    live = pc.value_counts(pairs.files["name"]).to_pylist()
     counts = {row["values"]: row["counts"] for row in live}
     names = [it.path for it in chosen]
     for name in dict.fromkeys(names):
         if counts[name] > 1 and names.count(name) == counts[name]:
             raise SafetyError(
-                f"{name!r} is live under {counts[name]} texts, and all of them were to go",
-                hint="leave out the text that is to stay; nothing was removed",
+                f"{name!r} is live under {counts[name]} texts, and all of them were chosen: "
+                "nothing was removed",
+                hint="Omit --path for the text to keep.",
             )
 
 
@@ -248,8 +250,8 @@ def _find_refusal(base: CommitBase) -> SafetyError | None:
     if not (is_set and has_feature(base.protocol, "appendOnly")):
         return None
     return SafetyError(
-        f"the table is append-only ({_APPEND_ONLY}): its rows may not be removed",
-        hint=f"If they are to go all the same, let its owner set {_APPEND_ONLY} to false first.",
+        f"the table is append-only ({_APPEND_ONLY}): its rows must not be removed",
+        hint=f"Ask the owner of the table to set {_APPEND_ONLY} to false.",
     )
 
 
@@ -282,10 +284,10 @@ def _build_removal(
     )
 
 
-def _touches(uri: str, winners: Tail, chosen: Sequence[Spelling]) -> bool:
-    """Whether commits name one of the files, by any text, or remove rows.
+def _touches(uri: str, winners: Tail, chosen: Sequence[PathPair]) -> bool:
+    """Return whether commits name one of the files, by any text, or remove rows.
 
-    These may be what was written in place of the files: then the files have the only copy.
+    The removed rows may be those written as a replacement: then the files hold the only copy.
     """
     if pc.any(pc.fill_null(winners.removes["data_change"], True)).as_py():
         return True

@@ -1,4 +1,4 @@
-"""Files that the log names by several texts, as findings."""
+"""Findings for files that the log names by several path texts."""
 
 from __future__ import annotations
 
@@ -7,54 +7,58 @@ from typing import Final
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.check.findings import Findings
-from deltactl.operations.path_encoding.pairs import Spelling, Verdict, find_spellings
-from deltactl.operations.path_encoding.suspects import SPELLING_COLUMNS, SpellingSuspects
+from deltactl.operations.path_encoding.index import PATH_COLUMNS, PathTextIndex
+from deltactl.operations.path_encoding.pairs import PairVerdict, PathPair, find_path_pairs
 from deltactl.units import format_count
 
 _CODES: Final = {
-    Verdict.REMOVE: "PATH_ENCODING",
-    Verdict.UNCERTAIN: "PATH_ENCODING_DOUBTFUL",
+    PairVerdict.REMOVE: "PATH_ENCODING",
+    PairVerdict.UNCERTAIN: "PATH_ENCODING_DOUBTFUL",
 }
 
 
-def check_spellings(
+def check_path_pairs(
     snapshot: Snapshot,
     listing: LogListing,
-    suspects: SpellingSuspects,
+    path_texts: PathTextIndex,
     broken: frozenset[Checkpoint],
     findings: Findings,
 ) -> None:
-    """Find live files whose ``remove`` has another text, and files that are live under two.
+    """Find live files whose ``remove`` has another path text, and files that are live under two.
 
-    ``suspects`` has the live files and the removes of the commits.
+    ``path_texts`` holds the live files and the removes of the commits.
 
     Raises:
         CorruptLogError: the tombstones of the checkpoint cannot be read.
     """
-    for batch in snapshot.tombstone_batches(SPELLING_COLUMNS):
-        suspects.take_removed(batch)
-    found = find_spellings(snapshot, listing, suspects, broken)
+    for batch in snapshot.tombstone_batches(PATH_COLUMNS):
+        path_texts.take_removed(batch)
+    found = find_path_pairs(snapshot, listing, path_texts, broken)
     if found is None:
         return
     wanted = 0
-    for spelling in found.found:
-        if spelling.verdict is Verdict.WANTED:
+    for pair in found.found:
+        if pair.verdict is PairVerdict.WANTED:
             wanted += 1
             continue
-        version = None if spelling.removed is None else spelling.removed.version
+        version = None if pair.removed is None else pair.removed.version
         findings.add(
-            _CODES[spelling.verdict],
-            _describe(spelling),
-            version=spelling.added.version if version is None else version,
-            file=spelling.path,
+            _CODES[pair.verdict],
+            _describe(pair),
+            version=pair.added.version if version is None else version,
+            file=pair.path,
         )
     if wanted:
         findings.note(
-            f"{format_count(wanted, 'file')} that a remove names by another text were brought back "
-            "by a RESTORE since: readers return their rows, as they should"
+            f"{format_count(wanted, 'file')} that a remove names by another text were restored "
+            "by a later RESTORE: readers return their rows, as intended"
         )
 
 
-def _describe(spelling: Spelling) -> str:
-    there = {True: "the file is there", False: "the file is gone", None: "it lies elsewhere"}
-    return f"{spelling.problem}; {spelling.added} added it; {there[spelling.exists]}"
+def _describe(pair: PathPair) -> str:
+    there = {
+        True: "the file exists",
+        False: "the file is missing",
+        None: "the file is on other storage",
+    }
+    return f"{pair.problem}; {pair.added} added it; {there[pair.exists]}"

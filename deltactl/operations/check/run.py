@@ -38,7 +38,7 @@ from deltactl.operations.check.commits import (
 from deltactl.operations.check.files import FileCheck
 from deltactl.operations.check.findings import Findings, to_table
 from deltactl.operations.check.options import CheckOptions, Depth
-from deltactl.operations.check.path_encoding import check_spellings
+from deltactl.operations.check.path_encoding import check_path_pairs
 from deltactl.operations.check.protocol import Readable, check_empty_schema, check_protocol
 from deltactl.operations.check.redundant import (
     check_all_checkpoints,
@@ -56,7 +56,7 @@ from deltactl.operations.check.versions import (
     check_older_checksums,
     find_all_files,
 )
-from deltactl.operations.path_encoding.suspects import SpellingSuspects
+from deltactl.operations.path_encoding.index import PathTextIndex
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
@@ -102,16 +102,16 @@ class _Run:
     on_progress: OnProgress | None
     findings: Findings = field(default_factory=Findings)
     looked: Looked = field(default_factory=Looked)
-    _suspects: SpellingSuspects = field(init=False)
+    _path_texts: PathTextIndex = field(init=False)
 
     def __post_init__(self) -> None:
-        self._suspects = SpellingSuspects(self.store.uri)
+        self._path_texts = PathTextIndex(self.store.uri)
 
     def check(self) -> CheckReport:
         listing = list_log(self.store)
         if listing.latest_version is None:
             raise no_table_error(self.store)
-        commits = CommitChecker(self.store, listing, self.findings, self._suspects)
+        commits = CommitChecker(self.store, listing, self.findings, self._path_texts)
         commits.run()
         self.looked.num_commits = len(listing.commits)
         check_gaps(listing, self.findings)
@@ -196,7 +196,7 @@ class _Run:
         A checkpoint may open and still be broken further in: then older files have to do.
         """
         before = len(self.findings.rows)
-        state = StateChecker(snapshot, self.findings, self._suspects)
+        state = StateChecker(snapshot, self.findings, self._path_texts)
         try:
             state.run()
         except CorruptLogError as error:
@@ -210,7 +210,7 @@ class _Run:
             broken |= {checkpoint}
             again = self._load(listing, broken)
             return None if again is None else self._check_state(listing, again, broken)
-        check_spellings(snapshot, listing, self._suspects, broken, self.findings)
+        check_path_pairs(snapshot, listing, self._path_texts, broken, self.findings)
         self.looked.num_files, self.looked.size_bytes = state.num_files, state.size_bytes
         check_empty_schema(snapshot.metadata, snapshot.version, state.num_files, self.findings)
         self.looked.num_checksums += check_checksum(

@@ -20,7 +20,7 @@ from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.identity import IdentityChecker
 from deltactl.operations.check.partitions import check_partitions
 from deltactl.operations.find_files import find_path_problem
-from deltactl.operations.path_encoding.suspects import SPELLING_COLUMNS, SpellingSuspects
+from deltactl.operations.path_encoding.index import PATH_COLUMNS, PathTextIndex
 from deltactl.protocol.features import has_feature
 from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.stats import num_records
@@ -50,7 +50,7 @@ class StateChecker:
 
     snapshot: Snapshot
     findings: Findings
-    suspects: SpellingSuspects
+    path_texts: PathTextIndex
     num_files: int = 0
     size_bytes: int = 0
     _ids: list[tuple[Numbers, Numbers]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class StateChecker:
             CorruptLogError: the checkpoint cannot be read.
         """
         snapshot = self.snapshot
-        self.suspects.forget_live()
+        self.path_texts.forget_live()
         identity = IdentityChecker(snapshot.metadata, self.findings)
         for batch in snapshot.file_batches(STATE_COLUMNS):
             _ensure_text(batch)
@@ -90,7 +90,7 @@ class StateChecker:
         odd = pc.fill_null(pc.less(sizes, 0), True)
         for path in batch["path"].filter(odd).to_pylist():
             self._add("FILE_SIZE", "the log gives it no size, or a negative one", path)
-        self.suspects.take_live(batch)
+        self.path_texts.take_live(batch)
 
     def _check_vectors(self, batch: pa.Table) -> None:
         vectors = batch["deletion_vector"]
@@ -116,9 +116,9 @@ class StateChecker:
 
     def _check_duplicates(self) -> None:
         """Find files that are live under several deletion vectors."""
-        if not self.suspects.has_repeated_names():
+        if not self.path_texts.has_repeated_names():
             return
-        files = pa.concat_tables(list(self.snapshot.file_batches(SPELLING_COLUMNS)))
+        files = pa.concat_tables(list(self.snapshot.file_batches(PATH_COLUMNS)))
         counts = files.group_by(["path", "encoded_path"]).aggregate([([], "count_all")])
         for row in counts.filter(pc.greater(counts["count_all"], 1)).to_pylist():
             problem = f"it is live {row['count_all']} times, under different deletion vectors"

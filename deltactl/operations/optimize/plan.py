@@ -20,7 +20,7 @@ from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule, pack
 from deltactl.operations.optimize.purge import purge_mask
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
-from deltactl.operations.path_encoding.suspects import respelled_mask
+from deltactl.operations.path_encoding.index import multiple_texts_mask
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
 from deltactl.operations.touched_partitions import find_touched
@@ -33,7 +33,7 @@ TARGET_TAG = "deltactl.targetFileSize"
 """Tag of an output: the target size in bytes that it was made for."""
 
 TWO_TEXTS = "named by two texts in the log"
-"""Why a file is left alone: see ``spelling_suspects``."""
+"""Why a file is left alone: see ``multiple_texts_mask``."""
 
 _READ_COLUMNS = (
     "path",
@@ -214,7 +214,7 @@ def _leave_two_texts(choice: _Choice, snapshot: Snapshot, warn: Warn) -> None:
     Readers return their rows twice, or again after they were removed: a rewrite would make that
     permanent.
     """
-    mask = respelled_mask(snapshot, choice.files)
+    mask = multiple_texts_mask(snapshot, choice.files)
     if not mask.any():
         return
     choice.leave(mask, TWO_TEXTS)

@@ -1,4 +1,4 @@
-"""The commits that name files by several texts, and who made them."""
+"""Read the commits that name a file by several path texts, and their writers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,25 @@ from deltactl.log.history.columns import as_long, as_text
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.remove_files import RESTORE
-from deltactl.operations.path_encoding.history import Event, LiveText, Miss, Texts, judge
-from deltactl.operations.path_encoding.rewrites import StandIns
-from deltactl.operations.path_encoding.suspects import SpellingSuspects
+from deltactl.operations.path_encoding.history import (
+    Event,
+    LiveText,
+    Texts,
+    UnmatchedRemove,
+    find_live_texts,
+)
+from deltactl.operations.path_encoding.index import PathTextIndex
+from deltactl.operations.path_encoding.rewrites import RewriteTracker
 from deltactl.protocol.deletion_vectors import unique_ids
 from deltactl.protocol.spark_hash import Hashes
 
-_GONE: Final = "the commits that would tell what was meant are gone"
+_GONE: Final = "the commits that show what the writer intended are no longer in the log"
 _TOMBSTONES: Final = ("path", "encoded_path", "deletion_vector")
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who made a commit, as its ``commitInfo`` has it."""
+    """The writer of a commit, by its ``commitInfo``."""
 
     version: int | None
     operation: str | None = None
@@ -39,34 +45,34 @@ class Writer:
 
     def __str__(self) -> str:
         if self.version is None:
-            return "a commit that is gone"
+            return "a commit that is no longer in the log"
         return f"version {self.version}" + (f" ({self.by})" if self.by else "")
 
     @property
     def by(self) -> str | None:
-        """Operation and engine in words; ``None`` where the commit does not say."""
+        """Operation and engine; ``None`` if the commit does not name them."""
         return " of ".join(text for text in (self.operation, self.engine) if text) or None
 
 
-class SpellingLog:
-    """The commits that name the suspects."""
+class PathHistory:
+    """The history of the files that the log names by several path texts."""
 
     def __init__(
         self,
         snapshot: Snapshot,
         listing: LogListing,
-        suspects: SpellingSuspects,
+        path_texts: PathTextIndex,
         hashes: Hashes,
         skip: frozenset[Checkpoint],
     ) -> None:
         self._snapshot, self._listing = snapshot, listing
-        self._suspects, self._hashes = suspects, hashes
+        self._path_texts, self._hashes = path_texts, hashes
         self._events: dict[str, list[Event]] = defaultdict(list)
         self._writers: dict[int, Writer] = {}
         self._restores: dict[int, int | None] = {}
         self._start: dict[str, Texts] = {}
         self._start_version = -1
-        self._stand_ins = StandIns()
+        self._rewrites = RewriteTracker()
         first = self._find_first()
         try:
             if first > 0:
@@ -75,34 +81,38 @@ class SpellingLog:
         except CorruptLogError:
             self._give_up()
 
-    def judge(self, name: str) -> dict[str, LiveText]:
-        """What is live of a file, and what its writers meant."""
-        start = self._start.get(name, {})
-        said = judge(self._events.get(name, ()), self._restores, start, self._start_version)
-        return {key: self._doubt(it) for key, it in said.items()}
+    def live_texts(self, name: str) -> dict[str, LiveText]:
+        """Return the live texts of a file by key, each with the intent of its writers."""
+        live = find_live_texts(
+            self._events.get(name, ()),
+            self._restores,
+            self._start.get(name, {}),
+            self._start_version,
+        )
+        return {key: self._add_doubt(it) for key, it in live.items()}
 
     def writer(self, version: int | None) -> Writer:
-        """Who made a commit; as little as is known where it is gone."""
+        """Return the writer of a commit; only the version if the commit is no longer in the log."""
         found = None if version is None else self._writers.get(version)
         return found or Writer(version)
 
-    def _doubt(self, it: LiveText) -> LiveText:
-        """Doubt that rows may go which were written anew, where the new files were removed."""
-        missed = None if it.miss is None else it.miss.version
-        if missed is None or it.doubt is not None or missed not in self._stand_ins.lost:
+    def _add_doubt(self, it: LiveText) -> LiveText:
+        """Add a doubt if the files that replaced the text's rows were removed since."""
+        version = None if it.unmatched is None else it.unmatched.version
+        if version is None or it.doubt is not None or version not in self._rewrites.removed_by:
             return it
-        by = self.writer(self._stand_ins.lost[missed])
-        return replace(it, doubt=f"{by} removed what version {missed} wrote in its place")
+        by = self.writer(self._rewrites.removed_by[version])
+        return replace(it, doubt=f"{by} removed what version {version} wrote in its place")
 
     def _find_first(self) -> int:
-        """The oldest commit from which on none is missing up to the version."""
+        """Return the oldest version from which no commit up to the snapshot's is missing."""
         first = self._snapshot.version + 1
         while first - 1 in self._listing.commits:
             first -= 1
         return first
 
     def _find_base(self, first: int, skip: frozenset[Checkpoint]) -> Snapshot:
-        """The oldest version from which on every commit is there."""
+        """Return the oldest version to start from: every later commit is in the log."""
         versions = {
             c.version
             for c in self._listing.checkpoints
@@ -119,14 +129,14 @@ class SpellingLog:
         )
 
     def _give_up(self) -> None:
-        """Leave open what was meant: commits cannot be read."""
+        """Discard all intents, since commits cannot be read."""
         self._events.clear()
         self._restores.clear()
-        self._stand_ins = StandIns()
+        self._rewrites = RewriteTracker()
         self._begin(self._snapshot)
 
     def _begin(self, base: Snapshot) -> None:
-        """Take a version for the start: nothing tells what its tombstones were meant for."""
+        """Start from a version; the intent of its tombstones is not known."""
         self._start_version = base.version
         live: dict[str, dict[str, LiveText]] = defaultdict(dict)
         for batch in base.file_batches(_TOMBSTONES):
@@ -136,9 +146,9 @@ class SpellingLog:
             for name, remove in self._list_events(batch, base.version, is_add=False):
                 texts = live[name]
                 if all(it.text != remove.text for it in texts.values()):
-                    miss = Miss(None, remove.text)
+                    unmatched = UnmatchedRemove(None, remove.text)
                     for key, it in texts.items():
-                        texts[key] = replace(it, miss=miss, doubt=_GONE)
+                        texts[key] = replace(it, unmatched=unmatched, doubt=_GONE)
         self._start = {name: texts for name, texts in live.items() if texts}
 
     def _read(self, first: int) -> None:
@@ -152,13 +162,13 @@ class SpellingLog:
                 raise parsed
             for place, commit in enumerate(parsed.commits):
                 self._note_writer(done + place, commit)
-            begun = set()
+            tracked = set()
             for files, is_add in ((parsed.adds, True), (parsed.removes, False)):
                 for name, event in self._list_events(files, done, is_add=is_add):
                     self._events[name].append(event)
                     if not is_add:
-                        begun.add(event.version)
-            self._stand_ins.take(parsed, done, begun)
+                        tracked.add(event.version)
+            self._rewrites.take(parsed, done, tracked)
             done += len(parsed.commits)
         for events in self._events.values():
             events.sort(key=lambda event: event.version)
@@ -175,7 +185,7 @@ class SpellingLog:
     def _list_events(
         self, files: pa.Table, version: int, *, is_add: bool
     ) -> Iterator[tuple[str, Event]]:
-        chosen = self._suspects.choose(files, self._hashes)
+        chosen = self._path_texts.choose(files, self._hashes)
         if not chosen.num_rows:
             return
         vectors = [unique_ids(chunk) for chunk in chosen["deletion_vector"].chunks]

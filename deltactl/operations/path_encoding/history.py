@@ -1,7 +1,7 @@
-"""What writers meant with the texts of one file, from the commits that name it. Pure.
+"""Replay the adds and removes of one file that the log names by several path texts. Pure.
 
-Readers keep an ``add`` live until a ``remove`` with the same text comes. A ``remove`` with another
-text of the same file was meant for it all the same: its writer compared decoded names.
+Readers keep an ``add`` live until a ``remove`` with the same text. The writer of a ``remove`` with
+another text of the same file compared decoded names: it intended to remove that ``add``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import groupby
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An ``add`` or ``remove`` of a file. ``key`` is what readers compare, ``vector`` its DV id."""
+    """An ``add`` or ``remove`` of a file: ``key`` is what readers compare, ``vector`` the DV id."""
 
     version: int
     is_add: bool
@@ -24,10 +24,10 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
-    """A ``remove`` with another text: at ``version``, of ``text``; without change of data or not.
+class UnmatchedRemove:
+    """A ``remove`` whose path text matches no live ``add`` of the file.
 
-    ``version`` is ``None`` where its commit is gone.
+    ``version`` is ``None`` if its commit is no longer in the log.
     """
 
     version: int | None
@@ -37,46 +37,49 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class LiveText:
-    """A text that readers take for a live file.
+    """A path text under which readers see a live file.
 
-    ``miss`` is a ``remove`` that was meant for it; ``doubt`` says why that may not hold any more;
-    ``restored`` is the RESTORE that went back to before it, so that the file is wanted.
+    Attributes:
+        key: what readers compare.
+        text: the path as in the log.
+        vector: the id of the deletion vector.
+        added: the version that added it.
+        unmatched: a ``remove`` that was intended for it.
+        doubt: why that intent may no longer hold.
+        restored: the version of the RESTORE that undid the ``remove``: the file is wanted.
     """
 
     key: str
     text: str
     vector: str | None
     added: int | None = None
-    miss: Miss | None = None
+    unmatched: UnmatchedRemove | None = None
     doubt: str | None = None
     restored: int | None = None
 
     @property
-    def is_missed(self) -> bool:
-        """Whether a ``remove`` was meant for it, and no RESTORE is known to want it since."""
-        return self.miss is not None and self.restored is None
+    def removal_intended(self) -> bool:
+        """Return whether a ``remove`` was intended for it and no known RESTORE undid that."""
+        return self.unmatched is not None and self.restored is None
 
 
 Texts = Mapping[str, LiveText]
-"""By their keys."""
+"""Live path texts by key."""
 
 
-def judge(
+def find_live_texts(
     events: Iterable[Event],
     restores: Mapping[int, int | None],
     start: Texts,
     start_version: int = -1,
 ) -> Texts:
-    """Follow the commits of one file.
+    """Return the texts that are live for readers after the last commit.
 
     Args:
-        events: of the file, by version.
-        restores: versions of RESTORE commits, and the version that each went back to, if known.
-        start: what was live at ``start_version``, before the first event.
-        start_version: -1 where the log is whole.
-
-    Returns:
-        What is live for readers after the last commit.
+        events: adds and removes of one file, ordered by version.
+        restores: versions of RESTORE commits, each with its target version if known.
+        start: texts that are live at ``start_version``, before the first event.
+        start_version: -1 if the log is complete.
     """
     live = dict(start)
     states: list[tuple[int, Texts]] = [(start_version, start)]
@@ -96,32 +99,32 @@ def _apply(live: dict[str, LiveText], events: Sequence[Event], version: int) -> 
         live.pop(event.key, None)
     for event in removes:
         if event.key not in before:
-            _miss(live, event)
+            _apply_unmatched(live, event)
     for event in events:
         if event.is_add:
             found = _find_before(before, event)
             added = LiveText(event.key, event.text, event.vector, version)
-            if found is not None and found.is_missed:
+            if found is not None and found.removal_intended:
                 doubt = f"version {version} added the file again by the same text"
-                added = replace(added, miss=found.miss, doubt=doubt)
+                added = replace(added, unmatched=found.unmatched, doubt=doubt)
             live[event.key] = added
 
 
 def _find_before(before: Texts, event: Event) -> LiveText | None:
-    """The text as it was before a commit that gives it another deletion vector."""
+    """Return the text before a commit that gives it another deletion vector."""
     return next((it for it in before.values() if it.text == event.text), None)
 
 
-def _miss(live: dict[str, LiveText], event: Event) -> None:
-    """Take in a ``remove`` that no reader finds a file for."""
+def _apply_unmatched(live: dict[str, LiveText], event: Event) -> None:
+    """Record a ``remove`` that removes nothing for readers."""
     if any(it.text == event.text for it in live.values()):
-        return  # of another deletion vector, long gone
+        return  # it names an earlier deletion vector of the same text
     for key, it in live.items():
         doubt = None
         if it.vector != event.vector:
             doubt = f"the remove of version {event.version} names another deletion vector"
-        miss = Miss(event.version, event.text, event.data_change)
-        live[key] = replace(it, miss=miss, doubt=doubt, restored=None)
+        unmatched = UnmatchedRemove(event.version, event.text, event.data_change)
+        live[key] = replace(it, unmatched=unmatched, doubt=doubt, restored=None)
 
 
 def _restore(
@@ -130,14 +133,14 @@ def _restore(
     target: int | None,
     states: Sequence[tuple[int, Texts]],
 ) -> None:
-    """Take in that the table went back: a file that was wanted then is wanted again."""
+    """Record a RESTORE: files that were wanted at its target version are wanted again."""
     then = _state_at(target, states)
     for key, it in live.items():
-        if it.miss is None:
+        if it.unmatched is None:
             continue
         was = None if then is None else then.get(key)
-        is_own = it.miss.version == version
-        if was is not None and not was.is_missed and not is_own:
+        is_own = it.unmatched.version == version
+        if was is not None and not was.removal_intended and not is_own:
             live[key] = replace(it, doubt=None, restored=version)
         elif not is_own or was is not None:
             back = "an older version" if target is None else f"version {target}"

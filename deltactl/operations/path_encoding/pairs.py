@@ -1,4 +1,4 @@
-"""Files that the log names by several texts: what readers return, and what the writers meant."""
+"""Files that the log names by several path texts, and whether their writers removed them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.find_files import find_files, find_path_problem
-from deltactl.operations.path_encoding.commits import SpellingLog, Writer
+from deltactl.operations.path_encoding.commits import PathHistory, Writer
 from deltactl.operations.path_encoding.history import LiveText
-from deltactl.operations.path_encoding.suspects import SpellingSuspects
+from deltactl.operations.path_encoding.index import PathTextIndex
 from deltactl.protocol.paths import is_absolute
 from deltactl.units import format_count
 
 
-class Verdict(StrEnum):
-    """What is known of a live text: its rows are to go, are wanted, or nothing tells."""
+class PairVerdict(StrEnum):
+    """Whether a live text is to be removed, by the intent of its writers."""
 
     REMOVE = "remove"
     UNCERTAIN = "uncertain"
@@ -31,18 +31,19 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Spelling:
-    """A live text of a file that the log also names by ``other``.
+class PathPair:
+    """A live path text of a file that the log also names by ``other``.
 
-    ``row`` is the place of its add in :attr:`Spellings.files`. ``removed`` is whose ``remove``
-    names the other text; ``None`` where that is live too. ``num_rows`` leaves out deleted rows.
+    ``row`` is the row of its add in :attr:`PathPairs.files`. ``removed`` is the writer of the
+    ``remove`` with the other text; ``None`` if that text is live too. ``num_rows`` excludes deleted
+    rows.
     """
 
     row: int
     path: str
     text: str
     other: str
-    verdict: Verdict
+    verdict: PairVerdict
     added: Writer
     removed: Writer | None
     problem: str
@@ -51,7 +52,7 @@ class Spelling:
     exists: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The pair for JSON."""
+        """Return the pair as JSON values."""
         return {
             "path": self.path,
             "text": self.text,
@@ -69,63 +70,63 @@ class Spelling:
 
 
 @dataclass(frozen=True, slots=True)
-class Spellings:
-    """All that was found; ``files`` has the live adds of these names and their ``name``."""
+class PathPairs:
+    """All pairs of a version; ``files`` has the live adds of these names, with ``name``."""
 
-    found: tuple[Spelling, ...]
+    found: tuple[PathPair, ...]
     files: pa.Table = field(repr=False)
 
 
-def find_spellings(
+def find_path_pairs(
     snapshot: Snapshot,
     listing: LogListing,
-    suspects: SpellingSuspects,
+    path_texts: PathTextIndex,
     skip: frozenset[Checkpoint] = frozenset(),
-) -> Spellings | None:
-    """Look at the names that the suspects leave; ``None`` where there are none.
+) -> PathPairs | None:
+    """Return the pairs of a version; ``None`` if no live name has several texts.
 
-    Commits are read again only where there are some.
+    Commits are read again only if one has.
 
     Args:
-        snapshot: the version looked at.
+        snapshot: the version.
         listing: its log.
-        suspects: has taken the live files, and all removes of commits and of the checkpoint.
+        path_texts: holds the live files, and all removes of commits and of the checkpoint.
         skip: checkpoints that cannot be used.
     """
-    hashes = suspects.find()
+    hashes = path_texts.find()
     if not len(hashes):
         return None
-    chosen = [suspects.choose(batch, hashes) for batch in snapshot.file_batches()]
+    chosen = [path_texts.choose(batch, hashes) for batch in snapshot.file_batches()]
     files = pa.concat_tables(chosen).combine_chunks()
-    history = SpellingLog(snapshot, listing, suspects, hashes, skip)
-    found = list(_judge_all(files, history))
-    there = _find_present(snapshot, found)
-    return Spellings(tuple(replace(it, exists=there.get(it.path)) for it in found), files)
+    history = PathHistory(snapshot, listing, path_texts, hashes, skip)
+    found = list(_list_pairs(files, history))
+    exists = _find_present(snapshot, found)
+    return PathPairs(tuple(replace(it, exists=exists.get(it.path)) for it in found), files)
 
 
-def _find_present(snapshot: Snapshot, found: Sequence[Spelling]) -> dict[str, bool]:
-    """Whether each file is there; files that cannot be looked for are left out."""
+def _find_present(snapshot: Snapshot, found: Sequence[PathPair]) -> dict[str, bool]:
+    """Return whether each file exists; files on other storage or with invalid paths are absent."""
     names = dict.fromkeys(it.path for it in found)
-    asked = [name for name in names if is_absolute(name) or find_path_problem(name) is None]
-    there, elsewhere = find_files(snapshot.store, asked)
-    return {name: there.get(name) is not None for name in asked if name not in elsewhere}
+    valid = [name for name in names if is_absolute(name) or find_path_problem(name) is None]
+    present, elsewhere = find_files(snapshot.store, valid)
+    return {name: present.get(name) is not None for name in valid if name not in elsewhere}
 
 
-def _judge_all(files: pa.Table, history: SpellingLog) -> Iterator[Spelling]:
-    """The texts of each name, in the order of the files."""
+def _list_pairs(files: pa.Table, history: PathHistory) -> Iterator[PathPair]:
+    """Yield the pairs of each name, in the order of the files."""
     keys, rows = file_keys(files).to_pylist(), live_rows(files).to_pylist()
     by_name: dict[str, list[int]] = defaultdict(list)
     for row, name in enumerate(files["name"].to_pylist()):
         by_name[name].append(row)
     texts, sizes = files["encoded_path"].to_pylist(), files["size_bytes"].to_pylist()
-    for name, places in by_name.items():
-        said = history.judge(name)
-        live = {row: said.get(keys[row]) or LiveText(keys[row], texts[row], None) for row in places}
-        for row, other, verdict, reason in _decide(live, _Alike(files)):
+    for name, group in by_name.items():
+        known = history.live_texts(name)
+        live = {row: known.get(keys[row]) or LiveText(keys[row], texts[row], None) for row in group}
+        for row, other, verdict, reason in _decide(live, files):
             it = live[row]
-            removed = it.miss if other is None else None
+            removed = it.unmatched if other is None else None
             by = None if removed is None else history.writer(removed.version)
-            yield Spelling(
+            yield PathPair(
                 row,
                 name,
                 it.text,
@@ -139,45 +140,44 @@ def _judge_all(files: pa.Table, history: SpellingLog) -> Iterator[Spelling]:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Alike:
-    """Tells whether two adds stand for the same rows."""
-
-    files: pa.Table
-
-    def __call__(self, one: int, other: int) -> bool:
-        columns = ("partition_values", "size_bytes", "deletion_vector")
-        return all(self.files[c][one].as_py() == self.files[c][other].as_py() for c in columns)
+def _are_equal(files: pa.Table, one: int, other: int) -> bool:
+    """Return whether two adds describe the same rows."""
+    columns = ("partition_values", "size_bytes", "deletion_vector")
+    return all(files[name][one].as_py() == files[name][other].as_py() for name in columns)
 
 
-Decision = tuple[int, LiveText | None, Verdict, str | None]
-"""A row, the live text that stays in its place, what is known, and what makes it doubtful."""
+Decision = tuple[int, LiveText | None, PairVerdict, str | None]
+"""A row, the live text that is kept instead of it, the verdict, and the reason for it."""
 
 
-def _decide(live: Mapping[int, LiveText], is_alike: _Alike) -> Iterator[Decision]:
-    """Say which live texts of one file are to go: never all of several."""
+def _decide(live: Mapping[int, LiveText], files: pa.Table) -> Iterator[Decision]:
+    """Yield the verdict for each live text of one file; never remove all of several."""
     kept = _choose_kept(live)
     for row, it in live.items():
-        if it.miss is not None and it.restored is not None and len(live) == 1:
-            yield row, None, Verdict.WANTED, f"version {it.restored} (RESTORE) brought it back"
-        elif it.is_missed and row != kept:
-            yield row, None, Verdict.UNCERTAIN if it.doubt else Verdict.REMOVE, it.doubt
-        elif it.is_missed:
-            doubt = it.doubt if len(live) == 1 else "no other text of the file would be left"
-            yield row, None, Verdict.UNCERTAIN if doubt else Verdict.REMOVE, doubt
+        if it.unmatched is not None and it.restored is not None and len(live) == 1:
+            yield row, None, PairVerdict.WANTED, f"version {it.restored} (RESTORE) brought it back"
+        elif it.removal_intended and row != kept:
+            yield row, None, PairVerdict.UNCERTAIN if it.doubt else PairVerdict.REMOVE, it.doubt
+        elif it.removal_intended:
+            doubt = it.doubt if len(live) == 1 else "no other live text of the file would remain"
+            yield row, None, PairVerdict.UNCERTAIN if doubt else PairVerdict.REMOVE, doubt
         elif kept is not None and row != kept and it.text != live[kept].text:
-            doubt = None if is_alike(row, kept) else "the two adds do not say the same of the file"
-            yield row, live[kept], Verdict.UNCERTAIN if doubt else Verdict.REMOVE, doubt
+            doubt = (
+                None
+                if _are_equal(files, row, kept)
+                else "the two adds describe the file differently"
+            )
+            yield row, live[kept], PairVerdict.UNCERTAIN if doubt else PairVerdict.REMOVE, doubt
 
 
 def _choose_kept(live: Mapping[int, LiveText]) -> int | None:
-    """The row that stays where a file is live several times: the newest that nobody removed."""
+    """Return the row to keep of a file that is live several times: the latest not removed."""
     if len(live) == 1:
         return next(iter(live))
     return max(
         live,
         key=lambda row: (
-            not live[row].is_missed,
+            not live[row].removal_intended,
             -1 if (added := live[row].added) is None else added,
             live[row].text,
         ),
@@ -191,28 +191,28 @@ def _explain(
     by: Writer | None,
     rows: int | None,
     reason: str | None,
-    verdict: Verdict,
+    verdict: PairVerdict,
 ) -> str:
     count = "its rows" if rows is None else format_count(rows, "row")
     if other is not None:
-        said = (
+        problem = (
             f"it is live as {it.text!r} and as {other.text!r}: readers return {count} twice; "
-            f"the newer add stays"
+            f"the newer add is kept"
         )
     else:
-        assert it.miss is not None
-        is_twice = not it.miss.data_change and verdict is Verdict.REMOVE
-        twice = ", a second time beside the files that it wrote" if is_twice else ""
-        said = (
-            f"{by} removed it as {it.miss.text!r}, but it is live as {it.text!r}: "
+        assert it.unmatched is not None
+        is_twice = not it.unmatched.data_change and verdict is PairVerdict.REMOVE
+        twice = ", in addition to the files that it wrote with the same rows" if is_twice else ""
+        problem = (
+            f"{by} removed it as {it.unmatched.text!r}, but it is live as {it.text!r}: "
             f"readers still return {count}{twice}"
         )
-    if verdict is Verdict.UNCERTAIN:
-        return f"{said}; whether they are wanted is not known: {reason}"
-    return f"{said}; {reason}" if reason else said
+    if verdict is PairVerdict.UNCERTAIN:
+        return f"{problem}; it is not known whether they are wanted: {reason}"
+    return f"{problem}; {reason}" if reason else problem
 
 
-def count_rows(found: Sequence[Spelling]) -> int | None:
-    """Rows of all of them; ``None`` where one does not say."""
+def count_rows(found: Sequence[PathPair]) -> int | None:
+    """Return the number of rows of all pairs; ``None`` if it is not known for one."""
     rows = [it.num_rows for it in found]
     return None if None in rows else sum(it or 0 for it in rows)

@@ -1,7 +1,7 @@
-"""Which commits wrote files in place of those that they removed, and whether these are still live.
+"""Track the files written by commits that also removed files, and whether those are still live.
 
-A file that a ``remove`` missed may hold the only copy of its rows by now: its writer wrote them
-anew, and another commit removed what it wrote.
+If a ``remove`` did not match its file, and another commit removed the files that were written as a
+replacement, that file may hold the only copy of its rows.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ _NO_VERSIONS: Final = np.zeros(0, np.int64)
 
 
 @dataclass(slots=True)
-class StandIns:
-    """Follows the files that some commits added; ``lost`` says which commit removed one first.
+class RewriteTracker:
+    """Track files added by some commits; ``removed_by`` is the first commit that removed one.
 
-    A commit without data change moves rows: what it adds then stands for what it removes. Memory
-    holds 16 bytes for each file that is followed.
+    A commit with ``dataChange`` false moves rows: the files that it adds replace those that it
+    removes. Memory: 16 bytes for each tracked file.
     """
 
-    lost: dict[int, int] = field(default_factory=dict)
+    removed_by: dict[int, int] = field(default_factory=dict)
     _files: Hashes = field(default_factory=lambda: _NO_FILES)
     _versions: _Versions = field(default_factory=lambda: _NO_VERSIONS)
 
-    def take(self, parsed: ParsedCommits, first: int, begun: Iterable[int]) -> None:
-        """Take commits in their order.
+    def take(self, parsed: ParsedCommits, first: int, tracked: Iterable[int]) -> None:
+        """Process the next commits, in order.
 
         Args:
             parsed: the commits.
             first: the version of the first of them.
-            begun: versions among them whose added files are to be followed.
+            tracked: versions among them whose added files are tracked from now on.
         """
-        wanted = set(begun)
+        wanted = set(tracked)
         if not (len(self._files) or wanted):
             return
         added, removed = (hash_names(file_keys(t)) for t in (parsed.adds, parsed.removes))
@@ -52,7 +52,7 @@ class StandIns:
             adds, removes = _rows_of(parsed.adds, place), _rows_of(parsed.removes, place)
             self._remove(removed[removes], changes[removes], added[adds], first + place)
             if first + place in wanted:
-                self._follow(added[adds], first + place)
+                self._track(added[adds], first + place)
 
     def _remove(
         self, removed: Hashes, changes: npt.NDArray[np.bool_], added: Hashes, version: int
@@ -62,20 +62,20 @@ class StandIns:
         is_removed = np.isin(self._files, removed)
         is_lost = np.isin(self._files, removed[changes.astype(np.bool_)])
         for owner in np.unique(self._versions[is_lost]).tolist():
-            self.lost.setdefault(owner, version)
+            self.removed_by.setdefault(owner, version)
         moved = np.unique(self._versions[is_removed & ~is_lost]).tolist()
         self._files, self._versions = self._files[~is_removed], self._versions[~is_removed]
         for owner in moved:
-            self._follow(added, owner)
+            self._track(added, owner)
 
-    def _follow(self, files: Hashes, version: int) -> None:
+    def _track(self, files: Hashes, version: int) -> None:
         self._files = np.concatenate([self._files, files])
         owners = np.full(len(files), version, np.int64)
         self._versions = np.concatenate([self._versions, owners])
 
 
 def _rows_of(files: pa.Table, place: int) -> slice:
-    """The rows of one commit; those of a commit lie together, in the order of the commits."""
+    """Return the rows of one commit; the rows are sorted by commit."""
     places = files["commit"].to_numpy()
     first, last = np.searchsorted(places, [place, place + 1])
     return slice(int(first), int(last))

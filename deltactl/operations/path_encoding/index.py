@@ -1,4 +1,4 @@
-"""Files that the log names by several texts, found without keeping the names.
+"""Find files that the log names by several path texts, by hashes of their names.
 
 Readers compare paths as texts: a ``remove`` of ``p=%C3%A9/f`` leaves an ``add`` of ``p=é/f`` live.
 """
@@ -23,16 +23,16 @@ from deltactl.storage.names import is_local_uri
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-SPELLING_COLUMNS: Final = ("path", "encoded_path")
-"""What is needed of a file action to know its name and its text."""
+PATH_COLUMNS: Final = ("path", "encoded_path")
+"""Columns of a file action that give its decoded name and its path text."""
 
-# What a path can be made of that no writer escapes: such a path has one text.
-_RESPELLABLE: Final = r"[^A-Za-z0-9_.=/\-]|^/|//|(?:^|/)\.\.?(?:/|$)"
+# Matches paths that can have more than one text. No writer escapes the characters listed here.
+_AMBIGUOUS: Final = r"[^A-Za-z0-9_.=/\-]|^/|//|(?:^|/)\.\.?(?:/|$)"
 _EMPTY: Final = np.zeros(0, np.uint64)
 
 
 def file_names(uri: str, files: pa.Table) -> pa.ChunkedArray:
-    """Return one name for all texts of a file; names below the table's root are relative.
+    """Return the decoded names, one for all texts of a file; relative to the table's root if below.
 
     Args:
         uri: of the table.
@@ -49,7 +49,7 @@ def file_names(uri: str, files: pa.Table) -> pa.ChunkedArray:
 
 
 def _roots(uri: str) -> tuple[str, ...]:
-    """Return how absolute names below the table's root begin."""
+    """Return the prefixes of absolute names below the table's root."""
     if not is_local_uri(uri):
         name = canonical_paths(pa.array([uri.rstrip("/")]), "")[0].as_py()
         return (f"{name}/",)
@@ -57,7 +57,7 @@ def _roots(uri: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((f"{path}/", f"{os.path.realpath(path)}/")))
 
 
-def respelled_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
+def multiple_texts_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
     """Return which live files another live file or a tombstone names by another text.
 
     Tombstones are read only where some path can have another text.
@@ -66,25 +66,25 @@ def respelled_mask(snapshot: Snapshot, files: pa.Table) -> Flags:
         snapshot: the version.
         files: its live files, with ``path`` and ``encoded_path``.
     """
-    if not pc.any(_may_be_respelled(files)).as_py():
+    if not pc.any(_may_have_several_texts(files)).as_py():
         return np.zeros(files.num_rows, np.bool_)
-    suspects = SpellingSuspects(snapshot.store.uri)
-    suspects.take_live(files)
-    for batch in snapshot.tombstone_batches(SPELLING_COLUMNS):
-        suspects.take_removed(batch)
-    return suspects.mask(files, suspects.find())
+    path_texts = PathTextIndex(snapshot.store.uri)
+    path_texts.take_live(files)
+    for batch in snapshot.tombstone_batches(PATH_COLUMNS):
+        path_texts.take_removed(batch)
+    return path_texts.mask(files, path_texts.find())
 
 
-def _may_be_respelled(files: pa.Table) -> pa.ChunkedArray:
-    return pc.match_substring_regex(files["encoded_path"], _RESPELLABLE)
+def _may_have_several_texts(files: pa.Table) -> pa.ChunkedArray:
+    return pc.match_substring_regex(files["encoded_path"], _AMBIGUOUS)
 
 
 @dataclass(slots=True)
-class SpellingSuspects:
-    """Takes live files and removed ones; then gives the names that have more than one text.
+class PathTextIndex:
+    """Index live and removed files to find the names that have more than one path text.
 
-    Memory holds 8 bytes a live file, and 16 more for each whose path has escapes; 16 for each
-    ``remove`` in the log whose path may be written in several ways.
+    Memory: 8 bytes for each live file and 16 more if its path has escapes; 16 for each ``remove``
+    whose path can have several texts.
     """
 
     uri: str
@@ -93,28 +93,28 @@ class SpellingSuspects:
     _removed: list[tuple[Hashes, Hashes]] = field(default_factory=list)
 
     def forget_live(self) -> None:
-        """Begin anew with the live files."""
+        """Discard the live files."""
         self._names.clear()
         self._texts.clear()
 
     def take_live(self, files: pa.Table) -> None:
-        """Take live files: ``path`` and ``encoded_path``."""
+        """Add live files: ``path`` and ``encoded_path``."""
         names, texts = self._hash(files)
         self._names.append(names)
         self._texts.append(texts)
 
     def take_removed(self, files: pa.Table) -> None:
-        """Take files that commits or a checkpoint remove: ``path`` and ``encoded_path``."""
-        may_differ = files.filter(_may_be_respelled(files))
+        """Add files that commits or a checkpoint remove: ``path`` and ``encoded_path``."""
+        may_differ = files.filter(_may_have_several_texts(files))
         if may_differ.num_rows:
             self._removed.append(self._hash(may_differ))
 
     def find(self) -> Hashes:
-        """Hashes of names that are live, and are written in several ways in the log; ascending."""
+        """Return the hashes of live names that have several texts in the log, ascending."""
         found = []
         names = _join(self._names)
         if self.has_repeated_names():
-            found.append(_find_respelled(names, _join(self._texts)))
+            found.append(_find_several_texts(names, _join(self._texts)))
         if self._removed:
             removed, texts = (_join([pair[i] for pair in self._removed]) for i in (0, 1))
             is_live = np.isin(removed, names)
@@ -124,12 +124,12 @@ class SpellingSuspects:
         return np.unique(_join(found))
 
     def has_repeated_names(self) -> bool:
-        """Whether some name is live more than once, under one text or several."""
+        """Return whether some name is live more than once, by one text or several."""
         names = _join(self._names)
         return len(np.unique(names)) < len(names)
 
     def choose(self, files: pa.Table, hashes: Hashes) -> pa.Table:
-        """Files whose names have these hashes, with a column ``name``."""
+        """Return the files whose names have these hashes, with a column ``name``."""
         mask = pa.array(self.mask(files, hashes))
         chosen = files.filter(mask)
         return chosen.append_column("name", file_names(self.uri, chosen))
@@ -158,10 +158,10 @@ def _join(parts: list[Hashes]) -> Hashes:
     return np.concatenate([_EMPTY, *parts])
 
 
-def _find_respelled(names: Hashes, texts: Hashes) -> Hashes:
-    """Names that are there with more than one text."""
+def _find_several_texts(names: Hashes, texts: Hashes) -> Hashes:
+    """Return the names that occur with more than one text."""
     order = np.lexsort((texts, names))
     names, texts = names[order], texts[order]
     is_same_name, is_same_text = names[1:] == names[:-1], texts[1:] == texts[:-1]
-    respelled: Hashes = names[1:][is_same_name & ~is_same_text]
-    return respelled
+    repeated: Hashes = names[1:][is_same_name & ~is_same_text]
+    return repeated
