@@ -1,4 +1,4 @@
-"""Print the requirements of pyproject.toml, each in its oldest version; and what the tests need."""
+"""Print the oldest allowed version of each requirement in pyproject.toml, and what tests need."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import sys
 import tomllib
 from pathlib import Path
 
-# The tests that need no Spark run without these; the linters have a look of their own.
-LEFT_OUT = ("pyspark", "ruff", "mypy", "pytest-cov", "types-pyyaml")
+# The tests without Spark do not need these, and no test needs the linters.
+LEFT_OUT = ("deltactl", "pyspark", "ruff", "mypy", "pytest-cov", "types-pyyaml")
 
 
 def main(path: str) -> None:
-    """Print one requirement a line."""
+    """Print one requirement per line."""
     project = tomllib.loads(Path(path).read_text())["project"]
-    for text in project["dependencies"]:
+    extras = project["optional-dependencies"]
+    for text in [*project["dependencies"], *extras["spark"]]:
         name, lowest = re.match(r"([a-zA-Z0-9_-]+).*?>=([0-9.]+)", text).groups()
         if name not in LEFT_OUT:
             print(f"{name}=={lowest}")
-    for text in project["optional-dependencies"]["dev"]:
+    for text in extras["dev"]:
         if not text.startswith(LEFT_OUT):
             print(text)
 

@@ -64,7 +64,7 @@ def fall_back(reason: str, missing: str) -> Decision:
     """Stay in the process although there was a reason for Spark."""
     return Decision(
         EngineChoice("local", f"Spark cannot run: {missing}"),
-        f"running in this process, though Spark would be better ({reason}): {missing}",
+        f"running in this process; Spark would be better ({reason}): {missing}",
     )
 
 

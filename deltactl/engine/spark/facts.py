@@ -12,11 +12,11 @@ from pathlib import Path
 from deltactl.engine.choose import SparkFacts
 
 INSTALL_JAVA = (
-    "install Java 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) or set "
-    "JAVA_HOME; or run with --engine local"
+    "Install Java 17 or newer (Debian, Ubuntu: `apt-get install openjdk-17-jre-headless`) or set "
+    "JAVA_HOME, or rerun with --engine local."
 )
-INSTALL_PYSPARK = "run `pip install pyspark 'pandas<3'`; or run with --engine local"
-INSTALL_CONNECT = "run `pip install 'pyspark[connect]'`; or run with --engine local"
+INSTALL_PYSPARK = "Run `pip install 'deltactl[spark]'`, or rerun with --engine local."
+INSTALL_CONNECT = "Run `pip install 'deltactl[connect]'`, or rerun with --engine local."
 
 _CONNECT_MODULES = ("grpc", "grpc_status", "google.rpc", "zstandard")
 

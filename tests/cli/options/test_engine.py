@@ -33,8 +33,8 @@ def test_without_java_spark_is_one_clear_error(cli: RunCli, table: Path, no_java
     errors = [line for line in ran.err.splitlines() if not line.startswith("note: ")]
     assert errors == [
         "error: Spark cannot run: there is no Java",
-        "hint: install Java 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jre-headless) "
-        "or set JAVA_HOME; or run with --engine local",
+        "hint: Install Java 17 or newer (Debian, Ubuntu: `apt-get install openjdk-17-jre-headless`) "
+        "or set JAVA_HOME, or rerun with --engine local.",
     ]
     node = json.loads(cli("optimize", "events", "--engine", "spark", "-o", "json").out)
     assert node["error"]["code"] == "ENGINE_UNAVAILABLE"
@@ -58,18 +58,51 @@ def test_without_java_auto_warns_and_works_here(cli: RunCli, table: Path, no_jav
     assert node["version_after"] > node["version_before"]
 
 
-def test_without_pyspark(process: RunCli, table: Path) -> None:
-    start = (
-        "import sys; sys.modules['pyspark'] = None; sys.argv[0] = 'deltactl'; "
-        "from deltactl.cli.app import main; main()"
-    )
-    ran = process("-c", start, "optimize", "events", "--engine", "spark")
+WITHOUT_THE_EXTRA = """
+import sys
+class Blocker:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.split(".")[0] in ("pyspark", "pandas"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Blocker)
+sys.argv[0] = "deltactl"
+from deltactl.cli.app import main
+main()
+"""
+
+
+def test_spark_without_the_extra_ends_with_the_line_to_type(process: RunCli, table: Path) -> None:
+    ran = process("-c", WITHOUT_THE_EXTRA, "optimize", "events", "--engine", "spark")
     assert (ran.code, ran.out) == (9, "")
-    assert "error: Spark cannot run: the Python package pyspark is not installed" in ran.err
-    assert "pip install pyspark" in ran.err
-    ran = process("-c", start, "optimize", "events", "--spark-threshold", "1B", "-o", "json")
+    errors = [line for line in ran.err.splitlines() if not line.startswith("note: ")]
+    assert errors == [
+        "error: Spark cannot run: the Python package pyspark is not installed",
+        "hint: Run `pip install 'deltactl[spark]'`, or rerun with --engine local.",
+    ]
+
+
+def test_auto_without_the_extra_warns_once_above_the_threshold(
+    process: RunCli, table: Path
+) -> None:
+    ran = process(
+        *("-c", WITHOUT_THE_EXTRA, "optimize", "events", "--spark-threshold", "1B", "-o", "json")
+    )
     assert ran.code == 0
-    assert json.loads(ran.out)["engine"] == "local"
+    node = json.loads(ran.out)
+    assert node["engine"] == "local"
+    assert len(node["warnings"]) == 1
+    assert node["warnings"][0].endswith("the Python package pyspark is not installed")
+    assert node["version_after"] > node["version_before"]
+
+
+def test_auto_without_the_extra_says_nothing_below_the_threshold(
+    process: RunCli, table: Path
+) -> None:
+    ran = process("-c", WITHOUT_THE_EXTRA, "optimize", "events", "-o", "json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["warnings"] == []
+    assert "pyspark" not in ran.err
 
 
 def test_a_small_table_stays_in_the_process(cli: RunCli, table: Path) -> None:
