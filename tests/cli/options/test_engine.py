@@ -33,8 +33,9 @@ def test_without_java_spark_is_one_clear_error(cli: RunCli, table: Path, no_java
     errors = [line for line in ran.err.splitlines() if not line.startswith("note: ")]
     assert errors == [
         "error: Spark cannot run: there is no Java",
-        "hint: Install Java 17 or newer (Debian, Ubuntu: `apt-get install openjdk-17-jre-headless`) "
-        "or set JAVA_HOME, or rerun with --engine local.",
+        "hint: Install Java 17 or newer (Debian, Ubuntu: "
+        "`apt-get install openjdk-17-jre-headless`) or set JAVA_HOME, "
+        "or rerun with --engine local.",
     ]
     node = json.loads(cli("optimize", "events", "--engine", "spark", "-o", "json").out)
     assert node["error"]["code"] == "ENGINE_UNAVAILABLE"
