@@ -195,7 +195,7 @@ class _Writing:
         except Exception:
             remove_unchanged(self._store, [written.file for written in files])
             raise
-        top = self._write_top(name, nodes, has_sidecars=bool(files))
+        top = self._write_top(name, nodes)
         try:
             checkpoint = Checkpoint(plan.version, "uuid", form, (top,))
             expected = [written.file.name for written in files]
@@ -230,7 +230,7 @@ class _Writing:
             if not self._store.delete_many([top]):
                 remove_unchanged(self._store, [written.file for written in files])
 
-    def _write_top(self, name: str, nodes: Sequence[Node], *, has_sidecars: bool) -> FileInfo:
+    def _write_top(self, name: str, nodes: Sequence[Node]) -> FileInfo:
         """Write the file that names the sidecars.
 
         When that fails they stay: the store may still carry out what it said had failed, and a
@@ -240,10 +240,9 @@ class _Writing:
         try:
             if self._options.top_format == "parquet":
                 layout = self._spec.layout
-                # Without sidecars Spark looks for the file actions here, and fails on a file
-                # that lacks their columns.
-                extra = () if has_sidecars else layout.sidecar_schema
-                schema = pa.schema([*extra, *TOP_SCHEMA])
+                # Delta on Spark writes the columns of file actions here too, and may look for them
+                # beside sidecars: it fails on a file without them.
+                schema = pa.schema([*layout.sidecar_schema, *TOP_SCHEMA])
                 with ActionFileWriter(self._store, name, schema, layout) as writer:
                     writer.write_singletons(singleton_rows(TOP_SCHEMA, nodes))
                     return writer.close().file
