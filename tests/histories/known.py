@@ -60,13 +60,15 @@ def has_lossy_bounds(arrow: pa.DataType, *, writes_delta_rs: bool) -> bool:
 
 
 def blanks_as_nulls(table: pa.Table, partition_by: Collection[str]) -> pa.Table:
-    """What delta-rs read, with null for the partition value ``""``.
+    """Return what delta-rs or Delta on Spark read, with null for the partition value ``""``.
 
-    PROTOCOL.md: an empty string is a null partition value, and so read Spark, DuckDB and deltactl.
-    delta-rs 1.6.6 reads an empty text.
+    PROTOCOL.md: an empty string is a null partition value. So read DuckDB and deltactl. delta-rs
+    1.6.6 and Delta on Spark 4.4.0 read an empty string; Delta on Spark never writes one.
     """
     for at, field in enumerate(table.schema):
-        if field.name in partition_by and pa.types.is_string_view(field.type):
+        if field.name in partition_by and (
+            pa.types.is_string_view(field.type) or pa.types.is_string(field.type)
+        ):
             texts = table[field.name].cast(pa.string())
             texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
             table = table.set_column(at, field.name, texts)
