@@ -13,6 +13,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl import Table
+from deltactl.protocol.paths import not_java_text_mask
+
 NO_NEGATIVE_DECIMALS_IN_PARTITIONS: Final = True
 """delta-rs 1.6.6 writes the partition value -1.25 as ``-1.-25``: no reader can read the table then,
 delta-rs included. Histories with delta-rs have no negative decimals in partition columns."""
@@ -44,6 +47,15 @@ def has_checkpoints_of_two_kinds(table: Path) -> bool:
     single = {name[:20] for name in names if re.fullmatch(r"\d{20}\.checkpoint\.parquet", name)}
     parts = {name[:20] for name in names if re.search(r"\.checkpoint\.\d{10}\.\d{10}\.", name)}
     return bool(single & parts)
+
+
+def loses_files_to_spark(table: Path) -> bool:
+    """Return whether VACUUM of Delta on Spark 4.4.0 would delete live files: docs/adr/0004.
+
+    delta-rs 1.6.6 escapes non-ASCII names of partition columns in ``add.path``.
+    """
+    texts = Table(str(table)).snapshot().files["encoded_path"]
+    return bool(pc.any(not_java_text_mask(texts)).as_py())
 
 
 def counts_otherwise(field: pa.Field, *, in_partition: bool) -> bool:
