@@ -32,7 +32,6 @@ def test_spark_reads_and_continues_from_each_kind(
     """The commits below are gone: there is nothing else to read from."""
     kinds: dict[str, CheckpointOptions] = {
         "classic": CheckpointOptions(kind="classic", compat="spark"),
-        "multipart": CheckpointOptions(kind="multipart", part_rows=1),
         "v2": CheckpointOptions(kind="v2", sidecar_rows=1),
     }
     for kind, options in kinds.items():

@@ -206,13 +206,10 @@ def _rewrite(
 def _plan_like(
     snapshot: Snapshot, checkpoint: Checkpoint, options: CheckpointOptions
 ) -> CheckpointPlan:
-    """A plan for a checkpoint of the same kind, as far as the protocol lets it be."""
+    """Return a plan for the same kind if it is written; parts become one file."""
     has_v2 = has_feature(snapshot.protocol, "v2Checkpoint")
     if checkpoint.kind == "uuid" and has_v2:
         return plan_files(snapshot, "v2", options)
-    if checkpoint.kind == "multipart" and not has_v2:
-        plan = plan_files(snapshot, "multipart", options)
-        return replace(plan, num_parts=len(checkpoint.files))
     return plan_files(snapshot, "classic", options)
 
 

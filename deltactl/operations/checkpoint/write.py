@@ -39,7 +39,6 @@ from deltactl.operations.checkpoint.plan import CheckpointPlan
 from deltactl.operations.checkpoint.tasks import (
     SidecarTask,
     TailSource,
-    WholeTask,
     WriteSpec,
     write_sidecars,
     write_whole,
@@ -50,11 +49,9 @@ from deltactl.protocol.action_nodes import (
     encode_protocol,
     encode_txn,
 )
-from deltactl.protocol.names import LOG_DIR, checkpoint_name, multipart_name
+from deltactl.protocol.names import LOG_DIR, checkpoint_name
 from deltactl.storage.store import FileInfo
 
-# As many open parts as keep their row groups within bounds; more parts are more passes.
-_PARTS_A_TASK = 16
 _TASK_MEMORY_BYTES = 512 << 20
 
 
@@ -153,29 +150,19 @@ class _Writing:
         )
 
     def write_whole(self) -> WrittenCheckpoint:
-        """Files that hold everything: one, or the parts of several."""
-        plan, count = self._plan, self._plan.num_parts
-        names = {
-            part: f"{LOG_DIR}/{_part_name(plan.version, part + 1, count)}" for part in range(count)
-        }
-        parts = list(names)
-        tasks = [
-            WholeTask({part: names[part] for part in parts[first : first + _PARTS_A_TASK]}, count)
-            for first in range(0, count, _PARTS_A_TASK)
-        ]
-        found = {w.file.name: w for w in self._run_tasks(partial(write_whole, self._spec), tasks)}
-        ordered = [found[names[part]] for part in parts]
-        infos = tuple(written.file for written in ordered)
+        """Write one file that holds everything."""
+        plan = self._plan
+        name = f"{LOG_DIR}/{checkpoint_name(plan.version)}"
+        files = self._run_tasks(partial(write_whole, self._spec), [name])
+        infos = tuple(written.file for written in files)
+        checkpoint = Checkpoint(plan.version, str(plan.kind), "parquet", infos)
         try:
-            if count > 1:
-                self._ensure_complete(ordered)
-            checkpoint = Checkpoint(plan.version, str(plan.kind), "parquet", infos)
             verify_head(self._store, checkpoint, self._singletons, ())
         except VerificationError:
             remove_unchanged(self._store, infos)
             raise
-        hint = start_hint(plan.version, ordered, count) | schema_node(self._spec.layout)
-        return _summary(plan, ordered, (), hint)
+        hint = start_hint(plan.version, files) | schema_node(self._spec.layout)
+        return _summary(plan, files, (), hint)
 
     def write_v2(self) -> WrittenCheckpoint:
         """Sidecars, then the file that names them."""
@@ -263,10 +250,9 @@ class _Writing:
     def _run_tasks(
         self, worker: Worker[P, tuple[WrittenActions, ...]], payloads: Sequence[P]
     ) -> list[WrittenActions]:
-        """Files of all tasks in the order of the tasks; no sidecars are left when one fails.
+        """Return the files of all tasks in their order; remove the sidecars when one fails.
 
-        Parts are: without the others they are no checkpoint, and another writer's, which has the
-        same names, may be complete.
+        A classic checkpoint stays: another writer's has the same name.
         """
         run = self._run
         tasks = [Task(n, payload, _TASK_MEMORY_BYTES) for n, payload in enumerate(payloads)]
@@ -292,10 +278,6 @@ class _Writing:
                 remove_unchanged(self._store, [w.file for files in done.values() for w in files])
             raise
         return [written for number in range(len(tasks)) for written in done[number]]
-
-
-def _part_name(version: int, part: int, count: int) -> str:
-    return checkpoint_name(version) if count == 1 else multipart_name(version, part, count)
 
 
 def _summary(
