@@ -21,7 +21,7 @@ from deltactl.operations.check.identity import IdentityChecker
 from deltactl.operations.check.partitions import check_partitions
 from deltactl.operations.find_files import find_path_problem
 from deltactl.operations.path_encoding.index import PATH_COLUMNS, PathTextIndex
-from deltactl.protocol.features import has_feature
+from deltactl.protocol.features import DELETION_VECTORS, ROW_TRACKING, has_feature
 from deltactl.protocol.paths import holds_character, is_absolute, not_java_text_mask
 from deltactl.protocol.stats import num_records
 from deltactl.units import format_count
@@ -114,7 +114,7 @@ class StateChecker:
         vectors = batch["deletion_vector"]
         if vectors.null_count == len(vectors):
             return
-        if not self._vectors_seen and not has_feature(self.snapshot.protocol, "deletionVectors"):
+        if not self._vectors_seen and not has_feature(self.snapshot.protocol, DELETION_VECTORS):
             self._add(
                 "FEATURE_MISSING",
                 "files have deletion vectors, and the protocol does not list deletionVectors",
@@ -146,7 +146,7 @@ class StateChecker:
     def _assigns_ids(self) -> bool:
         """Whether writers have to give ids to new files, be row tracking enabled or not."""
         suspended = self.snapshot.properties.row_tracking_suspended
-        return has_feature(self.snapshot.protocol, "rowTracking") and not suspended
+        return has_feature(self.snapshot.protocol, ROW_TRACKING) and not suspended
 
     def _collect_ids(self, batch: pa.Table) -> None:
         if not self._assigns_ids:

@@ -14,7 +14,7 @@ from deltactl.log.rebuildable import is_readable
 from deltactl.log.replay import Share
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.checkpoint.options import CheckpointOptions
-from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.protocol.features import V2_CHECKPOINT, Operation, ensure_supported, has_feature
 from deltactl.storage.store import Store
 
 WrittenKind: TypeAlias = Literal["classic", "v2"]
@@ -89,7 +89,7 @@ def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> W
     Raises:
         UnsupportedFeatureError: the protocol forbids the kind.
     """
-    has_v2 = has_feature(snapshot.protocol, "v2Checkpoint")
+    has_v2 = has_feature(snapshot.protocol, V2_CHECKPOINT)
     if options.kind == "auto":
         wants_v2 = snapshot.properties.checkpoint_policy == "v2"
         if wants_v2 and not has_v2:

@@ -30,7 +30,7 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, plan_files
 from deltactl.operations.checkpoint.write import CheckpointRun, write_checkpoint
-from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.protocol.features import V2_CHECKPOINT, Operation, ensure_supported, has_feature
 from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
 
@@ -207,7 +207,7 @@ def _plan_like(
     snapshot: Snapshot, checkpoint: Checkpoint, options: CheckpointOptions
 ) -> CheckpointPlan:
     """Return a plan for the same kind if it is written; parts become one file."""
-    has_v2 = has_feature(snapshot.protocol, "v2Checkpoint")
+    has_v2 = has_feature(snapshot.protocol, V2_CHECKPOINT)
     if checkpoint.kind == "uuid" and has_v2:
         return plan_files(snapshot, "v2", options)
     return plan_files(snapshot, "classic", options)

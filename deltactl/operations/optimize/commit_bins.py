@@ -26,7 +26,7 @@ from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.tasks import RewriteResult
-from deltactl.protocol.features import has_feature
+from deltactl.protocol.features import ROW_TRACKING, has_feature
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -238,7 +238,7 @@ def _build_draft(
     else:
         parameters |= {"zOrderBy": "[]", "clusterBy": "[]", "auto": False}
     tracks_rows = (
-        has_feature(snapshot.protocol, "rowTracking") and snapshot.properties.row_tracking_enabled
+        has_feature(snapshot.protocol, ROW_TRACKING) and snapshot.properties.row_tracking_enabled
     )
     return Draft(
         operation="REORG" if options.purge else "OPTIMIZE",
