@@ -243,7 +243,7 @@ def _build_draft(
     return Draft(
         operation="REORG" if options.purge else "OPTIMIZE",
         parameters=parameters,
-        metrics=commit_metrics,
+        measure=commit_metrics,
         read_version=snapshot.version,
         deletion_timestamp_ms=now_ms,
         engine_info=engine_info(engine.name, engine.reason),
