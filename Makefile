@@ -7,7 +7,8 @@ REPORT := build/test-report.xml
 # -n 2: more workers than cores only makes timings wander
 # tests that share a costly fixture (a Spark session) stay on one worker
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
-UNITS := tests/protocol tests/log tests/parquet tests/engine tests/storage tests/operations tests/test_architecture.py
+UNITS := tests/protocol tests/log tests/parquet tests/engine tests/storage tests/operations tests/test_architecture.py \
+	--ignore=tests/storage/objects
 CODE := deltactl tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help
