@@ -157,6 +157,7 @@ def _check(session: Session, table: str) -> None:
 
 def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_run: bool) -> None:
     from deltactl.operations.checkpoint.run import checkpoint_table
+    from deltactl.operations.run_context import RunContext
 
     store = session.open_table(table, read_only=dry_run)
     with (
@@ -167,11 +168,13 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
         report = checkpoint_table(
             store,
             options,
-            warn=session.output.warn,
-            engine=engine,
-            storage_options=session.storage_options,
-            cancel=cancellation.token,
-            on_progress=on_progress,
+            RunContext(
+                warn=session.output.warn,
+                engine=engine,
+                storage_options=session.storage_options,
+                cancel=cancellation.token,
+                on_progress=on_progress,
+            ),
             dry_run=dry_run,
         )
         if report.interrupted:
@@ -215,6 +218,7 @@ def _emit(session: Session, report: CheckpointReport, error: DeltactlError | Non
 
 def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None:
     from deltactl.operations.checkpoint.repair import repair_checkpoints
+    from deltactl.operations.run_context import RunContext
 
     store = session.open_table(table, read_only=dry_run)
     with (
@@ -224,11 +228,13 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
     ):
         report = repair_checkpoints(
             store,
-            warn=session.output.warn,
-            engine=engine,
-            storage_options=session.storage_options,
-            cancel=cancellation.token,
-            on_progress=on_progress,
+            RunContext(
+                warn=session.output.warn,
+                engine=engine,
+                storage_options=session.storage_options,
+                cancel=cancellation.token,
+                on_progress=on_progress,
+            ),
             dry_run=dry_run,
         )
     error = None

@@ -176,6 +176,7 @@ def _run(
     dry_run: bool,
 ) -> OptimizeReport:
     from deltactl.operations.optimize.run import optimize_table
+    from deltactl.operations.run_context import RunContext
 
     store = session.open_table(table, read_only=dry_run)
     with (
@@ -188,13 +189,15 @@ def _run(
         report = optimize_table(
             store,
             options,
-            warn=session.output.warn,
-            engine=engines,
-            storage_options=session.storage_options,
-            cancel=cancellation.token,
-            on_progress=on_progress,
+            RunContext(
+                warn=session.output.warn,
+                engines=engines,
+                storage_options=session.storage_options,
+                cancel=cancellation.token,
+                on_progress=on_progress,
+                run_id=session.run_id,
+            ),
             dry_run=dry_run,
-            run_id=session.run_id,
         )
         if report.interrupted:
             stopped = cancellation.find_error(

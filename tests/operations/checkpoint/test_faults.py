@@ -29,7 +29,8 @@ from deltactl.operations.checkpoint.run import (
     checkpoint_table,
     plan_checkpoint,
 )
-from deltactl.operations.checkpoint.write import CheckpointRun, write_checkpoint
+from deltactl.operations.checkpoint.write import write_checkpoint
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Replacement, Store
@@ -69,9 +70,9 @@ def run(store: Store, options: CheckpointOptions) -> CheckpointReport:
     return checkpoint_table(
         store,
         options,
-        warn=lambda message: None,
-        engine=LocalEngine(workers=1),
-        clock=FixedClock(NOW_MS),
+        RunContext(
+            warn=lambda message: None, engine=LocalEngine(workers=1), clock=FixedClock(NOW_MS)
+        ),
     )
 
 
@@ -149,8 +150,10 @@ def test_who_cannot_read_back_leaves_what_another_may_have_built_on(
     run(store, replace(options, cleanup=True))
     deaf = DeafStore(store, builder.version)
     with opened_as(deaf), pytest.raises(DeltactlError):
-        run_of = CheckpointRun(LocalEngine(workers=1), FixedClock(NOW_MS), {})
-        write_checkpoint(snapshot, plan, options, run_of)
+        context = RunContext(
+            warn=pytest.fail, engine=LocalEngine(workers=1), clock=FixedClock(NOW_MS)
+        )
+        write_checkpoint(snapshot, plan, options, context)
     assert min(list_log(store).commits) == builder.version, "nobody cleaned up: a weak test"
     assert live(store) == expected
 
@@ -329,7 +332,7 @@ def test_a_cancelled_run_leaves_nothing() -> None:
     cancel.set()
     with pytest.raises(InterruptedRunError):
         checkpoint_table(
-            builder.store, CheckpointOptions(kind="v2"), warn=pytest.fail, cancel=cancel
+            builder.store, CheckpointOptions(kind="v2"), RunContext(warn=pytest.fail, cancel=cancel)
         )
     assert memory_of(builder).contents() == before
 
@@ -341,10 +344,12 @@ def test_a_run_that_is_cancelled_late_keeps_the_checkpoint_and_deletes_nothing()
     report = checkpoint_table(
         builder.store,
         CLASSIC,
-        warn=pytest.fail,
-        clock=FixedClock(NOW_MS),
-        cancel=cancel,
-        on_progress=lambda progress: cancel.set(),
+        RunContext(
+            warn=pytest.fail,
+            clock=FixedClock(NOW_MS),
+            cancel=cancel,
+            on_progress=lambda progress: cancel.set(),
+        ),
     )
     assert report.interrupted
     assert report.hint_moved
@@ -368,9 +373,9 @@ def test_a_share_that_nobody_wrote_is_noticed(
         monkeypatch.setattr(
             checkpoint_tasks, "assign_parts", lambda texts, n: np.full(len(texts), n)
         )
-    run_with = CheckpointRun(LocalEngine(1), FixedClock(NOW_MS), {})
+    context = RunContext(warn=pytest.fail, engine=LocalEngine(1), clock=FixedClock(NOW_MS))
     with pytest.raises(VerificationError, match="were written"):
-        write_checkpoint(snapshot, plan, options, run_with)
+        write_checkpoint(snapshot, plan, options, context)
     assert memory_of(builder).contents() == before
 
 
