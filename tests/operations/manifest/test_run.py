@@ -51,7 +51,12 @@ def generate(store: Store, options: ManifestOptions | None = None, **more: Any) 
     return generate_after_purge(
         store,
         options or ManifestOptions(),
-        RunContext(warn=more.pop("warn", quiet), clock=FixedClock(), sleep=lambda seconds: None),
+        RunContext(
+            warn=more.pop("warn", quiet),
+            clock=FixedClock(),
+            cancel=more.pop("cancel", None),
+            sleep=lambda seconds: None,
+        ),
         **more,
     )
 
