@@ -92,3 +92,31 @@ def test_errors_tell_themselves_apart() -> None:
     codes = sorted(error.code for error in tree)
     assert all(first != second for first, second in pairwise(codes))
     assert all(error.__name__ in (errors.__doc__ or "") for error in tree)
+
+
+# Names of features that are names of actions or members of JSON objects too.
+OTHER_MEANINGS = {"domainMetadata", "inCommitTimestamp", "v2Checkpoint"}
+
+
+def test_features_are_named_in_the_registry_only() -> None:
+    from deltactl.protocol.features import REGISTRY
+
+    names = REGISTRY.keys() - OTHER_MEANINGS
+    registry = REPOSITORY / "deltactl" / "protocol" / "features.py"
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{node.lineno} {node.value}"
+        for path in FILES
+        if path != registry
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
+    ]
+    assert found == []
+
+
+def test_directories_stay_small(record_property: RecordProperty) -> None:
+    folders = {path.parent for path in FILES}
+    counts = {
+        str(folder.relative_to(REPOSITORY)): len([*folder.glob("*.py")]) for folder in folders
+    }
+    record_property("modules_of_a_directory", f"max {max(counts.values())}")
+    assert {folder: count for folder, count in counts.items() if count > 24} == {}

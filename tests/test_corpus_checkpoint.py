@@ -35,7 +35,6 @@ _MANY_ROWS = 100_000
 _KINDS: list[dict[str, Any]] = [
     {"kind": "classic"},
     {"kind": "classic", "compat": "spark"},
-    {"kind": "multipart", "part_rows": 2},
     {"kind": "v2", "sidecar_rows": 3},
     {"kind": "v2", "top_format": "parquet", "compat": "plain"},
 ]

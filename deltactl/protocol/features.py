@@ -1,8 +1,8 @@
 """Table features as rows of one registry: what each is, and what an operation may do with it.
 
 Source: PROTOCOL.md, "Table Features" and its appendix; the RFC folder for names not there yet.
-Adding a feature is adding a row: readers and commands ask :func:`ensure_supported` and never
-look at a feature's name themselves.
+Adding a feature is adding a row. Other modules ask :func:`ensure_supported`, or use the rows below
+and the facts in them; no feature's name stands anywhere else.
 """
 
 from __future__ import annotations
@@ -59,8 +59,19 @@ def _has_variant(metadata: Metadata) -> bool:
 class Feature:
     """One row: ``allows`` is what may be done while ``active`` holds; inactive ones bind nothing.
 
-    ``legacy_reader`` and ``legacy_writer`` are the protocol versions from which on the feature is
-    implied (0: never), ``reader`` tells whether readers must know it.
+    Args:
+        name: in the protocol action.
+        reader: whether readers must know it.
+        legacy_reader: the protocol version from which the feature is implied; 0: never.
+        legacy_writer: the same for writers.
+        allows: operations on a table that has the feature.
+        active: whether the feature binds, by the metadata.
+        column_types: types of columns that need the feature.
+        brings_types: whether it brings types that this program does not know.
+        switch: the property that needs the feature in a new table if true.
+        needs: names of the features that it needs.
+        also: names of other features that serve for it.
+        binds_new_files: whether files written before the feature may break its rules.
     """
 
     name: str
@@ -69,36 +80,67 @@ class Feature:
     legacy_writer: int = 0
     allows: frozenset[Operation] = EVERYTHING
     active: Condition = _always
+    column_types: tuple[str, ...] = ()
+    brings_types: bool = False
+    switch: str | None = None
+    needs: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    binds_new_files: bool = False
 
+
+_DOMAINS = "domainMetadata"
+APPEND_ONLY = Feature("appendOnly", legacy_writer=2)
+INVARIANTS = Feature("invariants", legacy_writer=2)
+COLUMN_MAPPING = Feature("columnMapping", reader=True, legacy_reader=2, legacy_writer=5)
+DELETION_VECTORS = Feature("deletionVectors", reader=True, switch="delta.enableDeletionVectors")
+ROW_TRACKING = Feature("rowTracking", needs=(_DOMAINS,))
+IN_COMMIT_TIMESTAMP = Feature(
+    "inCommitTimestamp",
+    switch="delta.enableInCommitTimestamps",
+    also=("inCommitTimestamp-preview",),
+)
+V2_CHECKPOINT = Feature("v2Checkpoint", reader=True)
+CHECKPOINT_PROTECTION = Feature("checkpointProtection")
+MATERIALIZE_PARTITION_COLUMNS = Feature("materializePartitionColumns", binds_new_files=True)
 
 _ROWS = (
-    Feature("appendOnly", legacy_writer=2),
-    Feature("invariants", legacy_writer=2),
+    APPEND_ONLY,
+    INVARIANTS,
     Feature("checkConstraints", legacy_writer=3),
-    Feature("changeDataFeed", legacy_writer=4),
+    Feature("changeDataFeed", legacy_writer=4, switch="delta.enableChangeDataFeed"),
     Feature("generatedColumns", legacy_writer=4),
-    Feature("columnMapping", reader=True, legacy_reader=2, legacy_writer=5),
+    COLUMN_MAPPING,
     Feature("identityColumns", legacy_writer=6),
     Feature("allowColumnDefaults"),
-    Feature("deletionVectors", reader=True),
-    Feature("domainMetadata"),
-    Feature("rowTracking"),
-    Feature("clustering"),
-    Feature("timestampNtz", reader=True),
+    DELETION_VECTORS,
+    Feature(_DOMAINS),
+    ROW_TRACKING,
+    Feature("clustering", needs=(_DOMAINS,)),
+    Feature(
+        "timestampNtz",
+        reader=True,
+        column_types=("timestamp_ntz",),
+        also=("timestampWithoutTimezone",),
+    ),
     Feature("timestampWithoutTimezone", reader=True),
-    Feature("typeWidening", reader=True),
+    Feature("typeWidening", reader=True, switch="delta.enableTypeWidening"),
     Feature("typeWidening-preview", reader=True),
-    Feature("inCommitTimestamp"),
+    IN_COMMIT_TIMESTAMP,
     Feature("inCommitTimestamp-preview"),
-    Feature("v2Checkpoint", reader=True),
+    V2_CHECKPOINT,
     Feature("vacuumProtocolCheck", reader=True),
-    Feature("checkpointProtection"),
+    CHECKPOINT_PROTECTION,
     Feature("columnMappingUsageTracking"),
-    Feature("materializePartitionColumns"),
+    MATERIALIZE_PARTITION_COLUMNS,
     # Statistics in UTF-8 order stay valid under any collation; the schema is not touched.
     Feature("collations"),
     Feature("collations-preview"),
-    Feature("variantType", reader=True),
+    Feature(
+        "variantType",
+        reader=True,
+        column_types=("variant",),
+        also=("variantType-preview", "variantShredding", "variantShredding-preview"),
+    ),
     Feature("variantType-preview", reader=True),
     # Only unshredded variants can be carried through; without a variant column there are none.
     Feature("variantShredding", reader=True, allows=NO_REWRITE, active=_has_variant),
@@ -118,9 +160,10 @@ _ROWS = (
     Feature("redirectReaderWriter-preview", reader=True, allows=NOTHING),
     Feature("redirectWriterOnly-preview", allows=READ_ONLY),
     Feature("adaptiveMetadata-preview", reader=True, allows=NOTHING),
-    Feature("geospatial", reader=True, allows=NOTHING),
-    Feature("geospatial-dev", reader=True, allows=NOTHING),
-    Feature("timestampNanos", reader=True, allows=NOTHING),
+    *(
+        Feature(name, reader=True, allows=NOTHING, brings_types=True)
+        for name in ("geospatial", "geospatial-dev", "timestampNanos")
+    ),
 )
 REGISTRY: dict[str, Feature] = {row.name: row for row in _ROWS}
 
@@ -143,9 +186,9 @@ def list_features(protocol: Protocol) -> frozenset[str]:
     return listed | implied
 
 
-def has_feature(protocol: Protocol, name: str) -> bool:
-    """Whether the protocol supports a feature, by listing or by version."""
-    return name in list_features(protocol)
+def has_feature(protocol: Protocol, *features: Feature) -> bool:
+    """Return whether the protocol supports one of the features, by listing or by version."""
+    return not list_features(protocol).isdisjoint(feature.name for feature in features)
 
 
 def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operation) -> None:
@@ -168,7 +211,7 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
         if not _is_allowed(name, metadata, operation)
     ]
     is_mapped = metadata.column_mapping_mode != "none"
-    if is_mapped and operation not in _NAMELESS and not has_feature(protocol, "columnMapping"):
+    if is_mapped and operation not in _NAMELESS and not has_feature(protocol, COLUMN_MAPPING):
         # Some readers map such a table's columns, others do not.
         blockers.append("delta.columnMapping.mode without columnMapping in the protocol")
     if operation is Operation.REWRITE:

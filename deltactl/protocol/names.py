@@ -141,11 +141,6 @@ def checkpoint_name(
     return f"{version:020d}.checkpoint.{unique_id}.{file_format}"
 
 
-def multipart_name(version: int, part: int, num_parts: int) -> str:
-    """``N.checkpoint.o.p.parquet``: part ``o``, from 1, of ``p``."""
-    return f"{version:020d}.checkpoint.{part:010d}.{num_parts:010d}.parquet"
-
-
 def compacted_name(start: int, end: int) -> str:
     """``x.y.compacted.json``, both versions included."""
     return f"{start:020d}.{end:020d}.compacted.json"

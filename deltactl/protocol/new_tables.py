@@ -10,25 +10,25 @@ from typing import Final
 
 from deltactl.errors import UsageError
 from deltactl.protocol.actions import Protocol
-from deltactl.protocol.features import MAX_READER_VERSION, MAX_WRITER_VERSION, REGISTRY
-from deltactl.protocol.schema import PrimitiveType, StructType, leaf_types
+from deltactl.protocol.features import (
+    APPEND_ONLY,
+    COLUMN_MAPPING,
+    INVARIANTS,
+    MAX_READER_VERSION,
+    MAX_WRITER_VERSION,
+    REGISTRY,
+    V2_CHECKPOINT,
+)
+from deltactl.protocol.schema import StructType, leaf_types
 
 PLAIN: Final = Protocol(1, 2)
 _MAPPED: Final = Protocol(2, 5)
 # Versions (1, 2) imply these; with lists of features they have to be named.
-_ALWAYS: Final = frozenset({"appendOnly", "invariants"})
-
-_TYPES: Final = {
-    PrimitiveType("timestamp_ntz"): "timestampNtz",
-    PrimitiveType("variant"): "variantType",
-}
+_ALWAYS: Final = frozenset({APPEND_ONLY.name, INVARIANTS.name})
 
 _FLAGS: Final[Mapping[str, str | None]] = {
     "delta.appendonly": None,
-    "delta.enablechangedatafeed": "changeDataFeed",
-    "delta.enabledeletionvectors": "deletionVectors",
-    "delta.enableincommittimestamps": "inCommitTimestamp",
-    "delta.enabletypewidening": "typeWidening",
+    **{row.switch.lower(): row.name for row in REGISTRY.values() if row.switch is not None},
 }
 """Properties that are switches, in lower case, and the feature that each needs when on."""
 
@@ -73,7 +73,7 @@ def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
         if not folded.startswith("delta.") or folded in _FREE:
             continue
         if folded == "delta.checkpointpolicy":
-            found |= {"v2Checkpoint"} if value.lower() == "v2" else set()
+            found |= {V2_CHECKPOINT.name} if value.lower() == "v2" else set()
             continue
         if folded not in _FLAGS:
             raise UsageError(
@@ -91,8 +91,10 @@ def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
 
 def list_type_features(schema: StructType) -> frozenset[str]:
     """The features that a schema's types ask for."""
-    found = set(leaf_types(schema))
-    return frozenset(feature for kind, feature in _TYPES.items() if kind in found)
+    found = {leaf.name for leaf in leaf_types(schema)}
+    return frozenset(
+        row.name for row in REGISTRY.values() if not found.isdisjoint(row.column_types)
+    )
 
 
 def choose_protocol(features: Iterable[str]) -> Protocol:
@@ -100,7 +102,7 @@ def choose_protocol(features: Iterable[str]) -> Protocol:
     wanted = frozenset(features)
     if not wanted:
         return PLAIN
-    if wanted == {"columnMapping"}:
+    if wanted == {COLUMN_MAPPING.name}:
         return _MAPPED
     readers = frozenset(name for name in wanted if REGISTRY[name].reader)
     writers = wanted | _ALWAYS

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from typing import Final
+from unicodedata import category
 from urllib.parse import quote, unquote_to_bytes
 
 import numpy as np
@@ -31,8 +32,21 @@ _BLOCK_BYTES: Final = 1 << 20
 _BLOCK_ROWS: Final = 1 << 14
 _CONTROLS: Final = [*range(0x20), 0x7F]
 _HIVE_ESCAPES: Final = {c: f"%{c:02X}" for c in [*_CONTROLS, *map(ord, "\"#%'*/:=?\\{[]^")]}
-# What may stand in `add.path` as it is. All else is escaped; see docs/adr/0004.
-_URI_SAFE: Final = "!$&'()+,-./:;=@_~"
+# ASCII that `java.net.URI` leaves as it is in a path. Of the rest of Unicode it escapes control and
+# space characters only.
+_URI_SAFE: Final = "!$&'()*+,-./:;=@_~"
+_JAVA_ESCAPES: Final = frozenset({"Cc", "Zs", "Zl", "Zp"})
+# Escapes of the control and space characters above; then those of other characters, and of any in
+# lower case. A colon may be escaped in the first part of a path.
+_JAVA_ESCAPED: Final = (
+    r"%C2%(?:[89][0-9A-F]|A0)|%E1%9A%80|%E2%80%(?:8[0-9A]|A[89F])|%E2%81%9F|%E3%80%80"
+)
+_NOT_JAVA: Final = (
+    r"%(?:[0-9A-Fa-f]?[a-f]|[a-f][0-9A-F]|[89A-F][0-9A-F]|2[146-9A-E]|3[0-9BD]|4[0-9A-F]|5[0-9AF]"
+    r"|6[1-9A-F]|7[0-9AE])"
+)
+_NON_ASCII: Final = re.compile(r"([^\x00-\x7F]+)")
+_ASCII: Final = "".join(map(chr, range(0x80)))
 _ESCAPED_RUN: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
 _DOT: Final = ord(".")
@@ -262,21 +276,37 @@ def decode_path(path: str) -> str:
 
 
 def encode_path(name: str) -> str:
-    """The ``add.path`` of a decoded name (step B); ``decode_path`` gives the name back.
+    """Return the ``add.path`` of a decoded name (step B); ``decode_path`` gives the name back.
 
-    Non-ASCII characters are escaped: delta-rs removes files by such a text, and a ``remove`` with
-    another text than the ``add`` has does not remove the file for any reader. In a relative name a
-    colon that would make its first part read as a scheme is escaped too.
+    The text is the one that ``java.net.URI`` makes of the name: VACUUM of Delta on Spark deletes
+    live files that have another text in the log (docs/adr/0004).
+    In a relative name, a colon that would make its first part read as a scheme is escaped.
     """
-    encoded = quote(name, safe=_URI_SAFE)
+    encoded = "".join(
+        quote(part, safe=_URI_SAFE) if part.isascii() else _encode_other(part)
+        for part in _NON_ASCII.split(name)
+    )
     if _LOOKS_LIKE_SCHEME.match(encoded):
         encoded = encoded.replace(":", "%3A", 1)
     return encoded
 
 
+def _encode_other(text: str) -> str:
+    return "".join(quote(c) if category(c) in _JAVA_ESCAPES else c for c in text)
+
+
 def hive_escape(text: str) -> str:
-    """A partition column's name or value as a part of a folder name (step A)."""
+    """Return a partition column's name or value as a part of a directory name (step A)."""
     return text.translate(_HIVE_ESCAPES)
+
+
+def ascii_directory(name: str) -> str:
+    """Return the directory for new data files of a partition: non-ASCII characters are escaped.
+
+    All writers give the same ``remove.path`` for an ASCII name; for ``p=é``, delta-rs gives another
+    than Delta on Spark (docs/adr/0004).
+    """
+    return name if name.isascii() else quote(name, safe=_ASCII)
 
 
 def hive_unescape(text: str) -> str:
@@ -379,3 +409,15 @@ def leaves_root(name: str) -> bool:
         elif part not in ("", "."):
             depth += 1
     return False
+
+
+def not_java_text_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return which texts of the log have escapes that ``java.net.URI`` does not make.
+
+    VACUUM of Delta on Spark deletes the file of such a text, although it is live (docs/adr/0004).
+
+    Args:
+        paths: texts as written; null rows give false.
+    """
+    rest = pc.replace_substring_regex(paths, _JAVA_ESCAPED, "")
+    return pc.fill_null(pc.match_substring_regex(rest, _NOT_JAVA), False)

@@ -1,4 +1,4 @@
-"""Spark's hash of texts: Murmur3 (x86, 32 bits), as its ``hash`` and ``repartition`` use it.
+"""Spark's hash of texts: Murmur3 (x86, 32 bits), as its function ``hash``.
 
 It differs from the published Murmur3 at the end of a text: each of the last one to three bytes goes
 through the whole mixing as a signed number of its own.
@@ -57,12 +57,6 @@ def hash_texts_64(texts: pa.StringArray) -> np.ndarray[Any, np.dtype[np.uint64]]
     """Two of Spark's hashes side by side for each text: for telling many texts apart."""
     low, high = (hash_texts(texts, seed).view(np.uint32) for seed in (SPARK_SEED, _OTHER_SEED))
     return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
-
-
-def assign_parts(texts: pa.StringArray, num_parts: int) -> _Sizes:
-    """The partition of each text, from 0: what ``repartition(num_parts, text)`` makes of it."""
-    parts: _Sizes = np.mod(hash_texts(texts).astype(np.int64), num_parts)
-    return parts
 
 
 def _hash_block(data: np.ndarray[Any, np.dtype[np.uint8]], offsets: _Sizes, seed: _Words) -> _Words:

@@ -223,7 +223,7 @@ _MOST_DIGITS: Final = 400  # more than any double has, written out
 
 
 def num_records(stats: pa.ChunkedArray) -> pa.ChunkedArray:
-    """``numRecords`` of each statistics text as int64; null where absent, broken or negative."""
+    """Return ``numRecords`` of each statistics string as int64; null if :func:`row_count` is."""
     chunks = [_num_records_of(chunk) for chunk in stats.chunks]
     return pa.chunked_array(chunks, pa.int64())
 
@@ -249,12 +249,18 @@ def _parse_num_records(text: str) -> int | None:
         node = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    rows = node.get("numRecords") if isinstance(node, dict) else None
-    if isinstance(rows, float) and rows.is_integer():
-        rows = int(rows)
-    if not isinstance(rows, int) or isinstance(rows, bool) or not 0 <= rows <= _MAX_RECORDS:
+    return row_count(node.get("numRecords")) if isinstance(node, dict) else None
+
+
+def row_count(value: object) -> int | None:
+    """Return a JSON value as a number of rows; ``None`` unless an integer from 0 to 2^63-1.
+
+    ``5.0`` is none, although Delta on Spark and delta-rs count 5 rows (PROTOCOL.md, "Per-file
+    Statistics", gives no form of the number).
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
         return None
-    return rows
+    return value if 0 <= value <= _MAX_RECORDS else None
 
 
 def whole_number(value: Any) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from deltactl.protocol.actions import Metadata, Protocol
-from deltactl.protocol.features import has_feature
+from deltactl.protocol.features import DELETION_VECTORS, has_feature
 from deltactl.protocol.properties import DEFAULT_STRING_PREFIX, TableProperties
 from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType
 
@@ -91,7 +91,7 @@ def choose_stats_columns(
             if leaf.physical in always or is_wanted(leaf)
         ),
         string_prefix=properties.string_prefix_length,
-        tight_bounds=has_feature(protocol, "deletionVectors"),
+        tight_bounds=has_feature(protocol, DELETION_VECTORS),
     )
 
 

@@ -132,7 +132,7 @@ SCENES = (
         "checkpoint",
         "checkpoint",
         build_table,
-        [["--cleanup"], ["--kind", "multipart", "--part-size", "8"], ["--compact-log"]],
+        [["--cleanup"], ["--compact-log"]],
         _checkpointed,
     ),
     Scene("convert", "convert", build_directory, [["--partition-by", "p int"]], _is_converted),

@@ -13,6 +13,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl import Table
+from deltactl.protocol.paths import not_java_text_mask
+
 NO_NEGATIVE_DECIMALS_IN_PARTITIONS: Final = True
 """delta-rs 1.6.6 writes the partition value -1.25 as ``-1.-25``: no reader can read the table then,
 delta-rs included. Histories with delta-rs have no negative decimals in partition columns."""
@@ -46,6 +49,15 @@ def has_checkpoints_of_two_kinds(table: Path) -> bool:
     return bool(single & parts)
 
 
+def loses_files_to_spark(table: Path) -> bool:
+    """Return whether VACUUM of Delta on Spark 4.4.0 would delete live files: docs/adr/0004.
+
+    delta-rs 1.6.6 escapes non-ASCII names of partition columns in ``add.path``.
+    """
+    texts = Table(str(table)).snapshot().files["encoded_path"]
+    return bool(pc.any(not_java_text_mask(texts)).as_py())
+
+
 def counts_otherwise(field: pa.Field, *, in_partition: bool) -> bool:
     """Whether delta-rs compares values of a column in its own way: see ``blanks_as_nulls``."""
     return in_partition and pa.types.is_string(field.type)
@@ -60,13 +72,15 @@ def has_lossy_bounds(arrow: pa.DataType, *, writes_delta_rs: bool) -> bool:
 
 
 def blanks_as_nulls(table: pa.Table, partition_by: Collection[str]) -> pa.Table:
-    """What delta-rs read, with null for the partition value ``""``.
+    """Return what delta-rs or Delta on Spark read, with null for the partition value ``""``.
 
-    PROTOCOL.md: an empty string is a null partition value, and so read Spark, DuckDB and deltactl.
-    delta-rs 1.6.6 reads an empty text.
+    PROTOCOL.md: an empty string is a null partition value. So read DuckDB and deltactl. delta-rs
+    1.6.6 and Delta on Spark 4.4.0 read an empty string; Delta on Spark never writes one.
     """
     for at, field in enumerate(table.schema):
-        if field.name in partition_by and pa.types.is_string_view(field.type):
+        if field.name in partition_by and (
+            pa.types.is_string_view(field.type) or pa.types.is_string(field.type)
+        ):
             texts = table[field.name].cast(pa.string())
             texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
             table = table.set_column(at, field.name, texts)

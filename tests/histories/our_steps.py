@@ -103,9 +103,8 @@ def _vacuum(chance: random.Random, table: Table, _: State) -> str:
 def _checkpoint(chance: random.Random, table: Table, _: State) -> str:
     options = _some(
         chance,
-        kind=("classic", "v2", "multipart"),
+        kind=("classic", "v2"),
         sidecar_rows=(1, 3),
-        part_rows=(2,),
         top_format=("parquet",),
         compat=("spark", "plain"),
         cleanup=(True,),

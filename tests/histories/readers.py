@@ -78,7 +78,7 @@ def read_all(
     found["delta-rs"] = _read(lambda: blanks(_read_delta_rs(path)), schema, expected)
     found["facts by delta-rs"] = _state(lambda: facts_by_delta_rs(path))
     if spark is not None:
-        found |= _read_spark(spark, path, schema, expected, row_ids)
+        found |= _read_spark(spark, path, schema, expected, row_ids, blanks)
         found["facts by Spark"] = _state(lambda: facts_by_spark(spark, path))
     return found
 
@@ -119,7 +119,12 @@ def _read_delta_rs(path: Path) -> pa.Table:
 
 
 def _read_spark(
-    spark: SparkSession, path: Path, schema: pa.Schema, expected: tuple[str, ...], row_ids: bool
+    spark: SparkSession,
+    path: Path,
+    schema: pa.Schema,
+    expected: tuple[str, ...],
+    row_ids: bool,
+    blanks: Callable[[pa.Table], pa.Table],
 ) -> Mapping[str, Reading]:
     """The rows, and where there are row ids, the rows with theirs and the versions they are of."""
     try:
@@ -128,7 +133,7 @@ def _read_spark(
         extra = ("row_id", "row_commit_version") if row_ids else ()
         named = zip(extra, _ID_COLUMNS, strict=False)
         wanted = [f"_metadata.{name} AS `{column}`" for name, column in named]
-        table = frame.selectExpr("*", *wanted).toArrow()
+        table = blanks(frame.selectExpr("*", *wanted).toArrow())
         found = {"Spark": Reading(_texts(table, schema), expected=expected, schema=text)}
         if row_ids:
             fields = [*schema, *(pa.field(name, pa.int64()) for name in _ID_COLUMNS)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from deltactl import Table, VacuumOptions
-from deltactl.protocol.paths import normalize_paths
+from deltactl import ConvertOptions, Table, VacuumOptions, convert
+from deltactl.operations.convert.options import parse_partition_by
+from deltactl.protocol.paths import encode_path, normalize_paths, partition_folder
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.path_texts import TextTable
 
@@ -118,6 +120,63 @@ def test_texts_are_normalised_as_java_does(delta_spark: SparkSession) -> None:
     assert len(found) > 150
     ours = normalize_paths(pa.array(list(found))).to_pylist()
     assert dict(zip(found, ours, strict=True)) == found
+
+
+def vacuum_with_spark(spark: SparkSession, root: Path) -> None:
+    check = "spark.databricks.delta.retentionDurationCheck.enabled"
+    spark.conf.set(check, "false")
+    try:
+        spark.sql(f"VACUUM delta.`{root}` FULL RETAIN 0 HOURS")
+    finally:
+        spark.conf.unset(check)
+
+
+# Hadoop's local file system takes no colon in a name.
+CHARACTERS = [chr(c) for c in range(1, 128) if chr(c) not in "/:"] + list(
+    "é日\xa0\x85\u3000😀\u200b"
+)
+
+
+def test_vacuum_of_delta_on_spark_deletes_what_has_other_escapes(
+    delta_spark: SparkSession, tmp_path: Path
+) -> None:
+    """A defect of Delta on Spark 4.4.0, which decides the texts that deltactl writes."""
+    table = TextTable(tmp_path)
+    names = {f"p=é/a{c}b.parquet": encode_path(f"p=é/a{c}b.parquet") for c in CHARACTERS}
+    other = {"%C3%A9/f.parquet": (1,), "a%2Ab.parquet": (2,), "%61.parquet": (3,)}
+    for text in names.values():
+        table.add(text, (4,))
+    for text, ids in other.items():
+        table.add(text, ids)
+    (note,) = (it for it in Table(str(tmp_path)).check().notes if "VACUUM" in it)
+    assert "3 live files" in note
+    assert len(read_with_spark(delta_spark, tmp_path)) == 4
+    vacuum_with_spark(delta_spark, tmp_path)
+    assert table.stored() == names.keys()
+
+
+def test_vacuum_of_delta_on_spark_keeps_what_optimize_and_convert_wrote(
+    delta_spark: SparkSession, tmp_path: Path
+) -> None:
+    table = TextTable(tmp_path / "optimized")
+    for value in CHARACTERS:
+        folder = partition_folder([("p", value)])
+        for name, number in (("a", 1), ("b", 2)):
+            table.add(encode_path(f"{folder}/{name}.parquet"), (number,), p=value)
+    Table(str(table.root)).optimize()
+    bare = tmp_path / "converted"
+    for path in table.root.rglob("p=*/*.parquet"):
+        target = bare / path.relative_to(table.root).parent / f"é*{path.name}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    convert(str(bare), ConvertOptions(partition_by=parse_partition_by("p string")))
+    for root in (table.root, bare):
+        assert not [it for it in Table(str(root)).check().notes if "VACUUM" in it]
+        before = read_with_spark(delta_spark, root)
+        vacuum_with_spark(delta_spark, root)
+        assert read_with_spark(delta_spark, root) == before
+        for read in (rows_with_duckdb, rows_with_delta_rs):
+            assert Counter(row["id"] for row in read(root)) == before
 
 
 def test_all_readers_return_the_rows_once_after_the_fix(

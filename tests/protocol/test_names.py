@@ -16,7 +16,6 @@ from deltactl.protocol.names import (
     checksum_name,
     commit_name,
     compacted_name,
-    multipart_name,
     parse_log_name,
     version_prefix,
 )
@@ -101,7 +100,8 @@ def test_what_is_written_is_read(version: int, part: int, more: int) -> None:
     classic = CheckpointFile(version, "classic", None, None, None, "parquet")
     assert parse_log_name(checkpoint_name(version)) == classic
     multipart = CheckpointFile(version, "multipart", part, parts, None, "parquet")
-    assert parse_log_name(multipart_name(version, part, parts)) == multipart
+    name = f"{version:020d}.checkpoint.{part:010d}.{parts:010d}.parquet"
+    assert parse_log_name(name) == multipart
     with_id = CheckpointFile(version, "uuid", None, None, UNIQUE_ID, "json")
     assert parse_log_name(checkpoint_name(version, UNIQUE_ID, "json")) == with_id
 

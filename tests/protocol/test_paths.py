@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 import pyarrow as pa
 import pytest
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from deltactl.errors import CorruptLogError
 from deltactl.protocol.paths import (
     absolute_mask,
+    ascii_directory,
     canonical_paths,
     decode_path,
     decode_paths,
@@ -23,6 +24,7 @@ from deltactl.protocol.paths import (
     is_absolute,
     leaves_root,
     normalize_paths,
+    not_java_text_mask,
     partition_folder,
 )
 
@@ -134,8 +136,9 @@ def test_decoding_undoes_encoding(name: str) -> None:
     [
         ("p=a%3Ab/x", "p=a%253Ab/x"),
         ("a}b|c", "a%7Db%7Cc"),
-        ("é/ü", "%C3%A9/%C3%BC"),
-        ("a*b", "a%2Ab"),
+        ("é/日", "é/日"),
+        ("a\u3000\x85é", "a%E3%80%80%C2%85é"),
+        ("a*b", "a*b"),
         ("part:0.parquet", "part%3A0.parquet"),
         ("p=1/part:0.parquet", "p=1/part:0.parquet"),
         ("s3://bucket/a b", "s3://bucket/a%20b"),
@@ -153,13 +156,36 @@ def test_names_are_encoded(name: str, path: str) -> None:
         ("100%25", "p=100%2525", "p=100%252525"),
         ("a}b", "p=a}b", "p=a%7Db"),
         ("/%20%f", "p=%2F%2520%25f", "p=%252F%252520%2525f"),
-        ("é", "p=é", "p=%C3%A9"),
+        ("é", "p=é", "p=é"),
     ],
 )
 def test_value_to_folder_to_path(value: str, folder: str, path: str) -> None:
     assert partition_folder([("p", value)]) == folder
     assert encode_path(folder) == path
     assert hive_unescape(folder.removeprefix("p=")) == value
+
+
+@pytest.mark.parametrize(
+    ("folder", "directory", "path"),
+    [
+        ("p=é", "p=%C3%A9", "p=%25C3%25A9"),
+        ("日=é b%25", "%E6%97%A5=%C3%A9 b%25", "%25E6%2597%25A5=%25C3%25A9%20b%2525"),
+        ("p=a b", "p=a b", "p=a%20b"),
+    ],
+)
+def test_directories_of_new_files_are_ascii(folder: str, directory: str, path: str) -> None:
+    assert ascii_directory(folder) == directory
+    assert encode_path(directory) == path
+    assert hive_unescape(directory) == hive_unescape(folder)
+
+
+@given(texts)
+def test_texts_with_other_escapes_are_found(name: str) -> None:
+    for text in (encode_path(name), quote(name), quote(name, safe=""), quote(name).lower()):
+        if ":" in name or "%2F" in text.upper():  # may be escaped; not in a file name
+            continue
+        (found,) = not_java_text_mask(pa.array([text])).to_pylist()
+        assert found == (encode_path(decode_path(text)) != text)
 
 
 def test_folders_of_several_columns() -> None:

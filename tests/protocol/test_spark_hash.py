@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from deltactl.protocol.spark_hash import assign_parts, hash_texts
+from deltactl.protocol.spark_hash import hash_texts
 
 # SELECT hash(text): lengths around the words of four bytes, signed bytes at the end, null.
 SAID_BY_SPARK = {
@@ -40,8 +40,5 @@ def test_many_rows_hash_like_one() -> None:
         assert together[place] == hash_texts(pa.array([texts[place]]))[0]
 
 
-def test_parts_are_those_of_repartition() -> None:
-    """pmod: a negative hash gives a part too, and null goes where rows without a path go."""
-    parts = assign_parts(pa.array(list(SAID_BY_SPARK), pa.string()), 5)
-    assert parts.tolist() == [hash_value % 5 for hash_value in SAID_BY_SPARK.values()]
+def test_no_texts_no_hashes() -> None:
     assert len(hash_texts(pa.array([], pa.string()))) == 0

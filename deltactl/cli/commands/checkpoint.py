@@ -13,7 +13,7 @@ from deltactl.cli.options.values import parse_need
 from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
-from deltactl.errors import DeltactlError, PartialSuccessError
+from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
 
 if TYPE_CHECKING:
     from deltactl.operations.checkpoint.repair import RepairReport
@@ -26,7 +26,6 @@ class Kind(StrEnum):
     AUTO = "auto"
     CLASSIC = "classic"
     V2 = "v2"
-    MULTIPART = "multipart"
 
 
 class TopFile(StrEnum):
@@ -56,9 +55,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     sidecar_size: Annotated[
         int, typer.Option(min=1, metavar="ROWS", help="v2: most file actions of a sidecar")
     ] = 50_000,
-    part_size: Annotated[
-        int, typer.Option(min=1, metavar="ROWS", help="multipart: file actions of a part, about")
-    ] = 1_000_000,
+    part_size: Annotated[int | None, typer.Option(hidden=True)] = None,
     top_file: Annotated[
         TopFile, typer.Option(help="v2: form of the file that names the sidecars")
     ] = TopFile.JSON,
@@ -115,13 +112,14 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl checkpoint /data/events --repair
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
-    from deltactl.operations.checkpoint.run import CheckpointOptions
+    from deltactl.operations.checkpoint.options import NO_PARTS, USE_SIDECARS, CheckpointOptions
 
+    if part_size is not None:
+        raise UsageError(NO_PARTS, hint=USE_SIDECARS)
     options = CheckpointOptions(
         version=version,
         kind=kind.value,
         sidecar_rows=sidecar_size,
-        part_rows=part_size,
         top_format=top_file.value,
         compat=compat.value,
         cleanup=cleanup,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint.write import WrittenCheckpoint
 
 _SHOWN_FILES = 20
-_KINDS = {"classic": "classic", "v2": "v2", "multipart": "multi-part"}
+_KINDS = {"classic": "classic", "v2": "v2"}
 
 
 def render_due(page: Page, report: DueReport) -> None:
@@ -66,9 +66,8 @@ def _render_plan(page: Page, plan: CheckpointPlan) -> None:
     actions = (
         "" if plan.actions is None else f", at most {format_count(plan.actions, 'file action')}"
     )
-    parts = f" in {plan.num_parts} parts" if plan.num_parts > 1 else ""
     page.line(
-        Styled(f"Would write a {kind} checkpoint{parts}", Tone.STRONG),
+        Styled(f"Would write a {kind} checkpoint", Tone.STRONG),
         f" of version {plan.version}{actions}",
     )
 

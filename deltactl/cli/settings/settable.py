@@ -33,7 +33,6 @@ SETTABLE: Final = frozenset(
         "min-interval",
         "mode",
         "output",
-        "part-size",
         "progress",
         "quarantine",
         "quarantine-for",

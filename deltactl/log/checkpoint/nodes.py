@@ -43,12 +43,11 @@ def checkpoint_metadata(
     return {"version": version, "tags": tags}
 
 
-def start_hint(version: int, files: Sequence[WrittenActions], parts: int = 1) -> Node:
-    """What every hint begins with, in the order that old readers want."""
-    hint: Node = {"version": version, "size": sum(written.num_rows for written in files)}
-    if parts > 1:
-        hint["parts"] = parts
-    return hint | {
+def start_hint(version: int, files: Sequence[WrittenActions]) -> Node:
+    """Return the first members of `_last_checkpoint`, in the order that old readers need."""
+    return {
+        "version": version,
+        "size": sum(written.num_rows for written in files),
         "sizeInBytes": sum(written.file.size_bytes for written in files),
         "numOfAddFiles": sum(written.adds.count for written in files),
     }

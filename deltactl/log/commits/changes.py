@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.commits.partition_keys import list_key_sets
 from deltactl.protocol.actions import STRING_MAP
-from deltactl.protocol.stats import NUM_RECORDS_FIRST
+from deltactl.protocol.stats import num_records
 
 _CHUNK_BYTES = 32 << 20
 _MAYBE_BLANK = re.compile(rb"\n\s")  # one literal to look for: as quick as can be
@@ -46,30 +45,9 @@ _NOTHING = (FileCounts(), False)
 
 
 def live_rows(files: pa.Table) -> pa.ChunkedArray:
-    """Rows of each file action: ``numRecords`` without deleted rows, null where unknown."""
-    stats = files["stats"]
-    found = pc.struct_field(pc.extract_regex(stats, NUM_RECORDS_FIRST), "rows").cast(pa.int64())
-    missed = pc.and_(pc.is_valid(stats), pc.is_null(found))
-    if pc.any(missed).as_py():
-        parsed = [
-            _parse_num_records(text) if again else rows
-            for text, rows, again in zip(
-                stats.to_pylist(), found.to_pylist(), missed.to_pylist(), strict=True
-            )
-        ]
-        found = pa.chunked_array([pa.array(parsed, pa.int64())])
+    """Return the rows of each file action without deleted rows; null where unknown."""
     deleted = pc.struct_field(files["deletion_vector"], "cardinality")
-    return pc.subtract(found, pc.fill_null(deleted, 0))
-
-
-def _parse_num_records(text: str) -> int | None:
-    try:
-        rows = json.loads(text).get("numRecords")
-    except (ValueError, AttributeError, RecursionError):
-        return None
-    if isinstance(rows, bool) or not isinstance(rows, int) or not 0 <= rows < 2**62:
-        return None
-    return rows
+    return pc.subtract(num_records(files["stats"]), pc.fill_null(deleted, 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,12 @@ from deltactl.log.commits.info import find_actions
 from deltactl.log.listing import LogListing
 from deltactl.log.snapshot import Snapshot
 from deltactl.protocol.actions import Protocol, parse_protocol
-from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.protocol.features import (
+    CHECKPOINT_PROTECTION,
+    Operation,
+    ensure_supported,
+    has_feature,
+)
 from deltactl.protocol.properties import ensure_understood
 from deltactl.storage.store import Store
 
@@ -33,7 +38,7 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
     Raises:
         SafetyError: neither is the case, or what is protected cannot be understood.
     """
-    if not has_feature(snapshot.protocol, "checkpointProtection"):
+    if not has_feature(snapshot.protocol, CHECKPOINT_PROTECTION):
         return
     key = "delta.requireCheckpointProtectionBeforeVersion"
     with ensure_understood(key, NO_HISTORY_IS_DELETED):

@@ -6,7 +6,7 @@ Source: PROTOCOL.md, "Transaction Identifiers", "Commit Provenance", "Row Tracki
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import NewFile, add_line, domain_line, line
 from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.row_ids import RowIds
 from deltactl.protocol.action_nodes import encode_txn
@@ -26,16 +27,12 @@ from deltactl.protocol.actions import Txn
 from deltactl.storage.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Append(Description):
     """Files that were chosen by looking at a version, and ``txn``, which says how far."""
 
     files: Sequence[NewFile]
     txn: Txn
-    operation: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    engine_info: str = ""
 
 
 def append_files(snapshot: Snapshot, append: Append, *, clock: Clock, sleep: Sleep) -> int:
@@ -51,16 +48,8 @@ def append_files(snapshot: Snapshot, append: Append, *, clock: Clock, sleep: Sle
     store = snapshot.store
 
     def encode(base: CommitBase, txn_id: str) -> bytes:
-        info = base.times(store, clock) | {
-            "operation": append.operation,
-            "operationParameters": dict(append.parameters),
-            "readVersion": snapshot.version,
-            "isolationLevel": "Serializable",
-            "isBlindAppend": False,
-            "operationMetrics": dict(append.metrics),
-            "engineInfo": append.engine_info,
-            "txnId": txn_id,
-        }
+        times = base.times(store, clock)
+        info = commit_info(times, append, read_version=snapshot.version, txn_id=txn_id)
         return _encode(base, append, info)
 
     def learn(base: CommitBase, winners: Tail) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.protocol.actions import Metadata
+from deltactl.protocol.features import REGISTRY
 from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS
 
 _ROW_TRACKING_KEYS = (
@@ -22,9 +23,6 @@ _ROW_TRACKING_KEYS = (
     "delta.rowTrackingSuspended",
     *ROW_TRACKING_COLUMN_KEYS,
 )
-
-# What files written before would lack.
-_FEATURES_OF_FILES = frozenset({"materializePartitionColumns"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ def decide(
         gained_features: features that the protocol has now and had not when they were written.
     """
     reason: str | None = None
-    if missed := gained_features & _FEATURES_OF_FILES:
+    if missed := {n for n in gained_features & REGISTRY.keys() if REGISTRY[n].binds_new_files}:
         reason = f"another writer enabled {', '.join(sorted(missed))}, which new files must follow"
         return Verdict((False,) * len(groups), reason)
     if after is not None and (reason := _metadata_conflict(before, after)):

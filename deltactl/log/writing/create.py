@@ -5,12 +5,12 @@ Source: PROTOCOL.md, "Delta Log Entries", "Commit Provenance", "In-Commit Timest
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from deltactl.clock import Clock
 from deltactl.log.writing.action_lines import NewFile, add_line, line
+from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep, put_commit
 from deltactl.protocol.action_nodes import encode_metadata, encode_protocol, encode_txn
 from deltactl.protocol.actions import Metadata, Protocol, Txn
@@ -19,18 +19,14 @@ from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class NewTable:
-    """What a table begins with; ``files`` bring its rows, the last four describe the commit."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTable(Description):
+    """What a table begins with; ``files`` bring its rows."""
 
     protocol: Protocol
     metadata: Metadata
     files: Sequence[NewFile]
     txn: Txn
-    operation: str
-    parameters: Mapping[str, Any]
-    metrics: Mapping[str, str]
-    engine_info: str
 
 
 def create_table(store: Store, table: NewTable, *, clock: Clock, sleep: Sleep) -> bool:
@@ -41,8 +37,9 @@ def create_table(store: Store, table: NewTable, *, clock: Clock, sleep: Sleep) -
         StorageError: the store failed, and no commit is there.
     """
     txn_id = clock.new_id()
+    info = commit_info(_times(table, clock.now_ms()), table, read_version=-1, txn_id=txn_id)
     lines = [
-        line("commitInfo", _commit_info(table, clock.now_ms(), txn_id)),
+        line("commitInfo", info),
         line("protocol", encode_protocol(table.protocol)),
         line("metaData", encode_metadata(table.metadata)),
         *(add_line(file, None, data_change=True) for file in table.files),
@@ -52,18 +49,6 @@ def create_table(store: Store, table: NewTable, *, clock: Clock, sleep: Sleep) -
     return put_commit(store, f"{LOG_DIR}/{commit_name(0)}", content, txn_id, sleep)
 
 
-def _commit_info(table: NewTable, now_ms: int, txn_id: str) -> dict[str, Any]:
-    info: dict[str, Any] = {}
-    if TableProperties(table.metadata.configuration).in_commit_timestamps:
-        info["inCommitTimestamp"] = now_ms
-    return info | {
-        "timestamp": now_ms,
-        "operation": table.operation,
-        "operationParameters": dict(table.parameters),
-        "readVersion": -1,
-        "isolationLevel": "Serializable",
-        "isBlindAppend": False,
-        "operationMetrics": dict(table.metrics),
-        "engineInfo": table.engine_info,
-        "txnId": txn_id,
-    }
+def _times(table: NewTable, now_ms: int) -> dict[str, int]:
+    is_on = TableProperties(table.metadata.configuration).in_commit_timestamps
+    return {**({"inCommitTimestamp": now_ms} if is_on else {}), "timestamp": now_ms}

@@ -5,43 +5,32 @@ They touch no file, so no other writer can be in conflict with them: a lost race
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 from deltactl.clock import Clock
 from deltactl.log.replay import Tail
 from deltactl.log.writing.action_lines import line
 from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep
 from deltactl.storage.store import Store
-
-
-@dataclass(frozen=True, slots=True)
-class Info:
-    """What stays the same over all attempts: ``operation`` with its parameters and metrics."""
-
-    operation: str
-    parameters: Mapping[str, object]
-    metrics: Mapping[str, str]
-    engine_info: str
-    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 def commit_info_only(
     store: Store,
     base: CommitBase,
-    info: Info,
+    description: Description,
     *,
     clock: Clock,
     sleep: Sleep,
     ensure: Callable[[CommitBase], None],
 ) -> CommitBase:
-    """Commit an ``info`` on top of whatever other writers add, and give the state after it.
+    """Commit a ``commitInfo`` on top of whatever other writers add, and give the state after it.
 
     Args:
         store: where the table is.
         base: the newest state known.
-        info: what to say.
+        description: of the commit.
         clock: for the time and the transaction's id.
         sleep: waits between attempts; seconds.
         ensure: is asked before each attempt whether the state still allows it; raises if not.
@@ -55,19 +44,9 @@ def commit_info_only(
 
     def encode(state: CommitBase, txn_id: str) -> bytes:
         ensure(state)
-        body = state.times(store, clock) | {
-            "operation": info.operation,
-            "operationParameters": dict(info.parameters),
-            "readVersion": state.version,
-            "isolationLevel": "SnapshotIsolation",
-            "isBlindAppend": True,
-            "operationMetrics": dict(info.metrics),
-            "engineInfo": info.engine_info,
-            "txnId": txn_id,
-        }
-        if info.tags:
-            body["tags"] = dict(info.tags)
-        return f"{line('commitInfo', body)}\n".encode()
+        times = state.times(store, clock)
+        info = commit_info(times, description, read_version=state.version, txn_id=txn_id)
+        return f"{line('commitInfo', info)}\n".encode()
 
     def learn(state: CommitBase, winners: Tail) -> None:
         """No file is touched: nothing that others say matters but to ``ensure``."""

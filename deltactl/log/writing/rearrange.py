@@ -7,7 +7,7 @@ is settled by reading the version back and comparing the commit's own ``txnId``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import NewFile, add_line, domain_line, line, remove_lines
 from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.conflicts import Verdict, decide
 from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.row_ids import RowIds
@@ -37,17 +38,14 @@ class Group:
     added: tuple[NewFile, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """What stays the same over all attempts of a commit."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft(Description):
+    """What stays the same over all attempts; ``measure`` gives the metrics of the groups kept."""
 
-    operation: str
-    parameters: Mapping[str, object]
-    metrics: Callable[[Sequence[Group]], Mapping[str, str]]
+    measure: Callable[[Sequence[Group]], Mapping[str, str]]
     read_version: int
     deletion_timestamp_ms: int
-    engine_info: str
-    tags: Mapping[str, str] = field(default_factory=dict)
+    isolation_level: str = "SnapshotIsolation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,13 @@ class Committer:
             nonlocal verdict, domains
             verdict = self._judge(base, inputs)
             chosen = [g for g, keep in zip(groups, verdict.survives, strict=True) if keep]
-            info = _commit_info(base.times(self._store, self._clock), chosen, draft, txn_id)
+            info = commit_info(
+                base.times(self._store, self._clock),
+                draft,
+                read_version=draft.read_version,
+                txn_id=txn_id,
+                metrics=draft.measure(chosen),
+            )
             content, domains = _encode(base, chosen, info, draft.deletion_timestamp_ms)
             return content
 
@@ -152,19 +156,3 @@ def _encode(
         domains[domain.domain] = domain
         lines.append(domain_line(domain))
     return ("\n".join(lines) + "\n").encode(), domains
-
-
-def _commit_info(
-    times: dict[str, Any], groups: Sequence[Group], draft: Draft, txn_id: str
-) -> dict[str, Any]:
-    info = times | {
-        "operation": draft.operation,
-        "operationParameters": dict(draft.parameters),
-        "readVersion": draft.read_version,
-        "isolationLevel": "SnapshotIsolation",
-        "isBlindAppend": False,
-        "operationMetrics": dict(draft.metrics(groups)),
-    }
-    if draft.tags:
-        info["tags"] = dict(draft.tags)
-    return info | {"engineInfo": draft.engine_info, "txnId": txn_id}

@@ -5,9 +5,9 @@ Source: PROTOCOL.md, "Add File and Remove File", "Commit Provenance".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import line, remove_lines
 from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.store import Store
@@ -25,16 +26,11 @@ from deltactl.storage.store import Store
 RESTORE: Final = "RESTORE"
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """Files to remove: rows of ``ADD_SCHEMA`` plus ``num_records``; what the commit says of it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal(Description):
+    """Files to remove: rows of ``ADD_SCHEMA`` plus ``num_records``."""
 
     files: pa.Table
-    operation: str
-    parameters: Mapping[str, Any]
-    metrics: Mapping[str, str]
-    engine_info: str
-    tags: Mapping[str, str] = field(default_factory=dict)
 
 
 def remove_files(
@@ -68,17 +64,8 @@ def remove_files(
 
     def encode(base: CommitBase, txn_id: str) -> bytes:
         ensure(base)
-        info = base.times(store, clock) | {
-            "operation": removal.operation,
-            "operationParameters": dict(removal.parameters),
-            "readVersion": snapshot.version,
-            "isolationLevel": "Serializable",
-            "isBlindAppend": False,
-            "operationMetrics": dict(removal.metrics),
-            **({"tags": dict(removal.tags)} if removal.tags else {}),
-            "engineInfo": removal.engine_info,
-            "txnId": txn_id,
-        }
+        times = base.times(store, clock)
+        info = commit_info(times, removal, read_version=snapshot.version, txn_id=txn_id)
         lines = [line("commitInfo", info)]
         lines += remove_lines(removal.files, started_ms, data_change=True)
         return ("\n".join(lines) + "\n").encode()

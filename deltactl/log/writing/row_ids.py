@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.writing.base import CommitBase
 from deltactl.protocol.actions import DomainMetadata
-from deltactl.protocol.features import has_feature
+from deltactl.protocol.features import ROW_TRACKING, has_feature
 from deltactl.protocol.properties import TableProperties
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
@@ -51,7 +51,7 @@ class RowIds:
             CorruptLogError: the table does not say which ids were given out.
         """
         suspended = TableProperties(base.metadata.configuration).row_tracking_suspended
-        if not has_feature(base.protocol, "rowTracking") or suspended:
+        if not has_feature(base.protocol, ROW_TRACKING) or suspended:
             return None
         mark = read_high_water_mark(base.domains)
         return cls(mark, mark)

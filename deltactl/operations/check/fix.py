@@ -37,7 +37,7 @@ from deltactl.operations.path_encoding.pairs import (
     find_path_pairs,
 )
 from deltactl.operations.run_context import RunContext
-from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.protocol.features import APPEND_ONLY, Operation, ensure_supported, has_feature
 from deltactl.protocol.stats import num_records
 from deltactl.storage.store import Store
 
@@ -223,7 +223,7 @@ def _ensure_one_stays(pairs: PathPairs, chosen: Sequence[PathPair]) -> None:
 
 def _find_refusal(base: CommitBase) -> SafetyError | None:
     is_set = base.metadata.configuration.get(_APPEND_ONLY, "false").lower() == "true"
-    if not (is_set and has_feature(base.protocol, "appendOnly")):
+    if not (is_set and has_feature(base.protocol, APPEND_ONLY)):
         return None
     return SafetyError(
         f"the table is append-only ({_APPEND_ONLY}): its rows must not be removed",

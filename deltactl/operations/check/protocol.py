@@ -17,9 +17,13 @@ from deltactl.operations.check.findings import Findings
 from deltactl.operations.columns import describe_lack
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.features import (
+    COLUMN_MAPPING,
+    IN_COMMIT_TIMESTAMP,
     MAX_READER_VERSION,
     MAX_WRITER_VERSION,
     REGISTRY,
+    ROW_TRACKING,
+    V2_CHECKPOINT,
     list_features,
 )
 from deltactl.protocol.properties import TableProperties
@@ -35,8 +39,6 @@ from deltactl.protocol.schema import (
     walk_types,
 )
 
-_NEEDS_DOMAINS = ("rowTracking", "clustering")
-_BRING_TYPES: Final = frozenset(("geospatial", "geospatial-dev", "timestampNanos"))
 # Types that no feature names, and that Spark writes or reads nevertheless.
 _SPARKS_TYPES: Final = re.compile(r"interval .*|(?:var)?char\(\d+\)|null|timestamp_ltz")
 
@@ -142,35 +144,28 @@ def _missing_features(protocol: Protocol, metadata: Metadata, schema: StructType
     properties = TableProperties(metadata.configuration)
     types = {leaf.name for leaf in leaf_types(schema)}
     uses = (
-        ("timestamp_ntz" in types, "timestampNtz", ("timestampWithoutTimezone",), "its columns"),
-        (
-            "variant" in types,
-            "variantType",
-            ("variantType-preview", "variantShredding", "variantShredding-preview"),
-            "its columns",
+        *(
+            (not types.isdisjoint(row.column_types), row, "its columns")
+            for row in REGISTRY.values()
+            if row.column_types
         ),
-        (metadata.column_mapping_mode != "none", "columnMapping", (), "delta.columnMapping.mode"),
-        (properties.row_tracking_enabled, "rowTracking", (), "delta.enableRowTracking"),
-        (
-            properties.in_commit_timestamps,
-            "inCommitTimestamp",
-            ("inCommitTimestamp-preview",),
-            "delta.enableInCommitTimestamps",
-        ),
+        (metadata.column_mapping_mode != "none", COLUMN_MAPPING, "delta.columnMapping.mode"),
+        (properties.row_tracking_enabled, ROW_TRACKING, "delta.enableRowTracking"),
+        (properties.in_commit_timestamps, IN_COMMIT_TIMESTAMP, "delta.enableInCommitTimestamps"),
         # Spark refuses the table where the protocol lists features; else the policy does nothing.
         (
             properties.checkpoint_policy == "v2" and protocol.writer_features is not None,
-            "v2Checkpoint",
-            (),
+            V2_CHECKPOINT,
             "delta.checkpointPolicy",
         ),
     )
-    for is_used, name, others, by in uses:
-        if is_used and supported.isdisjoint((name, *others)):
-            yield f"{by} use the feature {name}, which the protocol does not list"
-    for name in _NEEDS_DOMAINS:
-        if name in supported and "domainMetadata" not in supported:
-            yield f"the feature {name} needs domainMetadata, which the protocol does not list"
+    for is_used, row, by in uses:
+        if is_used and supported.isdisjoint((row.name, *row.also)):
+            yield f"{by} use the feature {row.name}, which the protocol does not list"
+    for name in sorted(supported & REGISTRY.keys()):
+        for needed in REGISTRY[name].needs:
+            if needed not in supported:
+                yield f"the feature {name} needs {needed}, which the protocol does not list"
 
 
 def _column_problems(metadata: Metadata, schema: StructType) -> Iterator[str]:
@@ -200,7 +195,7 @@ def can_partition(column: Field) -> bool:
 def _type_problems(protocol: Protocol, schema: StructType) -> Iterator[str]:
     """Types that the protocol does not name, unless a feature may have brought them."""
     features = list_features(protocol)
-    if features - REGISTRY.keys() or features & _BRING_TYPES:
+    if any(name not in REGISTRY or REGISTRY[name].brings_types for name in features):
         return
     for name in sorted({leaf.name for leaf in leaf_types(schema)}):
         try:

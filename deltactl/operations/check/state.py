@@ -21,9 +21,10 @@ from deltactl.operations.check.identity import IdentityChecker
 from deltactl.operations.check.partitions import check_partitions
 from deltactl.operations.find_files import find_path_problem
 from deltactl.operations.path_encoding.index import PATH_COLUMNS, PathTextIndex
-from deltactl.protocol.features import has_feature
-from deltactl.protocol.paths import is_absolute
+from deltactl.protocol.features import DELETION_VECTORS, ROW_TRACKING, has_feature
+from deltactl.protocol.paths import holds_character, is_absolute, not_java_text_mask
 from deltactl.protocol.stats import num_records
+from deltactl.units import format_count
 
 STATE_COLUMNS: Final = (
     "path",
@@ -56,6 +57,8 @@ class StateChecker:
     _ids: list[tuple[Numbers, Numbers]] = field(default_factory=list)
     _vectors_seen: bool = False
     _without_ids: int = 0
+    _unlike_spark: int = 0
+    _unlike_example: str = ""
 
     def run(self) -> None:
         """Check all live files of the version.
@@ -78,6 +81,7 @@ class StateChecker:
         self._check_duplicates()
         self._check_ids()
         identity.finish(snapshot.version)
+        self._note_paths()
 
     def _add(self, code: str, problem: str, file: str | None = None) -> None:
         self.findings.add(code, problem, version=self.snapshot.version, file=file)
@@ -91,12 +95,26 @@ class StateChecker:
         for path in batch["path"].filter(odd).to_pylist():
             self._add("FILE_SIZE", "the log gives it no size, or a negative one", path)
         self.path_texts.take_live(batch)
+        texts = batch["encoded_path"]
+        if holds_character(texts, "%"):
+            unlike = texts.filter(not_java_text_mask(texts))
+            self._unlike_spark += len(unlike)
+            if self._unlike_spark and not self._unlike_example:
+                self._unlike_example = unlike[0].as_py()
+
+    def _note_paths(self) -> None:
+        if self._unlike_spark:
+            self.findings.note(
+                "do not run VACUUM of Delta on Spark: it would delete "
+                f"{format_count(self._unlike_spark, 'live file')} whose add.path has escapes that "
+                f"Delta on Spark does not write, for example {self._unlike_example!r}"
+            )
 
     def _check_vectors(self, batch: pa.Table) -> None:
         vectors = batch["deletion_vector"]
         if vectors.null_count == len(vectors):
             return
-        if not self._vectors_seen and not has_feature(self.snapshot.protocol, "deletionVectors"):
+        if not self._vectors_seen and not has_feature(self.snapshot.protocol, DELETION_VECTORS):
             self._add(
                 "FEATURE_MISSING",
                 "files have deletion vectors, and the protocol does not list deletionVectors",
@@ -128,7 +146,7 @@ class StateChecker:
     def _assigns_ids(self) -> bool:
         """Whether writers have to give ids to new files, be row tracking enabled or not."""
         suspended = self.snapshot.properties.row_tracking_suspended
-        return has_feature(self.snapshot.protocol, "rowTracking") and not suspended
+        return has_feature(self.snapshot.protocol, ROW_TRACKING) and not suspended
 
     def _collect_ids(self, batch: pa.Table) -> None:
         if not self._assigns_ids:

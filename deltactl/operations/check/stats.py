@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltactl.protocol.partition_texts import text_parser
-from deltactl.protocol.stats import LeafStats, Path, Value, whole_number
+from deltactl.protocol.stats import LeafStats, Path, Value, row_count, whole_number
 from deltactl.protocol.stats_columns import StatsLeaf
 
 Contradiction: TypeAlias = tuple[str, Path, str]
@@ -79,8 +79,7 @@ class Statistics:
     @property
     def num_records(self) -> int | None:
         """Rows of the file, deleted ones included."""
-        rows = self._node.get("numRecords")
-        return whole_number(rows) if is_number(rows) else None
+        return row_count(self._node.get("numRecords"))
 
     @property
     def counts_rows(self) -> bool:

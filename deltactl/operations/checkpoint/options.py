@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
 from deltactl.log.checkpoint.schema import Compat
 from deltactl.operations.thresholds import Need
 
-Kind: TypeAlias = Literal["auto", "classic", "v2", "multipart"]
+Kind: TypeAlias = Literal["auto", "classic", "v2"]
 TopFormat: TypeAlias = Literal["json", "parquet"]
 
 DEFAULT_SIDECAR_ROWS: Final = 50_000
-DEFAULT_PART_ROWS: Final = 1_000_000
+NO_PARTS: Final = (
+    "multi-part checkpoints are read but not written: PROTOCOL.md deprecates them for writers"
+)
+USE_SIDECARS: Final = (
+    "Rerun with --kind classic, or with --kind v2 --sidecar-size ROWS if the table has the feature "
+    "v2Checkpoint."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOptions:
     """Parsed options of ``checkpoint``.
 
-    ``version`` ``None`` is the latest. ``sidecar_rows`` and ``part_rows`` are the most file
-    actions of a sidecar and the usual number of a part. ``cleanup_only`` writes no checkpoint;
+    ``version`` ``None`` is the latest. ``sidecar_rows`` is the most file actions of a
+    sidecar. ``cleanup_only`` writes no checkpoint;
     with ``version`` the log is cleaned up to the checkpoint of that version. ``need``: commits
     since the last checkpoint that make a run worth it.
     """
@@ -29,7 +35,6 @@ class CheckpointOptions:
     version: int | None = None
     kind: Kind = "auto"
     sidecar_rows: int = DEFAULT_SIDECAR_ROWS
-    part_rows: int = DEFAULT_PART_ROWS
     top_format: TopFormat = "json"
     compat: Compat = "default"
     cleanup: bool = False
@@ -47,7 +52,7 @@ class CheckpointOptions:
             raise UsageError("--version must not be negative")
         if self.sidecar_rows <= 0:
             raise UsageError("--sidecar-size must be more than zero")
-        if self.part_rows <= 0:
-            raise UsageError("--part-size must be more than zero")
+        if self.kind not in get_args(Kind):
+            raise UsageError(NO_PARTS, hint=USE_SIDECARS)
         if self.cleanup_only and (self.cleanup or self.compact_log or self.kind != "auto"):
             raise UsageError("--cleanup-only writes nothing: it goes with --version alone")

@@ -14,17 +14,13 @@ from deltactl.log.rebuildable import is_readable
 from deltactl.log.replay import Share
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.checkpoint.options import CheckpointOptions
-from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.protocol.features import V2_CHECKPOINT, Operation, ensure_supported, has_feature
 from deltactl.storage.store import Store
 
-WrittenKind: TypeAlias = Literal["classic", "v2", "multipart"]
+WrittenKind: TypeAlias = Literal["classic", "v2"]
 
-_LISTED_KINDS: dict[WrittenKind, str] = {
-    "classic": "classic",
-    "v2": "uuid",
-    "multipart": "multipart",
-}
-_WITHOUT_SIDECARS: Final = ("classic", "multipart")
+_WITHOUT_SIDECARS: Final = frozenset({"classic", "multipart"})
+_WITH_SIDECARS: Final = frozenset({"uuid"})
 # A task of sidecars reads whole row groups, and then cuts them: a few sidecars each.
 _SIDECARS_A_TASK = 4
 
@@ -35,14 +31,13 @@ class CheckpointPlan:
 
     ``kind`` is ``None`` when there is nothing to write, and ``reason`` says why. ``actions`` is
     how many file actions there are at most, ``None`` where only reading all would tell.
-    ``shares`` are the tasks of V2 sidecars, ``num_parts`` the parts of a multi-part checkpoint.
+    ``shares`` are the tasks of V2 sidecars.
     """
 
     version: int
     kind: WrittenKind | None
     reason: str | None = None
     actions: int | None = None
-    num_parts: int = 1
     shares: tuple[Share, ...] = ()
 
     @property
@@ -94,7 +89,7 @@ def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> W
     Raises:
         UnsupportedFeatureError: the protocol forbids the kind.
     """
-    has_v2 = has_feature(snapshot.protocol, "v2Checkpoint")
+    has_v2 = has_feature(snapshot.protocol, V2_CHECKPOINT)
     if options.kind == "auto":
         wants_v2 = snapshot.properties.checkpoint_policy == "v2"
         if wants_v2 and not has_v2:
@@ -108,11 +103,6 @@ def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> W
             "a v2 checkpoint needs the table feature v2Checkpoint, which the table does not have",
             hint="Write a classic one, or add the feature with the engine that owns the table.",
         )
-    if options.kind == "multipart" and has_v2:
-        raise UnsupportedFeatureError(
-            "a multi-part checkpoint is forbidden in a table with the feature v2Checkpoint",
-            hint="Write a v2 one: its sidecars are what parts were for.",
-        )
     return options.kind
 
 
@@ -125,12 +115,10 @@ def _find_existing(
     hint's number of parts with the checkpoint that they chose, and where a version has both, they
     may choose the other one, and fail.
     """
-    if kind is None:
-        kinds = set(_LISTED_KINDS.values())
-    else:
-        kinds = set(_WITHOUT_SIDECARS) if kind in _WITHOUT_SIDECARS else {_LISTED_KINDS[kind]}
+    kinds = {"classic": _WITHOUT_SIDECARS, "v2": _WITH_SIDECARS}
+    wanted_kinds = _WITHOUT_SIDECARS | _WITH_SIDECARS if kind is None else kinds[kind]
     for checkpoint in listing.checkpoints:
-        wanted = checkpoint.kind in kinds
+        wanted = checkpoint.kind in wanted_kinds
         if checkpoint.version == snapshot.version and wanted:
             in_use = checkpoint == snapshot.segment.checkpoint
             if in_use or is_readable(snapshot.store, checkpoint):
@@ -146,9 +134,6 @@ def plan_files(snapshot: Snapshot, kind: WrittenKind, options: CheckpointOptions
     known = all(rows is not None for rows in sizes.values())
     actions = tail_rows + sum(sum(rows or ()) for rows in sizes.values())
     plan = CheckpointPlan(snapshot.version, kind, actions=actions if known else None)
-    if kind == "multipart":
-        num_parts = max(2, -(-actions // options.part_rows))
-        return CheckpointPlan(plan.version, kind, actions=plan.actions, num_parts=num_parts)
     if kind == "v2":
         shares = _cut(sizes, tail_rows, options.sidecar_rows * _SIDECARS_A_TASK)
         return CheckpointPlan(plan.version, kind, actions=plan.actions, shares=shares)

@@ -27,7 +27,7 @@ from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, plan_files
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.run_context import RunContext
-from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.protocol.features import V2_CHECKPOINT, Operation, ensure_supported, has_feature
 from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
 
@@ -197,13 +197,10 @@ def _rewrite(
 def _plan_like(
     snapshot: Snapshot, checkpoint: Checkpoint, options: CheckpointOptions
 ) -> CheckpointPlan:
-    """A plan for a checkpoint of the same kind, as far as the protocol lets it be."""
-    has_v2 = has_feature(snapshot.protocol, "v2Checkpoint")
+    """Return a plan for the same kind if it is written; parts become one file."""
+    has_v2 = has_feature(snapshot.protocol, V2_CHECKPOINT)
     if checkpoint.kind == "uuid" and has_v2:
         return plan_files(snapshot, "v2", options)
-    if checkpoint.kind == "multipart" and not has_v2:
-        plan = plan_files(snapshot, "multipart", options)
-        return replace(plan, num_parts=len(checkpoint.files))
     return plan_files(snapshot, "classic", options)
 
 

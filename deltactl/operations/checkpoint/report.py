@@ -68,7 +68,7 @@ class CheckpointReport:
             "reason": self.plan.reason,
             "plan": {
                 "actions": self.plan.actions,
-                "parts": self.plan.num_parts,
+                "parts": 1,  # as when multi-part checkpoints were written
                 "sidecar_tasks": len(self.plan.shares),
             },
             "checkpoint": None if self.written is None else _written(self.written),

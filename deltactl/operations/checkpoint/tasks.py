@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +27,6 @@ from deltactl.log.checkpoint.write import (
 )
 from deltactl.log.replay import WHOLE, Share, Tail, live_batches, replay_tail, tombstone_batches
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
-from deltactl.protocol.spark_hash import SPARK_SEED, assign_parts
 from deltactl.storage.open import open_store
 from deltactl.storage.store import FileInfo, Store
 
@@ -76,14 +74,6 @@ class WriteSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeTask:
-    """Files that hold every kind of action: store names by part, from 0, of ``num_parts``."""
-
-    names: Mapping[int, str]
-    num_parts: int = 1
-
-
-@dataclass(frozen=True, slots=True)
 class SidecarTask:
     """Some of the file actions, to be written as sidecars."""
 
@@ -91,34 +81,24 @@ class SidecarTask:
     share: Share
 
 
-def write_whole(spec: WriteSpec, task: WholeTask, attempt: int) -> tuple[WrittenActions, ...]:
-    """Write a classic checkpoint or some parts of one in one pass; give the files by part.
+def write_whole(spec: WriteSpec, name: str, attempt: int) -> tuple[WrittenActions, ...]:
+    """Write a classic checkpoint with this store name.
 
     Raises:
-        VerificationError: what is stored is not what was read; the files are removed.
+        VerificationError: what is stored is not what was read; the file is removed.
         CorruptLogError, StorageError: the log cannot be read, or the store failed; what was put
-            in place stays, for another writer may have cleaned up the log on the strength of it.
+            in place stays: another writer may have cleaned up the log because of it.
     """
     store = open_store(spec.table_uri, spec.storage_options)
-    with ExitStack() as stack:
-        writers = {
-            part: stack.enter_context(
-                ActionFileWriter(store, name, spec.layout.whole_schema, spec.layout)
-            )
-            for part, name in task.names.items()
-        }
-        home = writers.get(SPARK_SEED % task.num_parts)  # where Spark puts rows without a path
-        if home is not None:
-            home.write_singletons(singleton_rows(spec.layout.whole_schema, spec.singletons))
+    schema = spec.layout.whole_schema
+    with ActionFileWriter(store, name, schema, spec.layout) as writer:
+        writer.write_singletons(singleton_rows(schema, spec.singletons))
         for kind, batch in _stream(store, spec, WHOLE):
-            for part, rows in _split(batch, task):
-                _write(writers[part], kind, rows)
-        # Other writers' checkpoints have the same names: only a file known to be bad is removed.
+            _write(writer, kind, batch)
+        # Other writers' checkpoints have the same name: only a file known to be bad is removed.
         with _removed_on(VerificationError, store) as written:
-            for writer in writers.values():
-                written.append(writer.close())
-            for file in written:
-                verify_actions(store, spec.version, file)
+            written.append(writer.close())
+            verify_actions(store, spec.version, written[0])
     return tuple(written)
 
 
@@ -181,19 +161,6 @@ def _unexpired(tombstones: pa.Table, after_ms: int) -> pa.Table:
 
 def _write(writer: ActionFileWriter, kind: str, rows: pa.Table) -> None:
     (writer.write_adds if kind == "add" else writer.write_removes)(rows)
-
-
-def _split(batch: pa.Table, task: WholeTask) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each part that the task writes; Spark's own split, so that parts may mix."""
-    if task.num_parts == 1:
-        yield 0, batch
-        return
-    chunks = [assign_parts(chunk, task.num_parts) for chunk in batch["encoded_path"].chunks]
-    parts = np.concatenate(chunks) if chunks else np.empty(0, np.int64)
-    for part in task.names:
-        places = np.flatnonzero(parts == part)
-        if len(places):
-            yield part, batch.take(pa.array(places))
 
 
 @contextmanager

@@ -38,7 +38,6 @@ from deltactl.operations.checkpoint.plan import CheckpointPlan
 from deltactl.operations.checkpoint.tasks import (
     SidecarTask,
     TailSource,
-    WholeTask,
     WriteSpec,
     write_sidecars,
     write_whole,
@@ -50,11 +49,9 @@ from deltactl.protocol.action_nodes import (
     encode_protocol,
     encode_txn,
 )
-from deltactl.protocol.names import LOG_DIR, checkpoint_name, multipart_name
+from deltactl.protocol.names import LOG_DIR, checkpoint_name
 from deltactl.storage.store import FileInfo
 
-# As many open parts as keep their row groups within bounds; more parts are more passes.
-_PARTS_A_TASK = 16
 _TASK_MEMORY_BYTES = 512 << 20
 
 
@@ -143,29 +140,19 @@ class _Writing:
         )
 
     def write_whole(self) -> WrittenCheckpoint:
-        """Files that hold everything: one, or the parts of several."""
-        plan, count = self._plan, self._plan.num_parts
-        names = {
-            part: f"{LOG_DIR}/{_part_name(plan.version, part + 1, count)}" for part in range(count)
-        }
-        parts = list(names)
-        tasks = [
-            WholeTask({part: names[part] for part in parts[first : first + _PARTS_A_TASK]}, count)
-            for first in range(0, count, _PARTS_A_TASK)
-        ]
-        found = {w.file.name: w for w in self._run_tasks(partial(write_whole, self._spec), tasks)}
-        ordered = [found[names[part]] for part in parts]
-        infos = tuple(written.file for written in ordered)
+        """Write one file that holds everything."""
+        plan = self._plan
+        name = f"{LOG_DIR}/{checkpoint_name(plan.version)}"
+        files = self._run_tasks(partial(write_whole, self._spec), [name])
+        infos = tuple(written.file for written in files)
+        checkpoint = Checkpoint(plan.version, str(plan.kind), "parquet", infos)
         try:
-            if count > 1:
-                self._ensure_complete(ordered)
-            checkpoint = Checkpoint(plan.version, str(plan.kind), "parquet", infos)
             verify_head(self._store, checkpoint, self._singletons, ())
         except VerificationError:
             remove_unchanged(self._store, infos)
             raise
-        hint = start_hint(plan.version, ordered, count) | schema_node(self._spec.layout)
-        return _summary(plan, ordered, (), hint)
+        hint = start_hint(plan.version, files) | schema_node(self._spec.layout)
+        return _summary(plan, files, (), hint)
 
     def write_v2(self) -> WrittenCheckpoint:
         """Sidecars, then the file that names them."""
@@ -185,7 +172,7 @@ class _Writing:
         except Exception:
             remove_unchanged(self._store, [written.file for written in files])
             raise
-        top = self._write_top(name, nodes, has_sidecars=bool(files))
+        top = self._write_top(name, nodes)
         try:
             checkpoint = Checkpoint(plan.version, "uuid", form, (top,))
             expected = [written.file.name for written in files]
@@ -220,7 +207,7 @@ class _Writing:
             if not self._store.delete_many([top]):
                 remove_unchanged(self._store, [written.file for written in files])
 
-    def _write_top(self, name: str, nodes: Sequence[Node], *, has_sidecars: bool) -> FileInfo:
+    def _write_top(self, name: str, nodes: Sequence[Node]) -> FileInfo:
         """Write the file that names the sidecars.
 
         When that fails they stay: the store may still carry out what it said had failed, and a
@@ -230,10 +217,9 @@ class _Writing:
         try:
             if self._options.top_format == "parquet":
                 layout = self._spec.layout
-                # Without sidecars Spark looks for the file actions here, and fails on a file
-                # that lacks their columns.
-                extra = () if has_sidecars else layout.sidecar_schema
-                schema = pa.schema([*extra, *TOP_SCHEMA])
+                # Delta on Spark writes the columns of file actions here too, and may look for them
+                # beside sidecars: it fails on a file without them.
+                schema = pa.schema([*layout.sidecar_schema, *TOP_SCHEMA])
                 with ActionFileWriter(self._store, name, schema, layout) as writer:
                     writer.write_singletons(singleton_rows(TOP_SCHEMA, nodes))
                     return writer.close().file
@@ -254,10 +240,9 @@ class _Writing:
     def _run_tasks(
         self, worker: Worker[P, tuple[WrittenActions, ...]], payloads: Sequence[P]
     ) -> list[WrittenActions]:
-        """Files of all tasks in the order of the tasks; no sidecars are left when one fails.
+        """Return the files of all tasks in their order; remove the sidecars when one fails.
 
-        Parts are: without the others they are no checkpoint, and another writer's, which has the
-        same names, may be complete.
+        A classic checkpoint stays: another writer's has the same name.
         """
         tasks = [Task(n, payload, _TASK_MEMORY_BYTES) for n, payload in enumerate(payloads)]
         done: dict[int, tuple[WrittenActions, ...]] = {}
@@ -280,10 +265,6 @@ class _Writing:
                 remove_unchanged(self._store, [w.file for files in done.values() for w in files])
             raise
         return [written for number in range(len(tasks)) for written in done[number]]
-
-
-def _part_name(version: int, part: int, count: int) -> str:
-    return checkpoint_name(version) if count == 1 else multipart_name(version, part, count)
 
 
 def _summary(

@@ -23,6 +23,7 @@ from deltactl.operations.convert.partitions import (
 from deltactl.operations.convert.schema import SchemaMerger
 from deltactl.operations.convert.tasks import FooterGroup
 from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.features import COLUMN_MAPPING
 from deltactl.protocol.hidden_columns import CHANGE_TYPE, is_hidden_column
 from deltactl.protocol.new_tables import (
     choose_protocol,
@@ -256,7 +257,7 @@ def _describe(
     features = set(list_property_features(options.properties) | list_type_features(schema))
     configuration = dict(options.properties)
     if options.column_mapping:
-        features.add("columnMapping")
+        features.add(COLUMN_MAPPING.name)
         schema, last = _map_columns(schema)
         configuration |= {
             "delta.columnMapping.mode": "name",

@@ -46,7 +46,13 @@ from deltactl.operations.find_files import find_files
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.clustering import clustering_columns
-from deltactl.protocol.features import Operation, ensure_supported, has_feature
+from deltactl.protocol.features import (
+    DELETION_VECTORS,
+    ROW_TRACKING,
+    Operation,
+    ensure_supported,
+    has_feature,
+)
 from deltactl.protocol.hidden_columns import CHANGE_TYPE, is_hidden_column
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.schema import (
@@ -174,8 +180,7 @@ def _ensure_takes_files(snapshot: Snapshot) -> None:
 
 def _wants_statistics(snapshot: Snapshot, options: ConvertOptions) -> bool:
     # Files with deletion vectors and row ids must tell their rows.
-    needed = ("rowTracking", "deletionVectors")
-    return options.statistics or any(has_feature(snapshot.protocol, name) for name in needed)
+    return options.statistics or has_feature(snapshot.protocol, ROW_TRACKING, DELETION_VECTORS)
 
 
 def _ensure_unchanged(snapshot: Snapshot) -> None:

@@ -25,7 +25,7 @@ from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.tasks import RewriteResult
 from deltactl.operations.run_context import RunContext
-from deltactl.protocol.features import has_feature
+from deltactl.protocol.features import ROW_TRACKING, has_feature
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -229,13 +229,13 @@ def _build_draft(
     else:
         parameters |= {"zOrderBy": "[]", "clusterBy": "[]", "auto": False}
     tracks_rows = (
-        has_feature(snapshot.protocol, "rowTracking") and snapshot.properties.row_tracking_enabled
+        has_feature(snapshot.protocol, ROW_TRACKING) and snapshot.properties.row_tracking_enabled
     )
     preserved = {"delta.rowTracking.preserved": "true"} if tracks_rows else {}
     return Draft(
         operation="REORG" if options.purge else "OPTIMIZE",
         parameters=parameters,
-        metrics=commit_metrics,
+        measure=commit_metrics,
         read_version=snapshot.version,
         deletion_timestamp_ms=context.clock.now_ms(),
         engine_info=engine_info(context.engine.name, context.engine.reason),

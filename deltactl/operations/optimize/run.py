@@ -26,7 +26,7 @@ from deltactl.operations.optimize.spec import build_spec
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask, rewrite_files
 from deltactl.operations.run_context import RunContext
 from deltactl.parquet.data_file import DataFile, iter_data_files
-from deltactl.protocol.paths import partition_folder
+from deltactl.protocol.paths import ascii_directory, partition_folder
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -156,7 +156,7 @@ def _output_folder(spec: RewriteSpec, snapshot: Snapshot, files: pa.Table) -> st
         return spec.run_id[:2]
     values = _partition_values(snapshot, next(iter_data_files(files.slice(0, 1))))
     fields = snapshot.metadata.partition_fields
-    return partition_folder([(f.name, values[f.physical_name]) for f in fields])
+    return ascii_directory(partition_folder([(f.name, values[f.physical_name]) for f in fields]))
 
 
 def _partition_values(snapshot: Snapshot, file: DataFile) -> dict[str, str | None]:

@@ -20,7 +20,7 @@ from deltactl.parquet.broken_footers import ensure_valid_columns
 from deltactl.parquet.reader import RowReader, naming_file
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.clustering import clustering_columns
-from deltactl.protocol.features import has_feature
+from deltactl.protocol.features import MATERIALIZE_PARTITION_COLUMNS, ROW_TRACKING, has_feature
 from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS
 from deltactl.protocol.schema import StructType, variant_groups
 from deltactl.protocol.stats_columns import choose_stats_columns
@@ -71,13 +71,13 @@ def build_spec(
 def _stored_schema(snapshot: Snapshot) -> StructType:
     """Columns of the files to write: partition columns last, and only where the table asks."""
     metadata = snapshot.metadata
-    if not has_feature(snapshot.protocol, "materializePartitionColumns"):
+    if not has_feature(snapshot.protocol, MATERIALIZE_PARTITION_COLUMNS):
         return metadata.data_schema
     return StructType((*metadata.data_schema.fields, *metadata.partition_fields))
 
 
 def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
-    if not has_feature(snapshot.protocol, "rowTracking"):
+    if not has_feature(snapshot.protocol, ROW_TRACKING):
         return None
     if not snapshot.properties.row_tracking_enabled:
         return None  # supported only: ids are assigned afresh, there is nothing to preserve

@@ -19,7 +19,8 @@ from deltactl.errors import ConflictError, DeltactlError, SafetyError
 from deltactl.log.physical_names import file_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.base import CommitBase, read_winners
-from deltactl.log.writing.info_only import Info, commit_info_only
+from deltactl.log.writing.commit_info import Description
+from deltactl.log.writing.info_only import commit_info_only
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.bookmark import write_bookmark
@@ -132,12 +133,14 @@ class VacuumRun:
     def _commit(
         self, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]
     ) -> None:
-        info = Info(
-            operation,
-            parameters,
-            metrics,
-            engine_info(self._context.engine.name),
-            run_tags(self._context.run_id),
+        info = Description(
+            operation=operation,
+            parameters=parameters,
+            metrics=metrics,
+            engine_info=engine_info(self._context.engine.name),
+            tags=run_tags(self._context.run_id),
+            isolation_level="SnapshotIsolation",
+            is_blind_append=True,
         )
         # What other writers commit meanwhile is not taken over here: `_look_at_tail` reads it.
         after = commit_info_only(

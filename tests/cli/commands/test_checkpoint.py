@@ -65,16 +65,16 @@ def test_a_run_and_a_second_one(cli: RunCli, table: TableBuilder) -> None:
 
 
 def test_the_envelope(cli: RunCli, table: TableBuilder) -> None:
-    ran = cli("checkpoint", "events", "--kind", "multipart", "--part-size", "1", "-o", "json")
+    ran = cli("checkpoint", "events", "--kind", "classic", "-o", "json")
     found: dict[str, Any] = json.loads(ran.out)
     assert (ran.code, found["command"], found["table"]) == (0, "checkpoint", "events")
     assert (found["version_before"], found["version_after"]) == (2, 2)
     assert (found["dry_run"], found["engine"], found["error"]) == (False, "local", None)
     result = found["result"]
-    assert (result["kind"], result["hint_moved"], result["cleanup"]) == ("multipart", True, None)
+    assert (result["kind"], result["hint_moved"], result["cleanup"]) == ("classic", True, None)
     written = result["checkpoint"]
     assert (written["adds"], written["removes"], written["actions"]) == (3, 0, 5)
-    assert len(written["files"]) == 3
+    assert len(written["files"]) == 1
     assert written["bytes"] == sum(
         info.size_bytes for info in table.store.stat_many(written["files"]) if info is not None
     )
@@ -211,7 +211,8 @@ def test_what_was_not_repaired_is_partial_success(cli: RunCli, table: TableBuild
         (["--version", "9"], 1, "no version 9"),
         (["--version", "-1"], 2, "--version"),
         (["--kind", "odd"], 2, "odd"),
-        (["--part-size", "0"], 2, "--part-size"),
+        (["--part-size", "8"], 2, "Rerun with --kind classic"),
+        (["--kind", "multipart"], 2, "'auto', 'classic', 'v2'"),
         (["--check", "--cleanup"], 2, "--check and --cleanup do not"),
         (
             ["--repair", "--kind", "classic", "--cleanup"],

@@ -200,7 +200,7 @@ def test_a_setting_of_another_command_is_left_out_of_account(cli: RunCli, folder
 def test_a_setting_is_no_option_that_does_not_go_together(
     cli: RunCli, folder: Path, args: list[str]
 ) -> None:
-    write(folder / "deltactl.toml", '[checkpoint]\nkind = "multipart"\npart-size = 3\n')
+    write(folder / "deltactl.toml", '[checkpoint]\nkind = "classic"\nsidecar-size = 3\n')
     make_table(folder / "t", {})
     assert cli("checkpoint", "t", *args).code == 0
     assert cli("checkpoint", "t", *args, "--kind", "auto").code == 2

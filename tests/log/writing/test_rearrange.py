@@ -36,7 +36,15 @@ def no_metrics(groups: Sequence[Group]) -> Mapping[str, str]:
     return {"groups": str(len(groups))}
 
 
-DRAFT = Draft("OPTIMIZE", {"auto": False}, no_metrics, 1, 77, "test", {"a": "b"})
+DRAFT = Draft(
+    operation="OPTIMIZE",
+    parameters={"auto": False},
+    measure=no_metrics,
+    read_version=1,
+    deletion_timestamp_ms=77,
+    engine_info="test",
+    tags={"a": "b"},
+)
 NEW = NewFile("p/new 1.parquet", {"p": None}, 5, 6, 7, "{}", {"t": "1"})
 
 

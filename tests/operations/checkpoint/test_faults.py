@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,7 +21,6 @@ from deltactl.errors import (
 )
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
-from deltactl.operations.checkpoint import tasks as checkpoint_tasks
 from deltactl.operations.checkpoint.run import (
     CheckpointOptions,
     CheckpointReport,
@@ -34,14 +32,13 @@ from deltactl.operations.run_context import RunContext
 from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Replacement, Store
-from tests.support.checkpoints import DAY_MS, NOW_MS, checkpoint, memory_of, new_table
+from tests.support.checkpoints import DAY_MS, NOW_MS, memory_of, new_table
 from tests.support.clock import FixedClock
-from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, opened_as
+from tests.support.stores import Crash, Fault, FaultyStore, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 
 HINT = f"{LOG}/_last_checkpoint"
 CLASSIC = CheckpointOptions(kind="classic", cleanup=True)
-PARTS = CheckpointOptions(kind="multipart", part_rows=2)
 SIDECARS = CheckpointOptions(kind="v2", sidecar_rows=2, cleanup=True, compact_log=True)
 
 
@@ -136,7 +133,7 @@ class DeafStore(ForwardingStore):
         return super().open_input(name)
 
 
-@pytest.mark.parametrize("options", [CLASSIC, PARTS], ids=["classic", "parts"])
+@pytest.mark.parametrize("options", [CLASSIC], ids=["classic"])
 def test_who_cannot_read_back_leaves_what_another_may_have_built_on(
     options: CheckpointOptions,
 ) -> None:
@@ -173,7 +170,7 @@ def reset(builder: TableBuilder, contents: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("options", [CLASSIC, PARTS, SIDECARS], ids=["classic", "parts", "v2"])
+@pytest.mark.parametrize("options", [CLASSIC, SIDECARS], ids=["classic", "v2"])
 def test_a_crash_at_any_call_leaves_a_readable_table(options: CheckpointOptions, when: Any) -> None:
     builder = set_scene(options)
     before, expected = memory_of(builder).contents(), live(builder.store)
@@ -195,7 +192,7 @@ def test_a_crash_at_any_call_leaves_a_readable_table(options: CheckpointOptions,
     assert survived <= {("read", f"{LOG}/{5:020d}.crc")}
 
 
-@pytest.mark.parametrize("options", [CLASSIC, PARTS, SIDECARS], ids=["classic", "parts", "v2"])
+@pytest.mark.parametrize("options", [CLASSIC, SIDECARS], ids=["classic", "v2"])
 def test_a_write_torn_at_any_call_leaves_a_readable_table(options: CheckpointOptions) -> None:
     builder = set_scene(options)
     before, expected = memory_of(builder).contents(), live(builder.store)
@@ -209,7 +206,7 @@ def test_a_write_torn_at_any_call_leaves_a_readable_table(options: CheckpointOpt
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("options", [CLASSIC, PARTS, SIDECARS], ids=["classic", "parts", "v2"])
+@pytest.mark.parametrize("options", [CLASSIC, SIDECARS], ids=["classic", "v2"])
 def test_an_error_at_any_call_is_told_or_overcome(options: CheckpointOptions, when: Any) -> None:
     builder = set_scene(options)
     before, expected = memory_of(builder).contents(), live(builder.store)
@@ -356,23 +353,15 @@ def test_a_run_that_is_cancelled_late_keeps_the_checkpoint_and_deletes_nothing()
     assert set(before) < set(memory_of(builder).contents())
 
 
-@pytest.mark.parametrize(("kind", "lost"), [("v2", "shares"), ("multipart", "rows")])
-def test_a_share_that_nobody_wrote_is_noticed(
-    kind: Any, lost: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_share_that_nobody_wrote_is_noticed() -> None:
     """Every file may be as it was written, and still one be missing."""
-    options = CheckpointOptions(kind=kind, part_rows=2)
+    options = CheckpointOptions(kind="v2", sidecar_rows=1)
     builder = set_scene(options)
     before = memory_of(builder).contents()
     snapshot = load_snapshot(builder.store, warn=pytest.fail)
     plan = plan_checkpoint(snapshot, list_log(builder.store), options, pytest.fail)
-    if lost == "shares":
-        assert plan.shares
-        plan = replace(plan, shares=plan.shares[:-1])
-    else:
-        monkeypatch.setattr(
-            checkpoint_tasks, "assign_parts", lambda texts, n: np.full(len(texts), n)
-        )
+    assert plan.shares
+    plan = replace(plan, shares=plan.shares[:-1])
     context = RunContext(warn=pytest.fail, engine=LocalEngine(1), clock=FixedClock(NOW_MS))
     with pytest.raises(VerificationError, match="were written"):
         write_checkpoint(snapshot, plan, options, context)
@@ -393,12 +382,3 @@ def test_cleanup_stops_at_what_cannot_be_deleted() -> None:
         report = run(refusing, CLASSIC)
     assert report.failed == ((commit_path(1), "no permission"),)
     assert f"{LOG}/{2:020d}.checkpoint.parquet" in memory_of(builder).contents()
-
-
-def test_the_stored_kind_is_what_was_planned() -> None:
-    builder = set_scene(PARTS)
-    report = checkpoint(builder.store, kind="multipart", part_rows=2)
-    assert report.written is not None
-    kinds = {c.kind for c in list_log(builder.store).checkpoints if c.version == 5}
-    assert kinds == {"multipart"}
-    assert isinstance(builder.store, MemoryStore)

@@ -33,15 +33,14 @@ def _features(builder: TableBuilder, version: int | None = None) -> set[str]:
 def _forbidden(features: set[str], kind: Kind) -> bool:
     if "other" in features:
         return True
-    return kind == ("multipart" if "v2Checkpoint" in features else "v2")
+    return kind == "v2" and "v2Checkpoint" not in features
 
 
 def _draw_options(data: st.DataObject, version: int) -> CheckpointOptions:
     return CheckpointOptions(
         version=version,
-        kind=data.draw(st.sampled_from(("auto", "classic", "v2", "multipart"))),
+        kind=data.draw(st.sampled_from(("auto", "classic", "v2"))),
         sidecar_rows=data.draw(st.integers(1, 4)),
-        part_rows=data.draw(st.integers(1, 4)),
         top_format=data.draw(st.sampled_from(("json", "parquet"))),
         compat=data.draw(st.sampled_from(("default", "spark", "plain"))),
     )

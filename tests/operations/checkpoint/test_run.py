@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,7 +22,6 @@ from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.checkpoint.run import CheckpointOptions, check_due, checkpoint_table
 from deltactl.operations.run_context import RunContext
-from deltactl.protocol.spark_hash import SPARK_SEED, hash_texts
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from tests.interop.judges import READERS, try_count
@@ -301,7 +299,7 @@ def test_two_thousand_columns_void_and_empty_structs() -> None:
 
 def test_an_empty_table() -> None:
     for features in ([], ["v2Checkpoint"]):
-        kinds = ("auto", "v2") if features else ("auto", "multipart")
+        kinds = ("auto", "v2") if features else ("auto", "classic")
         for kind in kinds:
             builder = new_table(features=features)
             report = checkpoint(builder.store, kind=kind)
@@ -334,18 +332,11 @@ def test_auto_follows_policy_and_protocol() -> None:
     assert "v2Checkpoint" in said[0]
 
 
-@pytest.mark.parametrize(
-    ("kind", "features", "reason"),
-    [
-        ("v2", [], "needs the table feature v2Checkpoint"),
-        ("multipart", ["v2Checkpoint"], "forbidden"),
-    ],
-)
-def test_what_the_protocol_forbids_is_refused(kind: str, features: list[str], reason: str) -> None:
-    builder = table(features=features)
+def test_what_the_protocol_forbids_is_refused() -> None:
+    builder = table(features=[])
     before = memory_of(builder).contents()
-    with pytest.raises(UnsupportedFeatureError, match=reason):
-        checkpoint(builder.store, kind=kind)
+    with pytest.raises(UnsupportedFeatureError, match="needs the table feature v2Checkpoint"):
+        checkpoint(builder.store, kind="v2")
     assert memory_of(builder).contents() == before
 
 
@@ -355,23 +346,6 @@ def test_unknown_and_foreign_tables_are_refused(feature: str) -> None:
     for options in ({}, {"cleanup_only": True}):
         with pytest.raises(UnsupportedFeatureError, match=feature):
             checkpoint(builder.store, **options)
-
-
-def test_parts_are_split_as_spark_splits_them() -> None:
-    builder = table()
-    report = checkpoint(builder.store, kind="multipart", part_rows=1)
-    assert report.written is not None
-    count = len(report.written.names)
-    assert count > 2
-    for part, name in enumerate(report.written.names):
-        assert name == f"{LOG}/{2:020d}.checkpoint.{part + 1:010d}.{count:010d}.parquet"
-        for action in read_rows(builder.store, name):
-            ((kind, body),) = action.items()
-            hashed = hash_texts(pa.array([body["path"]]))[0] if kind in ("add", "remove") else None
-            assert part == (SPARK_SEED if hashed is None else hashed) % count
-    hint = hint_of(builder.store)
-    assert (hint["parts"], hint["size"], hint["numOfAddFiles"]) == (count, 5, 3)
-    assert list(hint)[:3] == ["version", "size", "parts"]
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
@@ -474,17 +448,16 @@ def test_a_second_run_does_nothing() -> None:
     assert report.plan.reason is not None
     assert "2.checkpoint.parquet" in report.plan.reason
     assert memory_of(builder).contents() == before
-    again = checkpoint(builder.store, kind="multipart")
+    again = checkpoint(builder.store, kind="classic")
     assert again.is_empty
     assert memory_of(builder).contents() == before
 
 
-@pytest.mark.parametrize("kinds", [("classic", "multipart"), ("multipart", "classic")])
-def test_no_version_gets_one_file_and_parts(tmp_path: Path, kinds: tuple[str, str]) -> None:
+def test_no_version_gets_one_file_beside_parts(tmp_path: Path) -> None:
     builder = TableBuilder(LocalStore(str(tmp_path)), [Column("id")])
     builder.append([{"id": 1}], [{"id": 2}])
-    reports = [checkpoint(builder.store, kind=kind) for kind in kinds]
-    assert [report.is_empty for report in reports] == [False, True]
+    builder.checkpoint(kind="multipart")
+    assert checkpoint(builder.store, kind="classic").is_empty
     assert {reader: try_count(reader, tmp_path) for reader in READERS} == dict.fromkeys(
         READERS, (2, "")
     )
@@ -523,7 +496,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing() -> None:
     [
         {"version": -1},
         {"sidecar_rows": 0},
-        {"part_rows": 0},
+        {"kind": "multipart"},
         {"cleanup_only": True, "cleanup": True},
         {"cleanup_only": True, "kind": "v2"},
     ],

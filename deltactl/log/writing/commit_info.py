@@ -1,0 +1,56 @@
+"""The ``commitInfo`` of every commit that deltactl writes.
+
+Source: PROTOCOL.md, "Commit Provenance Information"; the members and their order are those of Delta
+on Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What a commit says of itself, the same in all attempts."""
+
+    operation: str
+    parameters: Mapping[str, Any]
+    engine_info: str
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    isolation_level: str = "Serializable"
+    is_blind_append: bool = False
+
+
+def commit_info(
+    times: Mapping[str, Any],
+    description: Description,
+    *,
+    read_version: int,
+    txn_id: str,
+    metrics: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the body of a ``commitInfo``.
+
+    Args:
+        times: the first members, see ``CommitBase.times``.
+        description: of the commit.
+        read_version: the version that the commit was prepared from; -1 for a new table.
+        txn_id: identifies the attempt.
+        metrics: replace those of the description.
+    """
+    chosen = description.metrics if metrics is None else metrics
+    return {
+        **times,
+        "operation": description.operation,
+        "operationParameters": dict(description.parameters),
+        "readVersion": read_version,
+        "isolationLevel": description.isolation_level,
+        "isBlindAppend": description.is_blind_append,
+        "operationMetrics": dict(chosen),
+        **({"tags": dict(description.tags)} if description.tags else {}),
+        "engineInfo": description.engine_info,
+        "txnId": txn_id,
+    }
