@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
     from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport
+    from deltactl.operations.run_context import RunContext
     from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport
     from deltactl.storage.dynamodb import DynamoDbLogStore
 
@@ -90,6 +91,16 @@ class Table:
     def _store_for(self, dry_run: bool) -> Store:
         """The store of a run; that of a dry one changes nothing, whoever left what half done."""
         return self._looking if dry_run else self._store
+
+    def _context(
+        self,
+        engine: Engine | EngineSource | None = None,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> RunContext:
+        from deltactl.operations.run_context import RunContext
+
+        return RunContext.of(self._warn, engine, self._storage_options, cancel, on_progress)
 
     @property
     def uri(self) -> str:
@@ -185,11 +196,7 @@ class Table:
         return optimize_table(
             self._store_for(dry_run),
             options or OptimizeOptions(),
-            warn=self._warn,
-            engine=engine,
-            storage_options=self._storage_options,
-            cancel=cancel,
-            on_progress=on_progress,
+            self._context(engine, cancel, on_progress),
             dry_run=dry_run,
         )
 
@@ -214,11 +221,7 @@ class Table:
         return vacuum_table(
             self._store_for(dry_run),
             options or VacuumOptions(),
-            warn=self._warn,
-            engine=engine,
-            storage_options=self._storage_options,
-            cancel=cancel,
-            on_progress=on_progress,
+            self._context(engine, cancel, on_progress),
             dry_run=dry_run,
         )
 
@@ -241,11 +244,7 @@ class Table:
         return checkpoint_table(
             self._store_for(dry_run),
             options or CheckpointOptions(),
-            warn=self._warn,
-            engine=engine,
-            storage_options=self._storage_options,
-            cancel=cancel,
-            on_progress=on_progress,
+            self._context(engine, cancel, on_progress),
             dry_run=dry_run,
         )
 
@@ -261,9 +260,7 @@ class Table:
 
         return repair_checkpoints(
             self._store_for(dry_run),
-            warn=self._warn,
-            engine=engine,
-            storage_options=self._storage_options,
+            self._context(engine),
             dry_run=dry_run,
         )
 
@@ -288,10 +285,7 @@ class Table:
         return check_table(
             self._store,
             options or CheckOptions(),
-            engine=engine,
-            storage_options=self._storage_options,
-            cancel=cancel,
-            on_progress=on_progress,
+            self._context(engine, cancel, on_progress),
         )
 
     def fix_paths(
@@ -316,8 +310,7 @@ class Table:
         return repair_paths(
             self._store_for(dry_run),
             texts,
-            warn=self._warn,
-            storage_options=self._storage_options,
+            self._context(),
             confirm=confirm,
             dry_run=dry_run,
         )
@@ -346,8 +339,7 @@ class Table:
         return generate_after_purge(
             self._store_for(dry_run),
             options or ManifestOptions(),
-            warn=self._warn,
+            self._context(),
             output=elsewhere,
-            storage_options=self._storage_options,
             dry_run=dry_run,
         )

@@ -14,6 +14,7 @@ from tests.conftest import REPOSITORY
 
 RecordProperty = Callable[[str, object], None]
 
+MOST_PARAMETERS = 7
 FILES = sorted((REPOSITORY / "deltactl").rglob("*.py"))
 
 
@@ -51,6 +52,33 @@ def test_files_stay_small(record_property: RecordProperty) -> None:
     lines = file_lines()
     record_property("file_lines", f"median {median(lines)}, max {max(lines)}")
     assert median(lines) <= 250
+
+
+def list_wide_functions(text: str) -> list[str]:
+    """Return the functions with too many parameters; ``self`` and ``cls`` do not count."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            given = node.args
+            listed = [*given.posonlyargs, *given.args, *given.kwonlyargs]
+            names = [parameter.arg for parameter in listed if parameter.arg not in ("self", "cls")]
+            if len(names) > MOST_PARAMETERS:
+                found.append(f"line {node.lineno}: {node.name}({', '.join(names)})")
+    return found
+
+
+def test_functions_below_the_commands_take_few_parameters() -> None:
+    """Options classes are not affected: the constructor of a dataclass is not written out."""
+    below = [path for path in FILES if "cli" not in path.relative_to(REPOSITORY).parts]
+    wide = {str(path): list_wide_functions(path.read_text("utf-8")) for path in below}
+    assert {path: found for path, found in wide.items() if found} == {}
+
+
+def test_a_function_with_too_many_parameters_is_found() -> None:
+    assert list_wide_functions("def most(a, b, /, c, d, *, e, f, g): ...") == []
+    assert list_wide_functions("class A:\n def most(self, a, b, c, d, e, f, g): ...") == []
+    wide = "class A:\n async def wide(self, a, /, b, c, d, *, e, f, g, h): ..."
+    assert list_wide_functions(wide) == ["line 2: wide(a, b, c, d, e, f, g, h)"]
 
 
 def test_errors_tell_themselves_apart() -> None:

@@ -70,7 +70,7 @@ class Session:
         self._sent_before = requests_sent()
         self._cancellation = Cancellation()
         self._spark: SharedSpark | None = None
-        self.caught_up_version: int | None = None  # see ``operations.run_record``
+        self.caught_up_version: int | None = None  # see ``operations.turns.LastRun``
         self.table_id: str | None = None  # by its metadata, once a command has read that
         self.has_skipped = False
         self.outcomes: list[TableOutcome] = []  # of several tables, those that have ended

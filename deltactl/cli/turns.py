@@ -14,7 +14,7 @@ from deltactl.units import format_duration, format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.cli.session import Session
-    from deltactl.operations.last_run import LastRun
+    from deltactl.operations.turns import LastRun
     from deltactl.storage.store import Store
 
 
@@ -34,7 +34,7 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
     import socket
 
     from deltactl.operations.find_tables import is_table
-    from deltactl.operations.lease import LEASE_MS, Holder, hold_lease, name_processes
+    from deltactl.operations.turns import LEASE_MS, Holder, hold_lease, name_processes
 
     store = session.open_store(session.table or "")
     if not is_table(store):  # the command says so better, and nothing is written there
@@ -63,7 +63,7 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
 
 
 def _find_early(store: Store, session: Session, options: TurnOptions) -> str | None:
-    from deltactl.operations.last_run import read_last_run
+    from deltactl.operations.turns import read_last_run
 
     if options.min_interval_ms is None or options.is_aside:
         return None
@@ -91,7 +91,7 @@ def _is_of(last: LastRun, store: Store, session: Session) -> bool:
 
 
 def _write_down(store: Store, session: Session, started_ms: int, ended_ms: int) -> None:
-    from deltactl.operations.last_run import LastRun, read_last_run, write_last_run
+    from deltactl.operations.turns import LastRun, read_last_run, write_last_run
 
     table_id = session.table_id
     if table_id is None:  # nothing was read, so nothing was done

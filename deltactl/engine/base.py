@@ -150,11 +150,6 @@ class FixedEngine:
         return self.engine
 
 
-def source_of(engine: Engine | EngineSource) -> EngineSource:
-    """Let an engine stand where one could be chosen."""
-    return engine if isinstance(engine, EngineSource) else FixedEngine(engine)
-
-
 class LazyEngine:
     """The engine that a source gives, opened by the first run: a plan alone starts nothing."""
 

@@ -6,27 +6,20 @@ Source: PROTOCOL.md, "Checkpoints", "Metadata Cleanup"; Delta's ``delta.checkpoi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from deltactl.clock import Clock
-from deltactl.engine.base import Engine
-from deltactl.errors import Warn
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.checkpoint.report import CheckpointReport
 from deltactl.operations.checkpoint.run import checkpoint_table
 from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
+from deltactl.operations.run_context import RunContext
 
 
 def follow_commit(
     before: Snapshot,
     version: int,
+    context: RunContext,
     *,
-    warn: Warn,
-    engine: Engine,
-    clock: Clock,
-    storage_options: Mapping[str, str],
     files_changed: bool = True,
     keeps_history: bool = False,
 ) -> int | None:
@@ -37,10 +30,7 @@ def follow_commit(
     Args:
         before: the snapshot that the commit was made from.
         version: the version that was committed, the last of several.
-        warn: takes what went wrong.
-        engine: where the checkpoint's tasks run.
-        clock: for retentions and names.
-        storage_options: settings of the table's storage.
+        context: of the run that committed; nothing here is cancelled.
         files_changed: whether the commit added or removed files; those of a vacuum do not.
         keeps_history: whether old versions were asked to stay: the log is then not cleaned up.
 
@@ -49,30 +39,23 @@ def follow_commit(
     """
     properties = before.properties
     if files_changed and properties.flag(AUTO_PROPERTY):
-        refresh_manifests(before.store, before.version, warn=warn, clock=clock)
+        refresh_manifests(before.store, before.version, context)
     last = before.segment.checkpoint_version
     if not is_due(last, version, properties.checkpoint_interval):
         return None
 
     def run(options: CheckpointOptions) -> CheckpointReport:
-        return checkpoint_table(
-            before.store,
-            options,
-            warn=warn,
-            engine=engine,
-            clock=clock,
-            storage_options=storage_options,
-        )
+        return checkpoint_table(before.store, options, context.without_cancel())
 
     try:
         written = run(CheckpointOptions()).written
     except Exception as error:
-        warn(f"version {version} is committed, but its checkpoint was not written: {error}")
+        context.warn(f"version {version} is committed, but its checkpoint was not written: {error}")
         return None
     if properties.expired_log_cleanup and not keeps_history:
         try:
             for name, reason in run(CheckpointOptions(cleanup_only=True)).failed:
-                warn(f"{name} is past its retention, but could not be deleted: {reason}")
+                context.warn(f"{name} is past its retention, but could not be deleted: {reason}")
         except Exception as error:
-            warn(f"version {version} is committed; the log was not cleaned up: {error}")
+            context.warn(f"version {version} is committed; the log was not cleaned up: {error}")
     return None if written is None else written.version

@@ -2,85 +2,57 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from dataclasses import replace
 
-from deltactl.clock import Clock, SystemClock
-from deltactl.engine.base import CancelToken, Engine, OnProgress
-from deltactl.errors import InterruptedRunError, Warn
+from deltactl.errors import InterruptedRunError
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.put import Sleep
 from deltactl.operations.manifest.content import LiveFiles, load_table
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.run import generate_manifests
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.run import optimize_table
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 
 
 def generate_after_purge(
     store: Store,
     options: ManifestOptions,
+    context: RunContext,
     *,
-    warn: Warn,
     snapshot: Snapshot | None = None,
     output: Store | None = None,
-    engine: Engine | None = None,
-    clock: Clock | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    cancel: CancelToken | None = None,
-    on_progress: OnProgress | None = None,
     dry_run: bool = False,
-    sleep: Sleep = time.sleep,
 ) -> ManifestReport:
     """Generate manifests; before that, with ``options.purge_first``, purge the table.
 
     Args:
         store: the table's.
         options: see there.
-        warn: takes what stops nothing.
+        context: where a purge runs, and more.
         snapshot: the version wanted, where it is loaded already.
         output: where ``_symlink_format_manifest`` lies; in the table itself when ``None``.
-        engine: where a purge runs.
-        clock: measures how long partitions could differ.
-        storage_options: for the workers of a purge.
-        cancel: no manifest is begun once it is set.
-        on_progress: of a purge.
         dry_run: change nothing.
-        sleep: of a purge, after a lost race.
 
     Raises:
         DeltactlError: the purge failed, or what ``generate_manifests`` raises.
     """
-    clock = clock or SystemClock()
     live: LiveFiles | None = None
     purged_from = None
     if options.purge_first and not (dry_run or options.check):
-        snapshot, live = load_table(store, options.version, warn, snapshot)
+        snapshot, live = load_table(store, options.version, context.warn, snapshot)
         if live.vectors:
             purged_from = snapshot.version
-            snapshot, live = _purge(
-                store,
-                warn=warn,
-                engine=engine,
-                clock=clock,
-                storage_options=storage_options,
-                cancel=cancel,
-                on_progress=on_progress,
-                sleep=sleep,
-            )
+            snapshot, live = _purge(store, context)
     try:
         report = generate_manifests(
             store,
             options,
-            warn=warn,
+            context,
             snapshot=snapshot,
             live=live,
             output=output,
-            clock=clock,
-            cancel=cancel,
             dry_run=dry_run,
         )
     except InterruptedRunError as error:
@@ -89,30 +61,10 @@ def generate_after_purge(
     return replace(report, purged_from=purged_from)
 
 
-def _purge(
-    store: Store,
-    *,
-    warn: Warn,
-    engine: Engine | None,
-    clock: Clock,
-    storage_options: Mapping[str, str] | None,
-    cancel: CancelToken | None,
-    on_progress: OnProgress | None,
-    sleep: Sleep,
-) -> tuple[Snapshot, LiveFiles]:
-    report = optimize_table(
-        store,
-        OptimizeOptions(purge=True),
-        warn=warn,
-        engine=engine,
-        clock=clock,
-        storage_options=storage_options,
-        cancel=cancel,
-        on_progress=on_progress,
-        sleep=sleep,
-    )
+def _purge(store: Store, context: RunContext) -> tuple[Snapshot, LiveFiles]:
+    report = optimize_table(store, OptimizeOptions(purge=True), context)
     if report.interrupted:
         raise InterruptedRunError(
             "interrupted during the purge", is_part_done=bool(report.versions), hint="Run again."
         )
-    return load_table(store, None, warn)
+    return load_table(store, None, context.warn)

@@ -86,11 +86,10 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
     key = service.key_of(f"{scheme}://{rest}")
     return FsspecStore(
         uri,
-        service.file_system,
+        service,
         key,
         exclusive_create=True,
         schemes=frozenset(name for name, package_of in _PACKAGES.items() if package_of == package),
-        service=service,
         options=options,
         guard=PutIfAbsentGuard(
             package,

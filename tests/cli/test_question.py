@@ -19,6 +19,7 @@ from typing import Self
 import pytest
 
 from deltactl.errors import InterruptedRunError
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
 from tests.support.table_builder import Column, TableBuilder
@@ -197,5 +198,5 @@ def test_a_run_cancelled_while_it_plans_writes_nothing(tmp_path: Path) -> None:
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(InterruptedRunError):
-        vacuum_table(builder.store, VacuumOptions(), warn=pytest.fail, cancel=cancel)
+        vacuum_table(builder.store, VacuumOptions(), RunContext(warn=pytest.fail, cancel=cancel))
     assert contents(tmp_path) == before

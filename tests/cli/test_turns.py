@@ -14,9 +14,15 @@ from typing import Any
 import pytest
 
 from deltactl.clock import SystemClock
-from deltactl.operations.last_run import LastRun, read_last_run, write_last_run
-from deltactl.operations.lease import LEASE_MS, Holder, _encode
 from deltactl.operations.optimize.plan import plan_optimize
+from deltactl.operations.turns import (
+    LEASE_MS,
+    Holder,
+    LastRun,
+    _encode,
+    read_last_run,
+    write_last_run,
+)
 from deltactl.storage.local.store import LocalStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder

@@ -29,10 +29,12 @@ from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint
 from deltactl.operations.optimize import commit_bins as optimize_run
 from deltactl.operations.optimize import tasks as optimize_tasks
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum import keep as vacuum_keep
 from deltactl.operations.vacuum import planner as vacuum_planning
 from deltactl.operations.vacuum import run as vacuum
 from deltactl.operations.vacuum.listing import Listing
+from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.storage.store import FileInfo, Store
 from tests.explorer import tested
@@ -100,9 +102,9 @@ def _late_cutoff() -> Iterator[None]:
     held = threading.local()
     run = vacuum.vacuum_table
 
-    def remember(*args: Any, **options: Any) -> Any:
-        held.clock = options["clock"]
-        return run(*args, **options)
+    def remember(store: Store, options: VacuumOptions, context: RunContext) -> VacuumReport:
+        held.clock = context.clock
+        return run(store, options, context)
 
     class Late(vacuum_planning.Planner):
         def _list(self, hidden: Any) -> Listing:

@@ -9,6 +9,7 @@ from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.scan import scan_snapshot
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.store import Store
@@ -28,7 +29,9 @@ def optimize(options: OptimizeOptions | None = None, lots: int = 1) -> Program:
 
     def run(store: Store, clock: Clock) -> Outcome:
         report = optimize_table(
-            store, chosen, warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait
+            store,
+            chosen,
+            RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait),
         )
         return Outcome("done", report.versions)
 
@@ -40,7 +43,9 @@ def vacuum(mode: str, **options: Any) -> Program:
 
     def run(store: Store, clock: Clock) -> Outcome:
         report = vacuum_table(
-            store, chosen, warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait
+            store,
+            chosen,
+            RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait),
         )
         return Outcome("done", report.versions)
 
@@ -51,7 +56,7 @@ def checkpoint(**options: Any) -> Program:
     chosen = CheckpointOptions(**options)
 
     def run(store: Store, clock: Clock) -> Outcome:
-        checkpoint_table(store, chosen, warn=_quiet, engine=InlineEngine(), clock=clock)
+        checkpoint_table(store, chosen, RunContext(warn=_quiet, engine=InlineEngine(), clock=clock))
         return Outcome("done")
 
     return Program("checkpoint", run, real=True, max_commits=0)

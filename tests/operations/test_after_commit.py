@@ -11,6 +11,7 @@ from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.store import Store
 from tests.support.checkpoints import DAY_MS, NOW_MS, log_names, memory_of, new_table
@@ -32,10 +33,12 @@ def optimize(store: Store, said: list[str] | None = None) -> OptimizeReport:
     return optimize_table(
         store,
         OptimizeOptions(),
-        warn=pytest.fail if said is None else said.append,
-        engine=LocalEngine(workers=1),
-        clock=FixedClock(NOW_MS),
-        sleep=lambda seconds: None,
+        RunContext(
+            warn=pytest.fail if said is None else said.append,
+            engine=LocalEngine(workers=1),
+            clock=FixedClock(NOW_MS),
+            sleep=lambda seconds: None,
+        ),
     )
 
 
@@ -63,11 +66,13 @@ def test_a_vacuum_at_the_interval_is_checkpointed() -> None:
     report = vacuum_table(
         builder.store,
         VacuumOptions(),
-        warn=pytest.fail,
-        engine=LocalEngine(workers=1),
-        clock=FixedClock(START_MS),
+        RunContext(
+            warn=pytest.fail,
+            engine=LocalEngine(workers=1),
+            clock=FixedClock(START_MS),
+            sleep=lambda seconds: None,
+        ),
         confirm=lambda plan: True,
-        sleep=lambda seconds: None,
     )
     assert report.versions
     assert report.versions[-1] >= 4
@@ -148,10 +153,9 @@ def test_protection_stops_the_cleanup_and_not_the_checkpoint() -> None:
     found = follow_commit(
         before,
         5,
-        warn=said.append,
-        engine=LocalEngine(),
-        clock=FixedClock(NOW_MS),
-        storage_options={},
+        RunContext(
+            warn=said.append, engine=LocalEngine(), clock=FixedClock(NOW_MS), storage_options={}
+        ),
     )
     assert found == 5
     assert any("was not cleaned up" in text for text in said)

@@ -14,6 +14,7 @@ from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.manifest.run import ManifestOptions, generate_manifests
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
 from tests.support.clock import FixedClock
@@ -56,10 +57,12 @@ def _optimize(store: Store, scene: Scene) -> None:
         report = optimize_table(
             store,
             OptimizeOptions(),
-            warn=pytest.fail,
-            engine=LocalEngine(workers=1),
-            clock=FixedClock(NOW),
-            sleep=lambda seconds: None,
+            RunContext(
+                warn=pytest.fail,
+                engine=LocalEngine(workers=1),
+                clock=FixedClock(NOW),
+                sleep=lambda seconds: None,
+            ),
         )
     assert report.files_removed == 5
 
@@ -99,18 +102,22 @@ class Superseded(ForwardingStore):
 def _checkpoint(store: Store, scene: Scene) -> None:
     with opened_as(store):
         checkpoint_table(
-            store, CheckpointOptions(cleanup=True), warn=pytest.fail, clock=scene.clock
+            store, CheckpointOptions(cleanup=True), RunContext(warn=pytest.fail, clock=scene.clock)
         )
 
 
 def _manifests(store: Store, scene: Scene) -> None:
-    report = generate_manifests(store, ManifestOptions(), warn=pytest.fail, clock=scene.clock)
+    report = generate_manifests(
+        store, ManifestOptions(), RunContext(warn=pytest.fail, clock=scene.clock)
+    )
     assert report.plan.count("new") == 2
 
 
 def _refresh_manifests(store: Store, scene: Scene) -> None:
     snapshot = load_snapshot(store, warn=pytest.fail)
-    report = generate_manifests(store, ManifestOptions(), warn=pytest.fail, snapshot=snapshot)
+    report = generate_manifests(
+        store, ManifestOptions(), RunContext(warn=pytest.fail), snapshot=snapshot
+    )
     assert report.plan.count("new") == 2
 
 

@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 from deltactl.errors import SafetyError
 from deltactl.operations.convert.run import ConvertOptions, convert_directory
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
@@ -39,20 +40,20 @@ def quiet(_: str) -> None:
 
 
 def optimize(store: Store, dry_run: bool) -> None:
-    optimize_table(store, OptimizeOptions(), warn=quiet, dry_run=dry_run)
+    optimize_table(store, OptimizeOptions(), RunContext(warn=quiet), dry_run=dry_run)
 
 
 def vacuum(store: Store, dry_run: bool) -> None:
-    vacuum_table(store, VacuumOptions(mode="full"), warn=quiet, dry_run=dry_run)
+    vacuum_table(store, VacuumOptions(mode="full"), RunContext(warn=quiet), dry_run=dry_run)
 
 
 def convert(store: Store, dry_run: bool) -> None:
-    convert_directory(store, ConvertOptions(), warn=quiet, dry_run=dry_run)
+    convert_directory(store, ConvertOptions(), RunContext(warn=quiet), dry_run=dry_run)
 
 
 def sync(store: Store, dry_run: bool) -> None:
     options = ConvertOptions(sync=True, margin_ms=0)
-    convert_directory(store, options, warn=quiet, dry_run=dry_run)
+    convert_directory(store, options, RunContext(warn=quiet), dry_run=dry_run)
 
 
 def build_table(folder: Path) -> None:

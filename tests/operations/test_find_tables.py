@@ -12,6 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from deltactl.errors import NotATableError, UsageError
 from deltactl.operations.find_tables import find_tables, is_glob, split_glob
 from deltactl.storage.local.store import LocalStore
+from deltactl.storage.objects.services import CommonService
 from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.store import Store
 from tests.support.metered_store import MeteredStore, StorageUsage
@@ -37,7 +38,8 @@ def _fsspec() -> tuple[str, OpenStore]:
 
     def open_store(uri: str) -> Store:
         root = "/" + uri.partition("://")[2]
-        return FsspecStore(uri, files, root, exclusive_create=True, schemes=frozenset({"memory"}))
+        service = CommonService(files)
+        return FsspecStore(uri, service, root, exclusive_create=True, schemes=frozenset({"memory"}))
 
     return "memory://lake", open_store
 

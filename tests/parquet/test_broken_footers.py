@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import DataFileError, DeltactlError
+from deltactl.errors import DataFileError, DeltactlError, ignore_warning
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.run import check_table
 from deltactl.operations.convert.run import convert
+from deltactl.operations.run_context import RunContext
 from deltactl.parquet import fixed_bounds
 from deltactl.parquet.broken_footers import ensure_valid_columns, find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
@@ -108,7 +109,9 @@ def test_a_check_names_just_the_broken_file(name: str, tmp_path: Path) -> None:
     convert(str(tmp_path))
     (tmp_path / "b.parquet").write_bytes(data)
     found = check_table(
-        open_store(str(tmp_path), {}), CheckOptions(depth=Depth.FOOTERS)
+        open_store(str(tmp_path), {}),
+        CheckOptions(depth=Depth.FOOTERS),
+        RunContext(warn=ignore_warning),
     ).findings.to_pylist()
     unreadable = [finding["file"] for finding in found if finding["code"] == "FILE_UNREADABLE"]
     assert unreadable == ["b.parquet"]

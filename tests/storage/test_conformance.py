@@ -11,6 +11,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from deltactl.storage.local.store import LocalStore
+from deltactl.storage.objects.services import CommonService
 from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.store import Store
 from tests.storage import conformance
@@ -33,7 +34,7 @@ def _fsspec(_: Path) -> Store:
     file_system: Any = MemoryFileSystem(use_listings_cache=False, skip_instance_cache=True)
     return FsspecStore(
         f"memory:/{root}",
-        file_system,
+        CommonService(file_system),
         root,
         exclusive_create=True,
         schemes=frozenset({"memory"}),

@@ -129,7 +129,11 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_stores_without_conditional_writes_are_refused_commits() -> None:
     store = FsspecStore(
-        "x://b", object(), "b", exclusive_create=False, schemes=frozenset({"x"}), options=None
+        "x://b",
+        CommonService(object()),
+        "b",
+        exclusive_create=False,
+        schemes=frozenset({"x"}),
     )
     with pytest.raises(StorageError, match="no conditional write") as caught:
         store.put_if_absent("0.json", b"")

@@ -12,6 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from deltactl.errors import ObjectExistsError, ObjectNotFoundError, SafetyError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
+from deltactl.storage.objects.services import CommonService
 from deltactl.storage.objects.store import FsspecStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import FileInfo, Store
@@ -78,7 +79,8 @@ def test_dry_runs_remove_no_directories(tmp_path: Path) -> None:
 def test_dry_runs_restore_no_files() -> None:
     file_system = MemoryFileSystem(use_listings_cache=False, skip_instance_cache=True)
     schemes = frozenset({"memory"})
-    inner = FsspecStore("memory://t", file_system, "/t", exclusive_create=True, schemes=schemes)
+    service = CommonService(file_system)
+    inner = FsspecStore("memory://t", service, "/t", exclusive_create=True, schemes=schemes)
     versions = ReadOnlyStore(inner).versions
     assert versions is not None
     assert list(versions.undelete_many(["never"], dry_run=True)) == ["never"]

@@ -16,6 +16,7 @@ from deltactl.engine.base import CancelToken, Done, Failed, OnProgress, P, R, Ta
 from deltactl.engine.local import LocalEngine
 from deltactl.log.hint import read_hint
 from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport, checkpoint_table
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from tests.support.clock import FixedClock
 from tests.support.stores import MemoryStore
@@ -65,9 +66,7 @@ def checkpoint(store: Store, **options: Any) -> CheckpointReport:
     return checkpoint_table(
         store,
         CheckpointOptions(**options),
-        warn=fail,
-        engine=PicklingEngine(),
-        clock=FixedClock(NOW_MS),
+        RunContext(warn=fail, engine=PicklingEngine(), clock=FixedClock(NOW_MS)),
     )
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from deltactl.errors import ignore_warning
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.report import CheckReport
 from deltactl.operations.check.run import check_table
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from tests.support.checkpoints import PicklingEngine, memory_of, new_table
 from tests.support.table_builder import (
@@ -29,7 +31,9 @@ DEEP: dict[str, Any] = {"depth": Depth.DATA, "checkpoints": True, "vectors": Tru
 
 def check(store: Store, **options: Any) -> CheckReport:
     """Check a table, with tasks that travel in bytes."""
-    return check_table(store, CheckOptions(**options), engine=PicklingEngine())
+    return check_table(
+        store, CheckOptions(**options), RunContext(warn=ignore_warning, engine=PicklingEngine())
+    )
 
 
 def codes(report: CheckReport) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from deltactl.clock import Clock
 from deltactl.engine.local import LocalEngine
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
@@ -129,11 +130,13 @@ class Scene:
             return vacuum_table(
                 store,
                 VacuumOptions(**settings),
-                warn=lambda message: None,
-                engine=LocalEngine(workers=1),
-                clock=self.clock,
+                RunContext(
+                    warn=lambda message: None,
+                    engine=LocalEngine(workers=1),
+                    clock=self.clock,
+                    sleep=lambda seconds: None,
+                ),
                 dry_run=dry_run,
-                sleep=lambda seconds: None,
             )
 
     def plan(self, **options: Any) -> dict[str, str]:

@@ -30,19 +30,22 @@ def fix_paths(
     """
     from deltactl.cli.pages.check_fix import render_fix
     from deltactl.operations.check.fix import repair_paths
+    from deltactl.operations.run_context import RunContext
 
     store = session.open_table(table, read_only=dry_run)
     with session.engine() as engine, session.cancellation() as cancellation:
         report = repair_paths(
             store,
             texts,
-            warn=session.output.warn,
-            engine=engine,
-            storage_options=session.storage_options,
+            RunContext(
+                warn=session.output.warn,
+                engine=engine,
+                storage_options=session.storage_options,
+                cancel=cancellation.token,
+                run_id=session.run_id,
+            ),
             confirm=None if yes else _confirmation(session),
-            cancel=cancellation.token,
             dry_run=dry_run,
-            run_id=session.run_id,
         )
     session.table_id = report.table_id
     envelope = session.envelope(

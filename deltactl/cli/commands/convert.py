@@ -103,6 +103,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 
 def _run(session: Session, table: str, options: ConvertOptions, dry_run: bool) -> ConvertReport:
     from deltactl.operations.convert.run import convert_directory
+    from deltactl.operations.run_context import RunContext
 
     store = session.open_table(table, read_only=dry_run)
     with (
@@ -113,11 +114,13 @@ def _run(session: Session, table: str, options: ConvertOptions, dry_run: bool) -
         return convert_directory(
             store,
             options,
-            warn=session.output.warn,
-            engine=engine,
-            storage_options=session.storage_options,
-            cancel=cancellation.token,
-            on_progress=on_progress,
+            RunContext(
+                warn=session.output.warn,
+                engine=engine,
+                storage_options=session.storage_options,
+                cancel=cancellation.token,
+                on_progress=on_progress,
+            ),
             dry_run=dry_run,
         )
 

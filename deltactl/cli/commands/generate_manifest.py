@@ -104,6 +104,7 @@ def _run(
     session: Session, table: str, options: ManifestOptions, output_root: str | None, dry_run: bool
 ) -> ManifestReport:
     from deltactl.operations.purge_first import generate_after_purge
+    from deltactl.operations.run_context import RunContext
 
     looks = dry_run or options.check
     store = session.open_table(table, read_only=looks)
@@ -113,11 +114,13 @@ def _run(
         return generate_after_purge(
             store,
             options,
-            warn=session.output.warn,
+            RunContext(
+                warn=session.output.warn,
+                storage_options=session.storage_options,
+                cancel=cancellation.token,
+                on_progress=on_progress,
+            ),
             output=output,
-            storage_options=session.storage_options,
-            cancel=cancellation.token,
-            on_progress=on_progress,
             dry_run=dry_run,
         )
 

@@ -176,6 +176,7 @@ def _run(
     dry_run: bool,
 ) -> OptimizeReport:
     from deltactl.operations.optimize.run import optimize_table
+    from deltactl.operations.run_context import RunContext
 
     store = session.open_table(table, read_only=dry_run)
     with (
@@ -188,13 +189,15 @@ def _run(
         report = optimize_table(
             store,
             options,
-            warn=session.output.warn,
-            engine=engines,
-            storage_options=session.storage_options,
-            cancel=cancellation.token,
-            on_progress=on_progress,
+            RunContext(
+                warn=session.output.warn,
+                engines=engines,
+                storage_options=session.storage_options,
+                cancel=cancellation.token,
+                on_progress=on_progress,
+                run_id=session.run_id,
+            ),
             dry_run=dry_run,
-            run_id=session.run_id,
         )
         if report.interrupted:
             stopped = cancellation.find_error(
@@ -285,7 +288,7 @@ def _parse_since(session: Session, table: str, text: str | None) -> tuple[int | 
     if text is None:
         return None, None
     if text == LAST_RUN:
-        from deltactl.operations.last_run import read_last_run
+        from deltactl.operations.turns import read_last_run
 
         last = read_last_run(session.open_store(table), "optimize")
         return (None, None) if last is None else (last.caught_up_version, last.table_id)

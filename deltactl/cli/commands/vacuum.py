@@ -14,6 +14,7 @@ from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.question import ask
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
+from deltactl.clock import SystemClock
 from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError
 from deltactl.units import format_count, format_duration, format_size, parse_duration
 
@@ -198,6 +199,7 @@ def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
 def _run(
     session: Session, table: str, options: VacuumOptions, confirm: Confirm | None, dry_run: bool
 ) -> VacuumReport:
+    from deltactl.operations.run_context import RunContext
     from deltactl.operations.vacuum.run import vacuum_table
 
     store = session.open_table(table, read_only=dry_run)
@@ -209,14 +211,16 @@ def _run(
         report = vacuum_table(
             store,
             options,
-            warn=session.output.warn,
-            engine=engine,
-            storage_options=session.storage_options,
+            RunContext(
+                warn=session.output.warn,
+                engine=engine,
+                storage_options=session.storage_options,
+                cancel=cancellation.token,
+                on_progress=on_progress,
+                run_id=session.run_id,
+            ),
             confirm=confirm,
-            cancel=cancellation.token,
-            on_progress=on_progress,
             dry_run=dry_run,
-            run_id=session.run_id,
         )
         if report.interrupted:
             stopped = cancellation.find_error(
@@ -326,7 +330,8 @@ def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
 
     if not (yes or dry_run) and not ask(session, "Delete quarantined files that are due?"):
         raise SafetyError("not confirmed: nothing was removed")
-    report = purge_quarantine(session.open_table(table, read_only=dry_run), dry_run=dry_run)
+    store = session.open_table(table, read_only=dry_run)
+    report = purge_quarantine(store, clock=SystemClock(), dry_run=dry_run)
     session.output.emit(
         session.envelope(dry_run=dry_run, result=report.to_dict()),
         render_table=lambda page: render_purge(page, report),

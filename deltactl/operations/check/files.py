@@ -16,10 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.base import (
-    CancelToken,
     Failed,
-    LazyEngine,
-    OnProgress,
     ended,
 )
 from deltactl.engine.tasks import LazyTasks
@@ -27,6 +24,7 @@ from deltactl.errors import InterruptedRunError
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.resume import ResumeFile
 from deltactl.operations.check.tasks import BATCH, BatchResult, CheckSpec, CheckTask, check_files
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.spark_hash import hash_texts
 
 _FILES_A_TASK: Final = 512
@@ -73,10 +71,8 @@ class FileCheck:
     def run(
         self,
         spec: CheckSpec,
-        engine: LazyEngine,
+        context: RunContext,
         resume: ResumeFile | None,
-        cancel: CancelToken | None,
-        on_progress: OnProgress | None,
     ) -> Iterator[BatchResult]:
         """Check every file that is not done yet; results as they come.
 
@@ -95,17 +91,14 @@ class FileCheck:
             lambda _: _to_task(next(waiting)),
             [planned.read_bytes for planned in left],
         )
-        running = engine.run(
-            partial(check_files, spec), tasks, cancel=cancel, on_progress=on_progress
-        )
-        with ended(running) as outcomes:
+        with ended(context.run(partial(check_files, spec), tasks)) as outcomes:
             for outcome in outcomes:
                 if isinstance(outcome, Failed):
                     raise outcome.error
                 if resume is not None:
                     resume.note(left[outcome.task_id].digest, outcome.result)
                 yield outcome.result
-        if cancel is not None and cancel.is_set():
+        if context.is_cancelled:
             hint = "Run again with the same --resume FILE to do the rest."
             raise InterruptedRunError("interrupted", hint=None if resume is None else hint)
 

@@ -6,17 +6,13 @@ several texts, one is always kept.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.clock import Clock, SystemClock
-from deltactl.engine.base import CancelToken, Engine
-from deltactl.engine.local import LocalEngine
 from deltactl.errors import CorruptLogError, InterruptedRunError, SafetyError, UsageError, Warn
 from deltactl.log.commits.changes import parse_commits
 from deltactl.log.commits.lines import CommitBytes
@@ -25,7 +21,6 @@ from deltactl.log.not_a_table import no_table_error
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.base import CommitBase
-from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.remove_files import Removal, remove_files
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.after_commit import follow_commit
@@ -41,6 +36,7 @@ from deltactl.operations.path_encoding.pairs import (
     count_rows,
     find_path_pairs,
 )
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import APPEND_ONLY, Operation, ensure_supported, has_feature
 from deltactl.protocol.stats import num_records
 from deltactl.storage.store import Store
@@ -111,17 +107,11 @@ Confirm: TypeAlias = Callable[[PathRepairReport], bool]
 
 def repair_paths(
     store: Store,
-    texts: Sequence[str] = (),
+    texts: Sequence[str],
+    context: RunContext,
     *,
-    warn: Warn,
-    engine: Engine | None = None,
-    clock: Clock | None = None,
-    sleep: Sleep = time.sleep,
-    storage_options: Mapping[str, str] | None = None,
     confirm: Confirm | None = None,
-    cancel: CancelToken | None = None,
     dry_run: bool = False,
-    run_id: str | None = None,
 ) -> PathRepairReport:
     """Remove live files that writers removed by another text of their paths.
 
@@ -129,15 +119,9 @@ def repair_paths(
         store: where the table is.
         texts: the live path texts to remove, as in the log; if empty, all with the verdict
             ``remove``.
-        warn: takes what is worth knowing but stops nothing.
-        engine: where a checkpoint that is due is written.
-        clock: for times and ids.
-        sleep: waits between attempts; seconds.
-        storage_options: settings of the table's storage.
+        context: where a checkpoint that is due is written, and more.
         confirm: called before the commit.
-        cancel: once set, nothing is committed.
         dry_run: commit nothing.
-        run_id: of the run, for the commit.
 
     Raises:
         UsageError: a text is not the live text of a pair.
@@ -148,12 +132,11 @@ def repair_paths(
         InterruptedRunError: ``cancel`` was set.
         CorruptLogError: the log is damaged.
     """
-    clock, engine = clock or SystemClock(), engine or LocalEngine()
-    snapshot, pairs = outlast_cleanup(lambda: _find_pairs(store, warn))
+    snapshot, pairs = outlast_cleanup(lambda: _find_pairs(store, context.warn))
     found = () if pairs is None else pairs.found
     chosen = _choose(found, texts)
     report = PathRepairReport(
-        snapshot.version, snapshot.metadata.id, found, chosen, engine.name, dry_run=dry_run
+        snapshot.version, snapshot.metadata.id, found, chosen, context.engine.name, dry_run=dry_run
     )
     if report.is_empty or pairs is None:
         return report
@@ -161,34 +144,27 @@ def repair_paths(
     refusal = _find_refusal(CommitBase.of(snapshot))
     if dry_run:
         if refusal is not None:
-            warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
+            context.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
         return report
     if refusal is not None:
         raise refusal
     if confirm is not None and not confirm(report):
         raise SafetyError("not confirmed: nothing was removed")
-    if cancel is not None and cancel.is_set():
+    if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was removed")
     store.ensure_put_if_absent()
-    removal = _build_removal(pairs.files, report, engine, run_id)
+    removal = _build_removal(pairs.files, report, context)
     version = remove_files(
         snapshot,
         removal,
-        clock=clock,
-        sleep=sleep,
+        clock=context.clock,
+        sleep=context.sleep,
         ensure=_ensure_may_remove,
         touches=lambda winners: _touches(store.uri, winners, chosen),
     )
-    follow_commit(
-        snapshot,
-        version,
-        warn=warn,
-        engine=engine,
-        clock=clock,
-        storage_options=storage_options or {},
-    )
+    follow_commit(snapshot, version, context)
     return PathRepairReport(
-        snapshot.version, snapshot.metadata.id, found, chosen, engine.name, version
+        snapshot.version, snapshot.metadata.id, found, chosen, context.engine.name, version
     )
 
 
@@ -262,9 +238,7 @@ def _ensure_may_remove(base: CommitBase) -> None:
         raise refusal
 
 
-def _build_removal(
-    files: pa.Table, report: PathRepairReport, engine: Engine, run_id: str | None
-) -> Removal:
+def _build_removal(files: pa.Table, report: PathRepairReport, context: RunContext) -> Removal:
     chosen = files.take(pa.array([it.row for it in report.chosen], pa.int64()))
     chosen = chosen.append_column("num_records", num_records(chosen["stats"]))
     metrics = {
@@ -279,8 +253,8 @@ def _build_removal(
         operation=_OPERATION,
         parameters={"fix": FIX},
         metrics=metrics,
-        engine_info=engine_info(engine.name),
-        tags=run_tags(run_id),
+        engine_info=engine_info(context.engine.name),
+        tags=run_tags(context.run_id),
     )
 
 

@@ -6,19 +6,12 @@ error: a check that comes to its end says so in its report.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from deltactl.engine.base import (
-    CancelToken,
-    Engine,
-    EngineSource,
     LazyEngine,
-    OnProgress,
-    source_of,
 )
-from deltactl.engine.local import LocalEngine
 from deltactl.errors import (
     CorruptLogError,
     LogGapError,
@@ -57,6 +50,7 @@ from deltactl.operations.check.versions import (
     find_all_files,
 )
 from deltactl.operations.path_encoding.index import PathTextIndex
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
@@ -65,11 +59,7 @@ from deltactl.storage.store import Store
 def check_table(
     store: Store,
     options: CheckOptions,
-    *,
-    engine: Engine | EngineSource | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    cancel: CancelToken | None = None,
-    on_progress: OnProgress | None = None,
+    context: RunContext,
 ) -> CheckReport:
     """Check a table's log, and its files as deep as asked.
 
@@ -79,15 +69,7 @@ def check_table(
         InterruptedRunError: ``cancel`` was set.
         StorageError: the store failed.
     """
-    run = _Run(
-        ReadOnlyStore(store),
-        options,
-        source_of(engine or LocalEngine()),
-        storage_options or {},
-        cancel,
-        on_progress,
-    )
-    return run.check()
+    return _Run(ReadOnlyStore(store), options, context).check()
 
 
 @dataclass(slots=True)
@@ -96,10 +78,7 @@ class _Run:
 
     store: Store
     options: CheckOptions
-    source: EngineSource
-    storage_options: Mapping[str, str]
-    cancel: CancelToken | None
-    on_progress: OnProgress | None
+    context: RunContext
     findings: Findings = field(default_factory=Findings)
     looked: Looked = field(default_factory=Looked)
     _path_texts: PathTextIndex = field(init=False)
@@ -249,10 +228,10 @@ class _Run:
     ) -> LazyEngine:
         files = self._choose_files(listing, snapshot, commits)
         check = FileCheck(files.batches, self.options, snapshot.version)
-        engine = LazyEngine(self.source, check.input_bytes)
+        engine = LazyEngine(self.context.source, check.input_bytes)
         spec = CheckSpec(
             self.store.uri,
-            self.storage_options,
+            self.context.storage_options,
             files.metadata,
             self.options.depth,
             self.options.decodes_vectors,
@@ -260,7 +239,7 @@ class _Run:
         path = self.options.resume
         opened = nullcontext() if path is None else ResumeFile(path, self._subject(snapshot))
         with opened as resume:
-            for result in check.run(spec, engine, resume, self.cancel, self.on_progress):
+            for result in check.run(spec, replace(self.context, engine=engine), resume):
                 self.looked.take(result)
                 self.findings.take(to_table(result.findings))
                 for note in result.notes:
@@ -289,7 +268,7 @@ class _Run:
         engine: LazyEngine | None = None,
         unsupported: str | None = None,
     ) -> CheckReport:
-        engine = engine or LazyEngine(self.source)
+        engine = engine or LazyEngine(self.context.source)
         return CheckReport(
             version=None if snapshot is None else snapshot.version,
             options=self.options,

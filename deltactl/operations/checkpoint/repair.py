@@ -6,14 +6,10 @@ one of the same version that was rebuilt without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deltactl.clock import Clock, SystemClock
-from deltactl.engine.base import CancelToken, Engine, OnProgress
-from deltactl.engine.local import LocalEngine
-from deltactl.errors import CorruptLogError, Warn, ignore_warning
+from deltactl.errors import CorruptLogError, ignore_warning
 from deltactl.log.audit.checkpoints import (
     HintVerdict,
     Verdict,
@@ -29,7 +25,8 @@ from deltactl.log.not_a_table import no_table_error
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, plan_files
-from deltactl.operations.checkpoint.write import CheckpointRun, write_checkpoint
+from deltactl.operations.checkpoint.write import write_checkpoint
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import V2_CHECKPOINT, Operation, ensure_supported, has_feature
 from deltactl.protocol.names import LOG_DIR, checksum_name
 from deltactl.storage.store import Store
@@ -87,13 +84,8 @@ class RepairReport:
 
 def repair_checkpoints(
     store: Store,
+    context: RunContext,
     *,
-    warn: Warn,
-    engine: Engine | None = None,
-    clock: Clock | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    cancel: CancelToken | None = None,
-    on_progress: OnProgress | None = None,
     dry_run: bool = False,
 ) -> RepairReport:
     """Check every checkpoint and the hint, and put right what is proven wrong.
@@ -103,9 +95,6 @@ def repair_checkpoints(
         UnsupportedFeatureError: the protocol forbids a checkpoint.
         DeltactlError: writing failed, or the store did.
     """
-    run = CheckpointRun(
-        engine or LocalEngine(), clock or SystemClock(), storage_options or {}, cancel, on_progress
-    )
     listing = list_log(store)
     if listing.latest_version is None:
         raise no_table_error(store)
@@ -114,7 +103,7 @@ def repair_checkpoints(
         del listing.compacted[wrong.first, wrong.last]
     verdicts = check_checkpoints(store, listing)
     bad = frozenset(v.checkpoint for v in verdicts if v.trust == "bad")
-    latest = load_snapshot(store, warn=warn, listing=listing, skip=bad)
+    latest = load_snapshot(store, warn=context.warn, listing=listing, skip=bad)
     ensure_supported(latest.protocol, latest.metadata, Operation.CHECKPOINT)
     hint = check_hint(store, listing, bad)
     findings = [_remove_wrong(store, w.name, w.last, w.problem or "", dry_run) for w in compacted]
@@ -122,7 +111,7 @@ def repair_checkpoints(
         if verdict.trust in ("bad", "ambiguous"):
             finding = _judge(verdict, dry_run)
             if verdict.trust == "bad" and not dry_run:
-                obstacle = _rewrite(listing, verdict.checkpoint, bad, run, store)
+                obstacle = _rewrite(listing, verdict.checkpoint, bad, context, store)
                 remedy = finding.remedy if obstacle is None else f"none: {obstacle}"
                 finding = replace(finding, remedy=remedy, repaired=obstacle is None)
             findings.append(finding)
@@ -130,7 +119,7 @@ def repair_checkpoints(
     findings += _mend_hint(store, hint, dry_run)
     return RepairReport(
         version=latest.version,
-        engine=run.engine.name,
+        engine=context.engine.name,
         checked=len(verdicts),
         unproven=sum(verdict.trust == "unproven" for verdict in verdicts),
         findings=tuple(findings),
@@ -176,7 +165,7 @@ def _rewrite(
     listing: LogListing,
     checkpoint: Checkpoint,
     bad: frozenset[Checkpoint],
-    run: CheckpointRun,
+    context: RunContext,
     store: Store,
 ) -> str | None:
     """Rebuild a checkpoint's version without anything bad, and write it in its place.
@@ -192,7 +181,9 @@ def _rewrite(
         return error.message
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
     options = CheckpointOptions(top_format="parquet" if checkpoint.format == "parquet" else "json")
-    written = write_checkpoint(snapshot, _plan_like(snapshot, checkpoint, options), options, run)
+    written = write_checkpoint(
+        snapshot, _plan_like(snapshot, checkpoint, options), options, context
+    )
     move_hint(store, written.hint)
     # The new one has every name of the old one, or stands beside it: readers must not choose.
     obsolete = [name for name in checkpoint.names if name not in written.names]

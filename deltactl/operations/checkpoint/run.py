@@ -7,13 +7,9 @@ last. Every crash point leaves a log that reads as before.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from deltactl.clock import Clock, SystemClock
-from deltactl.engine.base import CancelToken, Engine, OnProgress
-from deltactl.engine.local import LocalEngine
 from deltactl.errors import ObjectNotFoundError, StorageError, Warn
 from deltactl.log.audit.checksum import find_disagreements, write_checksum
 from deltactl.log.hint import move_hint
@@ -26,10 +22,10 @@ from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.operations.checkpoint.plan import CheckpointPlan, is_due, plan_checkpoint
 from deltactl.operations.checkpoint.report import CheckpointReport, DueReport
 from deltactl.operations.checkpoint.write import (
-    CheckpointRun,
     WrittenCheckpoint,
     write_checkpoint,
 )
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.store import Store
 
@@ -62,13 +58,8 @@ def check_due(store: Store, *, warn: Warn) -> DueReport:
 def checkpoint_table(
     store: Store,
     options: CheckpointOptions,
+    context: RunContext,
     *,
-    warn: Warn,
-    engine: Engine | None = None,
-    clock: Clock | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    cancel: CancelToken | None = None,
-    on_progress: OnProgress | None = None,
     dry_run: bool = False,
 ) -> CheckpointReport:
     """Plan and, unless ``dry_run``, write a checkpoint, and clean up the log if asked to.
@@ -80,16 +71,13 @@ def checkpoint_table(
         SafetyError: cleanup would strand a version that is inside the retention.
         DeltactlError: the log is damaged, or the store failed.
     """
-    run = CheckpointRun(
-        engine or LocalEngine(), clock or SystemClock(), storage_options or {}, cancel, on_progress
-    )
     # Another run's cleanup may take the checkpoint that this one reads: then all begins anew.
-    job, report = outlast_cleanup(lambda: _begin(store, options, run, warn, dry_run=dry_run))
+    job, report = outlast_cleanup(lambda: _begin(store, options, context, dry_run=dry_run))
     if dry_run or report.skipped is not None:
         return report
     if report.written is not None:
         report = job.announce(report, report.written)
-    if cancel is not None and cancel.is_set():
+    if context.is_cancelled:
         return replace(report, cleanup=None, compaction_range=None, interrupted=True)
     if options.compact_log:
         report = replace(report, compaction=write_compaction(job.snapshot))
@@ -99,20 +87,20 @@ def checkpoint_table(
 
 
 def _begin(
-    store: Store, options: CheckpointOptions, run: CheckpointRun, warn: Warn, *, dry_run: bool
+    store: Store, options: CheckpointOptions, context: RunContext, *, dry_run: bool
 ) -> tuple[_Job, CheckpointReport]:
     """Look at the log, plan, and unless ``dry_run`` write the checkpoint."""
-    job = _Job(store, options, run, warn)
+    job = _Job(store, options, context)
     skipped = job.find_shortfall()
     if skipped is not None:
         idle = CheckpointPlan(job.snapshot.version, None, f"not needed: {skipped}")
         return job, CheckpointReport(
-            idle, run.engine.name, job.table_id, dry_run=dry_run, skipped=skipped
+            idle, context.engine.name, job.table_id, dry_run=dry_run, skipped=skipped
         )
     plan = job.plan()
     report = CheckpointReport(
         plan,
-        run.engine.name,
+        context.engine.name,
         job.table_id,
         dry_run=dry_run,
         cleanup=job.plan_cleanup(plan) if job.cleans else None,
@@ -126,10 +114,9 @@ def _begin(
 class _Job:
     """One run: the log as it was found, and what to do with it."""
 
-    def __init__(
-        self, store: Store, options: CheckpointOptions, run: CheckpointRun, warn: Warn
-    ) -> None:
-        self._store, self._options, self._run, self._warn = store, options, run, warn
+    def __init__(self, store: Store, options: CheckpointOptions, context: RunContext) -> None:
+        self._store, self._options, self._context = store, options, context
+        warn = context.warn
         self.cleans = options.cleanup or options.cleanup_only
         version = options.version
         self._listing = list_log(store) if self.cleans else list_from_hint(store, warn, version)
@@ -151,13 +138,13 @@ class _Job:
         """What to write."""
         snapshot = self.snapshot
         if not self._options.cleanup_only:
-            return plan_checkpoint(snapshot, self._listing, self._options, self._warn)
+            return plan_checkpoint(snapshot, self._listing, self._options, self._context.warn)
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
         return CheckpointPlan(snapshot.version, None, "no checkpoint was asked for")
 
     def write(self, plan: CheckpointPlan) -> WrittenCheckpoint:
         """Write the checkpoint, which nothing names yet."""
-        written = write_checkpoint(self.snapshot, plan, self._options, self._run)
+        written = write_checkpoint(self.snapshot, plan, self._options, self._context)
         _log.info("%s: checkpoint of version %d written", self._store.uri, plan.version)
         return written
 
@@ -172,37 +159,37 @@ class _Job:
         try:
             found = find_disagreements(self._store, self.snapshot, *facts)
         except StorageError as error:
-            self._warn(f"the version's checksum file was not compared: {error.message}")
+            self._context.warn(f"the version's checksum file was not compared: {error.message}")
             return None
         for disagreement in found or ():
-            self._warn(disagreement)
+            self._context.warn(disagreement)
         if found is not None or not self._listing.checksums:
             return None
         try:
             return write_checksum(self._store, self.snapshot, *facts)
         except ObjectNotFoundError as error:  # another run's cleanup took the commit
-            self._warn(f"the version's checksum file was not written: {error.message}")
+            self._context.warn(f"the version's checksum file was not written: {error.message}")
             return None
 
     def plan_cleanup(self, plan: CheckpointPlan) -> CleanupPlan:
         """What may go once the plan is carried out."""
         latest = self.snapshot
         if self._options.version is not None:
-            latest = load_snapshot(self._store, warn=self._warn, listing=self._listing)
+            latest = load_snapshot(self._store, warn=self._context.warn, listing=self._listing)
         if not latest.properties.expired_log_cleanup:
-            self._warn(
+            self._context.warn(
                 "delta.enableExpiredLogCleanup is false; the log is cleaned up because you ask "
                 "for it"
             )
         cleanup = plan_cleanup(
             latest,
             self._listing,
-            self._run.clock.now_ms(),
+            self._context.clock.now_ms(),
             up_to=self._options.version,
             planned=None if plan.is_empty else plan.version,
         )
         for warning in cleanup.warnings:
-            self._warn(warning)
+            self._context.warn(warning)
         return cleanup
 
     def clean(self, report: CheckpointReport) -> CheckpointReport:

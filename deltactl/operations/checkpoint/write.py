@@ -10,8 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltactl.clock import Clock
-from deltactl.engine.base import CancelToken, Done, Engine, Failed, OnProgress, P, Task, Worker
+from deltactl.engine.base import Done, Failed, P, Task, Worker
 from deltactl.errors import (
     DeltactlError,
     InterruptedRunError,
@@ -43,6 +42,7 @@ from deltactl.operations.checkpoint.tasks import (
     write_sidecars,
     write_whole,
 )
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.action_nodes import (
     encode_domain,
     encode_metadata,
@@ -74,19 +74,8 @@ class WrittenCheckpoint:
     hint: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointRun:
-    """What writing needs besides the snapshot and the plan."""
-
-    engine: Engine
-    clock: Clock
-    storage_options: Mapping[str, str]
-    cancel: CancelToken | None = None
-    on_progress: OnProgress | None = None
-
-
 def write_checkpoint(
-    snapshot: Snapshot, plan: CheckpointPlan, options: CheckpointOptions, run: CheckpointRun
+    snapshot: Snapshot, plan: CheckpointPlan, options: CheckpointOptions, context: RunContext
 ) -> WrittenCheckpoint:
     """Write the files of a plan and read them back; nothing points at them yet.
 
@@ -95,7 +84,7 @@ def write_checkpoint(
         InterruptedRunError: cancelled; what was written is removed.
         DeltactlError: the first task that failed.
     """
-    writing = _Writing(snapshot, plan, options, run)
+    writing = _Writing(snapshot, plan, options, context)
     return writing.write_v2() if plan.kind == "v2" else writing.write_whole()
 
 
@@ -126,25 +115,26 @@ class _Writing:
         snapshot: Snapshot,
         plan: CheckpointPlan,
         options: CheckpointOptions,
-        run: CheckpointRun,
+        context: RunContext,
     ) -> None:
-        self._snapshot, self._plan, self._options, self._run = snapshot, plan, options, run
+        self._snapshot, self._plan, self._options, self._context = snapshot, plan, options, context
         self._store = snapshot.store
-        self._singletons = _kept_singletons(snapshot, run.clock.now_ms())
+        self._singletons = _kept_singletons(snapshot, context.clock.now_ms())
         self._spec = self._build_spec()
 
     def _build_spec(self) -> WriteSpec:
-        snapshot, run = self._snapshot, self._run
+        snapshot, context = self._snapshot, self._context
         keys = snapshot.metadata.partition_keys
         return WriteSpec(
             table_uri=self._store.uri,
-            storage_options=run.storage_options,
+            storage_options=context.storage_options,
             version=snapshot.version,
-            run_id=run.clock.new_id(),
+            run_id=context.clock.new_id(),
             head=snapshot.head,
             tail=TailSource(snapshot.segment.tail, keys, snapshot.tail),
             layout=choose_layout(snapshot.metadata, snapshot.protocol, self._options.compat),
-            tombstones_after_ms=run.clock.now_ms() - snapshot.properties.deleted_file_retention_ms,
+            tombstones_after_ms=context.clock.now_ms()
+            - snapshot.properties.deleted_file_retention_ms,
             sidecar_rows=self._options.sidecar_rows,
             singletons=tuple(_nodes(self._singletons)),
         )
@@ -170,7 +160,7 @@ class _Writing:
         tasks = [SidecarTask(number, share) for number, share in enumerate(plan.shares, 1)]
         files = self._run_tasks(partial(write_sidecars, self._spec), tasks)
         form = options.top_format
-        name = f"{LOG_DIR}/{checkpoint_name(plan.version, self._run.clock.new_id(), form)}"
+        name = f"{LOG_DIR}/{checkpoint_name(plan.version, self._context.clock.new_id(), form)}"
         sidecars = [file_node(written.file) for written in files]
         nodes = [
             {"checkpointMetadata": checkpoint_metadata(plan.version, files, self._spec.layout)},
@@ -254,14 +244,11 @@ class _Writing:
 
         A classic checkpoint stays: another writer's has the same name.
         """
-        run = self._run
         tasks = [Task(n, payload, _TASK_MEMORY_BYTES) for n, payload in enumerate(payloads)]
         done: dict[int, tuple[WrittenActions, ...]] = {}
         failures: list[Exception] = []
         try:
-            for outcome in run.engine.run(
-                worker, tasks, cancel=run.cancel, on_progress=run.on_progress
-            ):
+            for outcome in self._context.run(worker, tasks):
                 match outcome:
                     case Done(task_id, _, files):
                         done[task_id] = files

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from deltactl.engine.base import CancelToken, Engine, Failed, OnProgress, Task, ended
+from deltactl.engine.base import Failed, Task, ended
 from deltactl.errors import InterruptedRunError
 from deltactl.operations.convert.directory import LeftOut
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.partitions import Problem, find_partition_names
 from deltactl.operations.convert.tasks import FooterBatch, FooterGroup, FooterSpec, read_footers
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.hidden_columns import is_hidden_column
 from deltactl.protocol.new_tables import PLAIN
@@ -21,7 +22,6 @@ from deltactl.protocol.schema import StructType, is_void
 from deltactl.protocol.schema_json import encode_schema
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
-from deltactl.storage.store import Store
 
 # Enough to amortise a task, few enough that a short run uses all workers.
 _FILES_A_TASK: Final = 512
@@ -54,15 +54,11 @@ class Footers:
 
 
 def read_all_footers(
-    store: Store,
     names: Sequence[str],
     options: ConvertOptions,
     properties: TableProperties,
-    *,
     spec: FooterSpec,
-    engine: Engine,
-    cancel: CancelToken | None,
-    on_progress: OnProgress | None,
+    context: RunContext,
 ) -> Footers:
     """Read the footers of ``names``.
 
@@ -88,13 +84,13 @@ def read_all_footers(
         for number, batch in enumerate(batches)
     ]
     found: dict[int, FooterBatch] = {}
-    running = engine.run(partial(read_footers, spec), tasks, cancel=cancel, on_progress=on_progress)
+    running = context.run(partial(read_footers, spec), tasks)
     with ended(running) as outcomes:
         for outcome in outcomes:
             if isinstance(outcome, Failed):
                 raise outcome.error
             found[outcome.task_id] = outcome.result
-    if cancel is not None and cancel.is_set():
+    if context.is_cancelled:
         raise InterruptedRunError("interrupted", hint="Nothing was changed.")
     for number in sorted(found):  # whatever the order in which they ended
         footers.take(found[number])

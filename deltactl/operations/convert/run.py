@@ -7,18 +7,14 @@ Nothing is written before that commit, and no file is ever touched.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 
-from deltactl.clock import Clock, SystemClock
-from deltactl.engine.base import CancelToken, Engine, OnProgress
-from deltactl.engine.local import LocalEngine
+from deltactl.engine.base import Engine
 from deltactl.errors import SafetyError, Warn, ignore_warning
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.stores.open import open_table_store
 from deltactl.log.writing.create import NewTable, create_table
-from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.run_tags import engine_info
 from deltactl.operations.convert.directory import ensure_no_table_above, list_directory
 from deltactl.operations.convert.footers import read_all_footers
@@ -27,6 +23,7 @@ from deltactl.operations.convert.plan import APP_ID, ConvertPlan, plan_convert
 from deltactl.operations.convert.report import ConvertReport
 from deltactl.operations.convert.tasks import FooterSpec
 from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.names import LOG_DIR
 from deltactl.protocol.new_tables import list_property_features
@@ -61,9 +58,7 @@ def convert(
     return convert_directory(
         open_table_store(directory, storage_options, log_store, read_only=dry_run),
         options or ConvertOptions(),
-        warn=warn or ignore_warning,
-        engine=engine,
-        storage_options=storage_options,
+        RunContext.of(warn or ignore_warning, engine, storage_options),
         dry_run=dry_run,
     )
 
@@ -71,15 +66,9 @@ def convert(
 def convert_directory(
     store: Store,
     options: ConvertOptions,
+    context: RunContext,
     *,
-    warn: Warn,
-    engine: Engine | None = None,
-    clock: Clock | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    cancel: CancelToken | None = None,
-    on_progress: OnProgress | None = None,
     dry_run: bool = False,
-    sleep: Sleep = time.sleep,
 ) -> ConvertReport:
     """Convert a directory, or add to the table it is what appeared since (``options.sync``).
 
@@ -94,68 +83,51 @@ def convert_directory(
         CommitOutcomeUnknownError: the store never told whether the commit landed.
         StorageError: the store failed.
     """
-    clock, engine = clock or SystemClock(), engine or LocalEngine()
     list_property_features(options.properties)
     listing = list_log(store)
     if listing.latest_version is not None or options.sync:
-        snapshot = load_snapshot(store, warn=warn, listing=listing)
+        snapshot = load_snapshot(store, warn=context.warn, listing=listing)
         if not options.sync:
             version = snapshot.version
-            return ConvertReport(None, engine.name, version, version, dry_run)
+            return ConvertReport(None, context.engine.name, version, version, dry_run)
         # Here, because a sync knows much more of logs than a convert has to load.
         from deltactl.operations.convert.sync import sync_directory
 
-        return sync_directory(
-            snapshot,
-            listing,
-            options,
-            engine=engine,
-            clock=clock,
-            warn=warn,
-            storage_options=storage_options or {},
-            cancel=cancel,
-            on_progress=on_progress,
-            dry_run=dry_run,
-            sleep=sleep,
-        )
+        return sync_directory(snapshot, listing, options, context, dry_run=dry_run)
     _ensure_no_remains(store)
     ensure_no_table_above(store)
     if not dry_run:
         store.ensure_put_if_absent()
-    listed_ms = clock.now_ms()
+    listed_ms = context.clock.now_ms()
     directory = list_directory(store)
     properties = TableProperties(options.properties)
-    footers = read_all_footers(
-        store,
-        directory.candidates,
-        options,
-        properties,
-        spec=FooterSpec(
-            store.uri, storage_options or {}, options.statistics, properties.string_prefix_length
-        ),
-        engine=engine,
-        cancel=cancel,
-        on_progress=on_progress,
+    spec = FooterSpec(
+        store.uri,
+        context.storage_options,
+        options.statistics,
+        properties.string_prefix_length,
     )
+    footers = read_all_footers(directory.candidates, options, properties, spec, context)
     plan = plan_convert(
         footers,
         options,
         directory.left_out,
-        table_id=clock.new_id(),
+        table_id=context.clock.new_id(),
         listed_ms=listed_ms,
         where=store.uri,
     )
     for note in plan.notes:
-        warn(note)
+        context.warn(note)
     if dry_run:
-        return ConvertReport(plan, engine.name, dry_run=True)
-    if create_table(store, _new_table(plan, options, engine.name), clock=clock, sleep=sleep):
+        return ConvertReport(plan, context.engine.name, dry_run=True)
+    table = _new_table(plan, options, context.engine.name)
+    if create_table(store, table, clock=context.clock, sleep=context.sleep):
         if properties.flag(AUTO_PROPERTY):
-            refresh_manifests(store, None, warn=warn, clock=clock, sleep=sleep)
-        return ConvertReport(plan, engine.name, None, 0)
-    snapshot = load_snapshot(store, warn=warn)
-    warn("another writer made this directory a table in the meantime; it was left as it is")
-    return ConvertReport(None, engine.name, None, snapshot.version)
+            refresh_manifests(store, None, context)
+        return ConvertReport(plan, context.engine.name, None, 0)
+    snapshot = load_snapshot(store, warn=context.warn)
+    context.warn("another writer made this directory a table in the meantime; it was left as it is")
+    return ConvertReport(None, context.engine.name, None, snapshot.version)
 
 
 def _ensure_no_remains(store: Store) -> None:

@@ -7,7 +7,7 @@ log may have forgotten, only files that are newer count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,8 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.clock import Clock
-from deltactl.engine.base import CancelToken, Engine, OnProgress
 from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
@@ -24,7 +22,6 @@ from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.append import Append, append_files
-from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.run_tags import engine_info
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.columns import ensure_columns
@@ -46,6 +43,7 @@ from deltactl.operations.convert.report import ConvertReport
 from deltactl.operations.convert.schema import SchemaMerger
 from deltactl.operations.convert.tasks import FooterGroup, FooterSpec
 from deltactl.operations.find_files import find_files
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import (
@@ -98,15 +96,9 @@ def sync_directory(
     snapshot: Snapshot,
     listing: LogListing,
     options: ConvertOptions,
+    context: RunContext,
     *,
-    engine: Engine,
-    clock: Clock,
-    warn: Warn,
-    storage_options: Mapping[str, str],
-    cancel: CancelToken | None,
-    on_progress: OnProgress | None,
     dry_run: bool,
-    sleep: Sleep,
 ) -> ConvertReport:
     """Add the files that came since the last listing.
 
@@ -124,38 +116,30 @@ def sync_directory(
             "delta.setTransactionRetentionDuration may have let the watermark expire.",
         )
     _ensure_takes_files(snapshot)
-    listed_ms = clock.now_ms()
+    listed_ms = context.clock.now_ms()
     directory = list_directory(snapshot.store)
     _ensure_unchanged(snapshot)
     choice = _choose(
         snapshot, listing, directory.candidates, watermark.version, margin_ms=options.margin_ms
     )
-    choice.warn_of_doubt(warn)
+    choice.warn_of_doubt(context.warn)
     if choice.fresh and not dry_run:
         snapshot.store.ensure_put_if_absent()
-    footers = read_all_footers(
-        snapshot.store,
-        choice.fresh,
-        options,
-        snapshot.properties,
-        spec=FooterSpec(
-            snapshot.store.uri,
-            storage_options,
-            _wants_statistics(snapshot, options),
-            snapshot.properties.string_prefix_length,
-        ),
-        engine=engine,
-        cancel=cancel,
-        on_progress=on_progress,
+    spec = FooterSpec(
+        snapshot.store.uri,
+        context.storage_options,
+        _wants_statistics(snapshot, options),
+        snapshot.properties.string_prefix_length,
     )
+    footers = read_all_footers(choice.fresh, options, snapshot.properties, spec, context)
     left_out = (*directory.left_out, *choice.left_out, *footers.left_out)
     newest = max(watermark.version, listed_ms, footers.newest_ms)
     plan = _plan(snapshot, footers, options, left_out, newest)
     for note in plan.notes:
-        warn(note)
+        context.warn(note)
     version = snapshot.version
     if dry_run or not plan.files:
-        return ConvertReport(plan, engine.name, version, version, dry_run, sync=True)
+        return ConvertReport(plan, context.engine.name, version, version, dry_run, sync=True)
     append = Append(
         files=plan.files,
         txn=Txn(APP_ID, newest, listed_ms),
@@ -167,13 +151,11 @@ def sync_directory(
             "sync": True,
         },
         metrics={"numConvertedFiles": str(len(plan.files))},
-        engine_info=engine_info(engine.name),
+        engine_info=engine_info(context.engine.name),
     )
-    after = append_files(snapshot, append, clock=clock, sleep=sleep)
-    follow_commit(
-        snapshot, after, warn=warn, engine=engine, clock=clock, storage_options=storage_options
-    )
-    return ConvertReport(plan, engine.name, version, after, sync=True)
+    after = append_files(snapshot, append, clock=context.clock, sleep=context.sleep)
+    follow_commit(snapshot, after, context)
+    return ConvertReport(plan, context.engine.name, version, after, sync=True)
 
 
 def _ensure_takes_files(snapshot: Snapshot) -> None:

@@ -5,18 +5,16 @@ Source: the hook that Delta on Spark runs after commits of such tables.
 
 from __future__ import annotations
 
-import time
 from typing import Final
 
-from deltactl.clock import Clock, SystemClock
-from deltactl.errors import DeltactlError, Warn
+from deltactl.errors import DeltactlError
 from deltactl.log.snapshot import load_snapshot
-from deltactl.log.writing.put import Sleep
 from deltactl.operations.manifest.content import ensure_no_vectors, load_table
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import is_seen, plan_manifests
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.write import write_manifests
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.store import Store
 
@@ -26,10 +24,7 @@ AUTO_PROPERTY: Final = "delta.compatibility.symlinkFormatManifest.enabled"
 def refresh_manifests(
     store: Store,
     before: int | None,
-    *,
-    warn: Warn,
-    clock: Clock | None = None,
-    sleep: Sleep = time.sleep,
+    context: RunContext,
 ) -> ManifestReport | None:
     """After commits of ours: refresh the manifests of the partitions touched since ``before``.
 
@@ -38,7 +33,7 @@ def refresh_manifests(
     (``delta.compatibility.symlinkFormatManifest.enabled``). Never raises: the commits stand
     whatever happens here, so a failure is a warning that says what to run.
     """
-    clock = clock or SystemClock()
+    warn = context.warn
     try:
         snapshot = load_snapshot(store, warn=warn)
         if not snapshot.properties.flag(AUTO_PROPERTY):
@@ -49,8 +44,9 @@ def refresh_manifests(
         options = ManifestOptions(since=before if has_manifests else None)
         snapshot, live = load_table(store, None, warn, snapshot)
         ensure_no_vectors(live, store.uri)
-        plan = plan_manifests(snapshot, live, store, options, now_ms=clock.now_ms(), warn=warn)
-        window_ms = write_manifests(plan, store, clock, warn, cancel=None)
+        now_ms = context.clock.now_ms()
+        plan = plan_manifests(snapshot, live, store, options, now_ms=now_ms, warn=warn)
+        window_ms = write_manifests(plan, store, context.without_cancel())
         return ManifestReport(plan, f"{store.uri}/{MANIFEST_DIR}", window_ms=window_ms)
     except DeltactlError as error:
         warn(

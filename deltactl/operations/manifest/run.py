@@ -7,9 +7,7 @@ partitions may show different versions; the report tells for how long.
 
 from __future__ import annotations
 
-from deltactl.clock import Clock, SystemClock
-from deltactl.engine.base import CancelToken
-from deltactl.errors import InterruptedRunError, Warn
+from deltactl.errors import InterruptedRunError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.columns import ensure_columns
 from deltactl.operations.manifest.content import (
@@ -22,6 +20,7 @@ from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.plan import ManifestPlan, plan_manifests
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.write import is_begun, write_manifests
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.store import Store
 
@@ -36,13 +35,11 @@ __all__ = [
 def generate_manifests(
     store: Store,
     options: ManifestOptions,
+    context: RunContext,
     *,
-    warn: Warn,
     snapshot: Snapshot | None = None,
     live: LiveFiles | None = None,
     output: Store | None = None,
-    clock: Clock | None = None,
-    cancel: CancelToken | None = None,
     dry_run: bool = False,
 ) -> ManifestReport:
     """Bring manifests in line with a version; with ``dry_run`` or ``options.check``, only compare.
@@ -50,12 +47,10 @@ def generate_manifests(
     Args:
         store: the table's.
         options: see there.
-        warn: takes what stops nothing.
+        context: a clock, and when to stop.
         snapshot: the version wanted, where it is loaded already.
         live: its files, likewise.
         output: where ``_symlink_format_manifest`` lies; in the table itself when ``None``.
-        clock: measures how long partitions could differ.
-        cancel: no manifest is begun once it is set.
         dry_run: change nothing.
 
     Raises:
@@ -66,23 +61,27 @@ def generate_manifests(
         StorageError: the store failed; each manifest is old or new.
         DeltactlError: no table there, no such version, or a damaged log.
     """
-    clock, output = clock or SystemClock(), output or store
+    output = output or store
     if snapshot is None or live is None:
-        snapshot, live = load_table(store, options.version, warn, snapshot)
+        snapshot, live = load_table(store, options.version, context.warn, snapshot)
     writes = not (dry_run or options.check)
     if live.vectors and options.purge_first and not writes:
-        warn(f"{live.vectors} files have deletion vectors: a purge would rewrite them first")
+        context.warn(
+            f"{live.vectors} files have deletion vectors: a purge would rewrite them first"
+        )
     else:
         ensure_no_vectors(live, store.uri)
     if options.ddl:
         ensure_columns(snapshot, "write DDL")
-    plan = plan_manifests(snapshot, live, output, options, now_ms=clock.now_ms(), warn=warn)
+    plan = plan_manifests(
+        snapshot, live, output, options, now_ms=context.clock.now_ms(), warn=context.warn
+    )
     root = f"{output.uri}/{MANIFEST_DIR}"
     ddl = tuple(render_ddl(snapshot, plan, root, options)) if options.ddl else ()
     if not writes:
         return ManifestReport(plan, root, dry_run=True, ddl=ddl)
     try:
-        window_ms = write_manifests(plan, output, clock, warn, cancel)
+        window_ms = write_manifests(plan, output, context)
     except InterruptedRunError as error:
         error.is_part_done = is_begun(plan, output)
         raise

@@ -7,27 +7,26 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from deltactl.clock import Clock
-from deltactl.engine.base import CancelToken
-from deltactl.errors import InterruptedRunError, StorageError, Warn
+from deltactl.errors import InterruptedRunError, StorageError
 from deltactl.operations.manifest.plan import ManifestPlan
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 
 _log: Final = logging.getLogger(__name__)
 
 
-def write_manifests(
-    plan: ManifestPlan, output: Store, clock: Clock, warn: Warn, cancel: CancelToken | None
-) -> int | None:
+def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> int | None:
     """Write, then delete; give how long that took, ``None`` where nothing was to be done."""
     left = output.delete_many(plan.leftovers) if plan.leftovers else {}
     if left:
-        warn(f"{len(left)} hidden files of killed runs could not be removed, such as {min(left)!r}")
+        context.warn(
+            f"{len(left)} hidden files of killed runs could not be removed, such as {min(left)!r}"
+        )
     if plan.is_empty:
         return None
-    started = clock.monotonic()
+    started = context.clock.monotonic()
     _log.info("%s: writing manifests of version %d", output.uri, plan.version)
-    output.put_many(_until_cancelled(plan.iter_writes(), cancel))
+    output.put_many(_until_cancelled(plan.iter_writes(), context))
     # Last: until then readers of a vanished partition find its files, which a vacuum still spares.
     failed = output.delete_many(plan.stale)
     if failed:
@@ -37,21 +36,21 @@ def write_manifests(
             f"{name!r}: {error.message}",
             hint="Readers still find the files that they name. Delete them, or run again.",
         )
-    return round((clock.monotonic() - started) * 1000)
+    return round((context.clock.monotonic() - started) * 1000)
 
 
 def _until_cancelled(
-    files: Iterator[tuple[str, bytes]], cancel: CancelToken | None
+    files: Iterator[tuple[str, bytes]], context: RunContext
 ) -> Iterator[tuple[str, bytes]]:
-    """The files; raises before the next, or after the last, once ``cancel`` is set."""
+    """The files; raises before the next, or after the last, once the run is cancelled."""
     for file in files:
-        _ensure_wanted(cancel)
+        _ensure_wanted(context)
         yield file
-    _ensure_wanted(cancel)
+    _ensure_wanted(context)
 
 
-def _ensure_wanted(cancel: CancelToken | None) -> None:
-    if cancel is not None and cancel.is_set():
+def _ensure_wanted(context: RunContext) -> None:
+    if context.is_cancelled:
         raise InterruptedRunError(
             "interrupted; each manifest is new or as it was", hint="Run again."
         )

@@ -10,8 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.clock import Clock
-from deltactl.engine.base import CancelToken, Done, Engine, Failed
+from deltactl.engine.base import Done, Failed
 from deltactl.errors import (
     CommitOutcomeUnknownError,
     ConflictError,
@@ -19,13 +18,13 @@ from deltactl.errors import (
     explain_foreign,
 )
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.rearrange import Committer, Draft, Group
-from deltactl.log.writing.run_tags import engine_info
+from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.tasks import RewriteResult
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.features import ROW_TRACKING, has_feature
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
@@ -68,25 +67,20 @@ class OptimizeRun:
         plan: OptimizePlan,
         options: OptimizeOptions,
         bins: Sequence[pa.Table],
+        context: RunContext,
         *,
         run_id: str,
-        tags: Mapping[str, str],
-        engine: Engine,
         folders: Callable[[], Iterable[str]],
-        clock: Clock,
-        sleep: Sleep,
     ) -> None:
         self._snapshot, self._plan, self._options = snapshot, plan, options
-        self._bins, self._run_id, self._clock = bins, run_id, clock
-        self._engine, self._folders = engine, folders
+        self._bins, self._context = bins, context
+        self._run_id, self._folders = run_id, folders
         self._store = snapshot.store
-        self._committer = Committer(snapshot, clock=clock, sleep=sleep)
-        self._draft = _build_draft(
-            snapshot, plan, options, engine, now_ms=clock.now_ms(), tags=tags
-        )
+        self._committer = Committer(snapshot, clock=context.clock, sleep=context.sleep)
+        self._draft = _build_draft(snapshot, plan, options, context)
         self._lot: list[Group] = []
         self._lot_bytes = 0
-        self._lot_started = clock.monotonic()
+        self._lot_started = context.clock.monotonic()
         self._totals = _Totals()
         self._failures: list[BinFailure] = []
         self._conflicts: list[BinFailure] = []
@@ -95,7 +89,7 @@ class OptimizeRun:
         self._strays: list[str] = []
         self._strays_removed: list[str] = []
 
-    def collect(self, outcomes: Outcomes, cancel: CancelToken | None) -> OptimizeReport:
+    def collect(self, outcomes: Outcomes) -> OptimizeReport:
         """Commit what the engine finishes; give the report.
 
         Raises:
@@ -123,14 +117,14 @@ class OptimizeRun:
         except BaseException:
             self._discard(self._lot)
             raise
-        if self._engine.leaves_strays:
+        if self._context.engine.leaves_strays:
             self._sweep()
         if self._errors and not self._totals.versions:
             raise self._errors[0]
-        return self._report(interrupted=cancel is not None and cancel.is_set())
+        return self._report(interrupted=self._context.is_cancelled)
 
     def _lot_is_due(self) -> bool:
-        elapsed_ms = (self._clock.monotonic() - self._lot_started) * 1000
+        elapsed_ms = (self._context.clock.monotonic() - self._lot_started) * 1000
         return (
             elapsed_ms >= self._options.commit_every_ms
             or self._lot_bytes >= self._options.commit_every_bytes
@@ -141,7 +135,7 @@ class OptimizeRun:
         # ends the run, an interrupt too, must not touch them.
         lot, self._lot = self._lot, []
         self._lot_bytes = 0
-        self._lot_started = self._clock.monotonic()
+        self._lot_started = self._context.clock.monotonic()
         if not lot:
             return
         try:
@@ -199,8 +193,8 @@ class OptimizeRun:
         totals = self._totals
         return OptimizeReport(
             plan=self._plan,
-            engine=self._engine.name,
-            engine_reason=self._engine.reason,
+            engine=self._context.engine.name,
+            engine_reason=self._context.engine.reason,
             versions=tuple(totals.versions),
             files_added=totals.files_added,
             files_removed=totals.files_removed,
@@ -226,10 +220,7 @@ def _build_draft(
     snapshot: Snapshot,
     plan: OptimizePlan,
     options: OptimizeOptions,
-    engine: Engine,
-    *,
-    now_ms: int,
-    tags: Mapping[str, str],
+    context: RunContext,
 ) -> Draft:
     """Source: Delta's OPTIMIZE and REORG operations; parameters are JSON texts, flags raw."""
     parameters: dict[str, object] = {"predicate": format_predicates(plan)}
@@ -240,14 +231,15 @@ def _build_draft(
     tracks_rows = (
         has_feature(snapshot.protocol, ROW_TRACKING) and snapshot.properties.row_tracking_enabled
     )
+    preserved = {"delta.rowTracking.preserved": "true"} if tracks_rows else {}
     return Draft(
         operation="REORG" if options.purge else "OPTIMIZE",
         parameters=parameters,
         measure=commit_metrics,
         read_version=snapshot.version,
-        deletion_timestamp_ms=now_ms,
-        engine_info=engine_info(engine.name, engine.reason),
-        tags={**({"delta.rowTracking.preserved": "true"} if tracks_rows else {}), **tags},
+        deletion_timestamp_ms=context.clock.now_ms(),
+        engine_info=engine_info(context.engine.name, context.engine.reason),
+        tags={**preserved, **run_tags(context.run_id)},
     )
 
 

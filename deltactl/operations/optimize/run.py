@@ -7,23 +7,16 @@ are written and durable before the commit that names them; inputs are never dele
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.clock import Clock, SystemClock
-from deltactl.engine.base import CancelToken, Engine, EngineSource, OnProgress, source_of
-from deltactl.engine.local import LocalEngine
 from deltactl.engine.tasks import LazyTasks
-from deltactl.errors import Warn
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.log.writing.put import Sleep
-from deltactl.log.writing.run_tags import run_tags
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.optimize.commit_bins import OptimizeRun
 from deltactl.operations.optimize.options import CODECS_SPARK_LACKS, OptimizeOptions
@@ -31,6 +24,7 @@ from deltactl.operations.optimize.plan import TARGET_TAG, OptimizePlan, plan_opt
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.spec import build_spec
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask, rewrite_files
+from deltactl.operations.run_context import RunContext
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.protocol.paths import ascii_directory, partition_folder
 from deltactl.storage.store import Store
@@ -55,21 +49,14 @@ _MEMORY_PER_INPUT_BYTE = 6
 def optimize_table(
     store: Store,
     options: OptimizeOptions,
+    context: RunContext,
     *,
-    warn: Warn,
-    engine: Engine | EngineSource | None = None,
-    clock: Clock | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    cancel: CancelToken | None = None,
-    on_progress: OnProgress | None = None,
     dry_run: bool = False,
-    sleep: Sleep = time.sleep,
-    run_id: str | None = None,
 ) -> OptimizeReport:
     """Plan and, unless ``dry_run``, carry out an optimize of the latest version.
 
     An engine that is still to be chosen is chosen by the bytes to rewrite, and started only when
-    there is work. A ``run_id`` that is given is told in each commit.
+    there is work. The ``run_id`` of the context, if it has one, is written into each commit.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
@@ -78,11 +65,11 @@ def optimize_table(
         EngineUnavailableError: the engine cannot run here.
         DeltactlError: every bin failed; the first failure.
     """
-    clock = clock or SystemClock()
-    source = source_of(engine or LocalEngine(reason="the default"))
     if options.codec in CODECS_SPARK_LACKS:
-        warn(f"Apache Spark reads {options.codec} only if its codec is installed on the cluster")
-    snapshot, plan = outlast_cleanup(lambda: _look(store, options, clock.now_ms, warn))
+        context.warn(
+            f"Apache Spark reads {options.codec} only if its codec is installed on the cluster"
+        )
+    snapshot, plan = outlast_cleanup(lambda: _look(store, options, context))
     _log.info(
         "%s: %s in %s, %d bytes, version %d",
         store.uri, format_count(plan.files.num_rows, "file"), format_count(plan.num_bins, "bin"),
@@ -90,58 +77,35 @@ def optimize_table(
     )  # fmt: skip
     skipped = _find_shortfall(plan, options)
     if dry_run or plan.is_empty or skipped is not None:
-        choice = source.choose(plan.bytes_to_rewrite)
+        choice = context.source.choose(plan.bytes_to_rewrite)
         return OptimizeReport(
             plan, choice.name, choice.reason, dry_run=dry_run, skipped=skipped, options=options
         )
     store.ensure_put_if_absent()
-    running = source.open(plan.bytes_to_rewrite)
-    report = execute_optimize(
-        snapshot,
-        plan,
-        options,
-        engine=running,
-        clock=clock,
-        storage_options=storage_options or {},
-        cancel=cancel,
-        on_progress=on_progress,
-        sleep=sleep,
-        run_id=run_id,
-    )
+    context = replace(context, engine=context.source.open(plan.bytes_to_rewrite))
+    report = execute_optimize(snapshot, plan, options, context)
     if report.versions and not report.interrupted:
-        follow_commit(
-            snapshot,
-            report.version_after,
-            warn=warn,
-            engine=running,
-            clock=clock,
-            storage_options=storage_options or {},
-        )
+        follow_commit(snapshot, report.version_after, context)
     return report
 
 
 def _look(
-    store: Store, options: OptimizeOptions, now_ms: Callable[[], int], warn: Warn
+    store: Store, options: OptimizeOptions, context: RunContext
 ) -> tuple[Snapshot, OptimizePlan]:
-    snapshot = load_snapshot(store, warn=warn)
-    return snapshot, plan_optimize(snapshot, options, now_ms(), warn)
+    snapshot = load_snapshot(store, warn=context.warn)
+    now_ms = context.clock.now_ms()
+    return snapshot, plan_optimize(snapshot, options, now_ms, context.warn)
 
 
 def execute_optimize(
     snapshot: Snapshot,
     plan: OptimizePlan,
     options: OptimizeOptions,
-    *,
-    engine: Engine,
-    clock: Clock,
-    storage_options: Mapping[str, str],
-    cancel: CancelToken | None = None,
-    on_progress: OnProgress | None = None,
-    sleep: Sleep = time.sleep,
-    run_id: str | None = None,
+    context: RunContext,
 ) -> OptimizeReport:
     """Rewrite the bins of a plan and commit them, in lots as ``options`` says."""
-    spec = build_spec(snapshot, plan, options, run_id or clock.new_id(), storage_options)
+    run_id = context.run_id or context.clock.new_id()
+    spec = build_spec(snapshot, plan, options, run_id, context.storage_options)
     bins = list(plan.iter_bins())
     sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
     tasks = LazyTasks(
@@ -154,17 +118,11 @@ def execute_optimize(
         plan,
         options,
         bins,
-        run_id=spec.run_id,
-        tags=run_tags(run_id),
-        engine=engine,
+        context,
+        run_id=run_id,
         folders=lambda: (_output_folder(spec, snapshot, files) for files in bins),
-        clock=clock,
-        sleep=sleep,
     )
-    outcomes = engine.run(
-        partial(rewrite_files, spec), tasks, cancel=cancel, on_progress=on_progress
-    )
-    return run.collect(outcomes, cancel)
+    return run.collect(context.run(partial(rewrite_files, spec), tasks))
 
 
 def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:

@@ -14,16 +14,15 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.clock import Clock
-from deltactl.engine.base import CancelToken, Engine, Failed, OnProgress, Progress, Task
+from deltactl.engine.base import Failed, Progress, Task
 from deltactl.errors import ConflictError, DeltactlError, SafetyError
 from deltactl.log.physical_names import file_names
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.base import CommitBase, read_winners
 from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.info_only import commit_info_only
-from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.run_tags import engine_info, run_tags
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.bookmark import write_bookmark
 from deltactl.operations.vacuum.journal import (
     RunRecord,
@@ -77,25 +76,20 @@ class VacuumRun:
         snapshot: Snapshot,
         plan: VacuumPlan,
         options: VacuumOptions,
+        context: RunContext,
         *,
         replan: Replan,
-        engine: Engine,
-        clock: Clock,
-        sleep: Sleep,
-        storage_options: Mapping[str, str],
-        run_id: str | None = None,
     ) -> None:
         self._store, self._plan, self._options = snapshot.store, plan, options
-        self._replan = replan
-        self._engine, self._clock, self._sleep = engine, clock, sleep
+        self._context, self._replan = context, replan
         self._base = CommitBase.of(snapshot)
         self._origin = snapshot.metadata
         self._totals = _Totals()
         self._skew_ms: int | None = None
-        started = clock.now_ms()
+        started = context.clock.now_ms()
         until = started + options.quarantine_ms if options.quarantine else None
         self._record = RunRecord(
-            run_id=new_run_id(started, run_id or clock.new_id()),
+            run_id=new_run_id(started, context.run_id or context.clock.new_id()),
             table_id=snapshot.metadata.id,
             version=plan.version,
             mode=plan.mode,
@@ -106,12 +100,8 @@ class VacuumRun:
             bytes=plan.size_bytes,
             quarantined_until_ms=until,
         )
-        self._storage_options = storage_options
-        self._tags = run_tags(run_id)
 
-    def execute(
-        self, cancel: CancelToken | None = None, on_progress: OnProgress | None = None
-    ) -> VacuumReport:
+    def execute(self) -> VacuumReport:
         """Remove what the plan says, as far as it still holds.
 
         Raises:
@@ -120,15 +110,15 @@ class VacuumRun:
         """
         if self._options.journal:
             write_journal(self._store, self._record, self._plan.files)
-        put_at = self._clock.now_ms()
+        put_at = self._context.clock.now_ms()
         self._commit("VACUUM START", self._start_parameters(), self._start_metrics())
         try:
             cutoff_ms = self._settle_cutoff(put_at)
         except DeltactlError:
             self._end(completed=False)
             raise
-        stopped = self._remove(cutoff_ms, cancel, on_progress)
-        is_whole = not (stopped or self._totals.failures or _is_set(cancel))
+        stopped = self._remove(cutoff_ms)
+        is_whole = not (stopped or self._totals.failures or self._context.is_cancelled)
         try:
             self._end(completed=is_whole)
             self._close_books(is_whole)
@@ -138,7 +128,7 @@ class VacuumRun:
             if not self._totals.removed:
                 raise stopped
             self._totals.failures.append(FileFailure("", stopped.message))
-        return self._report(interrupted=_is_set(cancel))
+        return self._report(interrupted=self._context.is_cancelled)
 
     def _commit(
         self, operation: str, parameters: Mapping[str, object], metrics: Mapping[str, str]
@@ -147,8 +137,8 @@ class VacuumRun:
             operation=operation,
             parameters=parameters,
             metrics=metrics,
-            engine_info=engine_info(self._engine.name),
-            tags=self._tags,
+            engine_info=engine_info(self._context.engine.name),
+            tags=run_tags(self._context.run_id),
             isolation_level="SnapshotIsolation",
             is_blind_append=True,
         )
@@ -157,8 +147,8 @@ class VacuumRun:
             self._store,
             self._base,
             info,
-            clock=self._clock,
-            sleep=self._sleep,
+            clock=self._context.clock,
+            sleep=self._context.sleep,
             ensure=ensure_may_vacuum,
         )
         self._totals.versions.append(after.version)
@@ -198,21 +188,17 @@ class VacuumRun:
             )
         return self._plan.retention.cutoff_ms - behind
 
-    def _remove(
-        self, cutoff_ms: int, cancel: CancelToken | None, on_progress: OnProgress | None
-    ) -> DeltactlError | None:
+    def _remove(self, cutoff_ms: int) -> DeltactlError | None:
         """Remove files, then folders; gives what stopped it, to be told with what is gone."""
         try:
-            stopped = self._remove_files(cutoff_ms, cancel, on_progress)
-            if not stopped and not _is_set(cancel):
+            stopped = self._remove_files(cutoff_ms)
+            if not stopped and not self._context.is_cancelled:
                 self._remove_folders(cutoff_ms)
         except DeltactlError as error:
             return error
         return stopped
 
-    def _remove_files(
-        self, cutoff_ms: int, cancel: CancelToken | None, on_progress: OnProgress | None
-    ) -> DeltactlError | None:
+    def _remove_files(self, cutoff_ms: int) -> DeltactlError | None:
         """Remove files round by round; gives what stopped it before the end."""
         files = self._plan.files
         young = pc.greater_equal(files["modified_ms"], cutoff_ms)
@@ -224,7 +210,7 @@ class VacuumRun:
         files = files.filter(pc.invert(young))
         spec = DeleteSpec(
             self._store.uri,
-            self._storage_options,
+            self._context.storage_options,
             self._record.run_id,
             cutoff_ms,
             self._options.quarantine,
@@ -235,19 +221,23 @@ class VacuumRun:
                 self._look_at_tail()
             except DeltactlError as error:
                 return error
-            if _is_set(cancel):
+            if self._context.is_cancelled:
                 return None
             batches = _batches([n for n in names if n not in self._totals.came_back])
             self._totals.tried.update(*batches)
             tasks = [Task(number, DeleteTask(batch)) for number, batch in enumerate(batches)]
-            for outcome in self._engine.run(partial(delete_files, spec), tasks, cancel=cancel):
+            # Progress is shown by rounds, not by tasks.
+            running = self._context.engine.run(
+                partial(delete_files, spec), tasks, cancel=self._context.cancel
+            )
+            for outcome in running:
                 if isinstance(outcome, Failed):
                     self._fail(batches[outcome.task_id], outcome.error)
                 else:
                     self._take(outcome.result)
             done += len(names)
-            if on_progress is not None:
-                on_progress(
+            if self._context.on_progress is not None:
+                self._context.on_progress(
                     Progress(done, files.num_rows, self._totals.bytes, self._plan.size_bytes)
                 )
         try:
@@ -343,7 +333,7 @@ class VacuumRun:
         planned = set(self._plan.files["path"].to_pylist())
         return VacuumReport(
             plan=self._plan,
-            engine=self._engine.name,
+            engine=self._context.engine.name,
             run_id=self._record.run_id if self._options.journal else None,
             versions=tuple(totals.versions),
             files_removed=len(totals.removed),
@@ -371,10 +361,6 @@ def ensure_may_vacuum(base: CommitBase) -> None:
 
 def _retention_text(configuration: Mapping[str, str]) -> str | None:
     return TableProperties(configuration).text("delta.deletedFileRetentionDuration")
-
-
-def _is_set(cancel: CancelToken | None) -> bool:
-    return cancel is not None and cancel.is_set()
 
 
 def _rounds(files: pa.Table) -> Iterator[list[str]]:

@@ -6,20 +6,16 @@ plan (from the log, and a listing unless the log will do) -> confirm -> journal 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from deltactl.clock import Clock, SystemClock
-from deltactl.engine.base import CancelToken, Engine, OnProgress
-from deltactl.engine.local import LocalEngine
-from deltactl.errors import InterruptedRunError, SafetyError, Warn
+from deltactl.errors import InterruptedRunError, SafetyError
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.base import CommitBase
-from deltactl.log.writing.put import Sleep
 from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.bookmark import write_bookmark
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
@@ -41,21 +37,14 @@ Confirm = Callable[[VacuumPlan], bool]
 def vacuum_table(
     store: Store,
     options: VacuumOptions,
+    context: RunContext,
     *,
-    warn: Warn,
-    engine: Engine | None = None,
-    clock: Clock | None = None,
-    storage_options: Mapping[str, str] | None = None,
     confirm: Confirm | None = None,
-    cancel: CancelToken | None = None,
-    on_progress: OnProgress | None = None,
     dry_run: bool = False,
-    sleep: Sleep = time.sleep,
-    run_id: str | None = None,
 ) -> VacuumReport:
     """Plan and, unless ``dry_run``, carry out a vacuum of the latest version.
 
-    A ``run_id`` that is given is told in its commits.
+    The ``run_id`` of the context, if it has one, is written into its commits.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids it.
@@ -64,10 +53,7 @@ def vacuum_table(
         TableError: the log is damaged, or a version to keep cannot be rebuilt.
         DeltactlError: nothing could be removed.
     """
-    clock, engine = clock or SystemClock(), engine or LocalEngine()
-    snapshot, plan_by, plan = outlast_cleanup(
-        lambda: _look(store, options, clock.now_ms, storage_options or {}, warn)
-    )
+    snapshot, plan_by, plan = outlast_cleanup(lambda: _look(store, options, context))
     _log.info(
         "%s: %s to remove, %d bytes, version %d, %s",
         store.uri, format_count(plan.files.num_rows, "file"), plan.size_bytes, plan.version,
@@ -76,40 +62,26 @@ def vacuum_table(
     refusal = _find_refusal(plan)
     skipped = _find_shortfall(plan, options)
     if skipped is not None:
-        return VacuumReport(plan, engine.name, dry_run=dry_run, skipped=skipped)
+        return VacuumReport(plan, context.engine.name, dry_run=dry_run, skipped=skipped)
     if dry_run or plan.is_empty:
         if refusal is not None:
-            warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
+            context.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
         if not dry_run and plan.bookmark != plan.bookmark_before:
             write_bookmark(store, plan.bookmark)
-        return VacuumReport(plan, engine.name, dry_run=dry_run)
+        return VacuumReport(plan, context.engine.name, dry_run=dry_run)
     if refusal is not None:
         raise refusal
     if confirm is not None and not confirm(plan):
         raise SafetyError("not confirmed: nothing was removed")
-    if cancel is not None and cancel.is_set():
+    if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was removed")
     store.ensure_put_if_absent()
-    run = VacuumRun(
-        snapshot,
-        plan,
-        options,
-        replan=plan_by,
-        engine=engine,
-        clock=clock,
-        sleep=sleep,
-        storage_options=storage_options or {},
-        run_id=run_id,
-    )
-    report = run.execute(cancel, on_progress)
+    report = VacuumRun(snapshot, plan, options, context, replan=plan_by).execute()
     if report.versions and not report.interrupted:
         follow_commit(
             snapshot,
             report.version_after,
-            warn=warn,
-            engine=engine,
-            clock=clock,
-            storage_options=storage_options or {},
+            context,
             files_changed=False,
             # Their files stay for the sake of versions whose commits have to stay as well.
             keeps_history=bool(options.keep_versions) or options.keep_last is not None,
@@ -118,21 +90,18 @@ def vacuum_table(
 
 
 def _look(
-    store: Store,
-    options: VacuumOptions,
-    now_ms: Callable[[], int],
-    storage_options: Mapping[str, str],
-    warn: Warn,
+    store: Store, options: VacuumOptions, context: RunContext
 ) -> tuple[Snapshot, Replan, VacuumPlan]:
     """Read the log and plan; gives also how to plan by another cutoff."""
     listing = list_log(store)
-    snapshot = load_snapshot(store, warn=warn, listing=listing)
+    snapshot = load_snapshot(store, warn=context.warn, listing=listing)
     ensure_may_vacuum(CommitBase.of(snapshot))
-    retention = resolve_retention(snapshot.properties, options, now_ms())
+    retention = resolve_retention(snapshot.properties, options, context.clock.now_ms())
 
     def plan_by(cutoff_ms: int) -> VacuumPlan:
         dated = replace(retention, cutoff_ms=cutoff_ms)
-        return Planner(snapshot, listing, options, dated, storage_options, warn).plan()
+        planner = Planner(snapshot, listing, options, dated, context.storage_options, context.warn)
+        return planner.plan()
 
     return snapshot, plan_by, plan_by(retention.cutoff_ms)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltactl.clock import Clock, SystemClock
+from deltactl.clock import Clock
 from deltactl.errors import DeltactlError, ObjectNotFoundError, StorageError
 from deltactl.operations.vacuum.bookmark import read_bookmark, write_bookmark
 from deltactl.operations.vacuum.journal import (
@@ -148,15 +148,13 @@ class PurgeReport:
         }
 
 
-def purge_quarantine(
-    store: Store, *, clock: Clock | None = None, dry_run: bool = False
-) -> PurgeReport:
+def purge_quarantine(store: Store, *, clock: Clock, dry_run: bool = False) -> PurgeReport:
     """Delete what earlier runs quarantined and whose time there is over.
 
     Raises:
         StorageError: the store cannot be listed.
     """
-    now_ms = (clock or SystemClock()).now_ms()
+    now_ms = clock.now_ms()
     runs, waiting = [], []
     num_files = num_bytes = 0
     failures: dict[str, str] = {}

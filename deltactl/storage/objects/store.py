@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 from deltactl.errors import (
     ObjectExistsError,
@@ -23,7 +23,7 @@ from deltactl.storage.objects.listing import ObjectListing
 from deltactl.storage.objects.mapped_file import MappedFile, file_info
 from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard, RawPuts
 from deltactl.storage.objects.ranged_file import TAIL_BYTES, RangedFile, coalesce
-from deltactl.storage.objects.services import CommonService, ObjectService
+from deltactl.storage.objects.services import CommonService
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.secrets import secret_values
 from deltactl.storage.store import Enter, FileInfo, Replacement, Tree, Versions
@@ -59,23 +59,21 @@ class FsspecStore:
     def __init__(
         self,
         uri: str,
-        file_system: Any,
+        service: CommonService,
         root: str,
         *,
         exclusive_create: bool,
         schemes: frozenset[str],
-        service: ObjectService | None = None,
         options: Mapping[str, str] | None = None,
         guard: PutIfAbsentGuard | None = None,
     ) -> None:
-        """Serve ``root``, which is how ``file_system`` spells ``uri``.
+        """Serve ``root``, which is how ``service`` spells ``uri``.
 
         Absolute names may have any of ``schemes``. Of ``options`` only the secrets are kept, to
         remove them from messages. ``guard`` checks each put-if-absent.
         """
-        self._fs = file_system
-        self._service = CommonService(file_system) if service is None else service
-        secrets = secret_values(options or {}, file_system)
+        self._fs, self._service = service.file_system, service
+        secrets = secret_values(options or {}, service.file_system)
         self._keys = ObjectKeys(uri.rstrip("/"), root.rstrip("/"), self._service, schemes, secrets)
         self._exclusive_create = exclusive_create
         self._copies = ListedCopies()

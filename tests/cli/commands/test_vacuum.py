@@ -16,6 +16,7 @@ import pytest
 from deltactl.cli.commands.vacuum import _find_error
 from deltactl.cli.output.page import Page
 from deltactl.cli.pages.vacuum import render_report
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.report import FileFailure
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.local.store import LocalStore
@@ -266,7 +267,9 @@ def test_wrong_usage(cli: RunCli, table: TableBuilder, words: tuple[str, ...]) -
 def test_a_table_that_misses_files_is_told_before_all_else(
     table: TableBuilder,
 ) -> None:
-    report = vacuum_table(table.store, VacuumOptions(mode="full"), warn=pytest.fail, dry_run=True)
+    report = vacuum_table(
+        table.store, VacuumOptions(mode="full"), RunContext(warn=pytest.fail), dry_run=True
+    )
     stayed = FileFailure("p=a/stays.parquet", "no permission")
     broken = replace(report, dry_run=False, lost=("p=a/lost.parquet",), failures=(stayed,))
     error = _find_error(broken)

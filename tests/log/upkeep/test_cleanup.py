@@ -14,6 +14,7 @@ from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.upkeep.cleanup import CleanupPlan, execute_cleanup, plan_cleanup
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.operations.run_context import RunContext
 from tests.support.checkpoints import DAY_MS, NOW_MS, fail, log_names, memory_of, new_table
 from tests.support.clock import FixedClock
 from tests.support.table_builder import LOG, TableBuilder, commit_path
@@ -267,7 +268,9 @@ def test_cleanup_and_the_property_that_switches_it_off() -> None:
     builder = make_log([60, 55, 50], properties={"delta.enableExpiredLogCleanup": "false"})
     said: list[str] = []
     report = checkpoint_table(
-        builder.store, CheckpointOptions(cleanup=True), warn=said.append, clock=FixedClock(NOW_MS)
+        builder.store,
+        CheckpointOptions(cleanup=True),
+        RunContext(warn=said.append, clock=FixedClock(NOW_MS)),
     )
     assert len(set(said)) == 1
     assert report.cleanup is not None
@@ -277,7 +280,9 @@ def test_cleanup_and_the_property_that_switches_it_off() -> None:
 
 def test_a_checkpoint_by_hand_deletes_nothing() -> None:
     builder = make_log([60, 55, 50])
-    checkpoint_table(builder.store, CheckpointOptions(), warn=fail, clock=FixedClock(NOW_MS))
+    checkpoint_table(
+        builder.store, CheckpointOptions(), RunContext(warn=fail, clock=FixedClock(NOW_MS))
+    )
     assert set(commits(0, 1, 2)) <= set(log_names(builder.store))
 
 
@@ -285,7 +290,9 @@ def test_cleanup_only_writes_no_checkpoint() -> None:
     builder = make_log([60, 55, 50, 1])
     builder.checkpoint(1)
     report = checkpoint_table(
-        builder.store, CheckpointOptions(cleanup_only=True), warn=fail, clock=FixedClock(NOW_MS)
+        builder.store,
+        CheckpointOptions(cleanup_only=True),
+        RunContext(warn=fail, clock=FixedClock(NOW_MS)),
     )
     assert report.written is None
     assert log_names(builder.store) == [classic(1), *commits(1, 2, 3)]
@@ -294,11 +301,11 @@ def test_cleanup_only_writes_no_checkpoint() -> None:
 def test_a_checkpoint_at_the_boundary_is_written_first() -> None:
     builder = make_log([60, 55, 50, 1])
     options = CheckpointOptions(version=2, cleanup=True)
-    checkpoint_table(builder.store, options, warn=fail, clock=FixedClock(NOW_MS))
+    checkpoint_table(builder.store, options, RunContext(warn=fail, clock=FixedClock(NOW_MS)))
     assert log_names(builder.store) == [classic(2), *commits(2, 3), "_last_checkpoint"]
     with pytest.raises(SafetyError):
         options = CheckpointOptions(version=3, cleanup=True)
-        checkpoint_table(builder.store, options, warn=fail, clock=FixedClock(NOW_MS))
+        checkpoint_table(builder.store, options, RunContext(warn=fail, clock=FixedClock(NOW_MS)))
 
 
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))

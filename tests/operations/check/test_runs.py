@@ -14,7 +14,7 @@ import pytest
 
 from deltactl.engine.base import CancelToken
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import InterruptedRunError, StorageError, UsageError
+from deltactl.errors import InterruptedRunError, StorageError, UsageError, ignore_warning
 from deltactl.log.audit.checksum import write_checksum
 from deltactl.log.snapshot import load_snapshot
 from deltactl.log.upkeep.compaction import write_compaction
@@ -26,6 +26,7 @@ from deltactl.operations.check.run import check_table
 from deltactl.operations.convert.run import convert
 from deltactl.operations.find_files import find_files
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 from tests.support.checkpoints import checkpoint, fail, memory_of, new_table
@@ -44,7 +45,11 @@ def many_files(count: int, **options: Any) -> TableBuilder:
 
 def run(store: Store, cancel: CancelToken | None = None, **options: Any) -> CheckReport:
     with opened_as(store):
-        return check_table(store, CheckOptions(**options), engine=LocalEngine(1), cancel=cancel)
+        return check_table(
+            store,
+            CheckOptions(**options),
+            RunContext(warn=ignore_warning, engine=LocalEngine(1), cancel=cancel),
+        )
 
 
 def test_neighbours_are_listed_and_not_asked_for_one_by_one() -> None:
@@ -78,7 +83,9 @@ def test_every_footer_of_a_batch_is_looked_at(
     for name in broken:
         path = tmp_path / name
         path.write_bytes(path.read_bytes()[:-4] + b"PAR2")
-    report = check_table(open_store(str(tmp_path), {}), CheckOptions(depth=depth))
+    report = check_table(
+        open_store(str(tmp_path), {}), CheckOptions(depth=depth), RunContext(warn=ignore_warning)
+    )
     found = report.findings.to_pylist()
     assert [(finding["code"], finding["file"]) for finding in found] == [
         ("FILE_UNREADABLE", name) for name in broken
@@ -99,8 +106,11 @@ def test_progress_tells_bytes_that_are_read(monkeypatch: pytest.MonkeyPatch) -> 
             check_table(
                 builder.store,
                 CheckOptions(depth=depth),
-                engine=LocalEngine(1),
-                on_progress=lambda progress: seen.append(progress.bytes_total),
+                RunContext(
+                    warn=ignore_warning,
+                    engine=LocalEngine(1),
+                    on_progress=lambda progress: seen.append(progress.bytes_total),
+                ),
             )
         assert len(set(seen)) == 1
         return seen[0]
@@ -214,8 +224,11 @@ def test_tasks_are_cut_by_bytes_where_rows_are_read(monkeypatch: pytest.MonkeyPa
         check_table(
             builder.store,
             CheckOptions(depth=Depth.DATA),
-            engine=LocalEngine(1),
-            on_progress=lambda progress: seen.append(progress.tasks_total),
+            RunContext(
+                warn=ignore_warning,
+                engine=LocalEngine(1),
+                on_progress=lambda progress: seen.append(progress.tasks_total),
+            ),
         )
     assert seen == [3, 3, 3]
 
@@ -238,7 +251,9 @@ def test_what_other_commands_write_is_sound(features: str) -> None:
     assert write_compaction(snapshot) is not None
     assert write_checksum(store, snapshot, snapshot.num_files, snapshot.size_bytes) is not None
     with opened_as(store):
-        optimized = optimize_table(store, OptimizeOptions(), warn=fail, engine=LocalEngine(2))
+        optimized = optimize_table(
+            store, OptimizeOptions(), RunContext(warn=fail, engine=LocalEngine(2))
+        )
     assert optimized.files_added > 0
     checkpoint(store)
     report = run(store, all_versions=True, **DEEP)

@@ -27,7 +27,8 @@ from deltactl.operations.checkpoint.run import (
     checkpoint_table,
     plan_checkpoint,
 )
-from deltactl.operations.checkpoint.write import CheckpointRun, write_checkpoint
+from deltactl.operations.checkpoint.write import write_checkpoint
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.errors import TransientStorageError
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Replacement, Store
@@ -68,9 +69,9 @@ def run(store: Store, options: CheckpointOptions) -> CheckpointReport:
     return checkpoint_table(
         store,
         options,
-        warn=lambda message: None,
-        engine=LocalEngine(workers=1),
-        clock=FixedClock(NOW_MS),
+        RunContext(
+            warn=lambda message: None, engine=LocalEngine(workers=1), clock=FixedClock(NOW_MS)
+        ),
     )
 
 
@@ -148,8 +149,10 @@ def test_who_cannot_read_back_leaves_what_another_may_have_built_on(
     run(store, replace(options, cleanup=True))
     deaf = DeafStore(store, builder.version)
     with opened_as(deaf), pytest.raises(DeltactlError):
-        run_of = CheckpointRun(LocalEngine(workers=1), FixedClock(NOW_MS), {})
-        write_checkpoint(snapshot, plan, options, run_of)
+        context = RunContext(
+            warn=pytest.fail, engine=LocalEngine(workers=1), clock=FixedClock(NOW_MS)
+        )
+        write_checkpoint(snapshot, plan, options, context)
     assert min(list_log(store).commits) == builder.version, "nobody cleaned up: a weak test"
     assert live(store) == expected
 
@@ -328,7 +331,7 @@ def test_a_cancelled_run_leaves_nothing() -> None:
     cancel.set()
     with pytest.raises(InterruptedRunError):
         checkpoint_table(
-            builder.store, CheckpointOptions(kind="v2"), warn=pytest.fail, cancel=cancel
+            builder.store, CheckpointOptions(kind="v2"), RunContext(warn=pytest.fail, cancel=cancel)
         )
     assert memory_of(builder).contents() == before
 
@@ -340,10 +343,12 @@ def test_a_run_that_is_cancelled_late_keeps_the_checkpoint_and_deletes_nothing()
     report = checkpoint_table(
         builder.store,
         CLASSIC,
-        warn=pytest.fail,
-        clock=FixedClock(NOW_MS),
-        cancel=cancel,
-        on_progress=lambda progress: cancel.set(),
+        RunContext(
+            warn=pytest.fail,
+            clock=FixedClock(NOW_MS),
+            cancel=cancel,
+            on_progress=lambda progress: cancel.set(),
+        ),
     )
     assert report.interrupted
     assert report.hint_moved
@@ -359,9 +364,9 @@ def test_a_share_that_nobody_wrote_is_noticed() -> None:
     plan = plan_checkpoint(snapshot, list_log(builder.store), options, pytest.fail)
     assert plan.shares
     plan = replace(plan, shares=plan.shares[:-1])
-    run_with = CheckpointRun(LocalEngine(1), FixedClock(NOW_MS), {})
+    context = RunContext(warn=pytest.fail, engine=LocalEngine(1), clock=FixedClock(NOW_MS))
     with pytest.raises(VerificationError, match="were written"):
-        write_checkpoint(snapshot, plan, options, run_with)
+        write_checkpoint(snapshot, plan, options, context)
     assert memory_of(builder).contents() == before
 
 

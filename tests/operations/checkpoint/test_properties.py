@@ -11,6 +11,7 @@ from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.options import Kind
 from deltactl.operations.checkpoint.repair import repair_checkpoints
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.operations.run_context import RunContext
 from tests.support.clock import FixedClock
 from tests.support.random_logs import KINDS, assert_equals_model, logs
 from tests.support.table_builder import TableBuilder
@@ -52,9 +53,11 @@ def _checkpoint(data: st.DataObject, builder: TableBuilder, version: int) -> boo
     options = _draw_options(data, version)
     if _forbidden(_features(builder, version), options.kind):
         with pytest.raises(UnsupportedFeatureError):
-            checkpoint_table(builder.store, options, warn=_fail, clock=FixedClock())
+            checkpoint_table(builder.store, options, RunContext(warn=_fail, clock=FixedClock()))
         return False
-    report = checkpoint_table(builder.store, options, warn=lambda text: None, clock=FixedClock())
+    report = checkpoint_table(
+        builder.store, options, RunContext(warn=lambda text: None, clock=FixedClock())
+    )
     state = builder.state_at(version)
     if report.written is not None:
         assert report.written.num_adds == len(state.files)
@@ -79,7 +82,9 @@ def _check(data: st.DataObject) -> None:
         assert_equals_model(snapshot, builder.state_at(wanted), checkpointed=True)
     if "other" in _features(builder):
         return
-    repaired = repair_checkpoints(builder.store, warn=_fail, clock=FixedClock(), dry_run=True)
+    repaired = repair_checkpoints(
+        builder.store, RunContext(warn=_fail, clock=FixedClock()), dry_run=True
+    )
     assert [f for f in repaired.findings if "_last_checkpoint" not in f.name] == []
 
 

@@ -15,6 +15,7 @@ from deltactl.errors import DeltactlError, NotATableError, StorageError
 from deltactl.log.listing import list_log
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.repair import RepairReport, repair_checkpoints
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store
@@ -39,9 +40,7 @@ HINT = f"{LOG}/_last_checkpoint"
 def repair(store: Store, *, dry_run: bool = False) -> RepairReport:
     return repair_checkpoints(
         ReadOnlyStore(store) if dry_run else store,
-        warn=lambda message: None,
-        engine=PicklingEngine(),
-        clock=FixedClock(NOW_MS),
+        RunContext(warn=lambda message: None, engine=PicklingEngine(), clock=FixedClock(NOW_MS)),
         dry_run=dry_run,
     )
 

@@ -21,6 +21,7 @@ from deltactl.log.checkpoint.schema import spark_schema
 from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.checkpoint.plan import is_due
 from deltactl.operations.checkpoint.run import CheckpointOptions, check_due, checkpoint_table
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
 from tests.interop.judges import READERS, try_count
@@ -323,7 +324,9 @@ def test_auto_follows_policy_and_protocol() -> None:
         assert report.written.kind == kind
     said: list[str] = []
     report = checkpoint_table(
-        table(properties=policy).store, CheckpointOptions(), warn=said.append, clock=FixedClock()
+        table(properties=policy).store,
+        CheckpointOptions(),
+        RunContext(warn=said.append, clock=FixedClock()),
     )
     assert report.plan.kind == "classic"
     assert "v2Checkpoint" in said[0]
@@ -429,7 +432,9 @@ def test_a_hint_that_is_no_use_is_replaced(torn: bytes | None) -> None:
     if torn is not None:
         builder.store.put(f"{LOG}/_last_checkpoint", torn)
     checkpoint_table(
-        builder.store, CheckpointOptions(), warn=lambda text: None, clock=FixedClock(NOW_MS)
+        builder.store,
+        CheckpointOptions(),
+        RunContext(warn=lambda text: None, clock=FixedClock(NOW_MS)),
     )
     assert hint_of(builder.store)["version"] == 2
 
@@ -478,8 +483,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing() -> None:
     report = checkpoint_table(
         ReadOnlyStore(builder.store),
         CheckpointOptions(cleanup=True, compact_log=True),
-        warn=fail,
-        clock=FixedClock(NOW_MS),
+        RunContext(warn=fail, clock=FixedClock(NOW_MS)),
         dry_run=True,
     )
     assert (report.plan.kind, report.plan.actions, report.written) == ("v2", 4, None)
@@ -563,7 +567,9 @@ def test_a_checksum_file_that_disagrees_is_told_and_left(change: dict[str, Any])
     wrong = json.dumps(crc_of(builder, 2) | change).encode()
     builder.store.put(crc_name(2), wrong)
     said: list[str] = []
-    checkpoint_table(builder.store, CheckpointOptions(), warn=said.append, clock=FixedClock(NOW_MS))
+    checkpoint_table(
+        builder.store, CheckpointOptions(), RunContext(warn=said.append, clock=FixedClock(NOW_MS))
+    )
     assert len(said) == 1
     assert crc_name(2) in said[0]
     assert builder.store.read(crc_name(2)) == wrong

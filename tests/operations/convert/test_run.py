@@ -29,6 +29,7 @@ from deltactl.operations.convert.run import (
     convert,
     convert_directory,
 )
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.schema import PrimitiveType, render_type
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
@@ -133,7 +134,7 @@ def test_every_footer_is_read_once_and_no_file_is_written(tmp_path: Path) -> Non
     before = {path: path.read_bytes() for path in paths}
     store = CountingStore(LocalStore(str(tmp_path)))
     with opened_as(store):
-        convert_directory(store, ConvertOptions(), warn=lambda message: None)
+        convert_directory(store, ConvertOptions(), RunContext(warn=lambda message: None))
     assert sorted(store.names["read_tail"]) == sorted(
         str(path.relative_to(tmp_path)) for path in paths
     )
@@ -145,7 +146,9 @@ def test_every_footer_is_read_once_and_no_file_is_written(tmp_path: Path) -> Non
 def test_a_dry_run_plans_the_same_and_writes_nothing(tmp_path: Path) -> None:
     write(tmp_path, "d=2024-01-01/1.parquet", {"id": [1]})
     store = ReadOnlyStore(LocalStore(str(tmp_path)))
-    dry = convert_directory(store, ConvertOptions(), warn=lambda message: None, dry_run=True)
+    dry = convert_directory(
+        store, ConvertOptions(), RunContext(warn=lambda message: None), dry_run=True
+    )
     assert not (tmp_path / "_delta_log").exists()
     real = convert(str(tmp_path))
     assert dry.plan is not None and real.plan is not None
@@ -739,7 +742,9 @@ def test_a_cancelled_run_leaves_nothing(tmp_path: Path) -> None:
     cancel.set()
     with pytest.raises(InterruptedRunError):
         convert_directory(
-            LocalStore(str(tmp_path)), ConvertOptions(), warn=lambda message: None, cancel=cancel
+            LocalStore(str(tmp_path)),
+            ConvertOptions(),
+            RunContext(warn=lambda message: None, cancel=cancel),
         )
     assert not (tmp_path / "_delta_log").exists()
 

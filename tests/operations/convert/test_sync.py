@@ -36,6 +36,7 @@ from deltactl.operations.convert.run import (
 )
 from deltactl.operations.manifest.refresh import AUTO_PROPERTY
 from deltactl.operations.optimize.run import OptimizeOptions
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import FileInfo, Store
 from deltactl.table import Table
@@ -73,10 +74,12 @@ def run(store: Store, options: ConvertOptions = SYNC, **more: Any) -> ConvertRep
         return convert_directory(
             store,
             options,
-            warn=more.pop("warn", quiet),
-            engine=LocalEngine(workers=1),
-            clock=_Clock(more.pop("now_ms", 1_700_000_100_000)),
-            sleep=lambda seconds: None,
+            RunContext(
+                warn=more.pop("warn", quiet),
+                engine=LocalEngine(workers=1),
+                clock=_Clock(more.pop("now_ms", 1_700_000_100_000)),
+                sleep=lambda seconds: None,
+            ),
             **more,
         )
 

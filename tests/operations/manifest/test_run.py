@@ -28,6 +28,7 @@ from deltactl.operations.manifest.refresh import AUTO_PROPERTY
 from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.purge_first import generate_after_purge
+from deltactl.operations.run_context import RunContext
 from deltactl.protocol.names import MANIFEST_DIR
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
@@ -50,9 +51,12 @@ def generate(store: Store, options: ManifestOptions | None = None, **more: Any) 
     return generate_after_purge(
         store,
         options or ManifestOptions(),
-        warn=more.pop("warn", quiet),
-        clock=FixedClock(),
-        sleep=lambda seconds: None,
+        RunContext(
+            warn=more.pop("warn", quiet),
+            clock=FixedClock(),
+            cancel=more.pop("cancel", None),
+            sleep=lambda seconds: None,
+        ),
         **more,
     )
 
@@ -616,13 +620,13 @@ def test_our_commits_refresh_the_partitions_they_touched(tmp_path: Path) -> None
     builder.append([row(9, "c")])
     # A killed run may have left this: it says of no partition that it has a manifest.
     builder.store.put(f"{MANIFEST_DIR}/p=a/.deltactl-{'0' * 32}.tmp", b"half")
-    optimize_table(builder.store, OptimizeOptions(where="p = 'a'"), warn=quiet)
+    optimize_table(builder.store, OptimizeOptions(where="p = 'a'"), RunContext(warn=quiet))
     assert set(manifests(tmp_path)) == {"p=a", "p=b", "p=c"}  # there were none: all
     assert_reads_alike(tmp_path, builder)
     untouched = tmp_path / "t x" / MANIFEST_DIR / "p=c/manifest"
     os.utime(untouched, (1, 1))
     untouched.write_text("file:/not/ours/to/mend\n")
-    optimize_table(builder.store, OptimizeOptions(), warn=quiet)
+    optimize_table(builder.store, OptimizeOptions(), RunContext(warn=quiet))
     assert len(manifests(tmp_path)["p=b"]) == 1
     assert untouched.read_text() == "file:/not/ours/to/mend\n"
 
@@ -632,7 +636,9 @@ def test_a_refresh_that_fails_is_told_and_harms_no_commit(tmp_path: Path) -> Non
     paths = builder.append(*([row(n)] for n in range(3)), [row(8, "b"), row(9, "b")])
     builder.delete_rows(paths[3], [0])
     told: list[str] = []
-    report = optimize_table(builder.store, OptimizeOptions(where="p = 'a'"), warn=told.append)
+    report = optimize_table(
+        builder.store, OptimizeOptions(where="p = 'a'"), RunContext(warn=told.append)
+    )
     assert report.versions
     assert any(
         "not refreshed" in message and "deltactl generate-manifest" in message for message in told
@@ -645,5 +651,5 @@ def test_without_the_property_nothing_is_refreshed() -> None:
     from tests.support.stores import opened_as
 
     with opened_as(store):
-        optimize_table(store, OptimizeOptions(), warn=quiet)
+        optimize_table(store, OptimizeOptions(), RunContext(warn=quiet))
     assert store.calls["put"] == 0

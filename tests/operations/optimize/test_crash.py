@@ -18,6 +18,7 @@ import pytest
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import CommitOutcomeUnknownError, DeltactlError, StorageError
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from deltactl.table import Table
 from tests.support.clock import FixedClock
@@ -65,10 +66,12 @@ def optimize(store: Store, options: OptimizeOptions = OPTIONS) -> OptimizeReport
     return optimize_table(
         store,
         options,
-        warn=lambda message: None,
-        engine=LocalEngine(workers=1),
-        clock=FixedClock(),
-        sleep=lambda seconds: None,
+        RunContext(
+            warn=lambda message: None,
+            engine=LocalEngine(workers=1),
+            clock=FixedClock(),
+            sleep=lambda seconds: None,
+        ),
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import ConflictError, UnsupportedFeatureError
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.run_context import RunContext
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
@@ -73,10 +74,12 @@ class Race:
             return optimize_table(
                 self.racing,
                 options or OptimizeOptions(),
-                warn=lambda message: None,
-                engine=LocalEngine(workers=1),
-                clock=FixedClock(1_600_000_000_000),
-                sleep=lambda seconds: None,
+                RunContext(
+                    warn=lambda message: None,
+                    engine=LocalEngine(workers=1),
+                    clock=FixedClock(1_600_000_000_000),
+                    sleep=lambda seconds: None,
+                ),
             )
 
     def catch_up(self) -> None:

@@ -24,6 +24,7 @@ from deltactl.errors import (
 )
 from deltactl.operations.optimize.plan import TWO_TEXTS
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.target_size import choose_target_bytes
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
@@ -67,9 +68,7 @@ def run(builder: TableBuilder, *, dry_run: bool = False, **options: Any) -> Opti
     return optimize_table(
         builder.store,
         OptimizeOptions(**options),
-        warn=lambda message: None,
-        engine=LocalEngine(workers=1),
-        clock=clock,
+        RunContext(warn=lambda message: None, engine=LocalEngine(workers=1), clock=clock),
         dry_run=dry_run,
     )
 
@@ -392,7 +391,7 @@ def test_codecs(codec: str | None, level: int | None, stored: str, suffix: str) 
 def test_a_codec_that_spark_lacks_is_warned_about(codec: str, warned: bool) -> None:
     builder = build(0, 0)
     warnings: list[str] = []
-    optimize_table(builder.store, OptimizeOptions(codec=codec), warn=warnings.append)
+    optimize_table(builder.store, OptimizeOptions(codec=codec), RunContext(warn=warnings.append))
     assert any("Apache Spark reads brotli only if" in text for text in warnings) == warned
 
 
@@ -488,7 +487,7 @@ def test_files_of_a_z_order_of_delta_rs_are_left(tmp_path: Path) -> None:
         optimize(DeltaTable(tmp_path))
         options = OptimizeOptions(min_input_files=1)
         report = optimize_table(
-            LocalStore(str(tmp_path)), options, warn=lambda message: None, dry_run=True
+            LocalStore(str(tmp_path)), options, RunContext(warn=lambda message: None), dry_run=True
         )
         return report.plan.left_alone.get("clustered or Z-ordered")
 
@@ -634,7 +633,7 @@ def test_a_dry_run_asks_for_reads_alone(purge: bool) -> None:
     store = ReadOnlyStore(builder.store)
     with opened_as(store):
         report = optimize_table(
-            store, OptimizeOptions(purge=purge), warn=lambda message: None, dry_run=True
+            store, OptimizeOptions(purge=purge), RunContext(warn=lambda message: None), dry_run=True
         )
     assert report.dry_run
     assert not report.plan.is_empty
@@ -644,7 +643,7 @@ def test_a_dry_run_asks_for_reads_alone(purge: bool) -> None:
 def test_a_plan_needs_the_log_alone() -> None:
     builder = build_sample(fresh_store(), layout="partitioned")
     counting = CountingStore(builder.store)
-    optimize_table(counting, OptimizeOptions(), warn=lambda message: None, dry_run=True)
+    optimize_table(counting, OptimizeOptions(), RunContext(warn=lambda message: None), dry_run=True)
     assert {name.split("/")[0] for names in counting.names.values() for name in names} == {LOG}
     assert "open_input" not in counting.calls
 
@@ -655,7 +654,9 @@ def test_requests_of_a_run_are_few() -> None:
     counting = CountingStore(builder.store)
     with opened_as(counting):
         report = optimize_table(
-            counting, OptimizeOptions(), warn=lambda message: None, engine=LocalEngine(1)
+            counting,
+            OptimizeOptions(),
+            RunContext(warn=lambda message: None, engine=LocalEngine(1)),
         )
     assert report.files_removed == 40
     opened = [name for name in counting.names["open_input"] if name in builder.data]
@@ -725,10 +726,12 @@ def test_a_cancelled_run_commits_what_is_done() -> None:
     report = optimize_table(
         builder.store,
         OptimizeOptions(),
-        warn=lambda message: None,
-        engine=LocalEngine(workers=1),
-        cancel=cancel,
-        on_progress=stop,
+        RunContext(
+            warn=lambda message: None,
+            engine=LocalEngine(workers=1),
+            cancel=cancel,
+            on_progress=stop,
+        ),
     )
     assert report.interrupted
     assert [p.bytes_total for p in seen] == [report.plan.bytes_to_rewrite]

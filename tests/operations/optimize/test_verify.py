@@ -24,6 +24,7 @@ from deltactl.errors import DataFileError, VerificationError
 from deltactl.operations.optimize import tasks as optimize_tasks
 from deltactl.operations.optimize.row_ids import keep_row_ids
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.run_context import RunContext
 from deltactl.parquet import projection, reader, writer
 from deltactl.parquet.reader import LiveBatch
 from deltactl.protocol import deletion_vectors
@@ -89,8 +90,7 @@ def run(builder: TableBuilder, verify: Mode) -> OptimizeReport:
     return optimize_table(
         builder.store,
         OptimizeOptions(verify=verify),
-        warn=lambda message: None,
-        engine=LocalEngine(workers=1),
+        RunContext(warn=lambda message: None, engine=LocalEngine(workers=1)),
     )
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.errors import SafetyError, UsageError
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
@@ -50,7 +51,7 @@ class Disk:
         return vacuum_table(
             store,
             VacuumOptions(**settings),  # type: ignore[arg-type]
-            warn=lambda message: None,
+            RunContext(warn=lambda message: None),
             dry_run=dry_run,
         )
 
@@ -162,7 +163,7 @@ def test_a_dumped_listing_serves_as_inventory_without_any_listing(
     report = vacuum_table(
         ReadOnlyStore(counting),
         VacuumOptions(inventory=dump, max_orphan_fraction=1.0),
-        warn=lambda message: None,
+        RunContext(warn=lambda message: None),
         dry_run=True,
     )
     assert report.plan.files["path"].to_pylist() == listed == ["orphan é.parquet", disk.gone]

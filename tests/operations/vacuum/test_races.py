@@ -289,6 +289,7 @@ def test_delta_rs_restores_back_and_forth_between_plan_and_deletes(tmp_path: Pat
 def test_an_interrupt_between_batches_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     import json
 
+    from deltactl.operations.run_context import RunContext
     from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 
     monkeypatch.setattr(vacuum_run, "BATCH_FILES", 1)
@@ -300,10 +301,7 @@ def test_an_interrupt_between_batches_keeps_what_is_done(monkeypatch: pytest.Mon
         report = vacuum_table(
             store,
             VacuumOptions(mode="full"),
-            warn=print,
-            clock=scene.clock,
-            cancel=cancel,
-            sleep=lambda seconds: None,
+            RunContext(warn=print, clock=scene.clock, cancel=cancel, sleep=lambda seconds: None),
         )
     assert (report.interrupted, report.files_removed) == (True, 2)
     assert len(set(gone) & scene.names()) == 3

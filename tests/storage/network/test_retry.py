@@ -66,11 +66,10 @@ def test_many_puts_have_it_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "pipe_file", refuse_at_first)
     store = FsspecStore(
         "memory://root",
-        files,
+        CommonService(files, RetryPolicy(sleep=delays.append)),
         "/root",
         exclusive_create=True,
         schemes=frozenset({"memory"}),
-        service=CommonService(files, RetryPolicy(sleep=delays.append)),
     )
     names = [f"p={number}/manifest" for number in range(20)]
     assert store.put_many((name, name.encode()) for name in names) == 20

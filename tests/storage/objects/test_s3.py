@@ -14,7 +14,7 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltactl import Table
 from deltactl.cli.app import run
 from deltactl.clock import SystemClock
-from deltactl.operations.lease import LEASE_MS, Holder, hold_lease
+from deltactl.operations.turns import LEASE_MS, Holder, hold_lease
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.undo import undo_vacuum
 from deltactl.storage.objects import s3 as s3_service

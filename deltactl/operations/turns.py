@@ -1,13 +1,17 @@
-"""A lease: who runs a command on a table tells others, so that two runs do not do the work twice.
+"""Runs of a command on a table: the lease of the one at work, and the record of the last one.
 
     _deltactl/leases/<command>.<number>.json
+    _deltactl/runs/<command>.json
 
-It is advice and no part of correctness: two runs at a time are safe without it, and a run that
-loses its lease goes on. The highest number that has not expired holds. It is taken by creating the
-next number exclusively, then looking once more; whoever then sees another that holds gives way.
+Both are advice, and correctness does not depend on them. Without a lease, two runs at a time are
+safe and do work twice; a run that loses its lease continues. Without a record, a command does all
+the work that there is.
 
-A run that was killed cannot give its lease back. Who runs on the same machine sees that the process
-is no more and does not wait for the end of the lease; elsewhere it has to expire.
+The lease with the highest number that has not expired is held. A run creates the next number
+exclusively, then lists again; if another lease is held, the run deletes its own and fails.
+
+A run that was killed cannot delete its lease. A run on the same machine finds that the process does
+not exist and does not wait; elsewhere the lease has to expire.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +43,8 @@ LEASE_MS: Final = 15 * 60 * 1000
 """How long a lease holds after its last renewal, in ms."""
 
 _log: Final = logging.getLogger(__name__)
-_FOLDER: Final = f"{OWN_DIR}/leases"
+_LEASES: Final = f"{OWN_DIR}/leases"
+_RUNS: Final = f"{OWN_DIR}/runs"
 _RENEWALS: Final = 3
 _TRIES: Final = 5
 
@@ -59,7 +64,7 @@ class Holder:
     processes: str = ""
 
     def describe(self) -> str:
-        """Say who, since when and until when."""
+        """Return a text: who, since when and until when."""
         return (
             f"run {self.run_id} on {self.host} (pid {self.pid}), since "
             f"{format_timestamp(self.since_ms)}, until {format_timestamp(self.expires_ms)} unless "
@@ -67,23 +72,23 @@ class Holder:
         )
 
     def is_gone(self) -> bool:
-        """Whether its process is surely no more: a process of this machine that is not there."""
+        """Return whether its process certainly ended: it is of this machine, and does not exist."""
         if not self.processes or self.processes != name_processes():
             return False
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return True
-        except (OSError, OverflowError):  # somebody else's and there, or no number of a process
+        except (OSError, OverflowError):  # exists, of another user; or not a valid process number
             pass
         return False
 
 
 def name_processes() -> str:
-    """Name the processes that can be seen from here, or give ``""`` where that cannot be told.
+    """Return a name for the processes that are visible from here; ``""`` if it is not known.
 
-    On Linux the start of the machine and the space of process numbers: hosts, and containers on one
-    of them, may well have the same name.
+    On Linux: the boot id of the machine and its PID namespace. Host names are not enough, because
+    machines and containers may have the same one.
     """
     try:
         started = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -96,9 +101,9 @@ def name_processes() -> str:
 def hold_lease(
     store: Store, command: str, holder: Holder, *, clock: Clock, warn: Warn
 ) -> Iterator[None]:
-    """Hold the lease of a command while the context lasts; renew it, and give it back.
+    """Hold the lease of a command while the context lasts: renew it, and delete it at the end.
 
-    Where the store cannot create exclusively, or not at all, the run goes on without.
+    If the store cannot write, or cannot create exclusively, the run continues without a lease.
 
     Raises:
         LeaseHeldError: another run holds it.
@@ -125,11 +130,11 @@ def hold_lease(
 
 
 def _acquire(store: Store, command: str, holder: Holder, clock: Clock) -> str:
-    """Take the lease; give the name of its file."""
+    """Create the lease; return the name of its file."""
     for _ in range(_TRIES):
         found = _list(store, command)
         _ensure_free(store, command, found, clock)
-        name = f"{_FOLDER}/{command}.{max(found, default=0) + 1:08d}.json"
+        name = f"{_LEASES}/{command}.{max(found, default=0) + 1:08d}.json"
         try:
             store.put_if_absent(name, _encode(holder))
         except ObjectExistsError:
@@ -142,10 +147,10 @@ def _acquire(store: Store, command: str, holder: Holder, clock: Clock) -> str:
         except LeaseHeldError:
             store.delete_many([name])
             raise
-        store.delete_many([info.name for info in now.values()])  # none of them holds
+        store.delete_many([info.name for info in now.values()])  # none of them is held
         return name
     raise LeaseHeldError(
-        f"many runs of {command} want this table at the same time", hint="run again later"
+        f"many runs of {command} start on this table at the same time", hint="Run again later."
     )
 
 
@@ -157,29 +162,29 @@ def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], clock: 
         if holder.expires_ms > clock.now_ms():
             raise LeaseHeldError(
                 f"another {command} is at work on this table: {holder.describe()}",
-                hint="run again later; --no-lease goes ahead, which is safe and does work twice",
+                hint="Run again later. --no-lease runs now, which is safe and does work twice.",
             )
 
 
 def _list(store: Store, command: str) -> dict[int, FileInfo]:
-    """The files of a command's leases by number."""
+    """Return the lease files of a command by number."""
     pattern = re.compile(rf"{re.escape(command)}\.(\d{{8,18}})\.json")
-    infos = store.list_from(_FOLDER, f"{command}.")
+    infos = store.list_from(_LEASES, f"{command}.")
     matches = ((pattern.fullmatch(info.name.rpartition("/")[2]), info) for info in infos)
     return {int(match[1]): info for match, info in matches if match}
 
 
 def _read(store: Store, info: FileInfo) -> Holder | None:
-    """The holder by a file; whoever wrote what cannot be read holds until it is old enough."""
+    """Return the holder that a file names; an invalid file counts until it would have expired."""
     try:
-        said = json.loads(store.read(info.name))
+        found = json.loads(store.read(info.name))
         return Holder(
-            str(said["run_id"]),
-            str(said["host"]),
-            int(said["pid"]),
-            int(said["since_ms"]),
-            int(said["expires_ms"]),
-            str(said.get("processes", "")),
+            str(found["run_id"]),
+            str(found["host"]),
+            int(found["pid"]),
+            int(found["since_ms"]),
+            int(found["expires_ms"]),
+            str(found.get("processes", "")),
         )
     except ObjectNotFoundError:
         return None
@@ -189,7 +194,7 @@ def _read(store: Store, info: FileInfo) -> Holder | None:
 
 
 def _is_ours(store: Store, name: str, holder: Holder) -> bool:
-    """Whether a retry of the library found what its own first try had created."""
+    """Return whether a retry of the library found the file that its first attempt created."""
     try:
         return store.read(name) == _encode(holder)
     except ObjectNotFoundError:
@@ -198,7 +203,7 @@ def _is_ours(store: Store, name: str, holder: Holder) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Renewal:
-    """Renews a lease until it is over."""
+    """Renews a lease until the run ends."""
 
     store: Store
     name: str
@@ -209,13 +214,13 @@ class _Renewal:
 
     def run(self) -> None:
         while not self.over.wait(LEASE_MS / 1000 / _RENEWALS):
-            with suppress(DeltactlError):  # the next time will do
+            with suppress(DeltactlError):  # tried again at the next renewal
                 if not self.renew():
                     self.warn("the lease on this table was lost to another run; this one goes on")
                     return
 
     def renew(self) -> bool:
-        """Write a later end down; not where the lease expired and was taken over."""
+        """Write a later end; return ``False`` if the lease expired and another run took it."""
         if self.store.stat_many([self.name])[0] is None:
             return False
         later = replace(self.holder, expires_ms=self.clock.now_ms() + LEASE_MS)
@@ -223,5 +228,47 @@ class _Renewal:
         return True
 
 
-def _encode(holder: Holder) -> bytes:
-    return (json.dumps(asdict(holder), indent=2) + "\n").encode()
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """The last run that left nothing undone; times in ms since 1970 UTC.
+
+    ``table_id`` is the id in the table's metadata: the record does not apply to another table that
+    is in the same place by now.
+    ``caught_up_version`` is the version up to which ``optimize`` has no partition left to look at,
+    by this run or an earlier one.
+    """
+
+    run_id: str
+    table_id: str
+    started_ms: int
+    ended_ms: int
+    caught_up_version: int | None = None
+
+
+def read_last_run(store: Store, command: str) -> LastRun | None:
+    """Return the record of the last run; ``None`` if there is none, or it is invalid.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    try:
+        found = json.loads(store.read(f"{_RUNS}/{command}.json"))
+        values = {field.name: found[field.name] for field in fields(LastRun)}
+    except (ObjectNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    numbers = (values["started_ms"], values["ended_ms"], values["caught_up_version"] or 0)
+    is_valid = all(type(number) is int for number in numbers)
+    return LastRun(**values) if is_valid and isinstance(values["table_id"], str) else None
+
+
+def write_last_run(store: Store, command: str, run: LastRun) -> None:
+    """Write the record of a run, in place of the one before.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    store.put(f"{_RUNS}/{command}.json", _encode(run))
+
+
+def _encode(content: Holder | LastRun) -> bytes:
+    return (json.dumps(asdict(content), indent=2) + "\n").encode()

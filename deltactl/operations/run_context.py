@@ -1,0 +1,95 @@
+"""What the operations on a table are given besides the table and their options."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from deltactl.clock import Clock, SystemClock
+from deltactl.engine.base import (
+    CancelToken,
+    Done,
+    Engine,
+    EngineSource,
+    Failed,
+    FixedEngine,
+    OnProgress,
+    P,
+    R,
+    Task,
+    Worker,
+)
+from deltactl.engine.local import LocalEngine
+from deltactl.errors import Warn
+from deltactl.log.writing.put import Sleep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """The surroundings of one run: where its tasks run, its clock, and who listens to it.
+
+    Attributes:
+        warn: takes warnings, which do not stop the run.
+        engine: runs the tasks.
+        engines: chooses the engine by the bytes to read, for operations that read data files;
+            ``engine`` if ``None``.
+        clock: gives times and new ids.
+        storage_options: settings of the table's storage, for the tasks; never logged.
+        cancel: once it is set, nothing new is started.
+        on_progress: is called when tasks end.
+        sleep: waits between attempts to commit; seconds.
+        run_id: is written into the commits of the run; ``None`` if there is none.
+    """
+
+    warn: Warn
+    engine: Engine = field(default_factory=lambda: LocalEngine(reason="the default"))
+    engines: EngineSource | None = None
+    clock: Clock = field(default_factory=SystemClock)
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cancel: CancelToken | None = None
+    on_progress: OnProgress | None = None
+    sleep: Sleep = time.sleep
+    run_id: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        warn: Warn,
+        engine: Engine | EngineSource | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> RunContext:
+        """Return the context of a call of the library; ``None`` means the default."""
+        context = cls(
+            warn=warn,
+            storage_options=storage_options or {},
+            cancel=cancel,
+            on_progress=on_progress,
+        )
+        match engine:
+            case None:
+                return context
+            case EngineSource():
+                return replace(context, engines=engine)
+            case _:
+                return replace(context, engine=engine)
+
+    @property
+    def source(self) -> EngineSource:
+        """Return what chooses the engine by the bytes to read."""
+        return self.engines or FixedEngine(self.engine)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Return whether nothing new may be started."""
+        return self.cancel is not None and self.cancel.is_set()
+
+    def run(self, worker: Worker[P, R], tasks: Iterable[Task[P]]) -> Iterator[Done[R] | Failed]:
+        """Run tasks on the engine; see :meth:`deltactl.engine.base.Engine.run`."""
+        return self.engine.run(worker, tasks, cancel=self.cancel, on_progress=self.on_progress)
+
+    def without_cancel(self) -> RunContext:
+        """Return the context of work that must follow a commit: not cancelled, no progress."""
+        return replace(self, cancel=None, on_progress=None)
