@@ -250,8 +250,8 @@ class OutOfMemoryError(DeltactlError):
         super().__init__(
             message,
             hint=hint
-            or "raise the limit (`ulimit -v`, the cgroup's), or ask for less at a time: "
-            "--max-concurrent 1, --memory, --target-size",
+            or "Raise the limit (`ulimit -v`, the cgroup's), or use less memory: "
+            "--max-concurrent 1, --memory, --target-size.",
         )
 
 

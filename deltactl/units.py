@@ -82,14 +82,14 @@ def parse_size(text: str) -> int:
     if _BARE_NUMBER.fullmatch(stripped):
         raise UsageError(
             f"size {text!r} has no unit",
-            hint=f'add the unit: "{stripped}MiB", or "{stripped}B" for bytes',
+            hint=f'Add the unit: "{stripped}MiB", or "{stripped}B" for bytes.',
         )
     match = _SIZE.fullmatch(stripped)
     factor = _SIZE_UNITS.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise UsageError(
             f"{text!r} is not a size",
-            hint='write a number and a unit, such as "128MiB", "1GB" or "500KB"',
+            hint='Write a number and a unit, such as "128MiB", "1GB" or "500KB".',
         )
     return _fitting(int(Fraction(match[1]) * factor), text, "size")
 
@@ -122,7 +122,7 @@ def parse_duration(text: str) -> int:
     if _BARE_NUMBER.fullmatch(stripped):
         raise UsageError(
             f"duration {text!r} has no unit",
-            hint=f'add the unit: "{stripped}d" for days or "{stripped}h" for hours',
+            hint=f'Add the unit: "{stripped}d" for days or "{stripped}h" for hours.',
         )
     iso = _ISO_DURATION.fullmatch(stripped)
     parts = _iso_parts(iso) if iso else _named_parts(stripped, text)
@@ -131,7 +131,7 @@ def parse_duration(text: str) -> int:
         if unit in _CALENDAR_UNITS:
             raise UsageError(
                 f"duration {text!r} counts months or years, which have no fixed length",
-                hint='use weeks, days or hours, such as "30d"',
+                hint='Use weeks, days or hours, such as "30d".',
             )
         if unit not in _DURATION_UNITS:
             _refuse_duration(text)
@@ -162,7 +162,7 @@ def _named_parts(stripped: str, text: str) -> list[tuple[str, str]]:
 def _refuse_duration(text: str) -> NoReturn:
     raise UsageError(
         f"{text!r} is not a duration",
-        hint='write numbers with units, such as "7d", "168h", "30min" or "interval 7 days"',
+        hint='Write numbers with units, such as "7d", "168h", "30min" or "interval 7 days".',
     )
 
 
@@ -205,7 +205,7 @@ def parse_timestamp(text: str) -> int:
     if _BARE_NUMBER.fullmatch(stripped):
         raise UsageError(
             f"timestamp {text!r} is a bare number",
-            hint='write the instant as RFC 3339, such as "2024-01-31T12:00:00Z"',
+            hint='Write the timestamp as in RFC 3339, such as "2024-01-31T12:00:00Z".',
         )
     match = _TIMESTAMP.fullmatch(stripped)
     try:
@@ -215,7 +215,7 @@ def parse_timestamp(text: str) -> int:
     except ValueError:
         raise UsageError(
             f"{text!r} is not a timestamp",
-            hint='write it as "2024-01-31", "2024-01-31 12:00:00" or "2024-01-31T12:00:00+02:00"',
+            hint='Write it as "2024-01-31", "2024-01-31 12:00:00" or "2024-01-31T12:00:00+02:00".',
         ) from None
 
 

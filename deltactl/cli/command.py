@@ -65,7 +65,7 @@ class Command(TyperCommand):
                 return self._invoke_tables(ctx, session, FleetOptions.take(ctx.params))
             if session.output.form in CI_FORMATS:
                 raise UsageError(
-                    f"{self.name} has no output for CI", hint="use -o json, or -o table for people"
+                    f"{self.name} has no output for CI", hint="Use -o json, or -o table for people."
                 )
             return self._invoke_one(ctx, session)
 

@@ -42,7 +42,7 @@ def explain_failure(raised: BaseException) -> DeltactlError:
         case _:
             return InternalError(
                 f"this is a bug in deltactl: {type(raised).__name__}: {raised}",
-                hint="run again with --debug, and report what it shows",
+                hint="Rerun with --debug, and report the output.",
             )
 
 

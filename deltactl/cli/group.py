@@ -76,7 +76,9 @@ def load_command(spec: CommandSpec) -> Command:
         UsageError: the module is not there yet.
     """
     if find_spec(spec.module) is None:
-        raise UsageError(f"`{spec.name}` is not part of this version", hint="see `deltactl --help`")
+        raise UsageError(
+            f"`{spec.name}` is not part of this version", hint="See `deltactl --help`."
+        )
     command = build_command(import_module(spec.module).command, spec.name)
     if spec.has_engine:
         command.params.extend(build_command(declare_engine_options, "engine").params)

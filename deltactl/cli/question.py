@@ -31,7 +31,7 @@ def ask(session: Session, question: str, show: RenderTable | None = None) -> boo
     if session.shares_process or not sys.stdin.isatty():
         raise SafetyError(
             f"nobody can be asked here, and --yes was not given: {question}",
-            hint="look at --dry-run first, then add --yes; nothing was removed",
+            hint="Rerun with --dry-run, then with --yes. Nothing was removed.",
         )
     session.raise_if_cancelled()
     with session.idling(), session.output.clearing():

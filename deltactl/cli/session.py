@@ -297,7 +297,7 @@ class Session:
             InterruptedRunError: a signal arrived.
             TimeLimitError: the time is up.
         """
-        self._cancellation.raise_if_cancelled("interrupted before it was begun", hint="Run again.")
+        self._cancellation.raise_if_cancelled("interrupted before it was begun", hint="Rerun.")
 
     def idling(self) -> AbstractContextManager[None]:
         """Tell that the run only waits, while the context lasts: there is nothing to finish."""

@@ -22,13 +22,13 @@ def no_table_error(store: Store) -> NotATableError:
     if next(iter(store.list_from(LOG_DIR)), None) is not None:
         return NotATableError(
             f"{where} is not a Delta table: its _delta_log holds no commits",
-            hint="restore the log from a backup, or check the path",
+            hint="Restore the log from a backup, or check the path.",
         )
     above = find_table_above(store)
     if above is not None:
-        hint = f"there is a table at {above}"
+        hint = f"Open the table at {above}."
     else:
-        hint = "give the folder that contains _delta_log"
+        hint = "Give the directory that contains _delta_log."
     if next(store.walk(), None):
         return NotATableError(f"{where} is not a Delta table: it has no _delta_log", hint=hint)
     if store.stat_many([unquote(where)]) != [None]:

@@ -70,13 +70,13 @@ def select_segment(
     if latest is None:
         raise NotATableError(
             f"{where} is not a Delta table: its _delta_log holds no commits",
-            hint="Check the path: it must be the folder that contains _delta_log.",
+            hint="Check the path: it must be the directory that contains _delta_log.",
         )
     wanted = latest if version is None else version
     if not 0 <= wanted <= latest:
         raise VersionNotFoundError(
             f"{where} has no version {wanted}: the latest is {latest}",
-            hint="`deltactl describe-history` lists the versions.",
+            hint="Run `deltactl describe-history` for the versions.",
         )
     usable = [c for c in listing.checkpoints if c.version <= wanted and c not in skip]
     checkpoint = max(usable, key=lambda c: c.version, default=None)

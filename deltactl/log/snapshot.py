@@ -177,7 +177,7 @@ def _load_segment(store: Store, segment: LogSegment, head: CheckpointHead | None
         if action is None:
             raise MissingActionError(
                 f"version {segment.version} of {store.uri} has no {name} action",
-                hint="The log is damaged; restore _delta_log from a backup.",
+                hint="Restore _delta_log from a backup; the log is damaged.",
             )
     assert protocol is not None and metadata is not None
     return Snapshot(

@@ -274,7 +274,7 @@ def ensure_readable_path(path: str) -> None:
     if not is_absolute(path) and leaves_root(path):
         raise DataFileError(
             f"the log names {path!r}, which lies outside the table's folder",
-            hint="The log was written by a broken or hostile writer; nothing was read.",
+            hint="Do not use the file: its writer is defective or hostile. Nothing was read.",
         )
 
 
@@ -314,8 +314,8 @@ def naming_file(path: str) -> Iterator[None]:
     except ObjectNotFoundError as error:
         raise DataFileError(
             f"data file {path!r} is in the log but not in the store",
-            hint="It was deleted behind the log's back (a vacuum with too short a retention, a "
-            "lifecycle rule): restore it, or restore an older version of the table.",
+            hint="Restore it, or restore an older version of the table. It was deleted without a "
+            "commit, for example by a vacuum with too short a retention or by a lifecycle rule.",
         ) from error
     except DataFileError as error:
         if path in error.message:

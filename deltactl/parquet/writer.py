@@ -288,7 +288,7 @@ def _ensure_storable(schema: pa.Schema) -> None:
     if not len(schema):
         raise UnsupportedFeatureError(
             "data files of a table without stored columns cannot be rewritten",
-            hint="All columns are void or partition columns: leave the files as they are.",
+            hint="Leave the files as they are: all columns are void or partition columns.",
         )
     for member in schema:
         for path, kind, _ in walk_types(member.type, (member.name,)):

@@ -222,8 +222,8 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
         raise UnsupportedFeatureError(
             f"cannot {operation.value} this table: unsupported table feature"
             f"{'s' if len(blockers) > 1 else ''}: {', '.join(blockers)}",
-            hint="`deltactl describe-detail` still shows the table; use a tool that knows "
-            "the feature, or drop the feature from the table.",
+            hint="Use a tool that supports the feature, or drop the feature from the table. "
+            "`deltactl describe-detail` still shows the table.",
         )
 
 

@@ -78,8 +78,9 @@ def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
         if folded not in _FLAGS:
             raise UsageError(
                 f"the property {key!r} cannot be set on a new table here",
-                hint="Leave it out; other writers can set it afterwards"
-                + (", and --column-mapping maps columns" if "columnmapping" in folded else ""),
+                hint="Use --column-mapping."
+                if "columnmapping" in folded
+                else "Omit it; other writers can set it afterwards.",
             )
         if value.lower() not in ("true", "false"):
             raise UsageError(f"the property {key!r} is true or false, not {value!r}")

@@ -121,7 +121,7 @@ def test_output_comes_from_the_environment(
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
         "error: DELTACTL_OUTPUT: 'yaml' is not a form of output\n"
-        "hint: one of table, json, ndjson, csv, github, junit\n"
+        "hint: Use one of: table, json, ndjson, csv, github, junit.\n"
     )
 
 
@@ -190,7 +190,7 @@ def test_an_unexpected_exception_is_called_a_bug(fake_cli: RunCli) -> None:
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
         "error: this is a bug in deltactl: ZeroDivisionError: it broke\n"
-        "hint: run again with --debug, and report what it shows\n"
+        "hint: Rerun with --debug, and report the output.\n"
     )
     assert "go_wrong.py" in fake_cli("--debug", "go-wrong", "t").err
 
@@ -206,7 +206,7 @@ def test_an_unexpected_exception_is_called_a_bug(fake_cli: RunCli) -> None:
 def test_wrong_usage(fake_cli: RunCli, args: list[str], message: str, hint: str) -> None:
     ran = fake_cli(*args)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"error: {message}\nhint: see `{hint} --help`\n"
+    assert ran.err == f"error: {message}\nhint: See `{hint} --help`.\n"
     in_json = fake_cli(*args, "-o", "json")
     assert (in_json.code, json.loads(in_json.out)["error"]["code"]) == (2, "USAGE")
 

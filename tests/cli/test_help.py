@@ -105,7 +105,7 @@ def test_versions_do_not_import_what_they_name(process: RunCli) -> None:
 
 def test_options_without_a_command_are_an_error(cli: RunCli) -> None:
     ran = cli("-q")
-    assert (ran.code, ran.err) == (2, "error: Missing command\nhint: see `deltactl --help`\n")
+    assert (ran.code, ran.err) == (2, "error: Missing command\nhint: See `deltactl --help`.\n")
 
 
 @pytest.mark.parametrize(

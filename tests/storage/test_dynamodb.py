@@ -295,7 +295,7 @@ def test_from_the_command_line(
     options = [word for pair in pairs for word in ("--storage-option", pair)]
     place = ["--ddb-table-name", log_store.table_name, "--ddb-region", log_store.region]
     assert run(["optimize", uri, *options, *place]) == 2
-    assert "add --log-store dynamodb" in capsys.readouterr().err
+    assert "Add --log-store dynamodb." in capsys.readouterr().err
     assert run(["optimize", uri, *options, *place, "--log-store", "dynamodb", "--dry-run"]) == 0
     assert items_of(log_store, proxy) == {}
     assert run(["optimize", uri, *options, *place, "--log-store", "dynamodb"]) == 0

@@ -129,7 +129,8 @@ def command(
     error = None
     if report.unsupported is not None:
         error = UnsupportedFeatureError(
-            report.unsupported, hint="What could be checked without it is in the result."
+            report.unsupported,
+            hint="Read the result: it has what could be checked without the feature.",
         )
     _emit(session, report, error)
     if not report.is_sound:
@@ -192,5 +193,5 @@ def _parse_percent(text: str) -> float:
     except ValueError:
         value = -1.0
     if not percent or rest or not value > 0:
-        raise UsageError(f"--sample {text!r} is not a part of the files", hint='write "5%"')
+        raise UsageError(f"--sample {text!r} is not a part of the files", hint='Write "5%".')
     return value / 100

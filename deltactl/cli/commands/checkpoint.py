@@ -178,7 +178,7 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
         if report.interrupted:
             stopped = cancellation.find_error(
                 f"interrupted; {'the checkpoint is written' if report.written else 'nothing done'}",
-                hint="Run again to do the rest.",
+                hint="Rerun to do the rest.",
                 is_part_done=report.written is not None,
             )
             _emit(session, report, stopped)
@@ -189,7 +189,7 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
         return
     error = PartialSuccessError(
         f"{len(report.failed)} log files were not deleted: {report.failed[0][1]}",
-        hint="Mend the cause and run again with --cleanup-only.",
+        hint="Fix the cause, then rerun with --cleanup-only.",
     )
     _emit(session, report, error)
     raise error
@@ -240,7 +240,7 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
         left = [finding for finding in report.findings if not finding.repaired]
         error = PartialSuccessError(
             f"{left[0].name} was not repaired: {left[0].problem}",
-            hint=f"What can be done about it: {left[0].remedy}.",
+            hint=f"Run `deltactl check` and read the remedy: {left[0].remedy}.",
         )
     _emit_repair(session, report, error)
     if error is not None:

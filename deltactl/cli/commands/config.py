@@ -61,7 +61,7 @@ def command(
     if for_command is not None and for_command not in names:
         raise UsageError(
             with_suggestion(f"there is no command {for_command!r}", for_command, names),
-            hint="see `deltactl --help`",
+            hint="See `deltactl --help`.",
         )
     properties = {} if table is None else _load_properties(session, table)
     rows = []

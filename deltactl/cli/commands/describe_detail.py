@@ -48,7 +48,7 @@ def command(
       deltactl describe-detail s3://lake/events --at 2d -o json
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     if version is not None and at is not None:
-        raise UsageError("--version and --at do not go together", hint="ask for one of them")
+        raise UsageError("--version and --at do not go together", hint="Give one of them.")
     session = Session.of(ctx)
     now_ms = SystemClock().now_ms()
     store = session.open_store(table)

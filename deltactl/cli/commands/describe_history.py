@@ -142,7 +142,7 @@ def command(
     session = Session.of(ctx)
     now_ms = SystemClock().now_ms()
     if all_commits and limit is not None:
-        raise UsageError("--limit and --all do not go together", hint="give one of them")
+        raise UsageError("--limit and --all do not go together", hint="Give one of them.")
     filters = (since, until, version_range, operation)
     _ensure_one_question(
         {
@@ -202,18 +202,20 @@ def _default_limit(session: Session) -> int | None:
 def _ensure_one_question(asked: Mapping[str, bool]) -> None:
     questions = [name for name, is_asked in asked.items() if is_asked]
     if len(questions) > 1:
-        raise UsageError(f"{' and '.join(questions)} do not go together", hint="ask one at a time")
+        raise UsageError(
+            f"{' and '.join(questions)} do not go together", hint="Give one at a time."
+        )
 
 
 def _ensure_belongs(option: str, is_given: bool, to: str, is_there: bool) -> None:
     if is_given and not is_there:
-        raise UsageError(f"{option} needs {to}", hint="see `deltactl describe-history --help`")
+        raise UsageError(f"{option} needs {to}", hint="See `deltactl describe-history --help`.")
 
 
 def _parse_diff(text: str) -> tuple[int, int | None]:
     if ".." not in text:
         raise UsageError(
-            f"{text!r} is not two versions", hint='write "3..7", or "3.." to the latest'
+            f"{text!r} is not two versions", hint='Write "3..7", or "3.." to the latest.'
         )
     return parse_version_range(text)
 
@@ -229,12 +231,14 @@ def parse_version_range(text: str | None) -> tuple[int, int | None]:
     match = _RANGE.fullmatch(text)
     if match is None or not (match[1] or match[3]):
         raise UsageError(
-            f"{text!r} is not a range of versions", hint='write "3..7", "3.." or "..7"'
+            f"{text!r} is not a range of versions", hint='Write "3..7", "3.." or "..7".'
         )
     first = int(match[1] or 0)
     last = int(match[3]) if match[3] else None if match[2] else first
     if last is not None and last < first:
-        raise UsageError(f"the range {text!r} ends before it begins", hint=f'"{last}..{first}"?')
+        raise UsageError(
+            f"the range {text!r} ends before it begins", hint=f'Write "{last}..{first}".'
+        )
     return first, last
 
 

@@ -46,7 +46,7 @@ def command(
     if name not in errors:
         raise UsageError(
             with_suggestion(f"there is no error code {code!r}", name, errors),
-            hint="`deltactl explain` lists them",
+            hint="Run `deltactl explain` for a list.",
         )
     row = _row(name, errors[name])
     session.output.emit(

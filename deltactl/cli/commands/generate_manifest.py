@@ -150,6 +150,6 @@ def _parse_schemes(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         before, equals, after = pair.partition("=")
         if not equals:
-            raise UsageError(f"--scheme-map {pair!r} is not FROM=TO", hint="write s3a=s3")
+            raise UsageError(f"--scheme-map {pair!r} is not FROM=TO", hint="Write s3a=s3.")
         schemes[before] = after
     return schemes

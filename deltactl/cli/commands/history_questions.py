@@ -127,7 +127,7 @@ def show_follow(
     if session.output.form not in (OutputFormat.TABLE, OutputFormat.NDJSON):
         raise UsageError(
             f"--follow never ends, so -o {session.output.form} cannot be written",
-            hint="leave -o out, or write -o ndjson",
+            hint="Omit -o, or write -o ndjson.",
         )
     poll_ms = _POLL_MS if poll is None else parse_duration(poll)
     with session.cancellation() as cancellation, session.idling():

@@ -202,7 +202,7 @@ def _run(
         if report.interrupted:
             stopped = cancellation.find_error(
                 f"interrupted; {_committed(report)}",
-                hint="Run again to do the rest.",
+                hint="Rerun to do the rest.",
                 is_part_done=bool(report.versions),
             )
             _emit(session, report, stopped)
@@ -234,13 +234,13 @@ def _what_is_left(session: Session, report: OptimizeReport) -> PartialSuccessErr
         files = format_count(lost, "file was", "files were")
         return PartialSuccessError(
             f"{files} not rewritten: {report.failures[0].reason}",
-            hint=f"{committed}. Mend the cause and run again.",
+            hint=f"{committed}. Fix the cause, then rerun.",
         )
     if report.conflicts:
         lost = sum(conflict.files for conflict in report.conflicts)
         return PartialSuccessError(
             f"{_left(lost)}: {report.conflicts[0].reason}",
-            hint=f"{committed}. Run again for the rest.",
+            hint=f"{committed}. Rerun for the rest.",
         )
     return None
 
@@ -310,7 +310,7 @@ def _parse_codec(text: str | None) -> tuple[str | None, int | None]:
     if name not in {c.value for c in Codec} or (colon and not _LEVEL.fullmatch(level)):
         known = ", ".join(c.value for c in Codec)
         message = f"--codec {text!r} is not NAME or NAME:LEVEL"
-        raise UsageError(with_suggestion(message, name, Codec), hint=f"Names: {known}.")
+        raise UsageError(with_suggestion(message, name, Codec), hint=f"Use one of: {known}.")
     return name, int(level) if level else None
 
 

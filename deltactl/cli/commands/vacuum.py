@@ -225,7 +225,7 @@ def _run(
         if report.interrupted:
             stopped = cancellation.find_error(
                 f"interrupted; {format_count(report.files_removed, 'file', 'files')} removed",
-                hint="Run again to do the rest.",
+                hint="Rerun to do the rest.",
                 is_part_done=report.files_removed > 0,
             )
             _emit(session, report, stopped)
@@ -260,14 +260,14 @@ def _find_error(report: VacuumReport) -> DeltactlError | None:
         )
         return PartialSuccessError(
             found if failed is None else f"{found}; and {failed}",
-            hint=f"the table misses them: bring them back with --undo {report.run_id}"
+            hint=f"Run vacuum --undo {report.run_id} to restore them: the table needs them."
             if report.quarantined_until_ms is not None
-            else "the table may miss them: restore an older version, or the files from a backup; "
-            "--quarantine would have brought them back",
+            else "Restore an older version, or the files from a backup: the table may need them. "
+            "Use --quarantine next time to be able to undo.",
         )
     if failed is None:
         return None
-    hint = f"{report.files_removed:,} were removed. Mend the cause and run again."
+    hint = f"{report.files_removed:,} were removed. Fix the cause, then rerun."
     return PartialSuccessError(failed, hint=hint)
 
 

@@ -36,7 +36,7 @@ def find_single(options: FleetOptions, session: Session) -> str | None:
     """
     if not options.words and options.tables_from is None:
         raise UsageError(
-            "Missing argument 'TABLE'", hint=f"see `deltactl {session.command} --help`"
+            "Missing argument 'TABLE'", hint=f"See `deltactl {session.command} --help`."
         )
     if options.tables_from is not None or len(options.words) > 1:
         return None
@@ -157,7 +157,7 @@ class Fleet:
         self._session.raise_if_cancelled()
         if self._failed is not None:
             raise NotBegunError(
-                f"not begun, for {self._failed} failed", hint="leave --fail-fast away, or run again"
+                f"not begun, for {self._failed} failed", hint="Omit --fail-fast, or rerun."
             )
 
     def _fail(

@@ -45,12 +45,10 @@ class Report:
             return None
         path = Path(name)
         if "://" in name or name == "-":
-            raise UsageError(
-                f"--report {name} is not a file", hint="the page is written on this machine"
-            )
+            raise UsageError(f"--report {name} is not a file", hint="Name a file of this machine.")
         if path.is_dir():
             raise UsageError(
-                f"--report {name!r} is a folder", hint="name the page in it, such as run.html"
+                f"--report {name!r} is a folder", hint="Name a file in it, such as run.html."
             )
         if not os.access(path.parent, os.W_OK):
             raise UsageError(

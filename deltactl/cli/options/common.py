@@ -218,7 +218,8 @@ def parse_choice(text: str, kind: type[E], what: str) -> E:
         return kind(text.strip().lower())
     except ValueError:
         raise UsageError(
-            with_suggestion(f"{text!r} is not {what}", text, kind), hint=f"one of {', '.join(kind)}"
+            with_suggestion(f"{text!r} is not {what}", text, kind),
+            hint=f"Use one of: {', '.join(kind)}.",
         ) from None
 
 
@@ -246,7 +247,7 @@ def resolve_references(options: Mapping[str, str], environ: Mapping[str, str]) -
         if name not in environ:
             raise UsageError(
                 f"--storage-option {key} refers to the environment variable {name}",
-                hint="that variable is not set",
+                hint="Set the variable, or name one that is set.",
             )
         resolved[key] = environ[name]
     return resolved
@@ -267,6 +268,6 @@ def parse_pairs(flag: str, pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not (equals and key.strip()):
-            raise UsageError(f"{flag} needs a key and a value", hint=f"write {flag} KEY=VALUE")
+            raise UsageError(f"{flag} needs a key and a value", hint=f"Write {flag} KEY=VALUE.")
         options[key.strip()] = value
     return options

@@ -135,7 +135,9 @@ class EngineOptions:
         if remote.origin is Origin.FLAG or master.value is None:
             return None, remote.value
         if remote.value is not None:
-            raise UsageError(f"{master.name} and {remote.name} are both set", hint="unset one")
+            raise UsageError(
+                f"{master.name} and {remote.name} are both set", hint="Unset one of them."
+            )
         return master.value, None
 
 

@@ -111,5 +111,5 @@ def refuse_options_for_one_table(params: dict[str, Any]) -> None:
         if value or (value == 0 and value is not False):  # version 0 is one
             flag = name.replace("_", "-")
             raise UsageError(
-                f"--{flag} is for one table, and several are named", hint="run them one by one"
+                f"--{flag} is for one table, and several are named", hint="Run them one by one."
             )

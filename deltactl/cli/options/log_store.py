@@ -89,7 +89,7 @@ class LogStoreOptions:
                 if given is not None:
                     raise UsageError(
                         f"{flag} means nothing without a log store",
-                        hint="add --log-store dynamodb",
+                        hint="Add --log-store dynamodb.",
                     )
             return None
         from deltactl.storage.dynamodb import DynamoDbLogStore

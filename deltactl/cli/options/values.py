@@ -30,7 +30,7 @@ def parse_need(
         if key not in known:
             raise UsageError(
                 f"--if-needed {key}: there is no such measure here",
-                hint=f"one of {', '.join(known)}",
+                hint=f"Use one of: {', '.join(known)}.",
             )
     size = pairs.get("size")
     return Need(

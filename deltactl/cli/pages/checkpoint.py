@@ -77,14 +77,14 @@ def _render_written(page: Page, written: WrittenCheckpoint, report: CheckpointRe
         Styled(f"Version {written.version} has a {_KINDS[written.kind]} checkpoint", Tone.GOOD),
         ", read back and found equal",
     )
-    hint = "_last_checkpoint names it" if report.hint_moved else "kept: a newer one is there"
+    pointer = "_last_checkpoint names it" if report.hint_moved else "kept: a newer one is there"
     files = format_count(len(written.names) + len(written.sidecars), "file")
     page.fields(
         [
             ("live files", f"{written.num_adds:,} ({format_size(written.add_bytes)})"),
             ("tombstones", f"{written.num_removes:,}"),
             ("written", f"{files}, {format_size(written.size_bytes)}"),
-            ("hint", hint),
+            ("hint", pointer),
         ]
     )
 

@@ -19,7 +19,7 @@ def restate_usage_error(error: typer.TyperException, program: str) -> UsageError
     ctx = getattr(error, "ctx", None)
     path = ctx.command_path if ctx is not None else program
     message = error.format_message().replace("Value error, ", "").rstrip(".")
-    hint = f"see `{path} --help`"
+    hint = f"See `{path} --help`."
     if ctx is not None and (found := _NO_OPTION.match(message)):
         message = with_suggestion(found[0], found[1], _long_options(ctx))
     elif found := _NO_CHOICE.search(message):

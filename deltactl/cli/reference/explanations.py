@@ -242,7 +242,7 @@ EXPLANATIONS: Final = {
         "A file that had to be new is there already.",
         ("Another writer took the name first.",),
         "What was there was not replaced.",
-        ("Run again.",),
+        ("Rerun.",),
     ),
     "ACCESS_DENIED": Explanation(
         "Credentials or permissions do not allow this.",
@@ -281,7 +281,7 @@ EXPLANATIONS: Final = {
         "A signal ended the run: 130 for SIGINT (Ctrl-C), 143 for SIGTERM.",
         ("You, a time limit of the scheduler, or the machine shutting down.",),
         _KEPT,
-        ("Run again to do the rest.",),
+        ("Rerun to do the rest.",),
     ),
     "TIMEOUT": Explanation(
         "The run was stopped by its --timeout: exit status 5, or 1 where nothing was finished.",

@@ -57,7 +57,7 @@ def detect_shell(environ: Mapping[str, str]) -> Shell:
     except ValueError:
         raise UsageError(
             f"no completion for the shell {name!r}" if name else "cannot tell which shell this is",
-            hint="name one: `SHELL=bash deltactl --install-completion`, or zsh, or fish",
+            hint="Name one: `SHELL=bash deltactl --install-completion`, or zsh, or fish.",
         ) from None
 
 

@@ -115,7 +115,7 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not TOML: {error}", hint="see docs/config.md") from error
+        raise UsageError(f"{path}: not TOML: {error}", hint="See docs/config.md.") from error
     _check_section(path, "", content, {*commands, _PROFILES})
     profiles = content.get(_PROFILES, {})
     for name, profile in profiles.items():
@@ -123,7 +123,7 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
         if not isinstance(profile, dict) or not _is_texts(profile.get(_TABLES)):
             raise UsageError(
                 f"{path}: {place} does not say for which tables it is",
-                hint=f'write {_TABLES} = ["/data/events*"] below [{place}]',
+                hint=f'Write {_TABLES} = ["/data/events*"] below [{place}].',
             )
         _check_section(path, place, profile, {*commands, _TABLES})
     return ConfigSource(path, content)
@@ -136,7 +136,7 @@ def _check_section(
         at = ".".join(filter(None, (place, key)))
         if key in sections:
             if key != _TABLES and not isinstance(value, dict):
-                raise UsageError(f"{path}: {at} is a section, not a setting", hint=f"write [{at}]")
+                raise UsageError(f"{path}: {at} is a section, not a setting", hint=f"Write [{at}].")
             if key not in (_TABLES, _PROFILES):
                 _check_section(path, at, value, ())
         elif key not in SETTABLE:
@@ -148,7 +148,7 @@ def _check_section(
 def _no_setting(path: Path, at: str, key: str, known: Collection[str]) -> UsageError:
     return UsageError(
         with_suggestion(f"{path}: there is no setting {at!r}", key, known),
-        hint="`deltactl config` lists the settings; what may do harm is given as an option",
+        hint="Run `deltactl config` for the settings; give what may delete data as an option.",
     )
 
 

@@ -40,8 +40,8 @@ def went_away(error: Exception) -> EngineUnavailableError:
     """The error for all that is left to do: nobody else can do it."""
     return EngineUnavailableError(
         f"Spark went away: {describe_failure(str(error))}",
-        hint="Its Java process or server has ended, often for want of memory: look at its log, "
-        "then run again.",
+        hint="Read the log of Spark, then rerun: its Java process or server has ended, often "
+        "because memory ran out.",
     )
 
 
@@ -49,7 +49,7 @@ def given_up(task: PackedTask, error: Exception) -> Failed:
     """The outcome of a task whose workers died each time."""
     lost = DeltactlError(
         f"Spark lost it in {task.tries} tries: {describe_failure(str(error))}",
-        hint="Look into the executors' logs; a worker that dies mostly had too little memory.",
+        hint="Read the executors' logs; a worker that ended usually had too little memory.",
     )
     lost.__cause__ = error
     return Failed(task.id, task.tries - 1, lost)

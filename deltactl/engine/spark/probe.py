@@ -106,7 +106,7 @@ def _lacking(
     packages = " ".join(f"'{name}>={oldest}'" for name, oldest, _ in problems)
     return EngineUnavailableError(
         f"executors cannot run deltactl: on host {host}, {said}",
-        hint=f"there, run `{python} -m pip install {packages}`, {_SHIP}",
+        hint=f"Run `{python} -m pip install {packages}` on that host, {_SHIP}.",
     )
 
 
@@ -120,21 +120,21 @@ def explain_failure(text: str) -> EngineUnavailableError:
         return EngineUnavailableError(
             f"Python {theirs} runs on {host}, and Python {ours} here: both must be of the same "
             "minor version",
-            hint=f"let PYSPARK_PYTHON or spark.pyspark.python name a Python {ours} there, {_SHIP}",
+            hint=f"Set PYSPARK_PYTHON or spark.pyspark.python to a Python {ours} there, {_SHIP}.",
         )
     if program := _NO_PYTHON.search(text):
         return EngineUnavailableError(
             f"there is no program {program[1]!r} on {host}",
-            hint=f"let PYSPARK_PYTHON or spark.pyspark.python name a Python {ours} there, {_SHIP}",
+            hint=f"Set PYSPARK_PYTHON or spark.pyspark.python to a Python {ours} there, {_SHIP}.",
         )
     if module := _NO_MODULE.search(text):
         return EngineUnavailableError(
             f"executors cannot run deltactl: on {host}, the Python package {module[1]} is missing",
-            hint=f"install it there, {_SHIP}",
+            hint=f"Install it there, {_SHIP}.",
         )
     return EngineUnavailableError(
         f"no Python task could be run on {host}: {describe_failure(text)}",
-        hint="run again with -v to see what Spark says",
+        hint="Rerun with -v for the output of Spark.",
     )
 
 

@@ -234,5 +234,5 @@ def _explain_start(
     reason = telling[0] if telling else first[0]
     return EngineUnavailableError(
         f"{where} could not be started: {reason[:300]}",
-        hint="check the address and that Java is 17 or newer; -v shows what Spark says",
+        hint="Check the address, and that Java is 17 or newer; -v shows the output of Spark.",
     )

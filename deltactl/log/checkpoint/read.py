@@ -74,8 +74,8 @@ def _named(name: str, version: int) -> Iterator[None]:
     except ObjectNotFoundError as error:
         raise MissingLogFileError(
             f"checkpoint file {name} of version {version} is missing",
-            hint="If a log cleanup was at work just now, run again. Else an older checkpoint or "
-            "the JSON commits may still rebuild the table.",
+            hint="Rerun if a log cleanup ran just now. Otherwise run `deltactl checkpoint TABLE "
+            "--repair`: an older checkpoint or the JSON commits may have the table.",
         ) from error
     except DeltactlError:
         raise
@@ -83,7 +83,8 @@ def _named(name: str, version: int) -> Iterator[None]:
         detail = first_line(error) or type(error).__name__
         raise CorruptLogError(
             f"checkpoint file {name} of version {version} cannot be read: {detail}",
-            hint="An older checkpoint or the JSON commits may still rebuild the table.",
+            hint="Run `deltactl checkpoint TABLE --repair`: an older checkpoint or the JSON "
+            "commits may have the table.",
         ) from error
 
 

@@ -50,7 +50,9 @@ def _compare(what: str, expected: Fingerprint, found: Fingerprint) -> None:
         detail = f"files of {expected.size_bytes} bytes were written, {found.size_bytes} are stored"
     else:
         detail = "keys other than those written are stored"
-    raise VerificationError(f"{what}: {detail}", hint="Nothing points at the new checkpoint.")
+    raise VerificationError(
+        f"{what}: {detail}", hint="Rerun; nothing points at the new checkpoint."
+    )
 
 
 def verify_head(
@@ -79,7 +81,7 @@ def verify_head(
         if found != wanted:
             raise VerificationError(
                 f"{where}: {what} is stored other than it was written",
-                hint="Nothing points at the new checkpoint.",
+                hint="Rerun; nothing points at the new checkpoint.",
             )
 
 

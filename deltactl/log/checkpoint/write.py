@@ -129,7 +129,7 @@ class ActionFileWriter:
         if info.size_bytes != size_bytes:
             raise ConflictError(
                 f"another writer put a checkpoint at {self._name} meanwhile",
-                hint="It was left as it is.",
+                hint="Rerun to check it. It was not changed.",
             )
         return WrittenActions(
             file=info,

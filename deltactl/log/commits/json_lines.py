@@ -59,7 +59,7 @@ def parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CorruptLogError(
             f"{name}, line {number}: not valid JSON ({error})",
-            hint="The file is torn or was edited; restore it from a backup.",
+            hint="Restore the file from a backup; it is truncated or was edited.",
         ) from error
     if not isinstance(action, dict):
         raise CorruptLogError(f"{name}, line {number}: not a JSON object")
@@ -76,8 +76,8 @@ def _ensure_one_action(file_name: str, number: int, line: dict[str, Any]) -> Non
     if len(actions := list_actions(line.items())) > 1:
         raise SharedLineError(
             f"{file_name}, line {number}: has several actions: {', '.join(actions)}",
-            hint="Each line may have one action. Readers take different ones of these, so the "
-            "state of the table is not known: restore the file from a backup.",
+            hint="Restore the file from a backup: a line may have one action, and readers choose "
+            "different ones of these.",
         )
 
 

@@ -185,7 +185,7 @@ def _ensure_utf8(file: CommitBytes) -> None:
         number = file.data.count(b"\n", 0, error.start) + 1
         raise CorruptLogError(
             f"{file.name}, line {number}: not UTF-8 ({error.reason})",
-            hint="The file is torn or was edited; restore it from a backup.",
+            hint="Restore the file from a backup; it is truncated or was edited.",
         ) from error
 
 

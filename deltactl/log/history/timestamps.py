@@ -88,7 +88,7 @@ def resolve_timestamp(
         raise VersionNotFoundError(
             f"{asked} is before the first commit left in the log of {store.uri} "
             f"(version {chosen[0]}, {format_timestamp(times[0])})",
-            hint="`deltactl describe-history` lists the versions and their times.",
+            hint="Run `deltactl describe-history` for the versions and their timestamps.",
         )
     if position == len(times) and chosen[-1] == latest and times[-1] < timestamp_ms:
         if allow_later:
@@ -96,7 +96,7 @@ def resolve_timestamp(
         raise VersionNotFoundError(
             f"{asked} is after the latest commit of {store.uri} "
             f"(version {latest}, {format_timestamp(times[-1])})",
-            hint="Leave the timestamp out to read the latest version.",
+            hint="Omit the timestamp to read the latest version.",
         )
     return chosen[position - 1]
 

@@ -46,7 +46,7 @@ class ConditionalCommitStore(ForwardingStore):
                 f"{sign!r} in {self.uri} was left by a writer that agrees on commits outside of S3:"
                 " a commit from here could be overwritten by it",
                 hint="Nothing was committed. Commit with --log-store dynamodb, as that writer does"
-                " (see docs/object-store-commits.md); if there is no such writer any more, delete"
+                " (see docs/object-store-commits.md). If there is no such writer any more, delete"
                 " the temporary files of the log.",
             )
         self._inner.ensure_put_if_absent()

@@ -81,8 +81,8 @@ class ExternalCommitStore(ForwardingStore):
                 raise SafetyError(
                     f"other writers agree on the commits of this table as {other!r}, which is"
                     f" another table to them than {self.uri!r}",
-                    hint="Nothing was committed. Give the address as they do; if nobody writes"
-                    " there any more, delete the items of that table path from DynamoDB.",
+                    hint="Give the address as they do. If no writer uses that address any more,"
+                    " delete the items of that table path from DynamoDB. Nothing was committed.",
                 )
         self._is_spelled_alike = True
 
@@ -145,7 +145,7 @@ class ExternalCommitStore(ForwardingStore):
         if not is_ours:
             raise TransientStorageError(
                 f"another writer replaced the entry of {entry.file_name} of {self.uri}",
-                hint="it writes without regard for entries that are there",
+                hint="Write with another writer: this one ignores the entries in the table.",
             )
         if taken is not None:
             raise taken

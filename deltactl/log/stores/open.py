@@ -35,7 +35,7 @@ def open_table_store(
     if log_store is not None and not is_s3:
         raise UsageError(
             f"a log store in DynamoDB is for tables on S3, not for {uri!r}",
-            hint="other storage decides by itself who commits first: leave --log-store out",
+            hint="Omit --log-store: other storage decides by itself who commits first.",
         )
     store = open_store(uri, options)
     if read_only:

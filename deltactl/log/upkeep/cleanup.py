@@ -119,9 +119,10 @@ def plan_cleanup(
     if base is None:
         if up_to is not None:
             raise SafetyError(
-                f"the log cannot be cleaned up to version {up_to}: it has no sound checkpoint "
+                f"the log cannot be cleaned up to version {up_to}: it has no valid checkpoint "
                 "with its commit, or the next version's time depends on an older one",
-                hint=f"`deltactl checkpoint TABLE --version {up_to} --cleanup` writes one first.",
+                hint=f"Run `deltactl checkpoint TABLE --version {up_to} --cleanup`, which writes "
+                "one first.",
             )
         reason = f"no version before {format_timestamp(cutoff)} has a checkpoint to stand on"
         return CleanupPlan(cutoff, reason=reason, abandoned=abandoned, warnings=tuple(warnings))
@@ -212,7 +213,7 @@ def _ensure_outside_retention(
     raise SafetyError(
         f"versions {lowest} to {up_to - 1} would stop being readable, and they are "
         f"inside the retention: they were current after {format_timestamp(cutoff_ms)}",
-        hint="delta.logRetentionDuration says how long versions are kept.",
+        hint="Change delta.logRetentionDuration to keep versions for another time.",
     )
 
 

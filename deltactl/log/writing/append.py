@@ -84,4 +84,4 @@ def _ensure_no_conflict(store: Store, append: Append, winners: Tail) -> None:
             if pc.any(pc.is_in(locate(store, theirs), value_set=ours)).as_py():
                 reason = "another writer added or removed the same files"
     if reason is not None:
-        raise ConflictError(f"nothing was committed: {reason}", hint="Run again.")
+        raise ConflictError(f"nothing was committed: {reason}", hint="Rerun.")

@@ -76,7 +76,7 @@ class CommitBase:
             return False
         raise NotATableError(
             f"{name} of {store.uri} is gone: the table was deleted during the run",
-            hint="Nothing was committed.",
+            hint="Check the path. Nothing was committed.",
         )
 
     def times(self, store: Store, clock: Clock) -> dict[str, Any]:
@@ -131,7 +131,8 @@ def win_version(
         base, winners = read_winners(store, base)
         learn(base, winners)
     raise ConflictError(
-        f"lost the race for a version {_MAX_ATTEMPTS} times", hint="Run again at a quieter time."
+        f"lost the race for a version {_MAX_ATTEMPTS} times",
+        hint="Rerun when fewer writers are active.",
     )
 
 
@@ -180,5 +181,5 @@ def _list_winners(store: Store, version: int) -> list[FileInfo]:
     raise ConflictError(
         f"version {newest + 1} of {store.uri} is not in the log, though later ones are: what it "
         "changed while this run was at work is not known",
-        hint="A log cleanup was faster than this run. Run again.",
+        hint="Rerun: the log was cleaned up during this run.",
     )

@@ -58,6 +58,6 @@ def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Slee
         raise error
     raise CommitOutcomeUnknownError(
         f"the store did not tell whether {name} was committed: {error}",
-        hint="New files were kept. Look at `deltactl describe-history`, then run again; "
-        "`vacuum` removes what was not committed.",
+        hint="Read `deltactl describe-history`, then rerun. New files were kept; `vacuum` removes "
+        "those that were not committed.",
     ) from error

@@ -119,7 +119,7 @@ class Committer:
         if not any(verdict.survives):
             raise ConflictError(
                 f"nothing could be committed: {verdict.reason}",
-                hint="The table is as the other writers left it; run again.",
+                hint="Rerun; the table is as the other writers left it.",
             )
         return verdict
 

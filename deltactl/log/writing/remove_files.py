@@ -80,7 +80,7 @@ def remove_files(
         elif _is_restored(store, read, base.version):
             reason = "another writer restored an older version"
         if reason is not None:
-            raise ConflictError(f"nothing was committed: {reason}", hint="Run again.")
+            raise ConflictError(f"nothing was committed: {reason}", hint="Rerun.")
         read = base.version
 
     base = CommitBase.of(snapshot)

@@ -126,4 +126,4 @@ def test_no_table(cli: RunCli, tmp_path: Path) -> None:
     (tmp_path / "t" / "p=1").mkdir()
     ran = cli("describe-detail", str(tmp_path / "t" / "p=1"))
     assert ran.code == 1
-    assert f"hint: there is a table at file://{tmp_path}/t\n" in ran.err
+    assert f"hint: Open the table at file://{tmp_path}/t.\n" in ran.err

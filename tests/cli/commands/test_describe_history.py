@@ -310,7 +310,7 @@ def test_no_table(cli: RunCli, tmp_path: Path) -> None:
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
         f"error: no Delta table at file://{tmp_path}/none: there is nothing here\n"
-        "hint: give the folder that contains _delta_log\n"
+        "hint: Give the directory that contains _delta_log.\n"
     )
     in_json = cli("describe-history", str(tmp_path / "none"), "-o", "json")
     assert json.loads(in_json.out)["error"]["code"] == "NOT_A_TABLE"

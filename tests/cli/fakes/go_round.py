@@ -53,7 +53,7 @@ def _act(session: Session, word: str) -> None:
             if rest == "deaf":
                 time.sleep(20)
             cancellation.raise_if_cancelled(
-                "interrupted; half is done", is_part_done=rest != "idle", hint="Run again."
+                "interrupted; half is done", is_part_done=rest != "idle", hint="Rerun."
             )
     session.output.emit(
         session.envelope(version_before=1, version_after=2, result={"word": word}),

@@ -20,7 +20,7 @@ def test_options_refer_to_variables() -> None:
     assert resolve_references(options, {"LAKE": "s3cr3t"}) == {**options, "secret": "s3cr3t"}
     with pytest.raises(UsageError, match="LAKE") as caught:
         resolve_references(options, {})
-    assert caught.value.hint == "that variable is not set"
+    assert caught.value.hint == "Set the variable, or name one that is set."
 
 
 def test_secrets_that_were_typed_are_named() -> None:

@@ -40,7 +40,7 @@ def test_the_time_is_up(table: str, code: int) -> None:
     assert ran.stderr == (
         "note: the time is up; stopping within 5min\n"
         "error: stopped by --timeout 1s; half is done\n"
-        "hint: Run again.\n"
+        "hint: Rerun.\n"
     )
 
 
@@ -110,7 +110,7 @@ def test_what_is_finished_is_committed_and_the_next_run_does_the_rest(
     assert ran.out.startswith("2 files became 1 in version 7\n")
     assert ran.err == (
         "error: stopped by --timeout 1h; 2 files became 1 in version 7\n"
-        "hint: Run again to do the rest.\n"
+        "hint: Rerun to do the rest.\n"
     )
     given.clear()
     envelope = json.loads(cli(*args, "-o", "json").out)
