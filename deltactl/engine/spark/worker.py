@@ -48,7 +48,7 @@ def run_batches(worker: Worker[Any, Any], batches: Batches) -> Batches:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    # Not the attempt's number: that starts anew when a stage is run again, while a first
+    # Not the attempt's number: that starts again at 0 when a stage is run again, while a first
     # attempt that Spark has given up may still be writing. This one is never given twice.
     attempt = 0 if context is None else context.taskAttemptId()
     for batch in batches:
