@@ -1,11 +1,11 @@
-# Every target sets itself up: a Python >= 3.11 is all that has to be there.
+# Every target installs what it needs. Only Python >= 3.11 is required beforehand.
 SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.deltactl-installed
 REPORT := build/test-report.xml
-# -n 2: more workers than cores only makes timings wander
-# tests that share a costly fixture (a Spark session) stay on one worker
+# -n 2: more workers than cores make timings vary.
+# loadgroup: tests that share a costly fixture (a Spark session) run on one worker.
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 UNITS := tests/protocol tests/log tests/parquet tests/engine tests/storage tests/operations tests/test_architecture.py \
 	--ignore=tests/storage/objects
@@ -41,7 +41,7 @@ lint: $(STAMP) ## style, format, types, layers
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports --no-logo
 
-format: $(STAMP) ## rewrite the sources in the house format
+format: $(STAMP) ## format the sources and apply the fixes of the linter
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
@@ -57,8 +57,8 @@ explore-slow: $(STAMP) ## run the tests marked slow
 explore-matrix: $(STAMP) ## optimize every table of the matrix that Delta on Spark writes
 	DELTACTL_FULL_MATRIX=1 $(PYTEST) -m spark --timeout=3600 tests/interop
 
-# Coverage-guided where atheris can be had, unguided where not; FUZZ holds options (tests/fuzz/README.md).
-fuzz: $(STAMP) ## feed all kinds of input 10,000,000 times with what means harm; very long
+# Guided by coverage where atheris is available, unguided elsewhere; FUZZ holds options (tests/fuzz/README.md).
+fuzz: $(STAMP) ## feed 10,000,000 generated inputs, malformed or malicious, to all parsers; very long
 	$(BIN)/python -m venv .venv-fuzz
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
 		> $$(.venv-fuzz/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/tools.pth
@@ -76,12 +76,12 @@ histories: $(STAMP) ## random histories by delta-rs, Delta on Spark and deltactl
 test-lowest: $(STAMP) ## run the tests with the oldest versions of dependencies that are allowed
 	@bash .ci/lowest
 
-audit: $(STAMP) ## look for known holes in what is installed
+audit: $(STAMP) ## look for known vulnerabilities in the installed packages
 	$(BIN)/python -m venv .venv-audit
 	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 	.venv-audit/bin/pip-audit --skip-editable --path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
-demo: $(STAMP) ## make many small files of a sample table into a few
+demo: $(STAMP) ## compact the small files of a sample table
 	$(BIN)/python -m benchmarks.demo
 
 clean: ## remove what was built, .venv included

@@ -1,4 +1,4 @@
-"""Fail when a test was skipped (or expected to fail) for a reason that nobody agreed to."""
+"""Fail when a test was skipped, or expected to fail, for a reason that is not allowed."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import sys
 from collections import Counter
 from fnmatch import fnmatchcase
 from pathlib import Path
-from xml.etree import ElementTree as ET  # our own file, written a moment ago
+from xml.etree import ElementTree as ET  # a file that our own tests wrote
 
 
 def load_patterns(path: Path) -> list[str]:
-    """Patterns of allowed reasons; comments and blank lines left out."""
+    """Return the patterns of allowed reasons, without comments and blank lines."""
     lines = (line.strip() for line in path.read_text("utf-8").splitlines())
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def read_skips(report: Path) -> list[tuple[str, str]]:
-    """Test and reason of every skipped test in a JUnit report."""
+    """Return the name and the reason of every skipped test in a JUnit report."""
     return [
         (f"{case.get('classname')}::{case.get('name')}", skipped.get("message", ""))
         for case in ET.parse(report).iter("testcase")
@@ -25,7 +25,7 @@ def read_skips(report: Path) -> list[tuple[str, str]]:
 
 
 def main(report: str, allowed: str) -> int:
-    """Print allowed skips by reason and refused ones by test; tell whether any was refused."""
+    """Print allowed skips by reason and refused ones by test; return 1 if any was refused."""
     patterns = load_patterns(Path(allowed))
     skips = read_skips(Path(report))
     refused = [s for s in skips if not any(fnmatchcase(s[1], p) for p in patterns)]

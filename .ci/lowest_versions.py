@@ -1,4 +1,4 @@
-"""Print the oldest allowed version of each requirement in pyproject.toml, and what tests need."""
+"""Print the oldest allowed version of each requirement, and the packages of the tests."""
 
 from __future__ import annotations
 

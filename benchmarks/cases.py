@@ -1,4 +1,4 @@
-"""The cases: which table, what either side does with it, and what we aim at."""
+"""The cases: the table, what each side does with it, and the goal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeded columns of many rows at once: texts, ids, decimals. Nothing here loops over rows."""
+"""Seeded columns of many rows at once: strings, ids, decimals. No loop over rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make demo`: a table of hundreds of small files becomes a few good ones, with nothing lost."""
+"""`make demo`: compact hundreds of small files into a few, without losing a row."""
 
 from __future__ import annotations
 

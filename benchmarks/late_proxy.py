@@ -1,4 +1,4 @@
-"""A proxy that answers late, as a store far away does: `python -m benchmarks.late_proxy`."""
+"""A proxy that delays answers, as a remote store does: `python -m benchmarks.late_proxy`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that are nothing but a log: the data files that it names do not exist."""
+"""Tables that consist of a log only: the data files of its actions do not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole processes measured from the outside: from the start to the last byte, imports included."""
+"""Measure whole processes from the start to the last byte of output, imports included."""
 
 from __future__ import annotations
 

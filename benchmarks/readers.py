@@ -1,4 +1,4 @@
-"""The rows of a table as each reader here sees them, and one checksum over them."""
+"""The rows of a table as each reader returns them, and one checksum over them."""
 
 from __future__ import annotations
 

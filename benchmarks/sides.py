@@ -1,4 +1,4 @@
-"""What either side runs: the program of a whole process, given the table's path."""
+"""The program that each side runs as a whole process, given the path of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables for vacuums: files that are there, all of them old, and files that nobody names."""
+"""Tables for VACUUM: old live files, and files that the log does not reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine seam: where tasks run. One worker function, several engines."""
+"""The interface of engines, which run one worker function over many tasks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run is: tasks done of total, and the bytes that they go through."""
+    """The progress of a run: tasks done of total, and the bytes that they process."""
 
     tasks_done: int
     tasks_total: int
@@ -61,7 +61,7 @@ names made of it never meet. It is 0 where a task is tried once.
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """Which engine, and why: for reports, commitInfo and people."""
+    """The name of an engine and the reason for it, for reports and commitInfo."""
 
     name: str
     reason: str
@@ -81,12 +81,12 @@ class Engine(Protocol):
 
     @property
     def reason(self) -> str:
-        """Why it is this one."""
+        """Return why this engine was chosen."""
         ...
 
     @property
     def leaves_strays(self) -> bool:
-        """Whether a try can vanish or be repeated, and what it wrote be left behind."""
+        """Return whether an attempt can be lost or repeated and leave its outputs behind."""
         ...
 
     def run(
@@ -123,11 +123,11 @@ class EngineSource(Protocol):
     """Chooses an engine by how much there is to do."""
 
     def choose(self, input_bytes: int) -> EngineChoice:
-        """Say what ``open`` would give; nothing is started."""
+        """Return what ``open`` would return, without starting anything."""
         ...
 
     def open(self, input_bytes: int) -> Engine:
-        """Give an engine that is ready; starting it may take seconds.
+        """Return an engine that is ready; starting it may take seconds.
 
         Raises:
             EngineUnavailableError: the engine asked for cannot run here.
@@ -137,16 +137,16 @@ class EngineSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedEngine:
-    """The source of an engine that is there already."""
+    """The source of an engine that already exists."""
 
     engine: Engine
 
     def choose(self, input_bytes: int) -> EngineChoice:
-        """The engine's own."""
+        """Return the choice of the engine."""
         return EngineChoice(self.engine.name, self.engine.reason)
 
     def open(self, input_bytes: int) -> Engine:
-        """The engine."""
+        """Return the engine."""
         return self.engine
 
 
@@ -160,17 +160,17 @@ class LazyEngine:
 
     @property
     def name(self) -> str:
-        """Of the engine that ran, else of the one that would."""
+        """Return the choice of the engine that ran, else of the one that would run."""
         return self._choice.name
 
     @property
     def reason(self) -> str:
-        """Why it is this one."""
+        """Return why this engine was chosen."""
         return self._choice.reason
 
     @property
     def leaves_strays(self) -> bool:
-        """See ``Engine``; an engine that never ran left none."""
+        """See ``Engine``; an engine that never ran left no outputs."""
         return self._engine is not None and self._engine.leaves_strays
 
     def run(

@@ -1,4 +1,4 @@
-"""Which engine runs a job: a rule over facts. Looks at nothing itself and starts nothing."""
+"""Choose the engine of a job from given facts, without reading or starting anything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT_SPARK_THRESHOLD_BYTES = 1 << 30
 
 
 class EngineName(StrEnum):
-    """What may be asked for."""
+    """The values of ``--engine``."""
 
     AUTO = "auto"
     SPARK = "spark"
@@ -33,7 +33,7 @@ class SparkFacts:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An engine, why, and what the user should know about it."""
+    """An engine, the reason for it, and a warning for the user."""
 
     choice: EngineChoice
     warning: str | None = None
@@ -61,7 +61,7 @@ def choose_engine(
 
 
 def fall_back(reason: str, missing: str) -> Decision:
-    """Stay in the process although there was a reason for Spark."""
+    """Choose the local engine although there was a reason for Spark."""
     return Decision(
         EngineChoice("local", f"Spark cannot run: {missing}"),
         f"running in this process; Spark would be better ({reason}): {missing}",

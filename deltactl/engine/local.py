@@ -21,7 +21,7 @@ from deltactl.engine.tasks import open_tasks
 
 
 def count_cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return max(1, len(os.sched_getaffinity(0)))
     return os.cpu_count() or 1
@@ -45,7 +45,7 @@ class LocalEngine:
 
     @property
     def leaves_strays(self) -> bool:
-        """No: each task is tried once, and clears up after itself."""
+        """Return false: each task is tried once and removes its own partial outputs."""
         return False
 
     def run(

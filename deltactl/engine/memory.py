@@ -1,4 +1,4 @@
-"""How much memory there is for this process."""
+"""The limits of memory of this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CODE_BYTES = 320 << 20
 
 
 def machine_memory_bytes() -> int:
-    """Bytes of memory this process may use: the limit of its cgroup or address space, if any."""
+    """Return the bytes that this process may use: the limit of its cgroup or address space."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     space = limit_of_address_space()
     if space is not None:
@@ -30,7 +30,7 @@ def machine_memory_bytes() -> int:
 
 
 def limit_of_address_space() -> int | None:
-    """Bytes that this process may map (``ulimit -v``), where that is limited."""
+    """Return the bytes that this process may map (``ulimit -v``), if limited."""
     try:
         import resource
     except ImportError:  # pragma: no cover - Windows

@@ -1,4 +1,4 @@
-"""Tasks that are made when an engine comes to them, and how many of them are done."""
+"""Tasks that are built when an engine needs them, and a counter of those done."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class LazyTasks(Generic[P]):
     sizes: Sequence[int] | None = None
 
     def __iter__(self) -> Iterator[Task[P]]:
-        """Build each payload when its task is asked for."""
+        """Build each payload when its task is requested."""
         for number, weight in enumerate(self.weights):
             yield Task(number, self.build(number), weight)
 
 
 class TaskCounter:
-    """Sums up what is done. ``weight_bytes`` is the weight of all tasks."""
+    """A counter of the work done. ``weight_bytes`` is the weight of all tasks."""
 
     def __init__(self, sizes: Mapping[int, int], weight_bytes: int) -> None:
         """Take the size in bytes of each task, by its id."""
@@ -42,7 +42,7 @@ class TaskCounter:
 
 
 def open_tasks(tasks: Iterable[Task[P]]) -> tuple[Iterator[Task[P]], TaskCounter]:
-    """Give the tasks one by one, and the counter of all of them."""
+    """Return the tasks as an iterator, and the counter of all of them."""
     if isinstance(tasks, LazyTasks):
         sizes = tasks.weights if tasks.sizes is None else tasks.sizes
         return iter(tasks), TaskCounter(dict(enumerate(sizes)), sum(tasks.weights))

@@ -1,4 +1,4 @@
-"""Tasks as they travel to Spark: packed, light ones together, in jobs of bounded bytes.
+"""Tasks as they are sent to Spark: packed, light ones together, in jobs of bounded bytes.
 
 A bundle is what one Spark task gets: one heavy task, or light ones up to a weight. A Python task
 of Spark costs some 35 ms however little it does, so ten thousand light tasks must not be ten
@@ -25,7 +25,7 @@ _JOB_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class PackedTask:
-    """A task as bytes; ``tries`` counts how often it was tried in vain."""
+    """A task as bytes; ``tries`` counts its failed attempts."""
 
     id: int
     weight_bytes: int
@@ -44,17 +44,17 @@ def pack_task(task: Task[P]) -> PackedTask:
 
 
 def encode_bundle(bundle: Bundle) -> bytes:
-    """The binary of one row."""
+    """Return the bytes of one row."""
     return pickle.dumps([(task.id, task.payload) for task in bundle], pickle.HIGHEST_PROTOCOL)
 
 
 def decode_bundle(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Ids of a row's tasks, and their packed payloads."""
+    """Return the ids of a row's tasks and their packed payloads."""
     yield from pickle.loads(data)
 
 
 def unpack_payload(data: bytes) -> object:
-    """The payload that ``pack_task`` packed."""
+    """Return the payload that ``pack_task`` packed."""
     return pickle.loads(zlib.decompress(data))
 
 
@@ -81,7 +81,7 @@ def iter_bundles(tasks: Iterator[PackedTask], full_weight: int) -> Iterator[Bund
 
 
 def take_job(bundles: Iterator[Bundle], most: int) -> Job:
-    """The next job: at most so many bundles, and no more once their bytes reach the bound."""
+    """Return the next job: bundles until their number or their bytes reach the bound."""
     job: list[Bundle] = []
     size = 0
     while len(job) < most and size < _JOB_BYTES:
@@ -94,7 +94,7 @@ def take_job(bundles: Iterator[Bundle], most: int) -> Job:
 
 
 def split_lost_job(job: Job, tries: int) -> list[Job]:
-    """What to run instead of a job whose worker processes died, so that the bad task is found.
+    """Return the jobs to run in place of one whose workers died, so that the bad task is found.
 
     Each bundle becomes a job of its own, a bundle is halved, and a task alone is run once more;
     the latter has used up ``tries``.

@@ -88,12 +88,12 @@ class SparkEngine:
 
     @property
     def reason(self) -> str:
-        """Why it is this one."""
+        """Return why this engine was chosen."""
         return self._reason
 
     @property
     def leaves_strays(self) -> bool:
-        """Yes: executors die, and Spark repeats tasks."""
+        """Return true: executors can die, and Spark repeats tasks."""
         return True
 
     def prepare(self) -> None:
@@ -156,14 +156,14 @@ class SparkEngine:
 
 
 class _Queue:
-    """Jobs to run: those to be run again first."""
+    """The jobs to run; jobs to run again come first."""
 
     def __init__(self, bundles: Iterator[Bundle]) -> None:
         self._bundles = bundles
         self._again: deque[Job] = deque()
 
     def take(self, most: int) -> Job:
-        """The next job, of at most so many bundles; empty when there is none."""
+        """Return the next job, of at most so many bundles; empty when there is none."""
         return self._again.popleft() if self._again else take_job(self._bundles, most)
 
     def put_back(self, jobs: Iterable[Job]) -> None:
@@ -184,7 +184,7 @@ class _Run(Generic[R]):
     def outcomes(
         self, count_slots: Callable[[], int], cancel: CancelToken | None
     ) -> Iterator[Done[R] | Failed]:
-        """Outcomes of tasks as they come, until all have ended."""
+        """Yield the outcomes of tasks until all have ended."""
         submit = self._jobs.in_threads(self._jobs.run)
         with ThreadPoolExecutor(_JOBS_AT_ONCE, thread_name_prefix="deltactl-spark") as pool:
             try:
@@ -242,7 +242,7 @@ class _Run(Generic[R]):
             yield Failed(task.id, task.tries, lost)
 
     def _lose(self, job: Job, error: Exception) -> Iterator[Done[R] | Failed]:
-        """A job without results: its workers died, or Spark itself did."""
+        """Handle a job without results: its workers or Spark itself died."""
         if not self._jobs.is_alive():
             self._gone = went_away(error)
             self._queue.put_back([job])
@@ -263,7 +263,7 @@ class _Run(Generic[R]):
                     yield Failed(task.id, task.tries, error)
 
     def _stop(self) -> None:
-        """Cancel until every thread has come back."""
+        """Cancel until every thread has ended."""
         while self._running:
             self._jobs.cancel()
             ended, _ = wait(self._running, _POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""What can be known of Spark without starting it: a cluster that is named, and what is missing."""
+"""Find a configured cluster and missing requirements of Spark without starting it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def load_spark_facts(
 
 
 def find_missing(environ: Mapping[str, str], remote: str | None) -> str | None:
-    """What lacks for a session: a package, or Java where no server has it for us."""
+    """Return what a session needs and lacks: a package, or Java if no server provides it."""
     for module in ("pyspark", "pandas"):
         if not _has_module(module):
             return f"the Python package {module} is not installed"
@@ -46,14 +46,14 @@ def find_missing(environ: Mapping[str, str], remote: str | None) -> str | None:
 
 
 def remedy_for(missing: str) -> str:
-    """What to do about something that ``find_missing`` found."""
+    """Return the remedy for what ``find_missing`` returned."""
     if "Java" in missing:
         return INSTALL_JAVA
     return INSTALL_CONNECT if "Connect" in missing else INSTALL_PYSPARK
 
 
 def has_java(environ: Mapping[str, str]) -> bool:
-    """Whether there is a Java to start, found as Spark's own scripts find it."""
+    """Return whether Java is found the way Spark's own scripts find it."""
     home = environ.get("JAVA_HOME")
     if home:
         return os.access(Path(home, "bin", "java"), os.X_OK)
@@ -61,7 +61,7 @@ def has_java(environ: Mapping[str, str]) -> bool:
 
 
 def is_submitted(environ: Mapping[str, str]) -> bool:
-    """Whether this process was started by spark-submit, whose Java waits for it."""
+    """Return whether this process was started by spark-submit, whose Java waits for it."""
     return "PYSPARK_GATEWAY_PORT" in environ
 
 

@@ -1,4 +1,4 @@
-"""One session's jobs: whatever classic Spark and Spark Connect do differently is here."""
+"""The jobs of a session, with all differences of classic Spark and Spark Connect."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _PROBED_ROWS: Final = 4096
 
 
 def is_connect(session: SparkSession) -> bool:
-    """Whether a session speaks to a Spark Connect server."""
+    """Return whether a session uses a Spark Connect server."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def functions_of(session: SparkSession) -> Any:
-    """The module of functions for the columns of a session.
+    """Return the module of functions for the columns of a session.
 
     Not simply ``pyspark.sql.functions``: that guesses the kind of session from the environment,
     and a process may have both.
@@ -52,7 +52,7 @@ class SparkJobs:
         self.is_connect = is_connect(session)
 
     def run_this_python(self) -> bool:
-        """Whether tasks run on this machine in the very Python of this process."""
+        """Return whether tasks run on this machine with the Python of this process."""
         if self.is_connect:
             return False
         context = self._session.sparkContext
@@ -60,13 +60,13 @@ class SparkJobs:
         return is_local and context.pythonExec == sys.executable
 
     def count_slots(self) -> int:
-        """How many tasks can run at once, as far as Spark tells."""
+        """Return how many tasks can run at once, as far as Spark reports it."""
         slots = self._count_default_partitions()
         return max(slots, _SLOTS_TO_GROW_TO) if self._grows else slots
 
     @cached_property
     def _grows(self) -> bool:
-        """Whether Spark asks for more executors when there is more to do."""
+        """Return whether Spark requests more executors when more tasks wait."""
         said = self._session.conf.get("spark.dynamicAllocation.enabled", "false")
         return said == "true"
 
@@ -77,13 +77,13 @@ class SparkJobs:
 
     @cached_property
     def _connect_slots(self) -> int:
-        """A server does not tell its slots, but spreads rows over as many partitions."""
+        """Return the slots of a server, which spreads rows over that many partitions."""
         number = functions_of(self._session).spark_partition_id()
         rows = self._session.range(_PROBED_ROWS).select(number).collect()
         return len({row[0] for row in rows})
 
     def ship_package(self) -> None:
-        """Send this package to the executors; to be done once for a session."""
+        """Send this package to the executors; call this once for a session."""
         package = write_package()
         if self.is_connect:
             self._session.addArtifacts(str(package), pyfile=True)
@@ -113,7 +113,7 @@ class SparkJobs:
         return cast("Callable[..., Any]", inheritable_thread_target(self._session)(tagged))
 
     def run(self, runner: Callable[[Batches], Batches], job: Job) -> list[tuple[Any, ...]]:
-        """Run a job to its end and give the rows of ``RESULT_SCHEMA``.
+        """Run a job to its end and return the rows of ``RESULT_SCHEMA``.
 
         A row for each bundle: Spark makes a partition of each, as there are no more of them than
         slots, without a shuffle.
@@ -128,7 +128,7 @@ class SparkJobs:
         return [tuple(row) for row in frame.mapInArrow(runner, self._schema).collect()]
 
     def cancel(self) -> None:
-        """Stop what runs; to be called again until all threads have ended.
+        """Cancel the running jobs; call this again until all threads have ended.
 
         A job that was about to start when the first call came is stopped by the next.
         """
@@ -139,7 +139,7 @@ class SparkJobs:
                 self._session.sparkContext.cancelJobGroup(self._tag)
 
     def is_alive(self) -> bool:
-        """Whether the session can still run anything."""
+        """Return whether the session can still run jobs."""
         try:
             if self.is_connect:
                 return not cast("Any", self._session).is_stopped
@@ -150,7 +150,7 @@ class SparkJobs:
 
 
 def _spark_schema(schema: pa.Schema) -> Any:
-    """The schema as objects: as text, PySpark would look for a classic session to parse it."""
+    """Return the schema as objects: PySpark needs a classic session to parse a string."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema)

@@ -1,4 +1,4 @@
-"""What a lost session, job or task is told as; and what is worth another try."""
+"""Errors for a lost session, job or task, and whether to try it again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def went_away(error: Exception) -> EngineUnavailableError:
 
 
 def given_up(task: PackedTask, error: Exception) -> Failed:
-    """The outcome of a task whose workers died each time."""
+    """Return the outcome of a task whose workers died each time."""
     lost = DeltactlError(
         f"Spark lost it in {task.tries} tries: {describe_failure(str(error))}",
         hint="Read the executors' logs; a worker that ended usually had too little memory.",
@@ -56,7 +56,7 @@ def given_up(task: PackedTask, error: Exception) -> Failed:
 
 
 def is_worth_a_retry(error: Exception) -> bool:
-    """Whether another try, perhaps on another host, may end better.
+    """Return whether another attempt, perhaps on another host, may succeed.
 
     What deltactl itself says of a table is so on every host.
     """

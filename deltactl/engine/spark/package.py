@@ -1,4 +1,4 @@
-"""The package itself as one zip, so that executors run the very code of this process."""
+"""The package itself as one zip, so that executors run the code of this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EARLIEST = (1980, 1, 1, 0, 0, 0)  # the same code is the same file, whenever it
 
 
 def write_package() -> Path:
-    """Write the zip into a new temporary folder, under a name that tells its content."""
+    """Write the zip into a new temporary directory, under a name derived from its content."""
     sources = sorted(_iter_sources(files(_PACKAGE), _PACKAGE))
     digest = hashlib.sha256()
     for name, data in sources:

@@ -1,4 +1,4 @@
-"""Can the executors run our tasks? Asked before the first of them, so that the answer is clear."""
+"""Check before the first task that the executors can run tasks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REQUIRED: Final[Mapping[str, str]] = {
     "gcsfs": "2026.6",
     "adlfs": "2024.12",
 }
-"""What tasks may import, with the oldest version that will do (as in pyproject.toml)."""
+"""What tasks may import, with the oldest version allowed (as in pyproject.toml)."""
 
 ALWAYS: Final = ("pyarrow", "numpy", "pandas", "fsspec", "pyroaring")
 """What every task needs; the others serve one kind of storage each."""
@@ -63,7 +63,7 @@ def ensure_executors(session: SparkSession, slots: int, packages: Iterable[str] 
 
 
 def make_probe(wanted: Mapping[str, str]) -> Callable[[object], str]:
-    """Give the function that looks at a host. It travels by value and needs no package of ours."""
+    """Return the function that checks a host. It is pickled by value and imports no deltactl."""
     required = dict(wanted)
 
     def deltactl_probe(_row: object) -> str:
@@ -111,7 +111,7 @@ def _lacking(
 
 
 def explain_failure(text: str) -> EngineUnavailableError:
-    """Say what is wrong, from what Spark says when no Python task could run at all."""
+    """Return the error for Spark's message when no Python task could run."""
     found = _HOST.search(text)
     host = f"host {found[1]}" if found else "the executors"
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -139,7 +139,7 @@ def explain_failure(text: str) -> EngineUnavailableError:
 
 
 def describe_failure(text: str) -> str:
-    """The line of an error of Spark that tells most, without its stack traces."""
+    """Return the most informative line of a Spark error, without stack traces."""
     if found := _RECENT_FAILURE.search(text):
         return found[1].strip()[:_LONGEST]
     lines = [line.strip() for line in text.splitlines() if line.strip()]

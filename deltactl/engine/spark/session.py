@@ -1,4 +1,4 @@
-"""Starting a session for the command line: quiet, with this Python, stopped when done with."""
+"""Start a session for the command line: quiet, with this Python, stopped at the end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _EMBEDDED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What a user said about Spark. ``conf`` may hold secrets and is never shown."""
+    """The settings of Spark that a user gave. ``conf`` may hold secrets and is never shown."""
 
     master: str | None = None
     remote: str | None = field(default=None, repr=False)  # may carry a token
@@ -63,7 +63,7 @@ class SparkSettings:
 
 @contextmanager
 def spark_session(settings: SparkSettings, environ: Mapping[str, str]) -> Iterator[SparkSession]:
-    """Give a session: that of this process if it has one, else a new one that ends with this.
+    """Yield a session: that of this process if it has one, else a new one that ends with this.
 
     Raises:
         EngineUnavailableError: saying what is missing, and what to install.
@@ -86,7 +86,7 @@ def spark_session(settings: SparkSettings, environ: Mapping[str, str]) -> Iterat
 
 
 def choose_master(settings: SparkSettings, environ: Mapping[str, str]) -> str | None:
-    """The master to ask for; ``None`` where spark-submit or a configuration file names it.
+    """Return the master to request; ``None`` where spark-submit or a configuration file names it.
 
     Spark on one machine tries a task once unless the master says how often.
     """
@@ -100,7 +100,7 @@ def choose_master(settings: SparkSettings, environ: Mapping[str, str]) -> str | 
 
 
 def build_conf(settings: SparkSettings, master: str | None) -> dict[str, str]:
-    """Configuration for a new classic session; what the user says comes last."""
+    """Return the configuration of a new classic session; settings of the user win."""
     embedded = master is not None and master.startswith("local[")
     conf = {**_QUIET, **(_EMBEDDED if embedded else {}), **settings.conf}
     if master is not None:

@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: the tasks of a bundle, one after the other.
+"""Run the tasks of a bundle one after the other in a Python worker of Spark.
 
 Shipped with the package; imports pyspark only there, where Spark has put it.
 """
@@ -29,7 +29,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def make_runner(worker: Worker[Any, Any]) -> Callable[[Batches], Batches]:
-    """Give the function for ``mapInArrow``.
+    """Return the function for ``mapInArrow``.
 
     It travels by value and ``worker`` with it, storage options included: as bytes, which no plan,
     log or page of Spark shows. What it calls is imported from the package that was shipped.
@@ -44,11 +44,11 @@ def make_runner(worker: Worker[Any, Any]) -> Callable[[Batches], Batches]:
 
 
 def run_batches(worker: Worker[Any, Any], batches: Batches) -> Batches:
-    """Run the tasks of all rows; one row of results for each, as it ends."""
+    """Run the tasks of all rows, and yield a row with the result of each when it ends."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    # Not the attempt's number: that starts anew when a stage is run again, while a first
+    # Not the attempt's number: that starts again at 0 when a stage is run again, while a first
     # attempt that Spark has given up may still be writing. This one is never given twice.
     attempt = 0 if context is None else context.taskAttemptId()
     for batch in batches:
@@ -73,7 +73,7 @@ def _run_task(
 
 
 def encode_error(error: Exception) -> bytes:
-    """Pickle an error, its traceback as a note; one that does not survive that as its text."""
+    """Pickle an error with its traceback as a note, or its text if it cannot be pickled."""
     error.add_note("in a worker of Spark:\n" + "".join(traceback.format_exception(error)))
     try:
         data = pickle.dumps(error, pickle.HIGHEST_PROTOCOL)

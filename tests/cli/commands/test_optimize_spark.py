@@ -23,6 +23,13 @@ from tests.support.table_builder import build_sample, multiset
 
 SECRET = "hush-hush-4711"
 
+# Short runs: compiling code takes longer than the work does.
+QUICK_JAVA = [
+    *("--spark-conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1"),
+    *("--spark-conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1"),
+    *("--spark-conf", "spark.sql.codegen.wholeStage=false"),
+]
+
 
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
@@ -76,6 +83,7 @@ def test_on_this_machine(table: Path, tmp_path: Path, detail: str, mark: str) ->
         table,
         [
             *("--engine", "spark", "--master", "local[2]", detail),
+            *QUICK_JAVA,
             *("--spark-conf", "spark.eventLog.enabled=true"),
             *("--spark-conf", f"spark.eventLog.dir={events.as_uri()}"),
             *("--spark-conf", "spark.eventLog.compress=false"),
@@ -89,7 +97,7 @@ def test_on_this_machine(table: Path, tmp_path: Path, detail: str, mark: str) ->
 
 @pytest.mark.parametrize("master", [pytest.param("local-cluster[2,1,1024]", marks=ON_CLUSTER)])
 def test_on_executors_in_processes_of_their_own(table: Path, master: str) -> None:
-    err = ensure_done(table, ["--master", master])
+    err = ensure_done(table, ["--master", master, *QUICK_JAVA])
     assert "WARN" not in err, "without -v Spark keeps silent"
 
 

@@ -186,7 +186,8 @@ from deltactl.errors import EngineUnavailableError
 def work(payload, attempt):
     return payload
 
-with spark_session(SparkSettings(master="local[1]"), os.environ) as session:
+conf = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}  # short: no second compiler
+with spark_session(SparkSettings(master="local[1]", conf=conf), os.environ) as session:
     engine = SparkEngine(session)
     assert len(list(engine.run(work, [Task(0, 1, 0)]))) == 1
     for child in psutil.Process().children(recursive=True):
