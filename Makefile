@@ -7,10 +7,12 @@ REPORT := build/test-report.xml
 # -n 2: more workers than cores only makes timings wander
 # tests that share a costly fixture (a Spark session) stay on one worker
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
+UNITS := tests/protocol tests/log tests/parquet tests/engine tests/storage tests/operations tests/test_architecture.py \
+	--ignore=tests/storage/objects
 CODE := deltactl tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fuzz histories \
+.PHONY: help setup quick test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fuzz histories \
 	audit demo clean
 
 help: ## show the targets
@@ -22,6 +24,9 @@ setup: $(STAMP) ## create .venv and install deltactl with its development tools
 $(STAMP): pyproject.toml .ci/setup
 	@bash .ci/setup $(VENV)
 	@touch $@
+
+quick: lint ## lint, then the unit tests that need no server, no Spark and no other writer's tables
+	$(PYTEST) -m "not slow and not spark and not servers and not corpus and not thorough" $(UNITS)
 
 test: lint servers ## lint, then run all tests but the slow ones
 	@mkdir -p $(dir $(REPORT))

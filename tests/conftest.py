@@ -48,17 +48,31 @@ def find_corpus() -> Path:
 CORPUS = find_corpus()
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what this machine cannot run. The reasons stand in .ci/allowed-skips.txt."""
+    """Mark tests that use a server, and skip tests that this machine cannot run.
+
+    The reasons of skips are in .ci/allowed-skips.txt.
+    """
     reasons = {
         "corpus": _corpus_missing(),
         "pyspark": _pyspark_missing(),
         "spark": _pyspark_missing() or _java_missing(),
     }
     for item in items:
+        if item.get_closest_marker("xdist_group") or _SERVERS & set(_fixtures_of(item)):
+            item.add_marker("servers")
         for marker, reason in reasons.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+# Tests of a group of xdist share a server or a Spark session as well.
+_SERVERS = {"object_servers", "cluster_address", "delta_spark"}
+
+
+def _fixtures_of(item: pytest.Item) -> list[str]:
+    return item.fixturenames if isinstance(item, pytest.Function) else []
 
 
 def _corpus_missing() -> str | None:

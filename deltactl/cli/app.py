@@ -148,11 +148,11 @@ def _leave_pipe() -> int:
 
 def main() -> NoReturn:
     """Run the program on the command line, and exit."""
-    # A long history is a million plain values: the default looks through them again and again.
+    # With the default thresholds the collector scans the values of a long history many times.
     gc.set_threshold(200_000, 50, 50)
-    # Arrow's allocator gives freed pages back after 10 ms, and takes them again a moment later: a
-    # fault each, and the kernel clears them. What it keeps is no more than the peak.
-    # It reads this when pyarrow is first imported, which is later than here.
+    # By default Arrow's allocator returns freed pages to the kernel after 10 ms. Using them again
+    # costs a page fault each. The pages that it keeps are within the peak.
+    # The variable is read when pyarrow is first imported, which is after this line.
     os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")
     if limit_of_address_space() is not None:
         # Both reserve much more than they use: 1 GiB, and a buffer for each core.
@@ -166,6 +166,6 @@ def main() -> NoReturn:
             # A terminal that cannot show a letter must not end the run.
             stream.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
-    # The interpreter looks through all objects as it ends, for a seventh of a short command.
+    # Keep the collector from scanning all objects when the interpreter exits.
     gc.freeze()
     sys.exit(code)

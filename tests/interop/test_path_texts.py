@@ -18,6 +18,7 @@ from deltactl.operations.convert.options import parse_partition_by
 from deltactl.protocol.paths import encode_path, normalize_paths, partition_folder
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.path_texts import TextTable
+from tests.support.spark_matrix import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,12 +124,8 @@ def test_texts_are_normalised_as_java_does(delta_spark: SparkSession) -> None:
 
 
 def vacuum_with_spark(spark: SparkSession, root: Path) -> None:
-    check = "spark.databricks.delta.retentionDurationCheck.enabled"
-    spark.conf.set(check, "false")
-    try:
+    with settings(spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
         spark.sql(f"VACUUM delta.`{root}` FULL RETAIN 0 HOURS")
-    finally:
-        spark.conf.unset(check)
 
 
 # Hadoop's local file system takes no colon in a name.

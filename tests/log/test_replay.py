@@ -24,6 +24,8 @@ from tests.support.table_builder import (
     encode_lines,
 )
 
+pytestmark = pytest.mark.thorough
+
 _NUMBERS = itertools.count()
 
 

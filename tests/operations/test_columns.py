@@ -27,6 +27,8 @@ from tests.support.checkpoints import fail
 from tests.support.schemaless import ABSENT, NO_SCHEMA, NUM_FILES, make_schemaless, replace_schema
 from tests.support.table_builder import commit_path
 
+pytestmark = pytest.mark.thorough
+
 DEEP = CheckOptions(depth=Depth.DATA, checkpoints=True, vectors=True)
 PURGE = OptimizeOptions(purge=True)
 

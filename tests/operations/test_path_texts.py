@@ -17,6 +17,8 @@ from deltactl.protocol.paths import ascii_directory, decode_path, encode_path, h
 from tests.support.path_texts import READINGS, TextTable
 from tests.support.vacuum_scenes import Scene, vector_names
 
+pytestmark = pytest.mark.thorough
+
 # Texts of the same two files, and two that are others.
 TEXTS = (
     "p=é/a.parquet",

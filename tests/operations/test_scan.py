@@ -25,6 +25,8 @@ from tests.support.table_builder import (
     sample_row,
 )
 
+pytestmark = pytest.mark.thorough
+
 _NUMBERS = itertools.count()
 
 

@@ -17,6 +17,8 @@ from deltactl.parquet.writer import DataFileWriter, WriteOptions
 from deltactl.protocol.stats_columns import StatsColumns
 from tests.support.stores import MemoryStore
 
+pytestmark = pytest.mark.thorough
+
 ROUNDS = 40
 
 

@@ -25,6 +25,8 @@ from deltactl.parquet.thrift import (
     encode,
 )
 
+pytestmark = pytest.mark.thorough
+
 NUMBERS = st.integers(-(1 << 15), (1 << 15) - 1)
 BITS = {Kind.I16: 16, Kind.I32: 32, Kind.I64: 64}
 WIDTHS = {Kind.BYTE: 1, Kind.DOUBLE: 8, Kind.UUID: 16}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 import os
 import sys
@@ -270,6 +269,8 @@ class Output:
             stream.writelines(f"{line}\n" for line in page.plain_lines())
 
     def _print_csv(self, rows: pa.Table | Iterable[Mapping[str, Any]]) -> None:
+        import csv
+
         if not hasattr(rows, "schema"):
             rows = list(rows)
         # In a file the data is kept, but for formulas; on a screen it must not act.

@@ -6,7 +6,6 @@ again with each request that succeeds: it settles near what the store allows.
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections import deque
@@ -62,12 +61,14 @@ class Pacer:
         limit: float | None = None,
         *,
         now: Callable[[], float] = time.monotonic,
-        jitter: Callable[[], float] = random.random,
+        jitter: Callable[[], float] | None = None,
     ) -> None:
         """``now`` returns seconds, ``jitter`` a number in [0, 1)."""
+        import random  # loads hashes: not when only the option is declared
+
         self._limit = limit
         self._now = now
-        self._jitter = jitter
+        self._jitter = jitter or random.random
         self._lock = threading.Lock()
         self._rate = limit
         self._refused_at: float | None = None

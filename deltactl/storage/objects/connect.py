@@ -75,7 +75,6 @@ def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonS
     from aiobotocore.session import AioSession
     from s3fs import S3FileSystem
 
-    from deltactl.storage.objects.aws_models import use_direct_loader
     from deltactl.storage.objects.s3 import S3Service
 
     # Other programs for Delta tables read AWS_REGION, botocore only AWS_DEFAULT_REGION.
@@ -86,7 +85,6 @@ def _connect_s3(uri: str, settings: dict[str, Any], traffic: Traffic) -> CommonS
     ours = {"max_pool_connections": _CONNECTIONS, "retries": {"max_attempts": 0}}
     settings["config_kwargs"] = {**ours, **(settings.get("config_kwargs") or {})}
     session = AioSession(profile=settings.pop("profile", None))
-    use_direct_loader(session)
     watch_s3(session, traffic)
     file_system = S3FileSystem(**settings, **_NO_CACHES, session=session)
     # Only `RetryPolicy` retries.

@@ -34,6 +34,8 @@ from tests.support.damage import DEEP, check, codes, edit_action, table
 from tests.support.stores import CountingStore, Fault, FaultyStore, MemoryStore, opened_as
 from tests.support.table_builder import Column, TableBuilder, build_sample
 
+pytestmark = pytest.mark.thorough
+
 
 def many_files(count: int, **options: Any) -> TableBuilder:
     builder = new_table(Column("id"), **options)

@@ -15,6 +15,8 @@ from tests.support.checkpoints import new_table
 from tests.support.damage import check, codes, edit_action, edit_stats
 from tests.support.table_builder import Column, Row, TableBuilder, array_of, struct_of
 
+pytestmark = pytest.mark.thorough
+
 UTC = dt.UTC
 MOMENT = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, UTC)
 

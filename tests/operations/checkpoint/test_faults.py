@@ -37,6 +37,8 @@ from tests.support.clock import FixedClock
 from tests.support.stores import Crash, Fault, FaultyStore, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 
+pytestmark = pytest.mark.thorough
+
 HINT = f"{LOG}/_last_checkpoint"
 CLASSIC = CheckpointOptions(kind="classic", cleanup=True)
 SIDECARS = CheckpointOptions(kind="v2", sidecar_rows=2, cleanup=True, compact_log=True)

@@ -16,6 +16,8 @@ from tests.support.clock import FixedClock
 from tests.support.random_logs import KINDS, assert_equals_model, logs
 from tests.support.table_builder import TableBuilder
 
+pytestmark = pytest.mark.thorough
+
 # Every tombstone stays, as old as it may be: what expires is tested with the clock.
 _FOREVER = {"delta.deletedFileRetentionDuration": "interval 10000 weeks"}
 

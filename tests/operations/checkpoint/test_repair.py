@@ -32,6 +32,8 @@ from tests.support.clock import FixedClock
 from tests.support.stores import Fault, FaultyStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, TableBuilder, commit_path
 
+pytestmark = pytest.mark.thorough
+
 HINT = f"{LOG}/_last_checkpoint"
 
 

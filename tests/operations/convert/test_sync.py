@@ -45,6 +45,8 @@ from tests.support.clock import FixedClock
 from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, opened_as
 from tests.support.table_builder import multiset
 
+pytestmark = pytest.mark.thorough
+
 _NUMBERS = itertools.count()
 SYNC = ConvertOptions(sync=True)
 

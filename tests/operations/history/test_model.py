@@ -19,6 +19,8 @@ from deltactl.storage.open import open_store
 from tests.support.random_logs import KINDS, logs
 from tests.support.table_builder import TableBuilder
 
+pytestmark = pytest.mark.thorough
+
 
 def refuse(message: str) -> None:
     raise AssertionError(message)

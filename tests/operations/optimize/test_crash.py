@@ -25,6 +25,8 @@ from tests.support.clock import FixedClock
 from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore, opened_as
 from tests.support.table_builder import LOG, Column, TableBuilder, canonical, multiset
 
+pytestmark = pytest.mark.thorough
+
 _NUMBERS = itertools.count()
 OPTIONS = OptimizeOptions()
 IN_LOTS = OptimizeOptions(commit_every_bytes=1)

@@ -25,6 +25,8 @@ from tests.support.table_builder import TableBuilder, build_sample, multiset
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.thorough
+
 
 def sample(path: Path, features: str, layout: str) -> TableBuilder:
     return build_sample(LocalStore(str(path)), features=features, layout=layout)

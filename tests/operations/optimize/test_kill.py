@@ -20,6 +20,8 @@ from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.table_builder import Column, TableBuilder, multiset
 
+pytestmark = pytest.mark.thorough
+
 BINS = 24
 FILES = 3 * BINS
 ROWS = 60

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from deltactl.operations.optimize.packing import PackingRule, pack
 
+pytestmark = pytest.mark.thorough
+
 MB = 1_000_000
 MIB = 1 << 20
 RULE = PackingRule(256, 192)

@@ -31,6 +31,8 @@ from tests.support.table_builder import (
     struct_of,
 )
 
+pytestmark = pytest.mark.thorough
+
 _NUMBERS = itertools.count()
 
 _texts = st.text(st.characters(blacklist_categories=["Cs"]), max_size=5)

@@ -12,6 +12,8 @@ from deltactl.operations.vacuum.undo import undo_vacuum
 from tests.support.stores import Crash, Fault, FaultyStore
 from tests.support.vacuum_scenes import Scene
 
+pytestmark = pytest.mark.thorough
+
 MODES: list[dict[str, Any]] = [{"mode": "full"}, {"mode": "lite"}, {"quarantine": True}]
 
 

@@ -13,6 +13,8 @@ from deltactl.errors import SafetyError
 from tests.support.table_builder import commit_path
 from tests.support.vacuum_scenes import DAY, NOW, Scene
 
+pytestmark = pytest.mark.thorough
+
 
 class Life:
     """A table to which things happened, on days that go by; the newest thing is a day old."""

@@ -13,6 +13,8 @@ from deltactl.errors import ObjectExistsError, StorageError
 from deltactl.storage.local import exclusive
 from deltactl.storage.local.store import LocalStore
 
+pytestmark = pytest.mark.thorough
+
 PROCESSES = 8
 NAMES = [f"_delta_log/{i:020d}.json" for i in range(50)]
 
