@@ -34,12 +34,13 @@ from deltactl.cli.settings.file import ConfigSource, find_config_files, load_con
 from deltactl.cli.settings.sources import EnvironmentSource, Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock
-from deltactl.engine.base import LazyEngine, OnProgress
+from deltactl.engine.base import Engine, EngineSource, LazyEngine, OnProgress
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.network.pacing import RATE_OPTION
 
 if TYPE_CHECKING:
     from deltactl.cli.output.outcome import TableOutcome
+    from deltactl.operations.run_context import RunContext
     from deltactl.storage.store import Store
 
 
@@ -289,6 +290,20 @@ class Session:
         """Let signals cancel the work in this context instead of breaking it off."""
         with cancel_on_signals(self.output.note, self._cancellation) as cancellation:
             yield cancellation
+
+    def run_context(
+        self,
+        engine: Engine | EngineSource,
+        cancellation: Cancellation,
+        on_progress: OnProgress | None = None,
+    ) -> RunContext:
+        """Return what an operation needs besides the table and its options."""
+        from deltactl.operations.run_context import RunContext
+
+        context = RunContext.of(
+            self.output.warn, engine, self.storage_options, cancellation.token, on_progress
+        )
+        return replace(context, run_id=self.run_id)
 
     def raise_if_cancelled(self) -> None:
         """Refuse to begin anything once the run is to end.

@@ -141,7 +141,6 @@ def command(
 
 def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
     from deltactl.operations.check.run import check_table
-    from deltactl.operations.run_context import RunContext
 
     store = session.open_store(table, read_only=True)
     with (
@@ -153,13 +152,7 @@ def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
             return check_table(
                 store,
                 options,
-                RunContext(
-                    warn=session.output.warn,
-                    engines=engines,
-                    storage_options=session.storage_options,
-                    cancel=cancellation.token,
-                    on_progress=on_progress,
-                ),
+                session.run_context(engines, cancellation, on_progress),
             )
         except InterruptedRunError as error:
             cancellation.raise_if_cancelled(error.message, hint=error.hint)

@@ -30,20 +30,13 @@ def fix_paths(
     """
     from deltactl.cli.pages.check_fix import render_fix
     from deltactl.operations.check.fix import repair_paths
-    from deltactl.operations.run_context import RunContext
 
     store = session.open_table(table, read_only=dry_run)
     with session.engine() as engine, session.cancellation() as cancellation:
         report = repair_paths(
             store,
             texts,
-            RunContext(
-                warn=session.output.warn,
-                engine=engine,
-                storage_options=session.storage_options,
-                cancel=cancellation.token,
-                run_id=session.run_id,
-            ),
+            session.run_context(engine, cancellation),
             confirm=None if yes else _confirmation(session),
             dry_run=dry_run,
         )

@@ -155,7 +155,6 @@ def _check(session: Session, table: str) -> None:
 
 def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_run: bool) -> None:
     from deltactl.operations.checkpoint.run import checkpoint_table
-    from deltactl.operations.run_context import RunContext
 
     store = session.open_table(table, read_only=dry_run)
     with (
@@ -166,13 +165,7 @@ def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_ru
         report = checkpoint_table(
             store,
             options,
-            RunContext(
-                warn=session.output.warn,
-                engine=engine,
-                storage_options=session.storage_options,
-                cancel=cancellation.token,
-                on_progress=on_progress,
-            ),
+            session.run_context(engine, cancellation, on_progress),
             dry_run=dry_run,
         )
         if report.interrupted:
@@ -216,7 +209,6 @@ def _emit(session: Session, report: CheckpointReport, error: DeltactlError | Non
 
 def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None:
     from deltactl.operations.checkpoint.repair import repair_checkpoints
-    from deltactl.operations.run_context import RunContext
 
     store = session.open_table(table, read_only=dry_run)
     with (
@@ -226,13 +218,7 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
     ):
         report = repair_checkpoints(
             store,
-            RunContext(
-                warn=session.output.warn,
-                engine=engine,
-                storage_options=session.storage_options,
-                cancel=cancellation.token,
-                on_progress=on_progress,
-            ),
+            session.run_context(engine, cancellation, on_progress),
             dry_run=dry_run,
         )
     error = None

@@ -103,7 +103,6 @@ def command(  # noqa: PLR0913 - one parameter an option
 
 def _run(session: Session, table: str, options: ConvertOptions, dry_run: bool) -> ConvertReport:
     from deltactl.operations.convert.run import convert_directory
-    from deltactl.operations.run_context import RunContext
 
     store = session.open_table(table, read_only=dry_run)
     with (
@@ -114,13 +113,7 @@ def _run(session: Session, table: str, options: ConvertOptions, dry_run: bool) -
         return convert_directory(
             store,
             options,
-            RunContext(
-                warn=session.output.warn,
-                engine=engine,
-                storage_options=session.storage_options,
-                cancel=cancellation.token,
-                on_progress=on_progress,
-            ),
+            session.run_context(engine, cancellation, on_progress),
             dry_run=dry_run,
         )
 

@@ -114,7 +114,7 @@ def _run(
         return generate_after_purge(
             store,
             options,
-            RunContext(
+            RunContext(  # without a run_id: the commits of a purge name no run
                 warn=session.output.warn,
                 storage_options=session.storage_options,
                 cancel=cancellation.token,

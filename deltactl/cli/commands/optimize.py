@@ -176,7 +176,6 @@ def _run(
     dry_run: bool,
 ) -> OptimizeReport:
     from deltactl.operations.optimize.run import optimize_table
-    from deltactl.operations.run_context import RunContext
 
     store = session.open_table(table, read_only=dry_run)
     with (
@@ -189,14 +188,7 @@ def _run(
         report = optimize_table(
             store,
             options,
-            RunContext(
-                warn=session.output.warn,
-                engines=engines,
-                storage_options=session.storage_options,
-                cancel=cancellation.token,
-                on_progress=on_progress,
-                run_id=session.run_id,
-            ),
+            session.run_context(engines, cancellation, on_progress),
             dry_run=dry_run,
         )
         if report.interrupted:

@@ -199,7 +199,6 @@ def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
 def _run(
     session: Session, table: str, options: VacuumOptions, confirm: Confirm | None, dry_run: bool
 ) -> VacuumReport:
-    from deltactl.operations.run_context import RunContext
     from deltactl.operations.vacuum.run import vacuum_table
 
     store = session.open_table(table, read_only=dry_run)
@@ -211,14 +210,7 @@ def _run(
         report = vacuum_table(
             store,
             options,
-            RunContext(
-                warn=session.output.warn,
-                engine=engine,
-                storage_options=session.storage_options,
-                cancel=cancellation.token,
-                on_progress=on_progress,
-                run_id=session.run_id,
-            ),
+            session.run_context(engine, cancellation, on_progress),
             confirm=confirm,
             dry_run=dry_run,
         )
