@@ -82,16 +82,16 @@ class PathRepairReport:
 
     @property
     def num_rows(self) -> int | None:
-        """Rows that readers no longer return; ``None`` if it is not known for a file."""
+        """Return rows that readers no longer return; ``None`` if it is not known for a file."""
         return count_rows(self.chosen)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the files that are removed."""
+        """Return the total size of the removed files."""
         return sum(it.size_bytes for it in self.chosen)
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``result`` of the JSON envelope; sizes in bytes."""
+        """Return the ``result`` of the JSON envelope; sizes in bytes."""
         chosen = {it.row for it in self.chosen}
         return {
             "fix": FIX,
@@ -129,15 +129,15 @@ def repair_paths(
         store: where the table is.
         texts: the live path texts to remove, as in the log; if empty, all with the verdict
             ``remove``.
-        warn: takes what is worth knowing but stops nothing.
-        engine: where a checkpoint that is due is written.
+        warn: receives warnings.
+        engine: runs the checkpoint, if one is due after the commit.
         clock: for times and ids.
-        sleep: waits between attempts; seconds.
+        sleep: waits between attempts, in seconds.
         storage_options: settings of the table's storage.
         confirm: called before the commit.
         cancel: once set, nothing is committed.
         dry_run: commit nothing.
-        run_id: of the run, for the commit.
+        run_id: recorded in the commit.
 
     Raises:
         UsageError: a text is not the live text of a pair.
@@ -157,7 +157,7 @@ def repair_paths(
     )
     if report.is_empty or pairs is None:
         return report
-    _ensure_one_stays(pairs, chosen)
+    _ensure_one_remains(pairs, chosen)
     refusal = _find_refusal(CommitBase.of(snapshot))
     if dry_run:
         if refusal is not None:
@@ -231,7 +231,7 @@ def _choose(found: Sequence[PathPair], texts: Sequence[str]) -> tuple[PathPair, 
     return tuple(it for it in found if it.text in texts)
 
 
-def _ensure_one_stays(pairs: PathPairs, chosen: Sequence[PathPair]) -> None:
+def _ensure_one_remains(pairs: PathPairs, chosen: Sequence[PathPair]) -> None:
     """Raise ``SafetyError`` if a file would lose all of its several live texts."""
     live = pc.value_counts(pairs.files["name"]).to_pylist()
     counts = {row["values"]: row["counts"] for row in live}

@@ -1,6 +1,6 @@
-"""``vacuum``: removes files that no version worth keeping needs, shows them first, and can undo it.
+"""``vacuum``: remove files that no retained version needs, with a dry run and an undo.
 
-plan (from the log, and a listing unless the log will do) -> confirm -> journal -> remove.
+plan (from the log, and a listing unless the log suffices) -> confirm -> journal -> remove.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
 _log: Final = logging.getLogger(__name__)
 
 Confirm = Callable[[VacuumPlan], bool]
-"""``confirm(plan) -> bool``: the last word before anything is removed."""
+"""``confirm(plan) -> bool``: called before anything is removed; returns whether to proceed."""
 
 
 def vacuum_table(
@@ -55,7 +55,7 @@ def vacuum_table(
 ) -> VacuumReport:
     """Plan and, unless ``dry_run``, carry out a vacuum of the latest version.
 
-    A ``run_id`` that is given is told in its commits.
+    ``run_id``, if given, is recorded in its commits.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids it.
@@ -66,7 +66,7 @@ def vacuum_table(
     """
     clock, engine = clock or SystemClock(), engine or LocalEngine()
     snapshot, plan_by, plan = outlast_cleanup(
-        lambda: _look(store, options, clock.now_ms, storage_options or {}, warn)
+        lambda: _make_plan(store, options, clock.now_ms, storage_options or {}, warn)
     )
     _log.info(
         "%s: %s to remove, %d bytes, version %d, %s",
@@ -111,20 +111,20 @@ def vacuum_table(
             clock=clock,
             storage_options=storage_options or {},
             files_changed=False,
-            # Their files stay for the sake of versions whose commits have to stay as well.
+            # The kept versions need their commits too.
             keeps_history=bool(options.keep_versions) or options.keep_last is not None,
         )
     return report
 
 
-def _look(
+def _make_plan(
     store: Store,
     options: VacuumOptions,
     now_ms: Callable[[], int],
     storage_options: Mapping[str, str],
     warn: Warn,
 ) -> tuple[Snapshot, Replan, VacuumPlan]:
-    """Read the log and plan; gives also how to plan by another cutoff."""
+    """Read the log and plan; also return a function that plans with another cutoff."""
     listing = list_log(store)
     snapshot = load_snapshot(store, warn=warn, listing=listing)
     ensure_may_vacuum(CommitBase.of(snapshot))
@@ -144,7 +144,7 @@ def _find_shortfall(plan: VacuumPlan, options: VacuumOptions) -> str | None:
 
 
 def _find_refusal(plan: VacuumPlan) -> SafetyError | None:
-    """The refusal of a plan that would remove too many files which no commit names."""
+    """Return an error if the plan would remove too many files that no commit names."""
     if not plan.has_too_many_orphans:
         return None
     share = plan.orphans / max(plan.listed_files or 0, 1)
@@ -152,5 +152,5 @@ def _find_refusal(plan: VacuumPlan) -> SafetyError | None:
         f"no commit in the log names {plan.orphans:,} of {plan.listed_files:,} files here "
         f"({share:.0%}), more than --max-orphan-fraction {plan.max_orphan_fraction:g} "
         f"allows; by folder: {plan.orphan_folders}",
-        hint="look at them with --dry-run; if they may go, raise --max-orphan-fraction",
+        hint="Inspect them with --dry-run; if they may be removed, raise --max-orphan-fraction.",
     )
