@@ -1,7 +1,7 @@
-"""``optimize``: many small files become a few good ones, with nothing lost.
+"""``optimize``: rewrite many small files into fewer files of the target size.
 
 plan (from the log) -> rewrite bins on an engine -> commit finished bins. Order of effects: outputs
-are written and durable before the commit that names them; inputs are never deleted here.
+are durable before the commit that names them; inputs are never deleted here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 
 _log: Final = logging.getLogger(__name__)
 
-# Reading and writing hold decoded pages, a row group, and its encoded copy.
+# Memory for decoded pages, a row group, and its encoded copy.
 _MEMORY_PER_INPUT_BYTE = 6
 
 
@@ -68,8 +68,8 @@ def optimize_table(
 ) -> OptimizeReport:
     """Plan and, unless ``dry_run``, carry out an optimize of the latest version.
 
-    An engine that is still to be chosen is chosen by the bytes to rewrite, and started only when
-    there is work. A ``run_id`` that is given is told in each commit.
+    An ``EngineSource`` chooses the engine by the bytes to rewrite and starts it only if there is
+    work. ``run_id``, if given, is recorded in each commit.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
@@ -82,7 +82,7 @@ def optimize_table(
     source = source_of(engine or LocalEngine(reason="the default"))
     if options.codec in CODECS_SPARK_LACKS:
         warn(f"Apache Spark reads {options.codec} only if its codec is installed on the cluster")
-    snapshot, plan = outlast_cleanup(lambda: _look(store, options, clock.now_ms, warn))
+    snapshot, plan = outlast_cleanup(lambda: _make_plan(store, options, clock.now_ms, warn))
     _log.info(
         "%s: %s in %s, %d bytes, version %d",
         store.uri, format_count(plan.files.num_rows, "file"), format_count(plan.num_bins, "bin"),
@@ -120,7 +120,7 @@ def optimize_table(
     return report
 
 
-def _look(
+def _make_plan(
     store: Store, options: OptimizeOptions, now_ms: Callable[[], int], warn: Warn
 ) -> tuple[Snapshot, OptimizePlan]:
     snapshot = load_snapshot(store, warn=warn)
@@ -140,7 +140,7 @@ def execute_optimize(
     sleep: Sleep = time.sleep,
     run_id: str | None = None,
 ) -> OptimizeReport:
-    """Rewrite the bins of a plan and commit them, in lots as ``options`` says."""
+    """Rewrite the bins of a plan and commit them in batches, as ``options`` says."""
     spec = build_spec(snapshot, plan, options, run_id or clock.new_id(), storage_options)
     bins = list(plan.iter_bins())
     sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
@@ -192,9 +192,10 @@ def _build_task(
 
 
 def _output_folder(spec: RewriteSpec, snapshot: Snapshot, files: pa.Table) -> str:
-    """The folder, without a slash, for the output of a bin."""
+    """Return the directory, without a slash, for the output of a bin."""
     if snapshot.metadata.column_mapping_mode != "none":
-        # Folders of mapped tables carry no names, which may change (PROTOCOL.md, "Column Mapping").
+        # Directories of mapped tables do not contain column names, which may change (PROTOCOL.md,
+        # "Column Mapping").
         return spec.run_id[:2]
     values = _partition_values(snapshot, next(iter_data_files(files.slice(0, 1))))
     fields = snapshot.metadata.partition_fields
@@ -202,6 +203,6 @@ def _output_folder(spec: RewriteSpec, snapshot: Snapshot, files: pa.Table) -> st
 
 
 def _partition_values(snapshot: Snapshot, file: DataFile) -> dict[str, str | None]:
-    """The partition of a bin, by that of one of its files; keys are physical names."""
+    """Return the partition values of a file, for its bin; keys are physical names."""
     fields = snapshot.metadata.partition_fields
     return {f.physical_name: file.partition_values.get(f.physical_name) for f in fields}
