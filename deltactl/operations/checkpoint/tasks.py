@@ -1,6 +1,6 @@
-"""The work of one task of a checkpoint: stream some of the snapshot's actions, write, read back.
+"""The worker of a checkpoint: write some of the snapshot's actions and read them back.
 
-Runs on any engine: specs and tasks are picklable, the store is opened by URI in the worker.
+Runs on any engine: specs and tasks are picklable, and the worker opens the store by URI.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from deltactl.storage.store import FileInfo, Store
 
 @dataclass(slots=True)
 class TailSource:
-    """The log's tail: in memory in the process that read it, by name everywhere else.
+    """The log's tail: in memory in the process that read it, by name in other processes.
 
-    Pickling keeps only the names, so that a task stays small however long the tail is.
+    Pickling keeps only the names, so that a task is small even if the tail is long.
     """
 
     files: tuple[FileInfo, ...]
@@ -45,11 +45,11 @@ class TailSource:
     loaded: Tail | None = field(default=None, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave the rows behind."""
+        """Pickle only the names."""
         return TailSource, (self.files, self.partition_keys)
 
     def load(self, store: Store) -> Tail:
-        """The tail, read again where it did not come along."""
+        """Return the tail; read it if it was not in memory."""
         if self.loaded is None:
             self.loaded = replay_tail(store, self.files, self.partition_keys)
         return self.loaded
@@ -60,7 +60,7 @@ class WriteSpec:
     """What all tasks of a checkpoint share.
 
     ``tombstones_after_ms``: tombstones at or before this time have expired. ``singletons`` are
-    objects of the log by action, for whole files.
+    the non-file actions by name, for whole files.
     """
 
     table_uri: str
@@ -77,7 +77,7 @@ class WriteSpec:
 
 @dataclass(frozen=True, slots=True)
 class WholeTask:
-    """Files that hold every kind of action: store names by part, from 0, of ``num_parts``."""
+    """Files with all kinds of actions: store names by part, from 0, of ``num_parts``."""
 
     names: Mapping[int, str]
     num_parts: int = 1
@@ -85,19 +85,19 @@ class WholeTask:
 
 @dataclass(frozen=True, slots=True)
 class SidecarTask:
-    """Some of the file actions, to be written as sidecars."""
+    """A share of the file actions, to be written as sidecars."""
 
     number: int
     share: Share
 
 
 def write_whole(spec: WriteSpec, task: WholeTask, attempt: int) -> tuple[WrittenActions, ...]:
-    """Write a classic checkpoint or some parts of one in one pass; give the files by part.
+    """Write a classic checkpoint or some parts of one in one pass; return the files by part.
 
     Raises:
-        VerificationError: what is stored is not what was read; the files are removed.
-        CorruptLogError, StorageError: the log cannot be read, or the store failed; what was put
-            in place stays, for another writer may have cleaned up the log on the strength of it.
+        VerificationError: the stored rows differ from the input; the files are removed.
+        CorruptLogError, StorageError: the log cannot be read, or the store failed; written files
+            are kept, because another writer may have cleaned up the log based on them.
     """
     store = open_store(spec.table_uri, spec.storage_options)
     with ExitStack() as stack:
@@ -107,13 +107,13 @@ def write_whole(spec: WriteSpec, task: WholeTask, attempt: int) -> tuple[Written
             )
             for part, name in task.names.items()
         }
-        home = writers.get(SPARK_SEED % task.num_parts)  # where Spark puts rows without a path
+        home = writers.get(SPARK_SEED % task.num_parts)  # Spark puts rows without a path there
         if home is not None:
             home.write_singletons(singleton_rows(spec.layout.whole_schema, spec.singletons))
         for kind, batch in _stream(store, spec, WHOLE):
             for part, rows in _split(batch, task):
                 _write(writers[part], kind, rows)
-        # Other writers' checkpoints have the same names: only a file known to be bad is removed.
+        # Other writers' checkpoints have the same names: only remove files known to be invalid.
         with _removed_on(VerificationError, store) as written:
             for writer in writers.values():
                 written.append(writer.close())
@@ -126,7 +126,7 @@ def write_sidecars(spec: WriteSpec, task: SidecarTask, attempt: int) -> tuple[Wr
     """Write a share of the file actions as sidecars of at most ``spec.sidecar_rows`` rows.
 
     Raises:
-        VerificationError: what is stored is not what was read; the files are removed.
+        VerificationError: the stored rows differ from the input; the files are removed.
         CorruptLogError, StorageError: the log cannot be read, or the store failed.
     """
     store = open_store(spec.table_uri, spec.storage_options)
@@ -161,7 +161,7 @@ def write_sidecars(spec: WriteSpec, task: SidecarTask, attempt: int) -> tuple[Wr
 
 
 def _stream(store: Store, spec: WriteSpec, share: Share) -> Iterator[tuple[str, pa.Table]]:
-    """Batches of live files, then of tombstones that have not expired."""
+    """Yield batches of live files, then of tombstones that have not expired."""
     tail = spec.tail.load(store)
     sources = (
         ("add", partial(live_batches, columns=FILE_COLUMNS)),
@@ -173,7 +173,7 @@ def _stream(store: Store, spec: WriteSpec, share: Share) -> Iterator[tuple[str, 
 
 
 def _unexpired(tombstones: pa.Table, after_ms: int) -> pa.Table:
-    # Without a time a tombstone counts as one of 1970.
+    # A tombstone without a timestamp counts as one of 1970.
     return tombstones.filter(
         pc.fill_null(pc.greater(tombstones["deletion_timestamp_ms"], after_ms), False)
     )
@@ -184,7 +184,7 @@ def _write(writer: ActionFileWriter, kind: str, rows: pa.Table) -> None:
 
 
 def _split(batch: pa.Table, task: WholeTask) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each part that the task writes; Spark's own split, so that parts may mix."""
+    """Yield the rows of each part that the task writes, split as Spark does."""
     if task.num_parts == 1:
         yield 0, batch
         return
