@@ -1,9 +1,8 @@
-"""When a command last ran on a table, and how far it got: what makes a cron line idempotent.
+"""Record when a command last ran on a table, and up to which version.
 
     _deltactl/runs/<command>.json
 
-Written at the end of a run that left nothing undone. It is advice: without it a command does all
-there is to do.
+Written at the end of a complete run. It is advisory: without it a command processes everything.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from deltactl.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """A run that ended well; times in ms since 1970 UTC.
+    """A successful run; times in ms since 1970 UTC.
 
-    ``table_id`` is the id in the table's metadata: another table may stand at the same place by
-    now, of which the record says nothing.
-    ``caught_up_version`` is the version up to which an ``optimize`` has left no partition to look
-    at, by this run or by one before.
+    ``table_id`` is the id in the table's metadata: the record does not apply if another table has
+    replaced this one.
+    ``caught_up_version`` is the version up to which ``optimize`` has processed all partitions, in
+    this run or an earlier one.
     """
 
     run_id: str
@@ -34,7 +33,7 @@ class LastRun:
 
 
 def read_last_run(store: Store, command: str) -> LastRun | None:
-    """Give what the last run wrote down; ``None`` where there is nothing that can be read.
+    """Return the record of the last run; ``None`` if there is no readable one.
 
     Raises:
         StorageError: the store failed.
@@ -50,7 +49,7 @@ def read_last_run(store: Store, command: str) -> LastRun | None:
 
 
 def write_last_run(store: Store, command: str, run: LastRun) -> None:
-    """Write a run down in the place of the one before.
+    """Write the record of a run, replacing the previous one.
 
     Raises:
         StorageError: it cannot be written.

@@ -1,13 +1,13 @@
-"""A lease: who runs a command on a table tells others, so that two runs do not do the work twice.
+"""A lease: a run of a command on a table announces itself, so that work is not done twice.
 
     _deltactl/leases/<command>.<number>.json
 
-It is advice and no part of correctness: two runs at a time are safe without it, and a run that
-loses its lease goes on. The highest number that has not expired holds. It is taken by creating the
-next number exclusively, then looking once more; whoever then sees another that holds gives way.
+It is advisory, not needed for correctness: concurrent runs are safe without it, and a run that
+loses its lease continues. The highest number that has not expired is valid. A run takes the lease
+by creating the next number exclusively, then lists again; if another lease is valid, it gives up.
 
-A run that was killed cannot give its lease back. Who runs on the same machine sees that the process
-is no more and does not wait for the end of the lease; elsewhere it has to expire.
+A killed run cannot release its lease. A run on the same machine sees that the process no longer
+exists and ignores the lease; on other machines it has to expire.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from deltactl.storage.store import FileInfo, Store
 from deltactl.units import format_timestamp
 
 LEASE_MS: Final = 15 * 60 * 1000
-"""How long a lease holds after its last renewal, in ms."""
+"""How long a lease is valid after its last renewal, in ms."""
 
 _log: Final = logging.getLogger(__name__)
 _FOLDER: Final = f"{OWN_DIR}/leases"
@@ -46,9 +46,9 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lease; times in ms since 1970 UTC.
+    """The holder of a lease; times in ms since 1970 UTC.
 
-    ``processes`` names the set of processes that ``pid`` belongs to: see :func:`name_processes`.
+    ``processes`` identifies the process namespace of ``pid``: see :func:`name_processes`.
     """
 
     run_id: str
@@ -59,7 +59,7 @@ class Holder:
     processes: str = ""
 
     def describe(self) -> str:
-        """Say who, since when and until when."""
+        """Return the holder, its start and the expiry as text."""
         return (
             f"run {self.run_id} on {self.host} (pid {self.pid}), since "
             f"{format_timestamp(self.since_ms)}, until {format_timestamp(self.expires_ms)} unless "
@@ -67,23 +67,26 @@ class Holder:
         )
 
     def is_gone(self) -> bool:
-        """Whether its process is surely no more: a process of this machine that is not there."""
+        """Return whether its process was on this machine and certainly no longer exists."""
         if not self.processes or self.processes != name_processes():
             return False
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
             return True
-        except (OSError, OverflowError):  # somebody else's and there, or no number of a process
+        except (
+            OSError,
+            OverflowError,
+        ):  # it exists but belongs to another user, or the number is invalid
             pass
         return False
 
 
 def name_processes() -> str:
-    """Name the processes that can be seen from here, or give ``""`` where that cannot be told.
+    """Return an id of the visible process namespace, or ``""`` if unknown.
 
-    On Linux the start of the machine and the space of process numbers: hosts, and containers on one
-    of them, may well have the same name.
+    On Linux, the boot id and the pid namespace: hosts, and containers on one host, may have the
+    same name.
     """
     try:
         started = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
@@ -96,9 +99,9 @@ def name_processes() -> str:
 def hold_lease(
     store: Store, command: str, holder: Holder, *, clock: Clock, warn: Warn
 ) -> Iterator[None]:
-    """Hold the lease of a command while the context lasts; renew it, and give it back.
+    """Hold the lease of a command during the context; renew it, and release it at the end.
 
-    Where the store cannot create exclusively, or not at all, the run goes on without.
+    If the store cannot create files exclusively, or not at all, the run continues without a lease.
 
     Raises:
         LeaseHeldError: another run holds it.
@@ -108,7 +111,7 @@ def hold_lease(
     except LeaseHeldError:
         raise
     except DeltactlError as error:
-        warn(f"running without a lease, other runs are not kept away: {error.message}")
+        warn(f"running without a lease, so other runs are not excluded: {error.message}")
         yield
         return
     _log.info("%s: holding %s until the run ends", store.uri, name)
@@ -125,7 +128,7 @@ def hold_lease(
 
 
 def _acquire(store: Store, command: str, holder: Holder, clock: Clock) -> str:
-    """Take the lease; give the name of its file."""
+    """Take the lease; return the name of its file."""
     for _ in range(_TRIES):
         found = _list(store, command)
         _ensure_free(store, command, found, clock)
@@ -142,10 +145,10 @@ def _acquire(store: Store, command: str, holder: Holder, clock: Clock) -> str:
         except LeaseHeldError:
             store.delete_many([name])
             raise
-        store.delete_many([info.name for info in now.values()])  # none of them holds
+        store.delete_many([info.name for info in now.values()])  # none of them is valid
         return name
     raise LeaseHeldError(
-        f"many runs of {command} want this table at the same time", hint="run again later"
+        f"many runs of {command} start on this table at the same time", hint="run again later"
     )
 
 
@@ -156,13 +159,13 @@ def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], clock: 
             continue
         if holder.expires_ms > clock.now_ms():
             raise LeaseHeldError(
-                f"another {command} is at work on this table: {holder.describe()}",
-                hint="run again later; --no-lease goes ahead, which is safe and does work twice",
+                f"another {command} is running on this table: {holder.describe()}",
+                hint="Rerun later, or rerun with --no-lease, which is safe but may do work twice.",
             )
 
 
 def _list(store: Store, command: str) -> dict[int, FileInfo]:
-    """The files of a command's leases by number."""
+    """Return the lease files of a command by number."""
     pattern = re.compile(rf"{re.escape(command)}\.(\d{{8,18}})\.json")
     infos = store.list_from(_FOLDER, f"{command}.")
     matches = ((pattern.fullmatch(info.name.rpartition("/")[2]), info) for info in infos)
@@ -170,7 +173,7 @@ def _list(store: Store, command: str) -> dict[int, FileInfo]:
 
 
 def _read(store: Store, info: FileInfo) -> Holder | None:
-    """The holder by a file; whoever wrote what cannot be read holds until it is old enough."""
+    """Return the holder in a file; an unreadable lease is valid until it is old enough."""
     try:
         said = json.loads(store.read(info.name))
         return Holder(
@@ -189,7 +192,7 @@ def _read(store: Store, info: FileInfo) -> Holder | None:
 
 
 def _is_ours(store: Store, name: str, holder: Holder) -> bool:
-    """Whether a retry of the library found what its own first try had created."""
+    """Return whether the existing file was created by an earlier attempt of this run."""
     try:
         return store.read(name) == _encode(holder)
     except ObjectNotFoundError:
@@ -198,7 +201,7 @@ def _is_ours(store: Store, name: str, holder: Holder) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Renewal:
-    """Renews a lease until it is over."""
+    """Renews a lease until it is released or lost."""
 
     store: Store
     name: str
@@ -209,13 +212,13 @@ class _Renewal:
 
     def run(self) -> None:
         while not self.over.wait(LEASE_MS / 1000 / _RENEWALS):
-            with suppress(DeltactlError):  # the next time will do
+            with suppress(DeltactlError):  # the next renewal may succeed
                 if not self.renew():
-                    self.warn("the lease on this table was lost to another run; this one goes on")
+                    self.warn("another run took the lease on this table; this one continues")
                     return
 
     def renew(self) -> bool:
-        """Write a later end down; not where the lease expired and was taken over."""
+        """Extend the lease, unless it expired and another run took it."""
         if self.store.stat_many([self.name])[0] is None:
             return False
         later = replace(self.holder, expires_ms=self.clock.now_ms() + LEASE_MS)

@@ -38,21 +38,21 @@ def generate_after_purge(
     """Generate manifests; before that, with ``options.purge_first``, purge the table.
 
     Args:
-        store: the table's.
-        options: see there.
-        warn: takes what stops nothing.
-        snapshot: the version wanted, where it is loaded already.
-        output: where ``_symlink_format_manifest`` lies; in the table itself when ``None``.
-        engine: where a purge runs.
+        store: the store of the table.
+        options: the options of ``generate_manifests``.
+        warn: receives warnings.
+        snapshot: the version, if it is already loaded.
+        output: contains ``_symlink_format_manifest``; the table itself if ``None``.
+        engine: runs the purge.
         clock: measures how long partitions could differ.
         storage_options: for the workers of a purge.
-        cancel: no manifest is begun once it is set.
+        cancel: once set, no further manifest is written.
         on_progress: of a purge.
         dry_run: change nothing.
-        sleep: of a purge, after a lost race.
+        sleep: waits between commit attempts of a purge.
 
     Raises:
-        DeltactlError: the purge failed, or what ``generate_manifests`` raises.
+        DeltactlError: the purge or ``generate_manifests`` failed.
     """
     clock = clock or SystemClock()
     live: LiveFiles | None = None
