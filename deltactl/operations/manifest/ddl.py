@@ -94,19 +94,25 @@ class _Dialect:
     """The SQL dialect of an engine."""
 
     types: dict[str, str]
-    quote: str
+    quoting: str
     text: Callable[[str], str]
     schema: str = ""
 
     def name(self, text: str) -> str:
-        return f"{self.quote}{text.replace(self.quote, self.quote * 2)}{self.quote}"
+        from sqlglot import exp  # slow to import, and most runs write no statements
+
+        return exp.to_identifier(text, quoted=True).sql(dialect=self.quoting)
 
 
 _DIALECTS: Final = {
-    "athena": _Dialect(_HIVE_TYPES, "`", _escaped),
-    "hive": _Dialect(_HIVE_TYPES, "`", _escaped),
-    "trino": _Dialect(_HIVE_TYPES, "`", _escaped),  # of its CREATE statement, which Hive must run
-    "redshift": _Dialect(_REDSHIFT_TYPES, '"', _doubled_with_backslashes, schema="spectrum."),
+    "athena": _Dialect(_HIVE_TYPES, "hive", _escaped),
+    "hive": _Dialect(_HIVE_TYPES, "hive", _escaped),
+    "trino": _Dialect(
+        _HIVE_TYPES, "hive", _escaped
+    ),  # of its CREATE statement, which Hive must run
+    "redshift": _Dialect(
+        _REDSHIFT_TYPES, "redshift", _doubled_with_backslashes, schema="spectrum."
+    ),
 }
 
 
