@@ -148,7 +148,7 @@ def _acquire(store: Store, command: str, holder: Holder, clock: Clock) -> str:
         store.delete_many([info.name for info in now.values()])  # none of them is valid
         return name
     raise LeaseHeldError(
-        f"many runs of {command} start on this table at the same time", hint="run again later"
+        f"many runs of {command} start on this table at the same time", hint="Rerun later."
     )
 
 

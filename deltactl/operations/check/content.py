@@ -168,7 +168,7 @@ class ContentChecker:
         self._report(file, certain)
 
     def _choose_leaves(self, said: Statistics, file: _Opened) -> tuple[StatsLeaf, ...]:
-        """Leaves that the statistics speak of and the file holds: only those can be compared."""
+        """Return leaves that are in both the statistics and the file: only those are compared."""
         stated = tuple(leaf for leaf in self._leaves if said.mentions(leaf))
         try:
             ensure_field_ids(self._match, file.schema, file.logged.data.path)
@@ -295,12 +295,12 @@ def _facts_of_footer(file: _Opened, leaves: Sequence[StatsLeaf]) -> FileFacts:
     """Return the facts of all rows from a footer."""
     footer, stored = file.footer, index_leaves(file.schema)
     floats = frozenset(path for path, leaf in stored.items() if pa.types.is_floating(leaf.type))
-    told = read_file_stats(footer, StatsColumns(tuple(leaves)), RowFacts(nan_free=floats)).leaves
+    known = read_file_stats(footer, StatsColumns(tuple(leaves)), RowFacts(nan_free=floats)).leaves
     found: dict[Path, LeafStats] = {}
     for leaf in leaves:
         column = stored.get(leaf.path)
-        if leaf.path in told:
-            stats = told[leaf.path]
+        if leaf.path in known:
+            stats = known[leaf.path]
             is_date = column is not None and pa.types.is_date(column.type)
             widened = is_date and leaf.kind.startswith("timestamp")
             found[leaf.path] = widen_dates(stats) if widened else stats

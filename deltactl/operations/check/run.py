@@ -184,7 +184,7 @@ class _Run:
         try:
             ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
         except UnsupportedFeatureError as error:
-            self.findings.note(f"the table may hold more than was checked: {error.message}")
+            self.findings.note(f"the table may contain more than was checked: {error.message}")
             return error.message
         return None
 

@@ -53,4 +53,6 @@ class ManifestOptions:
             raise UsageError("--since must not be after --version")
         for scheme in (*self.schemes, *self.schemes.values()):
             if not _SCHEME.fullmatch(scheme):
-                raise UsageError(f"--scheme-map: {scheme!r} is not a scheme", hint="write s3a=s3")
+                raise UsageError(
+                    f"--scheme-map: {scheme!r} is not a scheme", hint="Write --scheme-map s3a=s3."
+                )
