@@ -5,18 +5,22 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import REPOSITORY
 
 # Verbs that a hint may begin with. A new one is added here after a look at its hint.
-VERBS = set(
-    """Add Allow Ask Backfill Change Check Choose Commit Compare Convert Correct Delete Do Drop Fix
-    Free Give Install Keep Leave Let Look Move Name Omit Open Put Raise Read Recreate Remount Remove
-    Replace Report Rerun Restore Rewrite Run See Set Shorten Specify Split Start Stop Unset Upgrade
-    Use Wait Write""".split()
+VERBS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+        Add Allow Ask Backfill Change Check Choose Commit Compare Convert Correct Delete Do Drop Fix
+        Free Give Install Keep Leave Let Look Move Name Omit Open Put Raise Read Recreate Remount
+        Remove Replace Report Rerun Restore Rewrite Run See Set Shorten Specify Split Start Stop
+        Unset Upgrade Use Wait Write
+        """,
+    )
 )
 HOLE = "\0"
 FILES = sorted((REPOSITORY / "deltactl").rglob("*.py"))
@@ -28,7 +32,7 @@ def texts_of(value: ast.expr) -> Iterator[str]:
         case ast.Constant(value=str(text)):
             yield text
         case ast.JoinedStr(values=parts):
-            yield "".join(p.value if isinstance(p, ast.Constant) else HOLE for p in parts)
+            yield "".join(str(p.value) if isinstance(p, ast.Constant) else HOLE for p in parts)
         case ast.IfExp(body=first, orelse=second) | ast.BoolOp(values=[first, second]):
             yield from texts_of(first)
             yield from texts_of(second)

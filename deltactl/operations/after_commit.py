@@ -1,4 +1,4 @@
-"""What follows a commit of ours, as the table asks for it: manifests, a checkpoint, log cleanup.
+"""The steps after our commits, by the table's properties: manifests, checkpoint, log cleanup.
 
 Source: PROTOCOL.md, "Checkpoints", "Metadata Cleanup"; Delta's ``delta.checkpointInterval`` and
 ``delta.enableExpiredLogCleanup``.
@@ -23,16 +23,16 @@ def follow_commit(
     files_changed: bool = True,
     keeps_history: bool = False,
 ) -> int | None:
-    """Refresh manifests, checkpoint when it is due; whatever goes wrong is a warning.
+    """Refresh manifests, and write a checkpoint if one is due; errors become warnings.
 
-    For the commit has landed.
+    Errors are not raised because the commit is done.
 
     Args:
         before: the snapshot that the commit was made from.
         version: the version that was committed, the last of several.
         context: of the run that committed; nothing here is cancelled.
         files_changed: whether the commit added or removed files; those of a vacuum do not.
-        keeps_history: whether old versions were asked to stay: the log is then not cleaned up.
+        keeps_history: whether old versions must be kept: the log is then not cleaned up.
 
     Returns:
         The version that was checkpointed, or ``None``.

@@ -1,7 +1,7 @@
 """Refuse a version without columns where files are written or a schema is derived.
 
-Files written from a schema without columns have none either: the data are lost, and the number of
-rows is still right. Nothing that counts rows finds it.
+Files written with a schema without columns have no columns either: the data is lost, but the number
+of rows is still right, so that checks of row counts do not find it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from deltactl.protocol.actions import Metadata
 
 
 def describe_lack(metadata: Metadata) -> str | None:
-    """Return what columns a schema lacks, or ``None`` where it lacks nothing.
+    """Return which columns a schema lacks, or ``None`` if it lacks none.
 
     Raises:
-        CorruptLogError: the schema is no schema.
+        CorruptLogError: the schema cannot be parsed.
     """
     if missing := metadata.missing_partition_columns:
         plural = "s" if len(missing) > 1 else ""
@@ -28,12 +28,12 @@ def ensure_columns(snapshot: Snapshot, what: str, *, unless_empty: bool = False)
 
     Args:
         snapshot: the version.
-        what: the work that is refused, as in "cannot rewrite files".
-        unless_empty: accept a schema without columns where no file is live.
+        what: the refused operation, as in "cannot rewrite files".
+        unless_empty: accept a schema without columns if no file is live.
 
     Raises:
         SafetyError: the schema lacks columns.
-        CorruptLogError: the schema is no schema.
+        CorruptLogError: the schema cannot be parsed.
     """
     metadata = snapshot.metadata
     lack = describe_lack(metadata)

@@ -1,4 +1,4 @@
-"""``describe-detail``: what a table is, at a version."""
+"""``describe-detail``: the properties of a table at a version."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from deltactl.storage.store import Store
 class DetailReport:
     """A table at a version. ``row`` has Delta's columns in Delta's order, times in ms.
 
-    ``columns`` has name, type and whether nulls are allowed, and is ``None`` when the schema
-    cannot be read. ``sizes`` counts live files by size. ``refusals`` says why this program
-    will not do an operation on the table.
+    ``columns`` has name, type and whether nulls are allowed, and is ``None`` if the schema
+    cannot be parsed. ``sizes`` counts live files by size. ``refusals`` says why deltactl refuses
+    an operation on the table.
     """
 
     version: int
@@ -36,9 +36,9 @@ class DetailReport:
 
 
 def load_detail(store: Store, warn: Warn, version: int | None = None) -> DetailReport:
-    """Describe a table at a version, or as it is now.
+    """Describe a table at a version, or at the latest.
 
-    Features and column types need not be known: only the log is read.
+    Unsupported features and column types are accepted: only the log is read.
 
     Raises:
         NotATableError: there is no log.
@@ -89,16 +89,16 @@ def _row(store: Store, snapshot: Snapshot, sizes: FileSizes) -> dict[str, Any]:
 
 
 def _location(uri: str) -> str:
-    # As Hadoop spells local places: file:/abs, not file:///abs.
+    # As Hadoop spells local paths: file:/abs, not file:///abs.
     return f"file:{uri.removeprefix('file://')}" if uri.startswith("file:///") else uri
 
 
 def _last_modified_ms(snapshot: Snapshot) -> int:
-    """The latest commit's file time as it is: neither monotonised nor in-commit."""
+    """Return the file time of the latest commit: not adjusted, not the in-commit timestamp."""
     segment = snapshot.segment
     if segment.commit is not None:
         return segment.commit.modified_ms
-    assert segment.checkpoint is not None  # the only other thing that can hold a version
+    assert segment.checkpoint is not None  # the only other file that can define a version
     return segment.checkpoint.files[0].modified_ms
 
 
@@ -116,7 +116,7 @@ def _columns(schema: StructType | None) -> list[tuple[str, str, bool]] | None:
 
 
 def _logical_clustering_columns(snapshot: Snapshot) -> list[str]:
-    """Logical names of the clustering columns, nested ones dotted; empty if there are none."""
+    """Return logical names of the clustering columns, nested ones dotted."""
     schema = _schema(snapshot.metadata)
     paths = clustering_columns(snapshot.domains)
     return [".".join(_logical_path(schema, path)) for path in paths]

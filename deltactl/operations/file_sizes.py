@@ -1,4 +1,4 @@
-"""How large the files of a table are: a histogram, and the share of small ones."""
+"""A histogram of file sizes, and the share of small files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_byt
 from deltactl.units import GIB, MIB
 
 EDGES = (64 << 10, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 128 * MIB, 256 * MIB, GIB)
-"""Where a bucket ends and the next begins, bytes; the first begins at 0, the last has no end."""
+"""Bounds between buckets in bytes; the first bucket begins at 0, the last has no end."""
 
 Sizes = npt.NDArray[np.int64]
 
@@ -35,21 +35,21 @@ class FileSizes:
 
     @property
     def num_files(self) -> int:
-        """All files."""
+        """Return the number of files."""
         return sum(self.files)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files."""
+        """Return the total size of the files."""
         return sum(self.bytes)
 
     @property
     def small_share(self) -> float:
-        """Share of files that are small, 0 to 1; 0 where there are no files."""
+        """Return the share of small files, 0 to 1; 0 if there are no files."""
         return self.small_files / self.num_files if self.num_files else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: buckets that hold files, ``to_bytes`` null for the last."""
+        """Return the JSON form: buckets with files, ``to_bytes`` null for the last."""
         starts, ends = (0, *EDGES), (*EDGES, None)
         return {
             "histogram": [
@@ -67,7 +67,7 @@ class FileSizes:
 
 
 def count_sizes(sizes: Sizes, small: int) -> FileSizes:
-    """Sort sizes in bytes into buckets."""
+    """Count sizes in bytes by bucket."""
     sizes = np.maximum(sizes, 0)
     bucket = np.searchsorted(EDGES, sizes, side="right")
     totals = np.zeros(len(EDGES) + 1, np.int64)
@@ -86,7 +86,7 @@ def count_sizes(sizes: Sizes, small: int) -> FileSizes:
 def count_table_sizes(batches: Iterable[pa.Table], target_property: int | None) -> FileSizes:
     """Count live files, given as batches with ``size_bytes``; memory holds 8 bytes a file.
 
-    Small is what ``optimize`` takes for small: less than 75% of the size it aims at.
+    Small is what ``optimize`` considers small: less than 75% of its target size.
     """
     found = [pc.fill_null(batch["size_bytes"], 0).to_numpy() for batch in batches]
     sizes: Sizes = np.concatenate([np.empty(0, np.int64), *found])

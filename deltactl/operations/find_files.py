@@ -1,7 +1,7 @@
-"""Which of many files are there, and how large: with few requests.
+"""Find which of many files exist, and their sizes, with few requests.
 
-On stores that are asked over a network, files that lie close together in a folder are listed in
-pages instead of being asked for one by one.
+On stores behind a network, files with adjacent names in a directory are listed in pages instead of
+one request each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from deltactl.protocol.paths import is_absolute
 from deltactl.storage.names import is_local_uri, is_plain_name, resolve_name
 from deltactl.storage.store import FileInfo, Store
 
-# A page of a listing has a thousand names or more, and costs as much as asking for one.
+# A page of a listing has at least a thousand names, and costs as much as one request for a file.
 _LEAST_WANTED: Final = 8
 _NAMES_A_FILE: Final = 100
 
@@ -24,7 +24,7 @@ _NAMES_A_FILE: Final = 100
 def find_files(
     store: Store, names: Sequence[str]
 ) -> tuple[dict[str, FileInfo | None], frozenset[str]]:
-    """Facts of each name, ``None`` where nothing is stored; and names that lie on other storage.
+    """Return the facts of each name (``None`` if missing), and the names on other storage.
 
     Raises:
         StorageError: the store failed.
@@ -43,7 +43,7 @@ def find_files(
 def _stat_absolute(
     store: Store, names: Sequence[str]
 ) -> tuple[dict[str, FileInfo | None], frozenset[str]]:
-    """Facts of absolute names, all at once where all of them lie on the store's own storage."""
+    """Return facts of absolute names, in one request if all are on the store's storage."""
     try:
         return dict(zip(names, store.stat_many(names), strict=True)), frozenset()
     except StorageError as error:
@@ -57,7 +57,7 @@ def _stat_absolute(
 
 
 def find_path_problem(name: str) -> str | None:
-    """Why a relative name cannot be that of a file below the root."""
+    """Return why a relative name is invalid for a file below the root, if it is."""
     try:
         resolve_name(name)
     except (SafetyError, StorageError) as error:
@@ -75,7 +75,7 @@ def _group_by_folder(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _list_range(store: Store, folder: str, wanted: list[str]) -> dict[str, FileInfo | None]:
-    """Facts of all wanted names from one listing; nothing where too much else lies between them."""
+    """Return facts of all wanted names from one listing; ``None`` if it has too many others."""
     first, last = (choose(wanted, key=str.encode) for choose in (min, max))
     most = _NAMES_A_FILE * len(wanted)
     listed: dict[str, FileInfo] = {}

@@ -1,7 +1,7 @@
-"""Which tables a glob names: folders that match it and hold a ``_delta_log``.
+"""Find the tables that match a glob: directories with a ``_delta_log``.
 
-``*``, ``?`` and ``[...]`` match within a part of an address, ``**`` any number of parts. Nothing is
-looked for inside a table, nor in folders whose name begins with ``.`` or ``_``.
+``*``, ``?`` and ``[...]`` match within a part of an address, ``**`` any number of parts. Tables and
+directories whose name begins with ``.`` or ``_`` are not searched.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _MARKERS: Final = tuple(name for name in TABLE_MARKERS if name.startswith(f"{LOG
 
 
 def is_glob(address: str) -> bool:
-    """Tell whether an address may name several tables."""
+    """Return whether an address is a glob."""
     is_signed = "://" in address and _QUERY.search(address)
     return _MAGIC.search(address) is not None and not is_signed
 
 
 def find_tables(pattern: str, open_store: OpenStore) -> list[str]:
-    """Give the addresses of the tables that a glob names, sorted.
+    """Return the addresses of the tables that a glob names, sorted.
 
-    An address that is itself a table names that table alone, whatever letters it has.
+    An address that is itself a table names only that table, even if it contains glob characters.
 
     Raises:
-        UsageError: a glob in the place of a bucket.
+        UsageError: the bucket is a glob.
         NotATableError: no table matches.
         StorageError: the storage cannot be listed.
     """
@@ -48,16 +48,16 @@ def find_tables(pattern: str, open_store: OpenStore) -> list[str]:
     if not found:
         raise NotATableError(
             f"no Delta table matches {pattern!r}",
-            hint="a table is a folder that holds a _delta_log; quote the glob, so that the shell "
+            hint="A table is a directory with a _delta_log. Quote the glob, so that the shell "
             "leaves it alone",
         )
     return [base + name for name in found]
 
 
 def is_table(store: Store, folder: str = "") -> bool:
-    """Tell whether a folder holds a log with anything in it.
+    """Return whether a directory has a log that is not empty.
 
-    Two names answer for most tables; a log may be long, and is listed only without them.
+    Two names suffice for most tables; a log may be long, and is listed only without them.
     """
     base = f"{folder}/" if folder else ""
     if any(store.stat_many([base + name for name in _MARKERS])):
@@ -66,7 +66,7 @@ def is_table(store: Store, folder: str = "") -> bool:
 
 
 def split_glob(pattern: str) -> tuple[str, list[str]]:
-    """Part a glob into the address before its first magic part, and the parts from there on.
+    """Split a glob into the address before its first part with a wildcard, and the other parts.
 
     Raises:
         UsageError: the bucket, or the scheme, is a glob.
@@ -74,9 +74,10 @@ def split_glob(pattern: str) -> tuple[str, list[str]]:
     scheme, separator, rest = pattern.rpartition("://")
     parts = rest.rstrip("/").split("/")
     first = next((i for i, part in enumerate(parts) if _MAGIC.search(part)), 0)
-    if separator and first == 0:  # also where it is the scheme that has magic
+    if separator and first == 0:  # also if the scheme has a wildcard
         raise UsageError(
-            f"{pattern!r}: a bucket cannot be a glob", hint="name each bucket, with a glob below it"
+            f"{pattern!r}: a bucket cannot be a glob",
+            hint="Name each bucket, with a glob below it.",
         )
     before = "/".join(parts[:first])
     if not separator and first:
@@ -85,9 +86,9 @@ def split_glob(pattern: str) -> tuple[str, list[str]]:
 
 
 def _search(store: Store, parts: Sequence[str]) -> set[str]:
-    """Names of the tables below the root of ``store`` that match ``parts``."""
+    """Return the names of the tables below the root of ``store`` that match ``parts``."""
     found: set[str] = set()
-    # Folders of one depth, and which part is to be matched by what lies in them.
+    # Directories of one depth, and the part that their children must match.
     level = {("", at) for at in _positions(parts, 0)}
     while level:
         ended = sorted({folder for folder, at in level if at == len(parts) and folder})
@@ -100,7 +101,7 @@ def _search(store: Store, parts: Sequence[str]) -> set[str]:
 
 
 def _positions(parts: Sequence[str], at: int) -> Iterator[int]:
-    """The position, and those behind it: ``**`` may stand for nothing."""
+    """Yield the position, and the next ones after ``**``, which may match nothing."""
     yield at
     while at < len(parts) and parts[at] == "**":
         at += 1
@@ -108,7 +109,7 @@ def _positions(parts: Sequence[str], at: int) -> Iterator[int]:
 
 
 def _step(store: Store, parts: Sequence[str], folder: str, at: int) -> list[tuple[str, int]]:
-    """The folders one level down that match so far."""
+    """Return the directories one level down that match so far."""
     part, base = parts[at], f"{folder}/" if folder else ""
     if not _MAGIC.search(part):
         return [(base + part, after) for after in _positions(parts, at + 1)]

@@ -1,6 +1,6 @@
-"""Files by partition: typed values decide, so two texts of one time are mostly one partition.
+"""Group files by typed partition values: two spellings of one value are mostly one partition.
 
-Manifests go by the texts instead, as their folders show them.
+Manifests are grouped by the value strings instead, as their directory names contain those.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltactl.protocol.schema import Field, arrow_type
 Array = np.ndarray[Any, Any]
 
 _ZONE: Final = r"(?:[Zz]|[+-]\d{2}:?\d{2})\s*$"
-_CODES_A_ROW: Final = 4  # as many possible codes may be numbered by a table
+_CODES_A_ROW: Final = 4  # maximum number of possible codes that are numbered with a lookup table
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class PartitionGroups:
 
     @property
     def num_groups(self) -> int:
-        """How many partitions there are."""
+        """Return the number of partitions."""
         return len(self.first_rows)
 
     def label(self, group: int) -> str:
-        """``a=1/b=x`` as Hive would name the folder; empty for unpartitioned tables."""
+        """Return the Hive directory name, such as ``a=1/b=x``; empty for unpartitioned tables."""
         row = int(self.first_rows[group])
         return partition_folder([(name, values[row].as_py()) for name, values in self.texts])
 
     def labels(self) -> list[str]:
-        """The label of each partition, in order."""
+        """Return the label of each partition, in order."""
         rows = pa.array(self.first_rows)
         columns = [values.take(rows).to_pylist() for _, values in self.texts]
         names = [name for name, _ in self.texts]
@@ -54,7 +54,7 @@ class PartitionGroups:
         ]
 
     def newest(self, times: Array) -> Array:
-        """The greatest time of each partition."""
+        """Return the latest time of each partition."""
         result = np.full(self.num_groups, np.iinfo(np.int64).min)
         np.maximum.at(result, self.ids, times)
         return result
@@ -68,7 +68,7 @@ def group_partitions(
     Args:
         values: ``partition_values`` of each file.
         fields: the partition columns in order.
-        by_text: values are as they are written; null and the empty text are the same.
+        by_text: compare values as strings; null and the empty string are the same.
 
     Raises:
         CorruptLogError: a value does not parse as its column's type.
@@ -97,12 +97,12 @@ def group_partitions(
 
 
 def _number_groups(codes: Array) -> tuple[Array, Array]:
-    """Codes made compact, in their order, and where each first stands."""
+    """Renumber codes without gaps, in order; return them and the first row of each."""
     bound = int(codes.max(initial=-1)) + 1
     if bound > _CODES_A_ROW * len(codes):
         _, first_rows, ids = np.unique(codes, return_index=True, return_inverse=True)
         return ids, first_rows
-    # A table of the codes takes a fraction of what sorting the rows does.
+    # A lookup table of the codes is much faster than sorting the rows.
     firsts = np.full(bound, len(codes))
     np.minimum.at(firsts, codes, np.arange(len(codes)))
     seen = firsts < len(codes)
@@ -112,13 +112,13 @@ def _number_groups(codes: Array) -> tuple[Array, Array]:
 def _comparable(texts: pa.ChunkedArray, field: Field) -> pa.ChunkedArray:
     kind = arrow_type(field.type)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        # Readers disagree on "" and on escapes in binary values. A file has one text: where texts
-        # met in one, rows would change for some reader.
+        # Readers disagree on "" and on escapes in binary values. A file has one value string: if
+        # files of different strings were merged, rows would change for some reader.
         return texts
     typed = parse_partition_column(texts, kind, column=field.name)
     if not pa.types.is_timestamp(kind) or kind.tz is None:
         return typed
-    # Without a zone in the text Spark takes its session's, and other readers UTC: the same text
+    # Without a zone in the string Spark uses that of its session, other readers UTC: the same value
     # with and without is one time for some and two for others.
     zoned = pc.match_substring_regex(texts, _ZONE).cast(pa.int64())
     return pc.add(pc.multiply(typed.cast(pa.int64()), 2), zoned)

@@ -28,15 +28,15 @@ def generate_after_purge(
     """Generate manifests; before that, with ``options.purge_first``, purge the table.
 
     Args:
-        store: the table's.
-        options: see there.
-        context: where a purge runs, and more.
-        snapshot: the version wanted, where it is loaded already.
-        output: where ``_symlink_format_manifest`` lies; in the table itself when ``None``.
+        store: the store of the table.
+        options: the options of ``generate_manifests``.
+        context: of the run; runs the purge.
+        snapshot: the version, if it is already loaded.
+        output: contains ``_symlink_format_manifest``; the table itself if ``None``.
         dry_run: change nothing.
 
     Raises:
-        DeltactlError: the purge failed, or what ``generate_manifests`` raises.
+        DeltactlError: the purge or ``generate_manifests`` failed.
     """
     live: LiveFiles | None = None
     purged_from = None

@@ -29,14 +29,14 @@ def scan_snapshot(snapshot: Snapshot, columns: Sequence[str] | None = None) -> p
 
     Args:
         snapshot: the version to read.
-        columns: logical top-level names in the order wanted; all in schema order when ``None``.
+        columns: logical top-level names in the requested order; all in schema order if ``None``.
 
     Raises:
         UnsupportedFeatureError: before the first row, naming features that forbid reading.
         UsageError: an unknown column.
-        SafetyError: files are live, and the schema has no columns.
+        SafetyError: there are live files, but the schema has no columns.
         DataFileError: while reading.
-        MissingLogFileError: while reading, as a log cleanup took the checkpoint: load it anew.
+        MissingLogFileError: while reading, because a log cleanup deleted the checkpoint: reload.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
     metadata = snapshot.metadata
@@ -64,6 +64,8 @@ def _choose(schema: StructType, columns: Sequence[str] | None) -> StructType:
         field = schema.find(name)
         if field is None:
             known = ", ".join(f.name for f in schema.fields)
-            raise UsageError(f"the table has no column {name!r}", hint=f"Columns: {known}")
+            raise UsageError(
+                f"the table has no column {name!r}", hint=f"Choose from these columns: {known}."
+            )
         chosen.append(field)
     return StructType(tuple(chosen))

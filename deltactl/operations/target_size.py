@@ -1,4 +1,4 @@
-"""The size that files of a table should have."""
+"""The target size of a table's files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _GROW_FROM, _GROW_TO = 2.5 * TIB, 10 * TIB
 
 
 def choose_target_bytes(option: int | None, table_property: int | None, table_bytes: int) -> int:
-    """The size to make files of: option, table property, else by the table's size.
+    """Return the target size: from the option, the table property, or the table's size.
 
-    256 MiB, rising in a straight line from 2.5 TiB on to 1 GiB at 10 TiB.
+    256 MiB up to 2.5 TiB, then rising linearly to 1 GiB at 10 TiB.
     """
     chosen = option or table_property
     if chosen:

@@ -1,4 +1,4 @@
-"""How much has to be there to do for a run to be worth it."""
+"""Thresholds of ``--if-needed``: the minimum work of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from deltactl.units import format_count, format_size
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Least work of a run: any one that is reached is enough; sizes in bytes."""
+    """Minimum work of a run: reaching any one threshold is enough; sizes in bytes."""
 
     files: int | None = None
     size_bytes: int | None = None
@@ -18,7 +18,7 @@ class Need:
     def find_shortfall(
         self, *, files: int = 0, size_bytes: int = 0, commits: int = 0
     ) -> str | None:
-        """Say what there is and what is asked for, where nothing that is asked for is reached."""
+        """Return the pending work and the thresholds as text if none is reached, else ``None``."""
         pairs = (
             (self.files, files, lambda n: format_count(n, "file", "files")),
             (self.size_bytes, size_bytes, format_size),

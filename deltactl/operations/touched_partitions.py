@@ -1,4 +1,4 @@
-"""Which partitions commits touched, by the log alone."""
+"""Find the partitions that commits changed, from the log alone."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from deltactl.operations.partition_groups import group_partitions
 
 
 def find_touched(snapshot: Snapshot, since: int, warn: Warn) -> set[str] | None:
-    """Folders of partitions that commits after ``since`` touched; ``None``: nobody can tell.
+    """Return directories of partitions that commits after ``since`` changed; ``None``: unknown.
 
-    Partitions go by the texts of their values, null and the empty text being the same.
+    Partitions are compared by their value strings; null and the empty string are the same.
     """
     listing = list_log(snapshot.store, since + 1)
     commits = [listing.commits.get(v) for v in range(since + 1, snapshot.version + 1)]
     infos = [info for info in commits if info is not None]
     if len(infos) < len(commits):
-        warn(f"commits after version {since} are gone from the log: all partitions are looked at")
+        warn(f"commits after version {since} are gone from the log: all partitions are considered")
         return None
     fields = snapshot.metadata.partition_fields
     contents = snapshot.store.read_many([info.name for info in infos])

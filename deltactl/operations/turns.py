@@ -40,7 +40,7 @@ from deltactl.storage.store import FileInfo, Store
 from deltactl.units import format_timestamp
 
 LEASE_MS: Final = 15 * 60 * 1000
-"""How long a lease holds after its last renewal, in ms."""
+"""How long a lease is valid after its last renewal, in ms."""
 
 _log: Final = logging.getLogger(__name__)
 _LEASES: Final = f"{OWN_DIR}/leases"
@@ -51,9 +51,9 @@ _TRIES: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lease; times in ms since 1970 UTC.
+    """The holder of a lease; times in ms since 1970 UTC.
 
-    ``processes`` names the set of processes that ``pid`` belongs to: see :func:`name_processes`.
+    ``processes`` identifies the process namespace of ``pid``: see :func:`name_processes`.
     """
 
     run_id: str
@@ -113,7 +113,7 @@ def hold_lease(
     except LeaseHeldError:
         raise
     except DeltactlError as error:
-        warn(f"running without a lease, other runs are not kept away: {error.message}")
+        warn(f"running without a lease, so other runs are not excluded: {error.message}")
         yield
         return
     _log.info("%s: holding %s until the run ends", store.uri, name)
@@ -150,7 +150,7 @@ def _acquire(store: Store, command: str, holder: Holder, clock: Clock) -> str:
         store.delete_many([info.name for info in now.values()])  # none of them is held
         return name
     raise LeaseHeldError(
-        f"many runs of {command} start on this table at the same time", hint="Run again later."
+        f"many runs of {command} start on this table at the same time", hint="Rerun later."
     )
 
 
@@ -161,8 +161,8 @@ def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], clock: 
             continue
         if holder.expires_ms > clock.now_ms():
             raise LeaseHeldError(
-                f"another {command} is at work on this table: {holder.describe()}",
-                hint="Run again later. --no-lease runs now, which is safe and does work twice.",
+                f"another {command} is running on this table: {holder.describe()}",
+                hint="Rerun later, or rerun with --no-lease, which is safe but may do work twice.",
             )
 
 
@@ -216,7 +216,7 @@ class _Renewal:
         while not self.over.wait(LEASE_MS / 1000 / _RENEWALS):
             with suppress(DeltactlError):  # tried again at the next renewal
                 if not self.renew():
-                    self.warn("the lease on this table was lost to another run; this one goes on")
+                    self.warn("another run took the lease on this table; this one continues")
                     return
 
     def renew(self) -> bool:

@@ -129,7 +129,7 @@ def test_a_folder_that_cannot_be_written_does_not_stop_a_run(
     Path("t", "_deltactl").write_text("in the way")
     ran = cli("optimize", "t")
     assert ran.code == 0
-    assert "warning: running without a lease, other runs are not kept away: " in ran.err
+    assert "warning: running without a lease, so other runs are not excluded: " in ran.err
 
 
 def test_a_signal_gives_the_lease_back(
@@ -355,7 +355,7 @@ def test_a_log_that_does_not_reach_back_is_said(cli: RunCli, table: TableBuilder
     for version in range(2):
         Path("t/_delta_log", f"{version:020d}.json").unlink()
     ran = cli("optimize", "t", "--dry-run", "--since-version", "0")
-    assert "commits after version 0 are gone from the log: all partitions are looked at" in ran.err
+    assert "commits after version 0 are gone from the log: all partitions are considered" in ran.err
     assert "p=a" in ran.out
 
 

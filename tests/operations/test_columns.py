@@ -215,7 +215,7 @@ def test_check_names_the_checkpoint_that_other_readers_need(tmp_path: Path) -> N
     table = open_table(tmp_path)
     (row,) = table.check().findings.to_pylist()
     assert (row["code"], row["severity"], row["version"]) == ("SCHEMA_MISSING", "warning", 0)
-    assert "version 1 brings it" in row["problem"]
+    assert "version 1 has it" in row["problem"]
     assert row["repair"].startswith("deltactl checkpoint ")
     table.checkpoint()
     report = table.check()
@@ -230,6 +230,6 @@ def test_check_says_what_readers_do_with_an_empty_commit(tmp_path: Path, content
     rows = open_table(tmp_path).check().findings.to_pylist()
     (row,) = [row for row in rows if row["code"] == "COMMIT_UNREADABLE"]
     assert row["version"] == 2
-    for words in ("Delta on Spark, delta-rs and DuckDB read on", "orphans", "do not vacuum"):
+    for words in ("Delta on Spark, delta-rs and DuckDB continue", "orphans", "do not vacuum"):
         assert words in row["problem"]
-    assert "they go on without its changes" in row["meaning"]
+    assert "they continue without its changes" in row["meaning"]

@@ -56,7 +56,7 @@ def test_who_comes_second_is_told_who_holds() -> None:
     assert caught.value.exit_code == 4
     assert caught.value.retryable
     assert caught.value.message == (
-        "another optimize is at work on this table: run one on web1 (pid 42), since "
+        "another optimize is running on this table: run one on web1 (pid 42), since "
         "2023-11-14T22:13:20.000Z, until 2023-11-14T22:28:20.000Z unless it is renewed"
     )
     assert store.contents() == {}
@@ -184,7 +184,7 @@ def test_a_store_that_cannot_goes_without(error: StorageError) -> None:
     with scene.hold(Unable(store)):
         assert store.contents() == {}
     assert scene.warnings == [
-        f"running without a lease, other runs are not kept away: {error.message}"
+        f"running without a lease, so other runs are not excluded: {error.message}"
     ]
 
 
@@ -218,4 +218,4 @@ def test_a_lease_that_was_taken_over_is_left_to_the_other(monkeypatch: pytest.Mo
             # Each time anew: it may be renewed just between the look and the removal.
             store.delete_many(list(store.contents()))
             threading.Event().wait(0.01)
-    assert scene.warnings == ["the lease on this table was lost to another run; this one goes on"]
+    assert scene.warnings == ["another run took the lease on this table; this one continues"]

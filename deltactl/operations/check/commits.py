@@ -1,4 +1,4 @@
-"""Checks of the log itself: no version is missing, and every commit says one thing.
+"""Checks of commits: no version is missing, and no commit is ambiguous.
 
 Source: PROTOCOL.md, "Delta Log Entries", "Action Reconciliation", "In-Commit Timestamps".
 """
@@ -35,17 +35,17 @@ from deltactl.storage.store import Store
 
 _MEMBERS = ("id", "partitionColumns")  # for schemaString see SCHEMA_MISSING
 _EMPTY = (
-    "it is empty: a torn write, or the content was lost. Delta on Spark, delta-rs and DuckDB read "
-    "on as if it had no actions. Data files that it added look like orphans: a vacuum deletes "
-    "them, so do not vacuum before the commit is restored"
+    "it is empty: a truncated write, or the content was lost. Delta on Spark, delta-rs and DuckDB "
+    "continue as if it had no actions. Data files that it added look like orphans: a vacuum "
+    "deletes them, so do not vacuum before the commit is restored"
 )
 
 
 def check_gaps(listing: LogListing, findings: Findings) -> None:
-    """Find versions that are missing above the oldest one that stands by itself.
+    """Find missing versions above the oldest one that can be rebuilt by itself.
 
-    What lies below it may be what log cleanup left over. A cleanup keeps the commit of the
-    checkpoint that it stops at, so where commits are left, that of the newest checkpoint is one.
+    Commits below it may be leftovers of a log cleanup. A cleanup keeps the commit of the checkpoint
+    that it stops at, so if commits are left, the commit of the newest checkpoint is one of them.
     """
     anchors = {c.version for c in listing.checkpoints} | ({0} & listing.commits.keys())
     oldest, newest = min(anchors, default=-1), max(anchors, default=-1)
@@ -72,7 +72,7 @@ def _add_gap(code: str, first: int, last: int, where: str, findings: Findings) -
 
 
 def check_newest(listing: LogListing, findings: Findings) -> None:
-    """Find newest commits that are gone: a version checksum is written after its commit."""
+    """Find missing newest commits: a version checksum is written after its commit."""
     latest, newest = listing.latest_version, max(listing.checksums, default=-1)
     if latest is not None and newest > latest:
         findings.add(
@@ -86,7 +86,7 @@ def check_newest(listing: LogListing, findings: Findings) -> None:
 def check_checkpoint_heads(
     store: Store, listing: LogListing, findings: Findings
 ) -> frozenset[Checkpoint]:
-    """Look into every complete checkpoint; give those that cannot be used."""
+    """Open every complete checkpoint; return the unusable ones."""
     broken = set()
     for checkpoint in listing.checkpoints:
         if (problem := find_problem(store, checkpoint, all_rows=True)) is not None:
@@ -97,7 +97,7 @@ def check_checkpoint_heads(
 
 
 class CommitChecker:
-    """Reads every commit once; keeps what is told only by all of them together.
+    """Reads every commit once; keeps what is needed to check them together.
 
     ``broken`` are versions whose commit cannot be parsed; ``protocols`` and ``metadata`` are those
     actions of the others, by version.
@@ -130,7 +130,7 @@ class CommitChecker:
         for parsed in parse_commits(self._read(versions)):
             if isinstance(parsed, CorruptLogError):
                 self.broken.add(versions[done])
-                if not isinstance(parsed, SharedLineError):  # it has a finding of its own
+                if not isinstance(parsed, SharedLineError):  # it has its own finding
                     problem = _EMPTY if versions[done] in self._empty else parsed.message
                     self._add("COMMIT_UNREADABLE", problem, versions[done])
                 done += 1
@@ -142,7 +142,7 @@ class CommitChecker:
         self._check_missing_schemas()
 
     def check_times(self, metadata: Metadata) -> None:
-        """Check in-commit timestamps where the table has them: each is there, and they ascend."""
+        """Check in-commit timestamps, if enabled: each is present, and they increase."""
         since = TableProperties(metadata.configuration).in_commit_since
         if since is None:
             return
@@ -151,7 +151,7 @@ class CommitChecker:
             if version < since or version in self.broken:
                 continue
             if time is None:
-                problem = "it has no inCommitTimestamp, which the table enables"
+                problem = "it has no inCommitTimestamp, but the table enables them"
                 self._add("COMMIT_TIME", problem, version)
             elif newest is not None and time <= newest:
                 self._add(
@@ -163,7 +163,7 @@ class CommitChecker:
         """Check that every add has a value for each partition column, and no other.
 
         Args:
-            metadata: the table's, for commits where none of the log's can be told to hold.
+            metadata: of the table; used for commits if the log's commits have no metaData action.
         """
         valid = None if self.metadata else _partition_names(metadata)
         for version, found in self._keys.items():
@@ -179,12 +179,12 @@ class CommitChecker:
         contents = self._store.read_many(names)
         for version, name, data in zip(versions, names, contents, strict=True):
             try:
-                self._look(version, name, data)
+                self._inspect(version, name, data)
             except (CorruptLogError, *MALFORMED):
-                self._times[version] = None  # parsing will say it
+                self._times[version] = None  # parsing reports it
             yield CommitBytes(name, data)
 
-    def _look(self, version: int, name: str, data: bytes) -> None:
+    def _inspect(self, version: int, name: str, data: bytes) -> None:
         if not data or data.isspace():
             self._empty.add(version)
         info = next(find_actions(name, data, "commitInfo"), None)
@@ -209,10 +209,10 @@ class CommitChecker:
                 continue
             later = min((v for v in schemas if v > version), default=None)
             if later is None:
-                problem = "its metaData action has no schemaString, and no later one brings it"
+                problem = "its metaData action has no schemaString, and no later one has it"
                 self._add("SCHEMA_MISSING", problem, version)
             elif newest < later:
-                problem = f"its metaData action has no schemaString; version {later} brings it"
+                problem = f"its metaData action has no schemaString; version {later} has it"
                 self._add("SCHEMA_MISSING", problem, version)
             else:
                 self._findings.note(
@@ -229,7 +229,7 @@ def _partition_names(metadata: Metadata) -> frozenset[str] | None:
     try:
         return frozenset(field.physical_name for field in metadata.partition_fields)
     except CorruptLogError:
-        return None  # checking the schema says it
+        return None  # checking the schema reports it
 
 
 def _describe_keys(found: frozenset[str], valid: frozenset[str]) -> str:
@@ -237,19 +237,21 @@ def _describe_keys(found: frozenset[str], valid: frozenset[str]) -> str:
     if lacking := sorted(valid - found):
         parts.append(f"no value for the partition column {', '.join(map(repr, lacking))}")
     if foreign := sorted(found - valid):
-        parts.append(f"a value for {', '.join(map(repr, foreign))}, which is no partition column")
+        parts.append(
+            f"a value for {', '.join(map(repr, foreign))}, which is not a partition column"
+        )
     return f"adds have {' and '.join(parts)}"
 
 
 _ONCE: Final = {"protocol": None, "metaData": None, "txn": "appId", "domainMetadata": "domain"}
-"""Actions that a commit may have once, those with a member once for each of its values."""
+"""Actions that a commit may have once, or once per value of the member."""
 
 _CHECKPOINTS_ONLY: Final = ("checkpointMetadata", "sidecar")
 _LATER_ACTION: Final = re.compile(rb',\s*"(?:%b)"\s*:' % "|".join(ACTIONS).encode())
 
 
 def find_repeats(name: str, data: bytes) -> Iterator[str]:
-    """Actions of the table as a whole that a commit has too often, or may not have at all.
+    """Yield non-file actions that a commit repeats or may not have.
 
     Raises:
         CorruptLogError: a line is not JSON.
@@ -268,14 +270,14 @@ def find_repeats(name: str, data: bytes) -> Iterator[str]:
 
 
 def find_shared_lines(data: bytes, info: Mapping[str, Any] | None) -> Iterator[str]:
-    """Yield each line with more than one action, and its writer as ``info`` (commitInfo) has it."""
+    """Yield each line with more than one action, and its writer from ``info`` (commitInfo)."""
     starts = (data.rfind(b"\n", 0, found.start()) + 1 for found in _LATER_ACTION.finditer(data))
     writer = (info or {}).get("engineInfo")
     for start in dict.fromkeys(starts):
         try:
             pairs: Any = json.loads(_line_at(data, start), object_pairs_hook=list)
         except (ValueError, RecursionError):
-            continue  # parsing will say it
+            continue  # parsing reports it
         if not isinstance(pairs, list):
             continue
         # An array is a list too, but not of pairs.
@@ -292,11 +294,11 @@ def _line_at(data: bytes, start: int) -> bytes:
 
 
 def find_file_repeats(parsed: ParsedCommits) -> Iterator[tuple[int, str]]:
-    """Commits, by place, that add a file twice, or add and remove it.
+    """Yield commits, by position, that add a file twice, or add and remove it.
 
     A row delete removes and adds the same path, but with another deletion vector.
     """
-    said = pa.concat_tables(
+    actions = pa.concat_tables(
         pa.table({
             "commit": files["commit"],
             "key": file_keys(files),
@@ -305,16 +307,16 @@ def find_file_repeats(parsed: ParsedCommits) -> Iterator[tuple[int, str]]:
         })
         for files, adds in ((parsed.adds, 1), (parsed.removes, 0))
     )  # fmt: skip
-    words = said.group_by(["commit", "key"]).aggregate(
+    files = actions.group_by(["commit", "key"]).aggregate(
         [("adds", "sum"), ("adds", "count"), ("path", "min")]
     )
-    adds, count = words["adds_sum"], words["adds_count"]
+    adds, count = files["adds_sum"], files["adds_count"]
     odd = {
         "adds and removes": pc.and_(pc.greater(adds, 0), pc.greater(count, adds)),
         "adds more than once": pc.greater(adds, 1),
     }
     for what, rows in odd.items():
-        found = words.filter(rows).group_by("commit")
+        found = files.filter(rows).group_by("commit")
         for row in found.aggregate([("path_min", "min"), ("path_min", "count")]).to_pylist():
             more = row["path_min_count"] - 1
             others = f" and {more} more" if more else ""
@@ -322,9 +324,9 @@ def find_file_repeats(parsed: ParsedCommits) -> Iterator[tuple[int, str]]:
 
 
 def list_partition_keys(data: bytes) -> frozenset[frozenset[str]]:
-    """The different sets of keys that ``partitionValues`` of a commit's adds have.
+    """Return the distinct sets of keys in ``partitionValues`` of a commit's adds.
 
-    Removes may leave out keys, and have those of another partitioning.
+    Removes may omit keys, and may have keys of an older partitioning.
     """
     if data.count(b'"partitionValues"') == data.count(b'"partitionValues":{}'):
         return frozenset([frozenset()] if b'{"add":' in data else [])

@@ -1,7 +1,7 @@
-"""What one data file holds against what the log says of it: its footer, its vector, its rows.
+"""Compare a data file with the log: its footer, its deletion vector, its rows.
 
-A footer is quick but may be wrong in its own ways: bounds cut short, NaN left out, columns found by
-id. So what it seems to disprove is looked up in the rows before it counts.
+Footers are quick to read but imprecise: bounds are truncated, NaN is omitted, columns are found by
+id. So a contradiction with a footer is verified against the rows before it is reported.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, list_leaves
 from deltactl.storage.parallel import map_requests
 from deltactl.storage.store import FileInfo, Store
 
-# Rows of several files at once are what takes memory.
+# Limits memory: rows of this many files are decoded at the same time.
 _READ_AT_ONCE: Final = 4
 _FOOTERS_AT_ONCE: Final = 16
-# Looked at together, footers of one schema cost an eighth of what each costs alone; in memory
-# they take ten times their bytes.
+# Checked together, footers of one schema cost an eighth of the time of single checks; in memory
+# they take ten times their size.
 _FOOTERS_HELD: Final = 64
 _FOOTER_BYTES_HELD: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A file as the log has it. ``knows_vector`` is false where no reader can find its vector.
+    """A file as recorded in the log. ``knows_vector`` is false if its deletion vector is invalid.
 
     Files that are not live belong to older versions only.
     """
@@ -61,15 +61,15 @@ class Logged:
 
     @property
     def has_vector(self) -> bool:
-        """Whether rows of it are deleted, by whatever vector."""
+        """Return whether the file has a deletion vector, valid or not."""
         return self.data.deletion_vector is not None or not self.knows_vector
 
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """A file that is there: what the log and the store say of it, and whether its vector is there.
+    """A file that exists: its entry in the log and the store, and whether its vector exists.
 
-    ``has_vector`` is true as well where there is nothing to have.
+    ``has_vector`` is also true for a file without a deletion vector.
     """
 
     logged: Logged
@@ -78,7 +78,7 @@ class Present:
 
 
 class ContentChecker:
-    """Checks files of one table and schema. Safe to use from several threads."""
+    """Checks files of one table and schema. Thread-safe."""
 
     def __init__(
         self,
@@ -96,14 +96,14 @@ class ContentChecker:
         self._leaves = tuple(leaf for leaf in leaves if leaf.kind != "void")
 
     def check(self, files: Sequence[Present]) -> int:
-        """Check files that are there; give their rows, 0 for those that were not looked at."""
+        """Check existing files; return the number of rows of those that were opened."""
         wanted = [file for file in files if self._depth >= Depth.FOOTERS or self._decodes(file)]
         at_once = _READ_AT_ONCE if self._depth is Depth.DATA else _FOOTERS_AT_ONCE
         rows = start = 0
-        count = 1  # how large the footers are, the first one tells
+        count = 1  # the first footer tells how large they are
         while start < len(wanted):
             opened, footer_bytes = self._open(wanted[start : start + count])
-            rows += sum(map_requests(self._store, self._look_into, opened, at_once=at_once))
+            rows += sum(map_requests(self._store, self._check_file, opened, at_once=at_once))
             start += count
             count = min(max(_FOOTER_BYTES_HELD * count // (footer_bytes + 1), 1), _FOOTERS_HELD)
         return rows
@@ -112,10 +112,10 @@ class ContentChecker:
         return self._decodes_vectors and file.logged.data.deletion_vector is not None
 
     def _open(self, files: Sequence[Present]) -> tuple[list[_Opened], int]:
-        """Files with sound footers, and the bytes of all; those that are broken become findings."""
+        """Return files with valid footers, and the bytes of all footers; report broken ones."""
         read = map_requests(self._store, self._parse_footer, files, at_once=_FOOTERS_AT_ONCE)
         parsed = [found for found in read if found is not None]
-        sound: list[_Opened] = []
+        valid: list[_Opened] = []
         for alike in group_by_schema([(footer, file.schema) for file, footer in parsed]):
             broken = find_broken_footers([parsed[place][1] for place in alike])
             for index, place in enumerate(alike):
@@ -123,8 +123,8 @@ class ContentChecker:
                 if index in broken:
                     self._report_broken(file.present, broken[index].message)
                 else:
-                    sound.append(file)
-        return sound, sum(len(footer.data) for _, footer in parsed)
+                    valid.append(file)
+        return valid, sum(len(footer.data) for _, footer in parsed)
 
     def _parse_footer(self, file: Present) -> tuple[_Opened, Footer] | None:
         try:
@@ -138,11 +138,11 @@ class ContentChecker:
     def _report_broken(self, file: Present, problem: str) -> None:
         self._findings.add("FILE_UNREADABLE", f"it {problem}", file=file.logged.data.path)
 
-    def _look_into(self, file: _Opened) -> int:
+    def _check_file(self, file: _Opened) -> int:
         present, num_rows = file.present, int(file.footer.num_rows)
-        sound = present.has_vector and present.logged.knows_vector
-        vector = Vector() if sound else BROKEN_VECTOR
-        if self._decodes(present) and vector.is_sound:
+        is_valid = present.has_vector and present.logged.knows_vector
+        vector = Vector() if is_valid else BROKEN_VECTOR
+        if self._decodes(present) and vector.is_valid:
             vector = check_vector(self._store, present.logged.data, num_rows, self._findings)
         if self._depth >= Depth.FOOTERS:
             self._check_rows(file, vector)
@@ -168,22 +168,22 @@ class ContentChecker:
         self._report(file, certain)
 
     def _choose_leaves(self, said: Statistics, file: _Opened) -> tuple[StatsLeaf, ...]:
-        """Leaves that the statistics speak of and the file holds: only those can be compared."""
-        spoken = tuple(leaf for leaf in self._leaves if said.speaks_of(leaf))
+        """Return leaves that are in both the statistics and the file: only those are compared."""
+        stated = tuple(leaf for leaf in self._leaves if said.mentions(leaf))
         try:
             ensure_field_ids(self._match, file.schema, file.logged.data.path)
             stored = FileFields(file.schema)
             held = tuple(
-                leaf for leaf in spoken if _is_stored(leaf.path, self._fields, stored, self._match)
+                leaf for leaf in stated if _is_stored(leaf.path, self._fields, stored, self._match)
             )
         except DataFileError:
-            return spoken  # reading will say it
-        if len(held) < len(spoken):
-            name = next(".".join(leaf.path) for leaf in spoken if leaf not in held)
-            # No finding: sound tables of known writers have files like that.
+            return stated  # reading the rows reports it
+        if len(held) < len(stated):
+            name = next(".".join(leaf.path) for leaf in stated if leaf not in held)
+            # Not a finding: valid tables of known writers have such files.
             self._findings.note(
-                "statistics of columns that their file does not hold were not compared, "
-                f"such as {name!r}: readers that skip files by them may take its nulls for values"
+                "statistics of columns that are missing in their file were not compared, "
+                f"such as {name!r}: readers that skip files by them may treat its nulls as values"
             )
         return held
 
@@ -196,7 +196,7 @@ class ContentChecker:
         else:
             if file.has_vector and (said is None or not said.counts_rows):
                 # Required where rows are deleted (PROTOCOL: Deletion Vectors, Writer Requirements).
-                problem = "it has a deletion vector, and its statistics do not say numRecords"
+                problem = "it has a deletion vector, but its statistics have no numRecords"
         if problem is not None:
             self._findings.add("STATS_UNREADABLE", problem, file=file.data.path)
         return said
@@ -209,12 +209,12 @@ class ContentChecker:
         leaves: Sequence[StatsLeaf],
         said: Statistics | None,
     ) -> list[Contradiction]:
-        """What the rows of some columns disprove; which rows are live is up to a sound vector."""
+        """Compare the rows of some columns; needs a valid vector to know which rows are live."""
         reader = RowReader(
             StructType(tuple(fields)), (), self._match.mode, naming="physical", verify_pages=True
         )
         data = file.logged.data
-        if vector.bitmap is None and vector.is_sound:
+        if vector.bitmap is None and vector.is_valid:
             vector = check_vector(self._store, data, file.footer.num_rows, Findings())
         try:
             measured = (*leaves, *_list_structs(leaves))
@@ -230,7 +230,7 @@ class ContentChecker:
         facts = FileFacts(
             found.num_rows,
             found.num_live,
-            found.leaves if vector.is_sound else {},
+            found.leaves if vector.is_valid else {},
             found.stored_nulls,
             has_deletes=file.logged.has_vector,
             narrow=_narrow_leaves(index_leaves(file.schema)),
@@ -252,16 +252,16 @@ class _Opened:
 
     @property
     def logged(self) -> Logged:
-        """What the log says of it."""
+        """Return the file's entry in the log."""
         return self.present.logged
 
 
 def _choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:
-    """The stored columns whose types this program knows."""
+    """Return the stored columns whose types deltactl supports."""
     chosen = []
     try:
         fields = metadata.data_schema.fields
-    except CorruptLogError as error:  # of an older version: the latest was looked at before
+    except CorruptLogError as error:  # of an older version: the latest was checked before
         findings.note(f"files of an older schema were not checked: {error.message}")
         return ()
     for field in fields:
@@ -276,7 +276,7 @@ def _choose_fields(metadata: Metadata, findings: Findings) -> tuple[Field, ...]:
 
 
 def _is_stored(path: Path, fields: Sequence[Field], stored: FileFields, matcher: Matcher) -> bool:
-    """Whether a file holds a leaf, found as its reader finds it."""
+    """Return whether a file has a leaf, found as readers find it."""
     field = next(f for f in fields if f.physical_name == path[0])
     index = matcher.find(field, stored)
     if index is None or len(path) == 1:
@@ -286,21 +286,21 @@ def _is_stored(path: Path, fields: Sequence[Field], stored: FileFields, matcher:
 
 
 def _list_structs(leaves: Sequence[StatsLeaf]) -> Iterator[StatsLeaf]:
-    """The structs that leaves are members of, to count where those are null."""
+    """Yield the structs that contain the leaves, to count their nulls."""
     for path in dict.fromkeys(leaf.path[:-1] for leaf in leaves if len(leaf.path) > 1):
         yield StatsLeaf(path, "nested")
 
 
 def _facts_of_footer(file: _Opened, leaves: Sequence[StatsLeaf]) -> FileFacts:
-    """What a footer tells of all rows."""
+    """Return the facts of all rows from a footer."""
     footer, stored = file.footer, index_leaves(file.schema)
     floats = frozenset(path for path, leaf in stored.items() if pa.types.is_floating(leaf.type))
-    told = read_file_stats(footer, StatsColumns(tuple(leaves)), RowFacts(nan_free=floats)).leaves
+    known = read_file_stats(footer, StatsColumns(tuple(leaves)), RowFacts(nan_free=floats)).leaves
     found: dict[Path, LeafStats] = {}
     for leaf in leaves:
         column = stored.get(leaf.path)
-        if leaf.path in told:
-            stats = told[leaf.path]
+        if leaf.path in known:
+            stats = known[leaf.path]
             is_date = column is not None and pa.types.is_date(column.type)
             widened = is_date and leaf.kind.startswith("timestamp")
             found[leaf.path] = widen_dates(stats) if widened else stats

@@ -1,6 +1,6 @@
-"""The data files of a check, cut into batches and run on an engine.
+"""The data files of a check, split into batches and run on an engine.
 
-Batches are built when the engine comes to them; all that is kept of each is a digest and a weight.
+Batches are built when the engine needs them; only a digest and a weight of each are kept.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _LARGEST_FILE: Final = 1 << 40
 _HASHES: Final = 1 << 32
 
 Batches = Callable[[], Iterable[tuple[int, pa.Table]]]
-"""Gives the files to check, columns of ``BATCH``, and which of the spec's metadata is theirs.
+"""Yields the files to check, columns of ``BATCH``, with the index of their metadata in the spec.
 
-It is called twice, and has to give the same both times.
+It is called twice and must yield the same both times.
 """
 
 Cut: TypeAlias = tuple[int, pa.Table]
@@ -44,9 +44,9 @@ Cut: TypeAlias = tuple[int, pa.Table]
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """What is kept of a batch; ``digest`` is empty where nobody will ask which ones were done.
+    """What is kept of a batch; ``digest`` is empty without a resume file.
 
-    It weighs more than the ``read_bytes`` that people see: opening a file has its price.
+    The weight includes the cost of opening files; ``read_bytes``, shown to users, does not.
     """
 
     digest: str
@@ -58,14 +58,14 @@ class FileCheck:
     """Runs the file part of a check."""
 
     def __init__(self, batches: Batches, options: CheckOptions, seed: int) -> None:
-        """``seed``: other versions take other samples, and one version always the same."""
+        """``seed`` selects the sample: a version always has the same one."""
         self._batches, self._options, self._seed = batches, options, seed
         digest = (lambda _: "") if options.resume is None else _digest
         self._plan = [_Planned(digest(cut), *self._weigh(cut[1])) for cut in self._tasks()]
 
     @property
     def input_bytes(self) -> int:
-        """What there is to do, as bytes to read."""
+        """Return the pending work as bytes to read."""
         return sum(planned.weight_bytes for planned in self._plan)
 
     def run(
@@ -74,7 +74,7 @@ class FileCheck:
         context: RunContext,
         resume: ResumeFile | None,
     ) -> Iterator[BatchResult]:
-        """Check every file that is not done yet; results as they come.
+        """Check every file that is not done yet; yield results as they arrive.
 
         Raises:
             InterruptedRunError: ``cancel`` was set.
@@ -99,11 +99,11 @@ class FileCheck:
                     resume.note(left[outcome.task_id].digest, outcome.result)
                 yield outcome.result
         if context.is_cancelled:
-            hint = "Run again with the same --resume FILE to do the rest."
+            hint = "Rerun with the same --resume FILE to continue."
             raise InterruptedRunError("interrupted", hint=None if resume is None else hint)
 
     def _tasks(self) -> Iterator[Cut]:
-        """The files, within each batch in the order of their names: neighbours go together."""
+        """Yield batches of files, sorted by path."""
         for metadata, batch in self._batches():
             ordered = self._choose(batch).sort_by("path")
             for part in _cut(ordered, self._options.depth):
@@ -118,7 +118,7 @@ class FileCheck:
         return batch.filter(pa.array(np.concatenate(hashes).astype(np.int64) < limit))
 
     def _weigh(self, task: pa.Table) -> tuple[int, int]:
-        """The weight of a task, and the bytes of its files that it reads, about."""
+        """Return the weight of a task, and roughly the bytes that it reads."""
         if self._options.depth < Depth.FOOTERS:
             return 0, 0
         footers = _BYTES_A_FOOTER * task.num_rows
@@ -130,7 +130,7 @@ class FileCheck:
 
 
 def _cut(batch: pa.Table, depth: Depth) -> Iterator[pa.Table]:
-    """Tasks of a bounded number of files, and of bytes where those are read."""
+    """Split into tasks, bounded by number of files and, if rows are read, by bytes."""
     if depth is not Depth.DATA:
         for start in range(0, batch.num_rows, _FILES_A_TASK):
             yield batch.slice(start, _FILES_A_TASK)
@@ -146,7 +146,7 @@ def _cut(batch: pa.Table, depth: Depth) -> Iterator[pa.Table]:
 
 
 def _sizes(batch: pa.Table) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Bytes of each file, within what can be; sums of what a log may claim would overflow."""
+    """Return the size of each file, clipped: sums of invalid sizes would overflow."""
     said = pc.fill_null(batch["size_bytes"], 0).to_numpy()
     sizes: np.ndarray[Any, np.dtype[np.int64]] = np.clip(said, 0, _LARGEST_FILE)
     return sizes
@@ -157,12 +157,12 @@ def _to_task(cut: Cut) -> CheckTask:
 
 
 def _digest(cut: Cut) -> str:
-    """Tells batches apart by what is in them, whatever number they have."""
+    """Return a digest that identifies a batch by its content."""
     return hashlib.sha256(_to_task(cut).files).hexdigest()[:32]
 
 
 def _as_stream(table: pa.Table) -> bytes:
-    """A table as the bytes of an Arrow stream."""
+    """Return a table as the bytes of an Arrow stream."""
     sink: Any = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
@@ -171,7 +171,7 @@ def _as_stream(table: pa.Table) -> bytes:
 
 
 def as_batch(files: pa.Table, *, is_live: bool = True) -> pa.Table:
-    """Files with the columns of ``ADD_SCHEMA`` as columns of ``BATCH``."""
+    """Convert files with the columns of ``ADD_SCHEMA`` to columns of ``BATCH``."""
     columns: list[Any] = [files[name] for name in BATCH.names[:-1]]
     columns.append(pa.array(np.full(files.num_rows, is_live), pa.bool_()))
     return pa.table(columns, schema=BATCH)

@@ -1,4 +1,4 @@
-"""Findings as columns: collected as they come up, described by the registry of codes at the end."""
+"""Collect findings as columns; the registry of codes describes them at the end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltactl.operations.check.codes import CODES, Severity
 
 Row: TypeAlias = tuple[str, int | None, str | None, str]
-"""Code, version, file, what is wrong in words."""
+"""Code, version, file, problem."""
 
 RAW: Final = pa.schema(
     [
@@ -34,22 +34,22 @@ FINDINGS: Final = pa.schema(
         ("repair", pa.string()),
     ]
 )
-"""What a report has: errors first. ``file`` is a decoded name, as the log has it."""
+"""The findings of a report, errors first. ``file`` is a decoded name from the log."""
 
 
 def to_table(rows: Sequence[Row]) -> pa.Table:
-    """Rows as columns of :data:`RAW`; text that is no UTF-8 is escaped."""
+    """Return rows as columns of :data:`RAW`; strings that are not valid UTF-8 are escaped."""
     columns = zip(*rows, strict=True) if rows else [[]] * len(RAW)
     return pa.table(
         [
-            pa.array([_speakable(v) for v in values], field.type)
+            pa.array([_as_utf8(v) for v in values], field.type)
             for values, field in zip(columns, RAW, strict=True)
         ],
         schema=RAW,
     )
 
 
-def _speakable(value: str | int | None) -> str | int | None:
+def _as_utf8(value: str | int | None) -> str | int | None:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     return value
@@ -57,7 +57,7 @@ def _speakable(value: str | int | None) -> str | int | None:
 
 @dataclass(slots=True)
 class Findings:
-    """Takes findings and notes; a note is something that could not be checked, and why."""
+    """Collects findings and notes; a note says what could not be checked, and why."""
 
     rows: list[Row] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
@@ -66,36 +66,36 @@ class Findings:
     def add(
         self, code: str, problem: str, *, version: int | None = None, file: str | None = None
     ) -> None:
-        """Take one finding."""
+        """Add one finding."""
         self.rows.append((code, version, file, problem))
 
     def take(self, found: pa.Table) -> None:
-        """Take columns of :data:`RAW`."""
+        """Add findings as columns of :data:`RAW`."""
         self._tables.append(found)
 
     def note(self, text: str) -> None:
-        """Say what was not checked, once."""
+        """Add a note; repeated notes are kept once."""
         self.notes[text] = None
 
     def has(self, *codes: str) -> bool:
-        """Whether one of the codes was found by :meth:`add`."""
+        """Return whether one of the codes was found by :meth:`add`."""
         return any(row[0] in codes for row in self.rows)
 
     def finish(self, table_uri: str) -> pa.Table:
-        """All findings as :data:`FINDINGS`, errors first, then by code, version and file."""
+        """Return all findings as :data:`FINDINGS`, errors first, then by code, version and file."""
         found = pa.concat_tables([to_table(self.rows), *self._tables]).combine_chunks()
         names = pa.array(list(CODES))
-        places = pc.index_in(found["code"], value_set=names)
+        positions = pc.index_in(found["code"], value_set=names)
         rows = list(CODES.values())
         described = pa.table(
             [
                 found["code"],
-                pa.array([row.severity.value for row in rows]).take(places),
+                pa.array([row.severity.value for row in rows]).take(positions),
                 found["version"],
                 found["file"],
                 found["problem"],
-                pa.array([row.meaning for row in rows]).take(places),
-                _repairs(found["file"], places, table_uri),
+                pa.array([row.meaning for row in rows]).take(positions),
+                _repairs(found["file"], positions, table_uri),
             ],
             schema=FINDINGS,
         )
@@ -109,18 +109,18 @@ class Findings:
         )
 
 
-def _repairs(files: pa.ChunkedArray, places: pa.ChunkedArray, uri: str) -> pa.ChunkedArray:
+def _repairs(files: pa.ChunkedArray, positions: pa.ChunkedArray, uri: str) -> pa.ChunkedArray:
     texts = [row.repair.replace("{table}", shlex.quote(uri)) for row in CODES.values()]
     parts = [text.partition("{file}") for text in texts]
-    before = pa.array([head for head, _, _ in parts]).take(places)
-    after = pa.array([tail for _, _, tail in parts]).take(places)
-    named = pa.array([bool(mark) for _, mark, _ in parts]).take(places)
+    before = pa.array([head for head, _, _ in parts]).take(positions)
+    after = pa.array([tail for _, _, tail in parts]).take(positions)
+    named = pa.array([bool(mark) for _, mark, _ in parts]).take(positions)
     middle = pc.if_else(named, pc.fill_null(files, "it"), "")
     return pc.binary_join_element_wise(before, middle, after, "")
 
 
 def count_by_severity(findings: pa.Table) -> dict[str, int]:
-    """How many findings there are of each severity."""
+    """Return how many findings there are of each severity."""
     return {
         severity.value: pc.sum(pc.equal(findings["severity"], severity.value)).as_py() or 0
         for severity in Severity

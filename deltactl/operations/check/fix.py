@@ -78,16 +78,16 @@ class PathRepairReport:
 
     @property
     def num_rows(self) -> int | None:
-        """Rows that readers no longer return; ``None`` if it is not known for a file."""
+        """Return rows that readers no longer return; ``None`` if it is not known for a file."""
         return count_rows(self.chosen)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the files that are removed."""
+        """Return the total size of the removed files."""
         return sum(it.size_bytes for it in self.chosen)
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``result`` of the JSON envelope; sizes in bytes."""
+        """Return the ``result`` of the JSON envelope; sizes in bytes."""
         chosen = {it.row for it in self.chosen}
         return {
             "fix": FIX,
@@ -119,7 +119,7 @@ def repair_paths(
         store: where the table is.
         texts: the live path texts to remove, as in the log; if empty, all with the verdict
             ``remove``.
-        context: where a checkpoint that is due is written, and more.
+        context: of the run; runs the checkpoint, if one is due after the commit.
         confirm: called before the commit.
         dry_run: commit nothing.
 
@@ -140,7 +140,7 @@ def repair_paths(
     )
     if report.is_empty or pairs is None:
         return report
-    _ensure_one_stays(pairs, chosen)
+    _ensure_one_remains(pairs, chosen)
     refusal = _find_refusal(CommitBase.of(snapshot))
     if dry_run:
         if refusal is not None:
@@ -207,7 +207,7 @@ def _choose(found: Sequence[PathPair], texts: Sequence[str]) -> tuple[PathPair, 
     return tuple(it for it in found if it.text in texts)
 
 
-def _ensure_one_stays(pairs: PathPairs, chosen: Sequence[PathPair]) -> None:
+def _ensure_one_remains(pairs: PathPairs, chosen: Sequence[PathPair]) -> None:
     """Raise ``SafetyError`` if a file would lose all of its several live texts."""
     live = pc.value_counts(pairs.files["name"]).to_pylist()
     counts = {row["values"]: row["counts"] for row in live}

@@ -1,6 +1,6 @@
-"""Identity columns: no value may lie beyond the high-water mark, or the next write repeats it.
+"""Identity columns: no value may be beyond the high-water mark, or the next write repeats it.
 
-Source: PROTOCOL.md, "Identity Columns". Values come from the statistics of the log, which deeper
+Source: PROTOCOL.md, "Identity Columns". Values come from the statistics in the log, which deeper
 checks compare with the files.
 """
 
@@ -31,14 +31,14 @@ class _Column:
 
     @property
     def is_covered(self) -> bool:
-        """Whether the mark lies at or beyond every value."""
+        """Return whether the mark is at or beyond every value."""
         return self.mark is not None and _farther(self, self.mark) == self.mark
 
 
 class IdentityChecker:
     """Takes files in batches with ``stats``.
 
-    Columns that take values from users too are left out: those may lie anywhere.
+    Columns that also accept explicit values are skipped: those may have any value.
     """
 
     def __init__(self, metadata: Metadata, findings: Findings) -> None:
@@ -53,7 +53,7 @@ class IdentityChecker:
         self._unknown = False
 
     def take(self, batch: pa.Table) -> None:
-        """See the statistics of more files."""
+        """Add the statistics of more files."""
         if not self._columns:
             return
         stats = batch["stats"]
@@ -66,7 +66,7 @@ class IdentityChecker:
                 column.farthest = _farther(column, found)
 
     def finish(self, version: int) -> None:
-        """Compare what was seen with the marks."""
+        """Compare the values with the high-water marks."""
         if self._unknown:
             self._findings.note("identity columns of files without statistics were not checked")
         for column in self._columns:
@@ -90,7 +90,7 @@ def _to_column(member: Field) -> _Column | None:
 
 
 def _farther(column: _Column, value: int | None) -> int | None:
-    """The farther of a value and what was seen, in the column's direction."""
+    """Return the farthest of a value and those seen so far, in the column's direction."""
     known = [v for v in (column.farthest, value) if v is not None]
     if not known:
         return None

@@ -1,4 +1,4 @@
-"""What to check, and how deep."""
+"""Options of ``check``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from deltactl.errors import UsageError
 
 
 class Depth(IntEnum):
-    """How far files are looked into; each includes those before it."""
+    """How thoroughly files are checked; each level includes those before it."""
 
     EXISTS = 0
     SIZES = 1
@@ -22,15 +22,15 @@ class CheckOptions:
     """The options of a check.
 
     Args:
-        version: whose files; the latest when ``None``.
-        all_versions: files of every version that the log can rebuild.
-        depth: how far data files are looked into.
-        sample: the part of the files to look into, above 0 up to 1; the log is checked whole.
-        checkpoints: be strict about what the log keeps twice: compare every checkpoint with the
-            version rebuilt without it, and take what is wrong with the hint or with a version
-            checksum (of all versions, those of all) for a finding, not for a note.
-        vectors: decode deletion vectors, which ``Depth.DATA`` always does.
-        resume: a local file that keeps what is done; an interrupted run goes on from there.
+        version: check the files of this version; the latest if ``None``.
+        all_versions: check the files of every version that the log can rebuild.
+        depth: how thoroughly data files are checked.
+        sample: the fraction of files to check, above 0 up to 1; the whole log is always checked.
+        checkpoints: be strict about redundant files of the log: compare every checkpoint with the
+            version rebuilt without it, and report a wrong ``_last_checkpoint`` or version checksum
+            (with ``all_versions``, of any version) as a finding, not as a note.
+        vectors: decode deletion vectors; ``Depth.DATA`` always does.
+        resume: a local file that records finished batches; an interrupted run resumes from it.
     """
 
     version: int | None = None
@@ -42,13 +42,13 @@ class CheckOptions:
     resume: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Refuse values out of range and contradictory options."""
         if not 0 < self.sample <= 1:
-            raise UsageError("the sample is a part of the files: above 0% up to 100%")
+            raise UsageError("the sample must be above 0% and at most 100%")
         if self.all_versions and self.version is not None:
             raise UsageError("give a version or all versions, not both")
 
     @property
     def decodes_vectors(self) -> bool:
-        """Whether deletion vectors are decoded."""
+        """Return whether deletion vectors are decoded."""
         return self.vectors or self.depth is Depth.DATA

@@ -1,4 +1,4 @@
-"""Partition values of files: each is one of its column's type.
+"""Check that partition values of files are valid for the column's type.
 
 Source: PROTOCOL.md, "Partition Value Serialization".
 """
@@ -18,13 +18,13 @@ from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.schema import Field, arrow_type
 
 PARTITION_COLUMNS: Final = ("path", "deletion_vector", "partition_values")
-"""What tells files apart, and what is checked."""
+"""Columns that identify files, and the checked one."""
 
 
 def check_partitions(
     batch: pa.Table, metadata: Metadata, version: int | None, findings: Findings
 ) -> None:
-    """Check files that were written under a metaData action."""
+    """Check files that were written with a metaData action."""
     for column in dict.fromkeys(metadata.known_partition_fields):
         if not can_partition(column):
             continue  # a finding of the schema
@@ -35,7 +35,7 @@ def check_partitions(
         is_bad = pc.is_in(texts, value_set=pa.array(bad, pa.string()))
         paths, values = batch["path"].filter(is_bad), texts.filter(is_bad)
         for path, value in zip(paths.to_pylist(), values.to_pylist(), strict=True):
-            problem = f"partition value {value!r} of column {column.name!r} is no value of it"
+            problem = f"partition value {value!r} of column {column.name!r} is invalid"
             findings.add("PARTITION_VALUE", problem, version=version, file=path)
 
 

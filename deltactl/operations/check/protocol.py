@@ -1,4 +1,4 @@
-"""Rules of a protocol and a metaData action: pure, over values.
+"""Rules for protocol and metaData actions. Pure: no I/O.
 
 Source: PROTOCOL.md, "Table Features", "Schema Serialization Format", "Partition Value
 Serialization", "Column Mapping", "Row Tracking", "In-Commit Timestamps".
@@ -39,8 +39,8 @@ from deltactl.protocol.schema import (
     walk_types,
 )
 
-# Types that no feature names, and that Spark writes or reads nevertheless.
-_SPARKS_TYPES: Final = re.compile(r"interval .*|(?:var)?char\(\d+\)|null|timestamp_ltz")
+# Types outside the protocol that Spark writes or reads.
+_SPARK_TYPES: Final = re.compile(r"interval .*|(?:var)?char\(\d+\)|null|timestamp_ltz")
 
 
 class Readable(IntEnum):
@@ -60,8 +60,8 @@ def check_protocol(
     unknown = sorted(list_features(protocol) - REGISTRY.keys())
     if unknown:
         findings.note(
-            f"what these table features ask for was not checked: {', '.join(unknown)}: "
-            "this program does not know them"
+            f"requirements of these table features were not checked: {', '.join(unknown)}: "
+            "deltactl does not support them"
         )
     try:
         schema = metadata.schema
@@ -69,13 +69,13 @@ def check_protocol(
         findings.add("SCHEMA_INVALID", error.message, version=version)
         return Readable.NOTHING
     if not schema.fields:
-        return Readable.ROWS  # no column can be wrong; see check_empty_schema
+        return Readable.ROWS  # there are no columns to check; see check_empty_schema
     for problem in _missing_features(protocol, metadata, schema):
         findings.add("FEATURE_MISSING", problem, version=version)
     problems = [*_column_problems(metadata, schema), *_type_problems(protocol, schema)]
     readable = Readable.ROWS
     if metadata.missing_partition_columns:
-        problems.append(f"{describe_lack(metadata)}: nothing is to be rewritten before it has it")
+        problems.append(f"{describe_lack(metadata)}: do not rewrite files before it is added")
         readable = Readable.FILES
     if metadata.column_mapping_mode != "none":
         mapping = list(_mapping_problems(schema))
@@ -89,11 +89,11 @@ def check_protocol(
 def check_empty_schema(
     metadata: Metadata, version: int, num_files: int, findings: Findings
 ) -> None:
-    """Find a schema without columns where files are live, or where every reader fails on it."""
+    """Find a schema without columns that has live files or fails in every reader."""
     if metadata.schema.fields:
         return
     if metadata.schema_string == "":
-        problem = "its schemaString is an empty text"
+        problem = "its schemaString is an empty string"
         findings.add("SCHEMA_EMPTY", f"{problem}, and {num_files} files are live", version=version)
     elif num_files:
         problem = f"{describe_lack(metadata)}, and {num_files} files are live"
@@ -110,7 +110,7 @@ def _protocol_problems(protocol: Protocol) -> Iterator[str]:
         if number < 1:
             yield f"its {who} version is {number}"
         if names is not None and number != last:
-            yield f"it lists {who} features under {who} version {number}; they belong to {last}"
+            yield f"it lists {who} features with {who} version {number}; they require {last}"
         if names is None and number == last:
             yield f"it has {who} version {number} and no list of {who} features"
     if protocol.min_reader_version == MAX_READER_VERSION and writer is None:
@@ -121,17 +121,17 @@ def _protocol_problems(protocol: Protocol) -> Iterator[str]:
 def _misplaced_features(
     protocol: Protocol, reader: frozenset[str], writer: frozenset[str]
 ) -> Iterator[str]:
-    """Features in the wrong list; whose those are that nobody here knows cannot be told."""
+    """Yield features in the wrong list. Unknown features cannot be judged."""
     known = {name: REGISTRY[name] for name in reader | writer if name in REGISTRY}
     if protocol.writer_features is not None and (unlisted := sorted(reader - writer)):
-        yield f"reader features that writers do not have to know: {', '.join(unlisted)}"
+        yield f"reader features that are not listed as writer features: {', '.join(unlisted)}"
     if wrong := sorted(n for n in reader & known.keys() if not known[n].reader):
-        yield f"features of writers alone are listed for readers: {', '.join(wrong)}"
+        yield f"writer-only features are listed as reader features: {', '.join(wrong)}"
     hidden = sorted(n for n in writer - reader if n in known and known[n].reader)
     number = protocol.min_reader_version
     if number >= MAX_READER_VERSION:
         if hidden:
-            yield f"features that readers have to know are listed for writers only: {hidden}"
+            yield f"features that readers must support are listed as writer features only: {hidden}"
         return
     for name in hidden:
         needed = known[name].legacy_reader or MAX_READER_VERSION
@@ -152,7 +152,7 @@ def _missing_features(protocol: Protocol, metadata: Metadata, schema: StructType
         (metadata.column_mapping_mode != "none", COLUMN_MAPPING, "delta.columnMapping.mode"),
         (properties.row_tracking_enabled, ROW_TRACKING, "delta.enableRowTracking"),
         (properties.in_commit_timestamps, IN_COMMIT_TIMESTAMP, "delta.enableInCommitTimestamps"),
-        # Spark refuses the table where the protocol lists features; else the policy does nothing.
+        # Spark refuses the table if the protocol lists features; else the policy has no effect.
         (
             properties.checkpoint_policy == "v2" and protocol.writer_features is not None,
             V2_CHECKPOINT,
@@ -169,14 +169,14 @@ def _missing_features(protocol: Protocol, metadata: Metadata, schema: StructType
 
 
 def _column_problems(metadata: Metadata, schema: StructType) -> Iterator[str]:
-    """Columns that SQL cannot tell apart, and those that cannot partition a table."""
+    """Yield columns that differ only in case, and columns that cannot be partition columns."""
     for struct in walk_types(schema):
         if not isinstance(struct, StructType):
             continue
         names = Counter(field.name.lower() for field in struct.fields)
         for name, times in sorted(names.items()):
             if times > 1:
-                yield f"{times} fields of a struct are named {name!r}, but for upper and lower case"
+                yield f"{times} fields of a struct are named {name!r}, ignoring case"
     columns = metadata.known_partition_fields
     for name, times in Counter(field.name for field in columns).items():
         if times > 1:
@@ -184,16 +184,16 @@ def _column_problems(metadata: Metadata, schema: StructType) -> Iterator[str]:
     for field in dict.fromkeys(columns):
         if not can_partition(field):
             kind = render_type(field.type)
-            yield f"the partition column {field.name!r} has type {kind}, which cannot partition"
+            yield f"the partition column {field.name!r} has type {kind}, which is not allowed"
 
 
 def can_partition(column: Field) -> bool:
-    """Whether values of the column's type have a text for ``partitionValues``."""
+    """Return whether ``partitionValues`` can hold values of the column's type."""
     return isinstance(column.type, PrimitiveType) and column.type.name != "variant"
 
 
 def _type_problems(protocol: Protocol, schema: StructType) -> Iterator[str]:
-    """Types that the protocol does not name, unless a feature may have brought them."""
+    """Yield types that the protocol does not define, unless a feature may have added them."""
     features = list_features(protocol)
     if any(name not in REGISTRY or REGISTRY[name].brings_types for name in features):
         return
@@ -201,12 +201,12 @@ def _type_problems(protocol: Protocol, schema: StructType) -> Iterator[str]:
         try:
             arrow_type(PrimitiveType(name))
         except UnsupportedFeatureError:
-            if not _SPARKS_TYPES.fullmatch(name):
-                yield f"a column has type {name!r}, which is none of Delta's"
+            if not _SPARK_TYPES.fullmatch(name):
+                yield f"a column has type {name!r}, which Delta does not define"
 
 
 def _mapping_problems(schema: StructType) -> Iterator[str]:
-    """What leaves open which column of a file is meant."""
+    """Yield problems of the column mapping that make columns of files ambiguous."""
     ids: Counter[int] = Counter()
     for field in walk_fields(schema):
         if PHYSICAL_NAME_KEY not in field.metadata:
@@ -225,11 +225,11 @@ def _mapping_problems(schema: StructType) -> Iterator[str]:
 
 
 def _counter_problems(metadata: Metadata, schema: StructType) -> Iterator[str]:
-    """Whether the next column would get an id that one has."""
+    """Yield a problem if the next column would get an id that is in use."""
     ids = [number for field in walk_fields(schema) if (number := field.field_id) is not None]
     highest = max(ids, default=0)
     counter = TableProperties(metadata.configuration).integer(
         "delta.columnMapping.maxColumnId", highest
     )
     if counter < highest:
-        yield f"delta.columnMapping.maxColumnId is {counter}, below the id {highest} of a column"
+        yield f"delta.columnMapping.maxColumnId is {counter}, below the column id {highest}"

@@ -1,4 +1,4 @@
-"""Checks of what the log keeps twice: checkpoints, the hint, version checksums, compacted files.
+"""Checks of redundant log files: checkpoints, ``_last_checkpoint``, checksums, compacted files.
 
 Source: PROTOCOL.md, "Checkpoints", "Last Checkpoint File", "Version Checksum File", "Log Compaction
 Files".
@@ -20,7 +20,7 @@ from deltactl.storage.store import Store
 def check_all_checkpoints(
     store: Store, listing: LogListing, findings: Findings
 ) -> frozenset[Checkpoint]:
-    """Compare every checkpoint with its version rebuilt without it; give those proven wrong."""
+    """Compare each checkpoint with its version rebuilt without it; return those proven wrong."""
     verdicts = check_checkpoints(store, listing)
     for verdict in verdicts:
         _add_verdict(verdict, findings)
@@ -46,7 +46,7 @@ def check_last_checkpoint(
     *,
     strict: bool,
 ) -> None:
-    """Check that the hint, where there is one, names a checkpoint that can be used."""
+    """Check that ``_last_checkpoint``, if present, names a usable checkpoint."""
     verdict = check_hint(store, listing, broken)
     if verdict.problem is not None:
         _add_optional(
@@ -59,7 +59,7 @@ def check_last_checkpoint(
 def check_checksum(
     snapshot: Snapshot, num_files: int, size_bytes: int, findings: Findings, *, strict: bool
 ) -> bool:
-    """Compare the version's checksum file with the snapshot; tell whether there is one."""
+    """Compare the version's checksum file with the snapshot; return whether there is one."""
     found = find_disagreements(snapshot.store, snapshot, num_files, size_bytes)
     name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
     for problem in found or ():
@@ -69,7 +69,7 @@ def check_checksum(
 
 
 def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
-    """What is wrong with a file that readers may do without: a finding only where it is strict."""
+    """Add a problem of a file that readers do not need: a finding if ``strict``, else a note."""
     if strict:
         findings.rows.append(row)
     else:
@@ -79,12 +79,12 @@ def _add_optional(findings: Findings, row: Row, *, strict: bool) -> None:
 def check_compacted(
     store: Store, listing: LogListing, findings: Findings
 ) -> frozenset[tuple[int, int]]:
-    """Compare every compacted file with its commits; give the ranges of those that are wrong.
+    """Compare each compacted file with its commits; return the version ranges of the wrong ones.
 
     Args:
-        store: the table's.
+        store: the store of the table.
         listing: the whole log.
-        findings: take what is wrong.
+        findings: receives the problems.
     """
     wrong = set()
     for verdict in check_compactions(store, listing):

@@ -1,4 +1,4 @@
-"""What a check looked at and found, for people and programs."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from deltactl.operations.check.tasks import BatchResult
 
 @dataclass(slots=True)
 class Looked:
-    """How much was looked at. ``num_gone``: files of older versions that are not there any more.
+    """How much was checked. ``num_gone``: files of older versions that no longer exist.
 
-    ``num_files`` and ``size_bytes`` are those of the version, of which ``num_checked`` files (and
-    those of older versions, where asked for) were looked into.
+    ``num_files`` and ``size_bytes`` are those of the version; ``num_checked`` files of them (and of
+    older versions, if requested) were checked.
     """
 
     num_commits: int = 0
@@ -33,7 +33,7 @@ class Looked:
     num_gone: int = 0
 
     def take(self, batch: BatchResult) -> None:
-        """Add what a batch saw."""
+        """Add the counts of a batch."""
         self.num_checked += batch.num_files
         self.num_rows += batch.num_rows
         self.num_vectors += batch.num_vectors
@@ -44,9 +44,9 @@ class Looked:
 class CheckReport:
     """The outcome of a check.
 
-    ``version`` is ``None`` where none can be rebuilt. ``findings`` has the columns of
-    ``check_findings.FINDINGS``; ``notes`` say what was not checked, and why. ``unsupported`` are
-    the words of a refusal: the table needs a feature of readers that this program does not know.
+    ``version`` is ``None`` if no version can be rebuilt. ``findings`` has the columns of
+    ``findings.FINDINGS``; ``notes`` say what was not checked, and why. ``unsupported`` is an error
+    message: the table needs a reader feature that deltactl does not support.
     """
 
     version: int | None
@@ -60,15 +60,15 @@ class CheckReport:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing was found."""
+        """Return whether there are no findings."""
         return bool(self.findings.num_rows == 0)
 
     def count_codes(self) -> dict[str, int]:
-        """How many findings there are of each code."""
+        """Return how many findings there are of each code."""
         return dict(sorted(Counter(self.findings["code"].to_pylist()).items()))
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``result`` of the JSON envelope; sizes in bytes."""
+        """Return the ``result`` of the JSON envelope; sizes in bytes."""
         looked = self.looked
         return {
             "version": self.version,

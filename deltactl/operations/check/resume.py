@@ -1,7 +1,7 @@
-"""A file beside the table that keeps which batches of a check are done, so that it can go on.
+"""A local file that records the finished batches of a check, so that it can resume.
 
-JSON lines: first what is checked, then a line for each batch as it ends. A torn last line, as a
-kill leaves it, is a batch that is checked again.
+JSON lines: first what is checked, then one line per finished batch. A truncated last line, left by
+a killed process, is dropped and its batch is checked again.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _FORMAT = 1
 
 
 class ResumeFile:
-    """What was done before, and what is done now. Use as a context manager."""
+    """The results of earlier and current runs. Use as a context manager."""
 
     def __init__(self, path: str, subject: Mapping[str, Any]) -> None:
-        """Read the file, or begin it.
+        """Read the file, or create it.
 
         Args:
-            path: on this machine.
-            subject: what is checked and how, as JSON values; a file about anything else is refused.
+            path: a path on this machine.
+            subject: what is checked and how, as JSON values; a file with other values is refused.
 
         Raises:
             UsageError: the file is about another table, version or depth, or cannot be read.
@@ -44,7 +44,7 @@ class ResumeFile:
             raise UsageError(f"--resume {path!r} cannot be used: {error.strerror}") from error
 
     def __enter__(self) -> ResumeFile:
-        """Give itself."""
+        """Return this file."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -53,7 +53,7 @@ class ResumeFile:
             self._file.close()
 
     def note(self, digest: str, result: BatchResult) -> None:
-        """Keep the result of a batch."""
+        """Record the result of a batch."""
         self._write({"batch": digest, **asdict(result)})
 
     def _write(self, node: Mapping[str, Any]) -> None:
@@ -61,11 +61,12 @@ class ResumeFile:
         self._file.write(json.dumps(node) + "\n")
         self._file.flush()
 
-    def _tell_differences(self, head: object) -> str:
+    def _describe_differences(self, head: object) -> str:
         if not isinstance(head, dict):
-            return "it does not say which"
+            return "it does not say which one"
         return "; ".join(
-            f"its {name.replace('_', ' ')} is {_tell(head.get(name))}, this one's {_tell(value)}"
+            f"its {name.replace('_', ' ')} is {_describe(head.get(name))}, "
+            f"this one's is {_describe(value)}"
             for name, value in self._head.items()
             if head.get(name) != value
         )
@@ -76,8 +77,8 @@ class ResumeFile:
         data = self._path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) < len(data):
-            with self._path.open("r+b") as torn:
-                torn.truncate(len(whole))
+            with self._path.open("r+b") as truncated:
+                truncated.truncate(len(whole))
         lines = whole.decode("utf-8", "replace").splitlines()
         if not lines:
             return
@@ -88,18 +89,18 @@ class ResumeFile:
             raise UsageError(f"{self._path} was not written by a check: {error}") from error
         if head != self._head:
             raise UsageError(
-                f"{self._path} is about another check: {self._tell_differences(head)}",
-                hint="check as before, name another file, or delete it to begin anew",
+                f"{self._path} is about another check: {self._describe_differences(head)}",
+                hint="Rerun with the options of that check, or give --resume another FILE.",
             )
         self.done = found
 
 
-def _tell(value: object) -> str:
+def _describe(value: object) -> str:
     match value:
         case bool():
             return "on" if value else "off"
         case None:
-            return "not told"
+            return "unknown"
         case str():
             return value.lower() if value.isupper() else value  # a depth, or the table's id
         case _:
@@ -112,7 +113,7 @@ def _to_result(node: dict[str, Any]) -> BatchResult:
 
 
 def read_version(path: str) -> int | None:
-    """The version that a file of an earlier run is about; ``None`` where there is no such file."""
+    """Return the version in the file of an earlier run; ``None`` if there is no such file."""
     try:
         with Path(path).open(encoding="utf-8") as file:
             version = json.loads(file.readline())["version"]

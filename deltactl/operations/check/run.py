@@ -1,7 +1,7 @@
-"""``check``: is everything that the log says of a table true? Nothing is ever written to it.
+"""``check``: verify that a table's log is valid and agrees with its files. Read-only.
 
-The log is checked whole; files are those of one version, or of all. What is found is data, not an
-error: a check that comes to its end says so in its report.
+The whole log is checked, and the files of one version or of all versions. Problems are findings in
+the report, not exceptions.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ def check_table(
     options: CheckOptions,
     context: RunContext,
 ) -> CheckReport:
-    """Check a table's log, and its files as deep as asked.
+    """Check a table's log, and its files at the requested depth.
 
     Raises:
         NotATableError: there is no table.
-        VersionNotFoundError: the log does not reach the version asked for.
+        VersionNotFoundError: the log does not reach the requested version.
         InterruptedRunError: ``cancel`` was set.
         StorageError: the store failed.
     """
@@ -108,7 +108,7 @@ class _Run:
         commits.check_times(snapshot.metadata)
         commits.check_partition_keys(snapshot.metadata)
         unsupported = self._find_unsupported(snapshot)
-        if unsupported is None:  # else the newest commits may lie elsewhere
+        if unsupported is None:  # otherwise the newest commits may be stored elsewhere
             check_newest(listing, self.findings)
         snapshot = self._check_state(listing, snapshot, broken)
         if snapshot is None:
@@ -121,9 +121,9 @@ class _Run:
         return self._report(snapshot, engine, unsupported)
 
     def _check_redundant(self, listing: LogListing) -> frozenset[Checkpoint]:
-        """Check what the log keeps twice; give checkpoints that cannot be used.
+        """Check the log's redundant files; return the unusable checkpoints.
 
-        Compacted files that are wrong leave the listing: nothing is to be rebuilt from them.
+        Wrong compacted files are removed from the listing, so that no version is rebuilt from them.
         """
         self.looked.num_compacted = len(listing.compacted)
         for span in check_compacted(self.store, listing, self.findings):
@@ -133,7 +133,7 @@ class _Run:
         broken = check_checkpoint_heads(self.store, listing, self.findings)
         self.looked.num_checkpoints = len(listing.checkpoints)
         if self.options.checkpoints:
-            del self.findings.rows[before:]  # found again, with more to say
+            del self.findings.rows[before:]  # the full check reports them again, with more detail
             wrong = check_all_checkpoints(self.store, listing, self.findings)
         check_last_checkpoint(
             self.store, listing, broken, self.findings, strict=self.options.checkpoints
@@ -141,7 +141,7 @@ class _Run:
         return broken | wrong
 
     def _load(self, listing: LogListing, broken: frozenset[Checkpoint]) -> Snapshot | None:
-        """The version to check; ``None``, and a finding, where it cannot be rebuilt."""
+        """Return the version to check; ``None``, with a finding, if it cannot be rebuilt."""
         version = self.options.version
         if version is None and self.options.resume is not None:
             version = read_version(self.options.resume)
@@ -163,16 +163,16 @@ class _Run:
         try:
             ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
         except UnsupportedFeatureError as error:
-            self.findings.note(f"the table may hold more than was checked: {error.message}")
+            self.findings.note(f"the table may contain more than was checked: {error.message}")
             return error.message
         return None
 
     def _check_state(
         self, listing: LogListing, snapshot: Snapshot, broken: frozenset[Checkpoint]
     ) -> Snapshot | None:
-        """Check the live files as the log has them; give the snapshot that could be read.
+        """Check the live files as recorded in the log; return the snapshot that was readable.
 
-        A checkpoint may open and still be broken further in: then older files have to do.
+        A checkpoint can open and still be corrupt further in: then an older one is used.
         """
         before = len(self.findings.rows)
         state = StateChecker(snapshot, self.findings, self._path_texts)
@@ -204,7 +204,7 @@ class _Run:
     def _choose_files(
         self, listing: LogListing, snapshot: Snapshot, commits: CommitChecker
     ) -> LiveFiles | AllFiles:
-        """Files of all versions, if those are asked for and can be rebuilt."""
+        """Return the files of all versions if requested and rebuildable, else the live files."""
         if not self.options.all_versions:
             return LiveFiles(snapshot)
         try:
@@ -216,7 +216,7 @@ class _Run:
         return files
 
     def _limit_depth(self, readable: Readable) -> None:
-        """Leave out rows and statistics where nothing tells which column is meant."""
+        """Skip rows and statistics if the schema does not identify the columns of a file."""
         if readable is Readable.FILES and self.options.depth > Depth.SIZES:
             self.options = replace(
                 self.options, depth=Depth.SIZES, vectors=self.options.decodes_vectors
@@ -252,7 +252,7 @@ class _Run:
         return engine
 
     def _subject(self, snapshot: Snapshot) -> dict[str, object]:
-        """What tells this check from others, for the file to resume from."""
+        """Return the values that identify this check in the resume file."""
         return {
             "table": snapshot.metadata.id,
             "version": snapshot.version,

@@ -1,4 +1,4 @@
-"""Keys of files as numbers of 64 bits, to be compared without keeping their names."""
+"""A set of file keys, held as 64-bit hashes."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from deltactl.protocol.spark_hash import Hashes, hash_names
 
 @dataclass(slots=True)
 class SeenKeys:
-    """Tells which keys of a batch did not come up before.
+    """Finds the keys of a batch that were not seen before.
 
-    They lie in sorted runs, each at least twice as long as the next: to look all of them up, and to
-    merge them, takes n log² n steps in the end, however many batches there are.
+    Hashes are held in sorted runs, each at least twice as long as the next: lookups and merges take
+    n log² n steps in total, for any number of batches.
     """
 
     _runs: list[Hashes] = field(default_factory=list)
 
     def take(self, keys: pa.ChunkedArray) -> pa.Array:
-        """Whether each key is new, the first time that it is in the batch."""
+        """Return a mask: true at the first occurrence of each key that was not seen before."""
         hashes = hash_names(keys)
-        distinct, places = np.unique(hashes, return_index=True)
+        distinct, positions = np.unique(hashes, return_index=True)
         is_new = np.ones(len(distinct), np.bool_)
         for run in self._runs:
             found = np.minimum(np.searchsorted(run, distinct), len(run) - 1)
             is_new &= run[found] != distinct
         self._keep(distinct[is_new])
         mask = np.zeros(len(hashes), np.bool_)
-        mask[places[is_new]] = True
+        mask[positions[is_new]] = True
         return pa.array(mask)
 
     def _keep(self, run: Hashes) -> None:

@@ -1,4 +1,4 @@
-"""Checks of a version's live files as columns: what the log alone can tell, without a request.
+"""Checks of a version's live files that need only the log.
 
 Source: PROTOCOL.md, "Add File and Remove File", "Deletion Vectors", "Row Tracking".
 """
@@ -36,7 +36,7 @@ STATE_COLUMNS: Final = (
     "base_row_id",
     "default_row_commit_version",
 )
-# Empty, with a NUL, or with an empty, "." or ".." part: everything else is the name of a file.
+# Empty, with a NUL, or with an empty, "." or ".." part: every other path is valid.
 _ODD: Final = r"\x00|(?:^|/)\.{0,2}(?:/|$)"
 
 Numbers = npt.NDArray[np.int64]
@@ -44,7 +44,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class StateChecker:
-    """Takes the live files of a version in batches; ``finish`` says what only all of them tell.
+    """Checks the live files of a version in batches, then across all of them.
 
     Memory holds 8 bytes a file, and 16 more where rows are tracked.
     """
@@ -93,7 +93,7 @@ class StateChecker:
         sizes = batch["size_bytes"]
         odd = pc.fill_null(pc.less(sizes, 0), True)
         for path in batch["path"].filter(odd).to_pylist():
-            self._add("FILE_SIZE", "the log gives it no size, or a negative one", path)
+            self._add("FILE_SIZE", "its size in the log is missing or negative", path)
         self.path_texts.take_live(batch)
         texts = batch["encoded_path"]
         if holds_character(texts, "%"):
@@ -117,7 +117,7 @@ class StateChecker:
         if not self._vectors_seen and not has_feature(self.snapshot.protocol, DELETION_VECTORS):
             self._add(
                 "FEATURE_MISSING",
-                "files have deletion vectors, and the protocol does not list deletionVectors",
+                "files have deletion vectors, but the protocol does not list deletionVectors",
             )
         self._vectors_seen = True
         deleted = pc.struct_field(vectors, "cardinality")
@@ -129,7 +129,7 @@ class StateChecker:
             *(c.filter(wrong).to_pylist() for c in (batch["path"], deleted, rows)), strict=True
         )
         for path, count, all_rows in found:
-            problem = f"its vector deletes {count} of {all_rows} rows, by the log"
+            problem = f"the log says that its vector deletes {count} of {all_rows} rows"
             self._add("VECTOR_CARDINALITY", problem, path)
 
     def _check_duplicates(self) -> None:
@@ -144,7 +144,7 @@ class StateChecker:
 
     @property
     def _assigns_ids(self) -> bool:
-        """Whether writers have to give ids to new files, be row tracking enabled or not."""
+        """Return whether writers must assign row ids, even if row tracking is not enabled."""
         suspended = self.snapshot.properties.row_tracking_suspended
         return has_feature(self.snapshot.protocol, ROW_TRACKING) and not suspended
 
@@ -153,17 +153,17 @@ class StateChecker:
             return
         bases, versions = batch["base_row_id"], batch["default_row_commit_version"]
         has_base, latest = pc.is_valid(bases), self.snapshot.version
-        # Where it is not enabled, files may be older than the feature.
+        # If it is not enabled, files may be older than the feature.
         is_lost = pc.and_(pc.invert(has_base), self.snapshot.properties.row_tracking_enabled)
         is_no_version = pc.or_(pc.less(versions, 0), pc.greater(versions, latest))
         for odd, problem in (
-            (is_lost, "it has no baseRowId, and the table tracks rows"),
+            (is_lost, "it has no baseRowId, but the table has row tracking"),
             (pc.less(bases, 0), "its baseRowId is negative"),
             (
                 pc.and_(has_base, pc.is_null(versions)),
-                "it has a baseRowId, and no defaultRowCommitVersion",
+                "it has a baseRowId, but no defaultRowCommitVersion",
             ),
-            (is_no_version, f"its defaultRowCommitVersion is none of the versions 0 to {latest}"),
+            (is_no_version, f"its defaultRowCommitVersion is not between 0 and {latest}"),
         ):
             for path in batch["path"].filter(odd).to_pylist():
                 self._add("ROW_IDS_MISSING", problem, path)
@@ -186,14 +186,14 @@ class StateChecker:
             place = int(overlaps[0]) + 1
             self._add(
                 "ROW_IDS_OVERLAP",
-                f"{len(overlaps)} files have row ids of others; the first begins at "
+                f"{len(overlaps)} files have row ids that overlap others; the first begins at "
                 f"{bases[place]}, where ids up to {reached[place - 1] - 1} are taken",
                 self._find_base(int(bases[place])),
             )
         self._check_mark(int(ends.max(initial=0)) - 1)
 
     def _find_base(self, base: int) -> str:
-        """The path of a file whose row ids begin at ``base``, which one does."""
+        """Return the path of a file whose row ids begin at ``base``; it must exist."""
         batches = self.snapshot.file_batches(["path", "base_row_id"])
         paths = (batch["path"].filter(pc.equal(batch["base_row_id"], base)) for batch in batches)
         return next(str(found[0]) for found in paths if len(found))
@@ -212,8 +212,8 @@ class StateChecker:
 
 
 def _ensure_text(batch: pa.Table) -> None:
-    """Refuse strings that are no UTF-8, which Parquet's readers let through."""
+    """Raise ``CorruptLogError`` for strings that are not UTF-8, which Parquet readers accept."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise CorruptLogError(f"the log holds broken values: {error}"[:300]) from error
+        raise CorruptLogError(f"the log contains invalid values: {error}"[:300]) from error

@@ -1,8 +1,8 @@
-"""What ``add.stats`` says against what a file holds: pure, a file at a time.
+"""Compare ``add.stats`` with the contents of a file. Pure: no I/O, one file at a time.
 
-Only what can mislead a reader is a contradiction. Bounds may be wide: strings are cut short,
-moments to milliseconds, and after deletes they belong to rows that are gone.
-Source: PROTOCOL.md, "Per-file Statistics"; how writers really write: see each rule.
+Only statistics that can mislead a reader are a contradiction. Bounds may be wide: strings are
+truncated, timestamps are truncated to milliseconds, and after deletes bounds may belong to deleted
+rows. Source: PROTOCOL.md, "Per-file Statistics"; the behaviour of writers: see each rule.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from deltactl.protocol.stats import LeafStats, Path, Value, row_count, whole_num
 from deltactl.protocol.stats_columns import StatsLeaf
 
 Contradiction: TypeAlias = tuple[str, Path, str]
-"""Code, leaf (empty: the whole file), what is wrong in words."""
+"""Code, leaf (empty: the whole file), problem."""
 
 _MEMBERS: Final = ("nullCount", "minValues", "maxValues")
 _ZONED: Final = re.compile(r":[0-9]{2}(?:\.[0-9]+)? ?(?:Z|UTC|GMT|[+-][0-9]{1,2}(?::?[0-9]{2})?)$")
-# Less than a second says nothing: writers cut moments to milliseconds, and round, in many ways.
-_CUT_US: Final = 1_000_000
-# A text without a zone may be of any zone.
+# Differences below a second are ignored: writers truncate and round timestamps in several ways.
+_TRUNCATION_US: Final = 1_000_000
+# A timestamp string without a zone may be in any zone.
 _ANY_ZONE_US: Final = 14 * 3600 * 1_000_000
-# Older moments mean other days in the calendar that old writers used: no bound to judge by.
+# Legacy writers used another calendar for older values: their bounds are not compared.
 _FIRST_DAY: Final = -141_427  # 1582-10-15
-_FIRST_MOMENT_US: Final = -2_208_988_800 * 1_000_000  # 1900-01-01
-# delta-rs takes decimals through a float and divides: that rounds twice.
+_FIRST_TIMESTAMP_US: Final = -2_208_988_800 * 1_000_000  # 1900-01-01
+# delta-rs converts decimals to a float and divides: that rounds twice.
 _FLOAT_ROUNDING: Final = 2.0**-50
 _EXACT_KINDS: Final = frozenset({"integer", "date"})
 _DAY_US: Final = 86_400 * 1_000_000
@@ -42,11 +42,11 @@ _DAY_US: Final = 86_400 * 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What is known of a file: rows, deleted ones included, and leaves.
+    """Facts of a file: the number of rows, including deleted ones, and its leaves.
 
-    ``leaves`` are those of live rows; out of a footer they are those of all. ``stored_nulls``
-    count deleted rows too. ``has_deletes``: some rows are not live. ``narrow`` are leaves that
-    the file stores as floats of 32 bits.
+    ``leaves`` are statistics of live rows; read from a footer, of all rows. ``stored_nulls``
+    includes deleted rows. ``has_deletes``: some rows are deleted. ``narrow`` are leaves that
+    the file stores as 32-bit floats.
     """
 
     num_rows: int
@@ -61,7 +61,7 @@ class Statistics:
     """Parsed ``add.stats``."""
 
     def __init__(self, text: str) -> None:
-        """Parse a text.
+        """Parse a JSON string.
 
         Raises:
             ValueError: it is not a JSON object.
@@ -69,35 +69,35 @@ class Statistics:
         try:
             node = json.loads(text, parse_float=Decimal)
         except RecursionError as error:
-            raise ValueError("it is nested beyond measure") from error
+            raise ValueError("it is nested too deeply") from error
         except ArithmeticError as error:
-            raise ValueError("it holds a number beyond all decimals") from error
+            raise ValueError("it contains a number out of range") from error
         if not isinstance(node, dict):
             raise ValueError("it is not an object")
         self._node = node
 
     @property
     def num_records(self) -> int | None:
-        """Rows of the file, deleted ones included."""
+        """Return the number of rows of the file, including deleted ones."""
         return row_count(self._node.get("numRecords"))
 
     @property
     def counts_rows(self) -> bool:
-        """Whether ``numRecords`` is there, be it right or wrong."""
+        """Return whether ``numRecords`` is present, valid or not."""
         return self._node.get("numRecords") is not None
 
     @property
     def is_wide(self) -> bool:
-        """Whether it says itself that counts and bounds are not exact."""
+        """Return whether ``tightBounds`` is false: counts and bounds are not exact."""
         return self._node.get("tightBounds") is False
 
     @property
     def is_tight(self) -> bool:
-        """Whether it promises that a minimum and maximum are values of the file."""
+        """Return whether ``tightBounds`` is true: minimum and maximum are values of the file."""
         return self._node.get("tightBounds") is True
 
     def find(self, member: str, path: Path) -> Any:
-        """The value of a leaf under ``minValues``, ``maxValues`` or ``nullCount``, if any."""
+        """Return the value of a leaf in ``minValues``, ``maxValues`` or ``nullCount``, if any."""
         node = self._node.get(member)
         for name in path:
             if not isinstance(node, dict):
@@ -105,18 +105,18 @@ class Statistics:
             node = node.get(name)
         return node
 
-    def speaks_of(self, leaf: StatsLeaf) -> bool:
-        """Whether it says anything about a leaf."""
+    def mentions(self, leaf: StatsLeaf) -> bool:
+        """Return whether it has statistics of a leaf."""
         return any(self.find(member, leaf.path) is not None for member in _MEMBERS)
 
     def find_malformed(self) -> Iterator[str]:
-        """Members of the text itself that are of no type that a reader expects."""
+        """Yield members whose JSON type is wrong."""
         if self.counts_rows and self.num_records is None:
-            yield f"numRecords is {show(self._node['numRecords'])}, which is no whole number"
+            yield f"numRecords is {show(self._node['numRecords'])}, which is not an integer"
         for member in _MEMBERS:
             node = self._node.get(member)
             if node is not None and not isinstance(node, dict):
-                yield f"{member} is {show(node)}, which is no object"
+                yield f"{member} is {show(node)}, which is not an object"
         if not isinstance(tight := self._node.get("tightBounds"), bool | None):
             yield f"tightBounds is {show(tight)}, which is neither true nor false"
 
@@ -124,7 +124,7 @@ class Statistics:
 def find_contradictions(
     said: Statistics, facts: FileFacts, leaves: Sequence[StatsLeaf]
 ) -> Iterator[Contradiction]:
-    """Everything in the statistics that the facts disprove, leaf by leaf."""
+    """Yield each statistic that contradicts the facts, leaf by leaf."""
     for problem in said.find_malformed():
         yield "STATS_UNREADABLE", (), problem
     rows = said.num_records
@@ -142,13 +142,13 @@ def find_contradictions(
 def _check_nulls(
     said: Statistics, facts: FileFacts, leaf: StatsLeaf, known: LeafStats
 ) -> Iterator[tuple[str, str]]:
-    # For lists and maps some writers count elements: then only "none" carries a meaning.
+    # For lists and maps some writers count elements: then only a count of 0 has a meaning.
     is_list = leaf.kind == "nested"
     text, nulls = said.find("nullCount", leaf.path), known.null_count
     count = whole_number(text) if is_number(text) else None
     if count is None:
         if text is not None and not is_list:
-            yield "STATS_UNREADABLE", f"nullCount is {show(text)}, which is no whole number"
+            yield "STATS_UNREADABLE", f"nullCount is {show(text)}, which is not an integer"
         return
     if count < 0 or (count > facts.num_rows and not is_list):
         yield "STATS_NULLS", f"nullCount is {count}, the file has {facts.num_rows} rows"
@@ -165,9 +165,9 @@ def _check_nulls(
 
 
 def _is_null_count(count: int, nulls: int, facts: FileFacts, path: Path) -> bool:
-    """Whether a count is that of live rows or of all rows.
+    """Return whether a null count fits the live rows or all rows.
 
-    Below a struct that is null a member is null too, and not all writers count those.
+    The members of a null struct are null too, and not all writers count those.
     """
     parent = path[:-1]
     live, stored = facts.leaves.get(parent), facts.stored_nulls.get(parent)
@@ -190,9 +190,9 @@ def _check_bounds(
             yield why[0], f"the {which} is {show(text)}, {why[1]}"
 
 
-_BEYOND: Final = ("STATS_BOUNDS", "but a live row lies beyond it")
-_LOOSE: Final = ("STATS_LOOSE", "said to be exact, but no live row has it")
-_MALFORMED: Final = ("STATS_UNREADABLE", "which is no value of the column's type")
+_BEYOND: Final = ("STATS_BOUNDS", "but a live row is outside it")
+_LOOSE: Final = ("STATS_LOOSE", "stated as exact, but no live row has it")
+_MALFORMED: Final = ("STATS_UNREADABLE", "which is not a value of the column's type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,15 +204,15 @@ class _Bound:
 def _judge_bound(
     bound: _Bound, actual: Value | None, said: Statistics, facts: FileFacts, leaf: StatsLeaf
 ) -> tuple[str, str] | None:
-    """What is wrong with a bound, as a code and in words; ``None`` where nothing is."""
+    """Return the problem of a bound as a code and a message; ``None`` if it is valid."""
     malformed = None if is_bound(bound.text, leaf.kind) else _MALFORMED
     value, found = parse_bound(bound.text, leaf.kind), actual
     if value is None or found is None or not _is_comparable(found, leaf.kind):
         return malformed
     if leaf.path in facts.narrow:
-        # Written with the digits of 32 bits, also where the column is wider by now.
+        # Written with 32-bit precision, even if the column has become wider.
         value, found = _narrow(value), _narrow(found)
-    slack = _slack_us(bound.text) if leaf.kind == "timestamp" else _CUT_US
+    slack = _slack_us(bound.text) if leaf.kind == "timestamp" else _TRUNCATION_US
     if _excludes(value, found, leaf.kind, slack, upper=bound.is_upper):
         return _BEYOND
     is_exact = said.is_tight and leaf.kind in _EXACT_KINDS
@@ -225,7 +225,7 @@ def _narrow(value: Any) -> Any:
 
 
 def _excludes(bound: Any, actual: Any, kind: str, slack_us: int, *, upper: bool) -> bool:
-    """Whether a bound leaves an actual value out."""
+    """Return whether a bound excludes an actual value."""
     if kind == "string":
         bound, actual = bound.encode("utf-8", "surrogatepass"), actual.encode()
     elif kind == "decimal" and isclose(bound, actual, rel_tol=_FLOAT_ROUNDING):
@@ -236,19 +236,19 @@ def _excludes(bound: Any, actual: Any, kind: str, slack_us: int, *, upper: bool)
 
 
 def _slack_us(text: str) -> int:
-    return _CUT_US if _ZONED.search(text) else _ANY_ZONE_US
+    return _TRUNCATION_US if _ZONED.search(text) else _ANY_ZONE_US
 
 
 def _is_comparable(actual: Value, kind: str) -> bool:
     if kind == "date":
         return isinstance(actual, int) and actual >= _FIRST_DAY
     if kind.startswith("timestamp"):
-        return isinstance(actual, int) and actual >= _FIRST_MOMENT_US
+        return isinstance(actual, int) and actual >= _FIRST_TIMESTAMP_US
     return True
 
 
 def widen_dates(stats: LeafStats) -> LeafStats:
-    """Bounds in days as bounds in microseconds: of a date column that became a timestamp."""
+    """Convert bounds in days to microseconds, for a date column that became a timestamp."""
     low, high = (
         None if value is None else int(value) * _DAY_US for value in (stats.minimum, stats.maximum)
     )
@@ -257,18 +257,18 @@ def widen_dates(stats: LeafStats) -> LeafStats:
 
 _FLOATS: Final = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
 # Lenient: other calendars have other leap years, and years may have more digits.
-_BEGINS_WITH_DAY: Final = re.compile(
+_STARTS_WITH_DATE: Final = re.compile(
     r"[+-]?[0-9]{4,}-(?:0?[1-9]|1[0-2])-(?:3[01]|[0-2]?[0-9])(?![0-9])"
 )
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number in JSON."""
+    """Return whether a value is a JSON number."""
     return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 
 def is_bound(value: Any, kind: str) -> bool:
-    """Whether a value is of the form that bounds of a kind of column have."""
+    """Return whether a value has the JSON form of a bound of this kind of column."""
     match kind:
         case "string":
             return isinstance(value, str)
@@ -279,11 +279,11 @@ def is_bound(value: Any, kind: str) -> bool:
         case "decimal" | "float":
             return is_number(value) or isinstance(value, float) or _is_numeric(value)
         case _:
-            return isinstance(value, str) and _BEGINS_WITH_DAY.match(value) is not None
+            return isinstance(value, str) and _STARTS_WITH_DATE.match(value) is not None
 
 
 def _is_numeric(value: Any) -> bool:
-    """Whether a text is a number: some readers take those."""
+    """Return whether a value is a numeric string: some readers accept those."""
     if not isinstance(value, str):
         return False
     try:
@@ -294,7 +294,7 @@ def _is_numeric(value: Any) -> bool:
 
 
 def parse_bound(value: Any, kind: str) -> Any:  # noqa: PLR0911 - a table of kinds
-    """A bound as ``LeafStats`` has values; ``None`` where it says nothing that can be compared.
+    """Return a bound as a value of ``LeafStats``; ``None`` if it cannot be compared.
 
     The bound of an integer may have a fraction.
     """
@@ -313,22 +313,22 @@ def parse_bound(value: Any, kind: str) -> Any:  # noqa: PLR0911 - a table of kin
                 number = _FLOATS.get(value) if isinstance(value, str) else float(value)
                 return None if number is None or np.isnan(number) else number
             case "date":
-                return _parse_moment(value, pa.date32())
+                return _parse_time(value, pa.date32())
             case "timestamp" | "timestamp_ntz":
                 zone = "UTC" if kind == "timestamp" else None
-                return _parse_moment(value, pa.timestamp("us", zone))
+                return _parse_time(value, pa.timestamp("us", zone))
     except (ValueError, ArithmeticError, TypeError):
         pass
     return None
 
 
-def _parse_moment(value: Any, type_: pa.DataType) -> Any:
+def _parse_time(value: Any, type_: pa.DataType) -> Any:
     parse = text_parser(type_)
     assert parse is not None
     return parse(value) if isinstance(value, str) else None
 
 
 def show(value: Any) -> str:
-    """A JSON value for a message, cut short."""
+    """Return a JSON value as text for a message, truncated."""
     text = str(value) if isinstance(value, Decimal) else json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:60]}..."

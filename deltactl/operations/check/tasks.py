@@ -1,6 +1,6 @@
-"""The worker of a check: a batch of data files, looked into as deep as was asked.
+"""The worker of a check: checks one batch of data files at the requested depth.
 
-Runs on any engine: a task is a small picklable value, the store is opened by URI in the worker.
+Runs on any engine: a task is a small picklable value, and the worker opens the store by URI.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ BATCH: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class CheckSpec:
-    """What all batches share: the table and how deep to look.
+    """What all batches share: the table and the depth.
 
-    ``metadata`` are the metaData actions that files were written under, the version's own first.
+    ``metadata`` are the metaData actions that files were written with, the version's own first.
     """
 
     uri: str
@@ -53,7 +53,7 @@ class CheckSpec:
 
 @dataclass(frozen=True, slots=True)
 class CheckTask:
-    """A batch: ``files`` as an Arrow stream, written under one of the spec's metadata."""
+    """A batch: ``files`` as an Arrow stream; ``metadata`` is an index into the spec's."""
 
     metadata: int
     files: bytes = field(repr=False)
@@ -61,10 +61,10 @@ class CheckTask:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What was seen of a batch.
+    """The result of checking a batch.
 
-    ``num_rows`` counts rows that were read, or that a footer told of; ``num_gone`` are files of
-    older versions that are not there any more, as after a vacuum.
+    ``num_rows`` counts rows of opened files, from the rows or the footer; ``num_gone`` are files of
+    older versions that no longer exist, as after a vacuum.
     """
 
     num_files: int = 0
@@ -88,7 +88,7 @@ def check_files(spec: CheckSpec, task: CheckTask, attempt: int) -> BatchResult:
 
 
 class _BatchChecker:
-    """Looks at the files of one batch."""
+    """Checks the files of one batch."""
 
     def __init__(self, store: Store, spec: CheckSpec, metadata: Metadata) -> None:
         self._store, self._spec = store, spec
@@ -97,18 +97,18 @@ class _BatchChecker:
             store, metadata, spec.depth, spec.decodes_vectors, self._findings
         )
         self._infos: dict[str, FileInfo | None] = {}
-        self._elsewhere: frozenset[str] = frozenset()
+        self._external: frozenset[str] = frozenset()
 
     def run(self, rows: Sequence[Mapping[str, Any]]) -> BatchResult:
-        """Check them all."""
+        """Check all files."""
         logged = [self._read(row) for row in rows]
         vectors = [self._vector_name(file) for file in logged]
         names = [file.data.path for file in logged] + [name for name in vectors if name]
-        self._infos, self._elsewhere = find_files(
+        self._infos, self._external = find_files(
             self._store, [name for name in dict.fromkeys(names) if _is_placed(name)]
         )
-        if self._elsewhere:
-            shown = min(self._elsewhere)
+        if self._external:
+            shown = min(self._external)
             self._findings.note(f"files on other storage were not checked, such as {shown!r}")
         present: list[Present] = []
         gone = 0
@@ -144,9 +144,9 @@ class _BatchChecker:
         return None if vector is None else name_vector_file(vector, file.data.path, self._findings)
 
     def _locate(self, file: Logged) -> FileInfo | None:
-        """The file's facts, compared with the log; ``None`` where it cannot be looked into."""
+        """Return what the store says of a file, compared with the log; ``None`` if unknown."""
         path = file.data.path
-        if path in self._elsewhere or not _is_placed(path):
+        if path in self._external or not _is_placed(path):
             return None
         info = self._infos.get(path)
         if info is None:
@@ -162,11 +162,11 @@ class _BatchChecker:
         return info
 
     def _check_vector_place(self, file: Logged, name: str | None) -> bool:
-        """Whether the vector can be read, as far as its place tells."""
+        """Return whether the vector's file can be read, judged by its name, existence and size."""
         vector = file.data.deletion_vector
         if vector is None or vector.storage_type == INLINE:
             return True
-        if name is None or name in self._elsewhere:
+        if name is None or name in self._external:
             return False
         if not is_absolute(name) and (problem := find_path_problem(name)) is not None:
             self._findings.add("PATH_INVALID", problem, file=name)
@@ -178,5 +178,5 @@ class _BatchChecker:
 
 
 def _is_placed(name: str) -> bool:
-    """Whether a name may be looked up: an absolute one, or one of a file below the root."""
+    """Return whether a name can be looked up: absolute, or of a file below the root."""
     return is_absolute(name) or find_path_problem(name) is None

@@ -1,4 +1,4 @@
-"""Checks of deletion vectors: there, whole, of the size that the log says, inside their file.
+"""Checks of deletion vectors: they exist, decode, and match the log and the data file.
 
 Source: PROTOCOL.md, "Deletion Vectors".
 """
@@ -19,18 +19,18 @@ from deltactl.storage.store import FileInfo, Store
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A deletion vector as far as it was looked at; ``bitmap`` only where it is sound."""
+    """The result of checking a deletion vector; ``bitmap`` only if it was decoded and is valid."""
 
     bitmap: BitMap64 | None = None
-    is_sound: bool = True
+    is_valid: bool = True
 
 
 NO_VECTOR = Vector()
-BROKEN_VECTOR = Vector(is_sound=False)
+BROKEN_VECTOR = Vector(is_valid=False)
 
 
 def name_vector_file(vector: DeletionVector, path: str, findings: Findings) -> str | None:
-    """The decoded name of a vector's file; ``None`` for an inline one, and where it names none."""
+    """Return the decoded name of a vector's file; ``None`` if it is inline or invalid."""
     try:
         return vector.file_name
     except CorruptLogError as error:
@@ -41,7 +41,7 @@ def name_vector_file(vector: DeletionVector, path: str, findings: Findings) -> s
 def check_vector_file(
     vector: DeletionVector, path: str, name: str, info: FileInfo | None, findings: Findings
 ) -> bool:
-    """Check that a vector's file is there and long enough; tell whether it is."""
+    """Check that a vector's file exists and is long enough; return whether it is."""
     if info is None:
         findings.add(
             "VECTOR_MISSING", f"the deletion vector of {path} is not in the store", file=name
@@ -82,8 +82,8 @@ def check_vector(store: Store, file: DataFile, num_rows: int | None, findings: F
 
 
 def _name_vector(vector: DeletionVector, path: str) -> tuple[str, str]:
-    """The file that a vector's bytes are in, as far as that is known, and what to call it."""
+    """Return the file that contains a vector, as far as known, and a name for messages."""
     name = vector.file_name
-    if name is None:  # which commit it is in would take a search
-        return path, "its deletion vector, which is in the log,"
+    if name is None:  # finding its commit would need a search
+        return path, "its inline deletion vector"
     return name, f"the deletion vector of {path}"

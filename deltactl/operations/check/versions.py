@@ -1,4 +1,4 @@
-"""Older versions: what they held, and what was true of them."""
+"""Checks of older versions: their files, schemas and checksums."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class LiveFiles:
 
     @property
     def metadata(self) -> tuple[Metadata, ...]:
-        """The version's own."""
+        """Return the metaData action of the version."""
         return (self.snapshot.metadata,)
 
     def batches(self) -> Iterator[Cut]:
-        """Stream them."""
+        """Stream the files."""
         for batch in self.snapshot.file_batches(_COLUMNS):
             yield 0, as_batch(batch)
 
@@ -53,9 +53,9 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class AllFiles:
-    """Files of every version that can be rebuilt, each once, under the metaData it came with.
+    """Files of every rebuildable version, each once, with the metaData of its commit.
 
-    Memory holds 8 bytes for each.
+    Memory: 8 bytes per file.
     """
 
     latest: Snapshot
@@ -64,7 +64,7 @@ class AllFiles:
 
     @property
     def metadata(self) -> tuple[Metadata, ...]:
-        """The latest, then those of the runs of commits."""
+        """Return the latest metaData, then those of the runs of commits."""
         return (self.latest.metadata, *(run.metadata for run in self.runs))
 
     def batches(self) -> Iterator[Cut]:
@@ -79,7 +79,7 @@ class AllFiles:
                 check_partitions(batch, self.runs[number - 1].metadata, None, findings)
 
     def _fresh(self, columns: Sequence[str]) -> Iterator[Cut]:
-        """The files of the latest version, then others, each the first time it comes up."""
+        """Yield the files of the latest version, then others, each the first time it comes up."""
         columns = list(dict.fromkeys([*columns, *KEY_COLUMNS]))
         seen = SeenKeys()
         for batch in self.latest.file_batches(columns):
@@ -101,7 +101,7 @@ class AllFiles:
 def find_all_files(
     latest: Snapshot, listing: LogListing, commits: CommitChecker, findings: Findings
 ) -> tuple[AllFiles, Readable]:
-    """Find the files of all versions, checked as the log has them; tell how they can be read.
+    """Find the files of all versions and check them in the log; return how readable they are.
 
     Raises:
         CorruptLogError: the oldest version cannot be rebuilt, or the schema of one is invalid.
@@ -125,9 +125,9 @@ def find_all_files(
 def _check_states(
     oldest: Snapshot, latest: Snapshot, commits: CommitChecker, findings: Findings
 ) -> Readable:
-    """Check each protocol and metaData before the latest; tell how far the worst can be read.
+    """Check each protocol and metaData before the latest; return the least readable level.
 
-    A problem is told once, where it begins, unless the latest version still has it.
+    A problem is reported once, where it begins, unless the latest version still has it.
     """
     protocol, metadata, worst = oldest.protocol, oldest.metadata, Readable.ROWS
     known = {(code, problem) for code, _, _, problem in findings.rows}
@@ -149,7 +149,7 @@ def _check_states(
 def check_older_checksums(
     listing: LogListing, latest: Snapshot, broken: frozenset[Checkpoint], findings: Findings
 ) -> int:
-    """Compare each version that has a checksum, rebuilt, with it; give how many there are."""
+    """Compare each checksum with its version, rebuilt; return the number of checksums."""
     first, num_checksums = first_rebuildable(latest.store, listing), 0
     for version in sorted(listing.checksums):
         if not first <= version < latest.version:

@@ -1,4 +1,4 @@
-"""What a user may ask of ``checkpoint``, parsed."""
+"""Options of ``checkpoint``."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ USE_SIDECARS: Final = (
 class CheckpointOptions:
     """Parsed options of ``checkpoint``.
 
-    ``version`` ``None`` is the latest. ``sidecar_rows`` is the most file actions of a
-    sidecar. ``cleanup_only`` writes no checkpoint;
-    with ``version`` the log is cleaned up to the checkpoint of that version. ``need``: commits
-    since the last checkpoint that make a run worth it.
+    ``version`` ``None`` is the latest. ``sidecar_rows`` is the maximum number of file actions of
+    a sidecar. ``cleanup_only`` writes no checkpoint; with ``version`` the log is cleaned up to the
+    checkpoint of that version. ``need``: run only after at least this many commits since the last
+    checkpoint.
     """
 
     version: int | None = None
@@ -43,7 +43,7 @@ class CheckpointOptions:
     need: Need | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
+        """Refuse invalid or contradictory options.
 
         Raises:
             UsageError: naming the option.
@@ -55,4 +55,4 @@ class CheckpointOptions:
         if self.kind not in get_args(Kind):
             raise UsageError(NO_PARTS, hint=USE_SIDECARS)
         if self.cleanup_only and (self.cleanup or self.compact_log or self.kind != "auto"):
-            raise UsageError("--cleanup-only writes nothing: it goes with --version alone")
+            raise UsageError("--cleanup-only writes nothing: combine it with --version only")

@@ -1,4 +1,4 @@
-"""Which checkpoint to write, if any: decided from the log alone."""
+"""Plan which checkpoint to write, if any, from the log alone."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ WrittenKind: TypeAlias = Literal["classic", "v2"]
 
 _WITHOUT_SIDECARS: Final = frozenset({"classic", "multipart"})
 _WITH_SIDECARS: Final = frozenset({"uuid"})
-# A task of sidecars reads whole row groups, and then cuts them: a few sidecars each.
+# A sidecar task reads whole row groups and splits them into a few sidecars.
 _SIDECARS_A_TASK = 4
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """What would be written for ``version``.
+    """The plan of the checkpoint for ``version``.
 
-    ``kind`` is ``None`` when there is nothing to write, and ``reason`` says why. ``actions`` is
-    how many file actions there are at most, ``None`` where only reading all would tell.
+    ``kind`` is ``None`` if there is nothing to write, and ``reason`` says why. ``actions`` is the
+    maximum number of file actions, ``None`` if unknown without reading all.
     ``shares`` are the tasks of V2 sidecars.
     """
 
@@ -42,12 +42,12 @@ class CheckpointPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
+        """Return whether there is nothing to write."""
         return self.kind is None
 
 
 def is_due(last_checkpoint: int, version: int, interval: int) -> bool:
-    """Whether a multiple of the interval lies after the last checkpoint, up to ``version``.
+    """Return whether a multiple of the interval is after the last checkpoint, up to ``version``.
 
     Args:
         last_checkpoint: version of the newest checkpoint, -1 without one.
@@ -66,25 +66,25 @@ def plan_checkpoint(
 
     Raises:
         UnsupportedFeatureError: the protocol forbids a checkpoint, or one of this kind.
-        SafetyError: the commit of the version is gone.
+        SafetyError: the commit of the version is missing.
     """
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
     kind = choose_kind(snapshot, options, warn)
     existing = _find_existing(snapshot, listing, None if options.kind == "auto" else kind)
     if existing is not None:
         name = existing.names[0].rpartition("/")[2]
-        reason = f"version {snapshot.version} has a checkpoint already: {name}"
+        reason = f"version {snapshot.version} already has a checkpoint: {name}"
         return CheckpointPlan(snapshot.version, None, reason)
     if snapshot.segment.commit is None:
         raise SafetyError(
-            f"version {snapshot.version} has no commit file: its checkpoint is all there is of it",
+            f"version {snapshot.version} has no commit file: it depends on its checkpoint",
             hint="A checkpoint of another kind needs the commit; the next version will have one.",
         )
     return plan_files(snapshot, kind, options)
 
 
 def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> WrittenKind:
-    """The kind that the options ask for, or the table's policy; see PROTOCOL.md, "Checkpoints".
+    """Return the kind from the options or the table's policy; see PROTOCOL.md, "Checkpoints".
 
     Raises:
         UnsupportedFeatureError: the protocol forbids the kind.
@@ -101,7 +101,7 @@ def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> W
     if options.kind == "v2" and not has_v2:
         raise UnsupportedFeatureError(
             "a v2 checkpoint needs the table feature v2Checkpoint, which the table does not have",
-            hint="Write a classic one, or add the feature with the engine that owns the table.",
+            hint="Write one with --kind classic, or add the feature with the table's engine.",
         )
     return options.kind
 
@@ -109,11 +109,11 @@ def choose_kind(snapshot: Snapshot, options: CheckpointOptions, warn: Warn) -> W
 def _find_existing(
     snapshot: Snapshot, listing: LogListing, kind: WrittenKind | None
 ) -> Checkpoint | None:
-    """A checkpoint of the version that can be read, of the kind or of any.
+    """Return a readable checkpoint of the version, of the given kind or of any.
 
     One file and several parts count as the same kind. Readers built on delta-kernel compare the
-    hint's number of parts with the checkpoint that they chose, and where a version has both, they
-    may choose the other one, and fail.
+    number of parts in ``_last_checkpoint`` with the checkpoint that they chose; if a version has
+    both, they may choose the other one and fail.
     """
     kinds = {"classic": _WITHOUT_SIDECARS, "v2": _WITH_SIDECARS}
     wanted_kinds = _WITHOUT_SIDECARS | _WITH_SIDECARS if kind is None else kinds[kind]
@@ -127,7 +127,7 @@ def _find_existing(
 
 
 def plan_files(snapshot: Snapshot, kind: WrittenKind, options: CheckpointOptions) -> CheckpointPlan:
-    """How the files of a checkpoint of this kind are cut; reads footers only."""
+    """Return the files of a checkpoint of this kind; read footers only."""
     pieces = () if snapshot.head is None else action_pieces(snapshot.head)
     tail_rows = snapshot.tail.adds.num_rows + snapshot.tail.removes.num_rows
     sizes = {piece: _row_group_rows(snapshot.store, piece) for piece in pieces}
@@ -141,7 +141,7 @@ def plan_files(snapshot: Snapshot, kind: WrittenKind, options: CheckpointOptions
 
 
 def _row_group_rows(store: Store, piece: Piece) -> list[int] | None:
-    """Rows of each row group; ``None`` for JSON, which has none."""
+    """Return the number of rows of each row group; ``None`` for JSON."""
     if piece.name.endswith(".json"):
         return None
     with store.open_input(piece.name) as source:
@@ -152,7 +152,7 @@ def _row_group_rows(store: Store, piece: Piece) -> list[int] | None:
 def _cut(
     sizes: dict[Piece, list[int] | None], tail_rows: int, rows_a_task: int
 ) -> tuple[Share, ...]:
-    """Shares of about so many rows: whole row groups, and the tail with the last of them."""
+    """Split into shares of about that many rows: whole row groups; the tail is in the last."""
     shares: list[Share] = []
     chosen: list[Piece] = []
     held = 0

@@ -1,7 +1,7 @@
-"""``checkpoint --repair``: find what is wrong with checkpoints and the hint, and write it anew.
+"""``checkpoint --repair``: verify checkpoints and ``_last_checkpoint``; rewrite invalid ones.
 
-History is never edited: commits stay as they are. A checkpoint that was proven wrong is replaced by
-one of the same version that was rebuilt without it.
+Commits are never changed. A checkpoint that was proven wrong is replaced by one of the same version
+that was rebuilt without it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from deltactl.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong: the file, why, and what is (or would be) done about it."""
+    """A problem: the file, the reason, and the action taken (or planned)."""
 
     name: str
     version: int | None
@@ -45,10 +45,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What was checked and found.
+    """The result of a repair.
 
-    ``checked`` counts checkpoints, ``unproven`` those of them that are whole, but cannot be
-    compared with anything.
+    ``checked`` counts checkpoints, ``unproven`` those of them that are complete but could not be
+    compared.
     """
 
     version: int
@@ -60,11 +60,11 @@ class RepairReport:
 
     @property
     def all_repaired(self) -> bool:
-        """Whether nothing is left that is wrong."""
+        """Return whether no problem is left."""
         return all(finding.repaired for finding in self.findings)
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``result`` of the JSON envelope."""
+        """Return the ``result`` of the JSON envelope."""
         return {
             "version": self.version,
             "checked": self.checked,
@@ -88,18 +88,18 @@ def repair_checkpoints(
     *,
     dry_run: bool = False,
 ) -> RepairReport:
-    """Check every checkpoint and the hint, and put right what is proven wrong.
+    """Check every checkpoint and ``_last_checkpoint``, and repair what is proven wrong.
 
     Raises:
-        CorruptLogError: the latest version cannot be rebuilt from what is good.
+        CorruptLogError: the latest version cannot be rebuilt from valid files.
         UnsupportedFeatureError: the protocol forbids a checkpoint.
-        DeltactlError: writing failed, or the store did.
+        DeltactlError: writing or the store failed.
     """
     listing = list_log(store)
     if listing.latest_version is None:
         raise no_table_error(store)
     compacted = [v for v in check_compactions(store, listing) if v.problem is not None]
-    for wrong in compacted:  # nothing is to be rebuilt from these
+    for wrong in compacted:  # no version may be rebuilt from these
         del listing.compacted[wrong.first, wrong.last]
     verdicts = check_checkpoints(store, listing)
     bad = frozenset(v.checkpoint for v in verdicts if v.trust == "bad")
@@ -116,7 +116,7 @@ def repair_checkpoints(
                 finding = replace(finding, remedy=remedy, repaired=obstacle is None)
             findings.append(finding)
     findings += _check_checksum(latest, verdicts, dry_run)
-    findings += _mend_hint(store, hint, dry_run)
+    findings += _repair_hint(store, hint, dry_run)
     return RepairReport(
         version=latest.version,
         engine=context.engine.name,
@@ -127,14 +127,14 @@ def repair_checkpoints(
     )
 
 
-def _tell(done: str, dry_run: bool) -> str:
+def _add_finding(done: str, dry_run: bool) -> str:
     return f"would be {done}" if dry_run else done
 
 
 def _judge(verdict: Verdict, dry_run: bool) -> Finding:
-    remedy = _tell("written anew from the rest of the log", dry_run)
+    remedy = _add_finding("rewritten from the rest of the log", dry_run)
     if verdict.trust == "ambiguous":
-        remedy = "none: nothing tells which of the two is right"
+        remedy = "none: it is unknown which of the two is right"
     checkpoint = verdict.checkpoint
     return Finding(checkpoint.names[0], checkpoint.version, verdict.problem or "", remedy)
 
@@ -146,18 +146,18 @@ def _check_checksum(latest: Snapshot, verdicts: list[Verdict], dry_run: bool) ->
     name, problem = f"{LOG_DIR}/{checksum_name(latest.version)}", "; ".join(found)
     base = latest.segment.checkpoint
     if base is not None and not any(v.checkpoint == base and v.trust == "good" for v in verdicts):
-        # It may be all that is left to tell what the checkpoint lacks.
-        remedy = f"none: nothing tells whether it is wrong, or {base.names[0]}"
+        # It may be the only evidence of what the checkpoint lacks.
+        remedy = f"none: it is unknown whether it is wrong or {base.names[0]}"
         return [Finding(name, latest.version, problem, remedy)]
     return [_remove_wrong(latest.store, name, latest.version, problem, dry_run)]
 
 
 def _remove_wrong(store: Store, name: str, version: int, problem: str, dry_run: bool) -> Finding:
-    """Delete what the log keeps twice, and is proven wrong."""
+    """Delete redundant files that are proven wrong."""
     failed = {} if dry_run else store.delete_many([name])
     if failed:
         return Finding(name, version, problem, f"none: {failed[name].message}")
-    remedy = _tell("deleted: readers do without this file", dry_run)
+    remedy = _add_finding("deleted: readers do not need this file", dry_run)
     return Finding(name, version, problem, remedy, repaired=not dry_run)
 
 
@@ -168,10 +168,10 @@ def _rewrite(
     context: RunContext,
     store: Store,
 ) -> str | None:
-    """Rebuild a checkpoint's version without anything bad, and write it in its place.
+    """Rebuild a checkpoint's version from valid files, and replace the checkpoint.
 
     Returns:
-        Why that cannot be done, ``None`` when it was.
+        Why that is impossible, ``None`` if it was done.
     """
     try:
         snapshot = load_snapshot(
@@ -185,12 +185,12 @@ def _rewrite(
         snapshot, _plan_like(snapshot, checkpoint, options), options, context
     )
     move_hint(store, written.hint)
-    # The new one has every name of the old one, or stands beside it: readers must not choose.
+    # The new one may have other names than the old one: delete the old one, or readers may use it.
     obsolete = [name for name in checkpoint.names if name not in written.names]
     failed = store.delete_many(obsolete)
     if failed:
         name, cause = next(iter(failed.items()))
-        return f"a good one stands beside it, but {name} could not be deleted: {cause.message}"
+        return f"a valid one was written, but {name} could not be deleted: {cause.message}"
     return None
 
 
@@ -204,10 +204,10 @@ def _plan_like(
     return plan_files(snapshot, "classic", options)
 
 
-def _mend_hint(store: Store, hint: HintVerdict, dry_run: bool) -> list[Finding]:
+def _repair_hint(store: Store, hint: HintVerdict, dry_run: bool) -> list[Finding]:
     if hint.problem is None:
         return []
-    remedy = _tell("written anew for the newest checkpoint", dry_run)
+    remedy = _add_finding("rewritten for the newest checkpoint", dry_run)
     finding = Finding(HINT_NAME, hint.version, hint.problem, remedy)
     if dry_run:
         return [finding]

@@ -1,4 +1,4 @@
-"""What a checkpoint run did, or would do, for people and programs."""
+"""The result of a checkpoint run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltactl.storage.store import FileInfo
 
 @dataclass(frozen=True, slots=True)
 class DueReport:
-    """Whether the table's interval asks for a checkpoint; ``last`` is -1 where there is none."""
+    """Whether a checkpoint is due by the table's interval; ``last`` is -1 without one."""
 
     version: int
     last: int
@@ -21,7 +21,7 @@ class DueReport:
     due: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``result`` of the JSON envelope."""
+        """Return the ``result`` of the JSON envelope."""
         return {
             "version": self.version,
             "last_checkpoint": None if self.last < 0 else self.last,
@@ -32,12 +32,12 @@ class DueReport:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReport:
-    """The outcome of a run; of a dry run the plans alone.
+    """The result of a run; of a dry run only the plans.
 
     ``hint_moved``: whether ``_last_checkpoint`` names the new checkpoint. ``failed`` are files
     that cleanup could not delete, with the reason. ``interrupted``: the run was cancelled after
-    the checkpoint was written, and did nothing more. ``skipped`` says what there was to do where
-    that was not worth a run.
+    the checkpoint was written, and did nothing more. ``skipped`` says how much work was pending if
+    it was below the threshold.
     """
 
     plan: CheckpointPlan
@@ -56,12 +56,12 @@ class CheckpointReport:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was nothing to do."""
+        """Return whether there was nothing to do."""
         nothing_to_clean = self.cleanup is None or self.cleanup.is_empty
         return self.plan.is_empty and nothing_to_clean and self.compaction_range is None
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``result`` of the JSON envelope; sizes in bytes."""
+        """Return the ``result`` of the JSON envelope; sizes in bytes."""
         return {
             "version": self.plan.version,
             "kind": self.plan.kind,

@@ -1,7 +1,7 @@
-"""``checkpoint``: the state of a version in files of its own, and the log cleaned up behind it.
+"""``checkpoint``: write the state of a version as a checkpoint, and clean up the log.
 
-Order of effects: files written and read back, then the hint, then what is optional, and deletion
-last. Every crash point leaves a log that reads as before.
+Order of effects: files are written and read back, then ``_last_checkpoint``, then optional files;
+deletion is last. After a crash at any point the log reads as before.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ __all__ = [
 
 
 def check_due(store: Store, *, warn: Warn) -> DueReport:
-    """Whether ``delta.checkpointInterval`` asks for a checkpoint of the latest version.
+    """Return whether ``delta.checkpointInterval`` asks for a checkpoint of the latest version.
 
     Raises:
-        DeltactlError: no table there, or a damaged log.
+        DeltactlError: there is no table, or the log is damaged.
     """
     snapshot = load_snapshot(store, warn=warn)
     last = snapshot.segment.checkpoint_version
@@ -62,16 +62,16 @@ def checkpoint_table(
     *,
     dry_run: bool = False,
 ) -> CheckpointReport:
-    """Plan and, unless ``dry_run``, write a checkpoint, and clean up the log if asked to.
+    """Plan and, unless ``dry_run``, write a checkpoint, and clean up the log if requested.
 
     Raises:
         UnsupportedFeatureError: the protocol forbids it, or a checkpoint of this kind.
-        VersionNotFoundError: no such version.
-        VerificationError: what was stored is not the snapshot; it was removed.
-        SafetyError: cleanup would strand a version that is inside the retention.
+        VersionNotFoundError: there is no such version.
+        VerificationError: the written checkpoint differs from the snapshot; it was removed.
+        SafetyError: cleanup would make a version inside the retention unreadable.
         DeltactlError: the log is damaged, or the store failed.
     """
-    # Another run's cleanup may take the checkpoint that this one reads: then all begins anew.
+    # Another run's cleanup may delete the checkpoint that this one reads: then start again.
     job, report = outlast_cleanup(lambda: _begin(store, options, context, dry_run=dry_run))
     if dry_run or report.skipped is not None:
         return report
@@ -89,7 +89,7 @@ def checkpoint_table(
 def _begin(
     store: Store, options: CheckpointOptions, context: RunContext, *, dry_run: bool
 ) -> tuple[_Job, CheckpointReport]:
-    """Look at the log, plan, and unless ``dry_run`` write the checkpoint."""
+    """Read the log, plan, and unless ``dry_run`` write the checkpoint."""
     job = _Job(store, options, context)
     skipped = job.find_shortfall()
     if skipped is not None:
@@ -112,7 +112,7 @@ def _begin(
 
 
 class _Job:
-    """One run: the log as it was found, and what to do with it."""
+    """One run: the log as it was read, and the options."""
 
     def __init__(self, store: Store, options: CheckpointOptions, context: RunContext) -> None:
         self._store, self._options, self._context = store, options, context
@@ -124,37 +124,37 @@ class _Job:
 
     @property
     def table_id(self) -> str:
-        """The id in the table's metadata."""
+        """Return the table's id."""
         return self.snapshot.metadata.id
 
     def find_shortfall(self) -> str | None:
-        """What there is since the last checkpoint, where that is less than ``options`` ask for."""
+        """Return the pending work since the last checkpoint if it is below the threshold."""
         if self._options.need is None:
             return None
         last = self.snapshot.segment.checkpoint_version  # -1 without one
         return self._options.need.find_shortfall(commits=self.snapshot.version - last)
 
     def plan(self) -> CheckpointPlan:
-        """What to write."""
+        """Return the plan of the checkpoint."""
         snapshot = self.snapshot
         if not self._options.cleanup_only:
             return plan_checkpoint(snapshot, self._listing, self._options, self._context.warn)
         ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
-        return CheckpointPlan(snapshot.version, None, "no checkpoint was asked for")
+        return CheckpointPlan(snapshot.version, None, "no checkpoint was requested")
 
     def write(self, plan: CheckpointPlan) -> WrittenCheckpoint:
-        """Write the checkpoint, which nothing names yet."""
+        """Write the checkpoint, without naming it in ``_last_checkpoint``."""
         written = write_checkpoint(self.snapshot, plan, self._options, self._context)
         _log.info("%s: checkpoint of version %d written", self._store.uri, plan.version)
         return written
 
     def announce(self, report: CheckpointReport, written: WrittenCheckpoint) -> CheckpointReport:
-        """Let the hint name the checkpoint, and see to the version's checksum file."""
+        """Write ``_last_checkpoint``, and check or write the version's checksum file."""
         moved = move_hint(self._store, written.hint)
         return replace(report, hint_moved=moved, checksum=self._handle_checksum(written))
 
     def _handle_checksum(self, written: WrittenCheckpoint) -> str | None:
-        """Compare with the version's checksum file; write one where the table has such files."""
+        """Compare with the version's checksum file; write one if the table has such files."""
         facts = written.num_adds, written.add_bytes
         try:
             found = find_disagreements(self._store, self.snapshot, *facts)
@@ -167,19 +167,19 @@ class _Job:
             return None
         try:
             return write_checksum(self._store, self.snapshot, *facts)
-        except ObjectNotFoundError as error:  # another run's cleanup took the commit
+        except ObjectNotFoundError as error:  # another run's cleanup deleted the commit
             self._context.warn(f"the version's checksum file was not written: {error.message}")
             return None
 
     def plan_cleanup(self, plan: CheckpointPlan) -> CleanupPlan:
-        """What may go once the plan is carried out."""
+        """Return the log files that can be deleted after the checkpoint."""
         latest = self.snapshot
         if self._options.version is not None:
             latest = load_snapshot(self._store, warn=self._context.warn, listing=self._listing)
         if not latest.properties.expired_log_cleanup:
             self._context.warn(
-                "delta.enableExpiredLogCleanup is false; the log is cleaned up because you ask "
-                "for it"
+                "delta.enableExpiredLogCleanup is false; the log is cleaned up because you "
+                "requested it"
             )
         cleanup = plan_cleanup(
             latest,
@@ -193,7 +193,7 @@ class _Job:
         return cleanup
 
     def clean(self, report: CheckpointReport) -> CheckpointReport:
-        """Plan once more on the log as it is now, with what was written, and delete."""
+        """Plan again on the current log, including the new checkpoint, and delete."""
         self._listing = list_log(self._store)
         cleanup = self.plan_cleanup(CheckpointPlan(self.snapshot.version, None))
         failed = execute_cleanup(self._store, cleanup)

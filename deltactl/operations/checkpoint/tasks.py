@@ -1,6 +1,6 @@
-"""The work of one task of a checkpoint: stream some of the snapshot's actions, write, read back.
+"""The worker of a checkpoint: write some of the snapshot's actions and read them back.
 
-Runs on any engine: specs and tasks are picklable, the store is opened by URI in the worker.
+Runs on any engine: specs and tasks are picklable, and the worker opens the store by URI.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from deltactl.storage.store import FileInfo, Store
 
 @dataclass(slots=True)
 class TailSource:
-    """The log's tail: in memory in the process that read it, by name everywhere else.
+    """The log's tail: in memory in the process that read it, by name in other processes.
 
-    Pickling keeps only the names, so that a task stays small however long the tail is.
+    Pickling keeps only the names, so that a task is small even if the tail is long.
     """
 
     files: tuple[FileInfo, ...]
@@ -43,11 +43,11 @@ class TailSource:
     loaded: Tail | None = field(default=None, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave the rows behind."""
+        """Pickle only the names."""
         return TailSource, (self.files, self.partition_keys)
 
     def load(self, store: Store) -> Tail:
-        """The tail, read again where it did not come along."""
+        """Return the tail; read it if it was not in memory."""
         if self.loaded is None:
             self.loaded = replay_tail(store, self.files, self.partition_keys)
         return self.loaded
@@ -58,7 +58,7 @@ class WriteSpec:
     """What all tasks of a checkpoint share.
 
     ``tombstones_after_ms``: tombstones at or before this time have expired. ``singletons`` are
-    objects of the log by action, for whole files.
+    the non-file actions by name, for whole files.
     """
 
     table_uri: str
@@ -75,7 +75,7 @@ class WriteSpec:
 
 @dataclass(frozen=True, slots=True)
 class SidecarTask:
-    """Some of the file actions, to be written as sidecars."""
+    """A share of the file actions, to be written as sidecars."""
 
     number: int
     share: Share
@@ -85,9 +85,9 @@ def write_whole(spec: WriteSpec, name: str, attempt: int) -> tuple[WrittenAction
     """Write a classic checkpoint with this store name.
 
     Raises:
-        VerificationError: what is stored is not what was read; the file is removed.
-        CorruptLogError, StorageError: the log cannot be read, or the store failed; what was put
-            in place stays: another writer may have cleaned up the log because of it.
+        VerificationError: the stored rows differ from the input; the file is removed.
+        CorruptLogError, StorageError: the log cannot be read, or the store failed; a written file
+            is kept, because another writer may have cleaned up the log based on it.
     """
     store = open_store(spec.table_uri, spec.storage_options)
     schema = spec.layout.whole_schema
@@ -95,7 +95,7 @@ def write_whole(spec: WriteSpec, name: str, attempt: int) -> tuple[WrittenAction
         writer.write_singletons(singleton_rows(schema, spec.singletons))
         for kind, batch in _stream(store, spec, WHOLE):
             _write(writer, kind, batch)
-        # Other writers' checkpoints have the same name: only a file known to be bad is removed.
+        # Other writers' checkpoints have the same name: only remove a file known to be invalid.
         with _removed_on(VerificationError, store) as written:
             written.append(writer.close())
             verify_actions(store, spec.version, written[0])
@@ -106,7 +106,7 @@ def write_sidecars(spec: WriteSpec, task: SidecarTask, attempt: int) -> tuple[Wr
     """Write a share of the file actions as sidecars of at most ``spec.sidecar_rows`` rows.
 
     Raises:
-        VerificationError: what is stored is not what was read; the files are removed.
+        VerificationError: the stored rows differ from the input; the files are removed.
         CorruptLogError, StorageError: the log cannot be read, or the store failed.
     """
     store = open_store(spec.table_uri, spec.storage_options)
@@ -141,7 +141,7 @@ def write_sidecars(spec: WriteSpec, task: SidecarTask, attempt: int) -> tuple[Wr
 
 
 def _stream(store: Store, spec: WriteSpec, share: Share) -> Iterator[tuple[str, pa.Table]]:
-    """Batches of live files, then of tombstones that have not expired."""
+    """Yield batches of live files, then of tombstones that have not expired."""
     tail = spec.tail.load(store)
     sources = (
         ("add", partial(live_batches, columns=FILE_COLUMNS)),
@@ -153,7 +153,7 @@ def _stream(store: Store, spec: WriteSpec, share: Share) -> Iterator[tuple[str, 
 
 
 def _unexpired(tombstones: pa.Table, after_ms: int) -> pa.Table:
-    # Without a time a tombstone counts as one of 1970.
+    # A tombstone without a timestamp counts as one of 1970.
     return tombstones.filter(
         pc.fill_null(pc.greater(tombstones["deletion_timestamp_ms"], after_ms), False)
     )

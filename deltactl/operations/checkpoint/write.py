@@ -1,4 +1,4 @@
-"""Writing a planned checkpoint: tasks on an engine, the top-level file, the hint at last."""
+"""Write a planned checkpoint: tasks on an engine, then the top-level file."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ _TASK_MEMORY_BYTES = 512 << 20
 
 @dataclass(frozen=True, slots=True)
 class WrittenCheckpoint:
-    """A checkpoint that was written and read back: its files, and what it holds.
+    """A checkpoint that was written and read back: its files and counts.
 
-    ``num_actions`` counts every row as the hint wants it; sizes are bytes over all files.
+    ``num_actions`` counts every row, as ``_last_checkpoint`` does; sizes are totals in bytes.
     """
 
     version: int
@@ -77,23 +77,23 @@ class WrittenCheckpoint:
 def write_checkpoint(
     snapshot: Snapshot, plan: CheckpointPlan, options: CheckpointOptions, context: RunContext
 ) -> WrittenCheckpoint:
-    """Write the files of a plan and read them back; nothing points at them yet.
+    """Write the files of a plan and read them back; do not change ``_last_checkpoint``.
 
     Raises:
-        VerificationError: what is stored is not the snapshot; what was written is removed.
-        InterruptedRunError: cancelled; what was written is removed.
-        DeltactlError: the first task that failed.
+        VerificationError: the stored files differ from the snapshot; they are removed.
+        InterruptedRunError: cancelled; written files are removed.
+        DeltactlError: the error of the first failed task.
     """
     writing = _Writing(snapshot, plan, options, context)
     return writing.write_v2() if plan.kind == "v2" else writing.write_whole()
 
 
 def _kept_singletons(snapshot: Snapshot, now_ms: int) -> Singletons:
-    """What a checkpoint keeps: live domains, and transactions that have not expired."""
+    """Return the non-file actions to keep: live domains and unexpired transactions."""
     retention = snapshot.properties.txn_retention_ms
     txns = dict(snapshot.txns)
     if retention is not None:
-        # One without a time counts as expired (PROTOCOL.md, "Transaction Identifiers").
+        # One without a timestamp counts as expired (PROTOCOL.md, "Transaction Identifiers").
         oldest = now_ms - retention
         txns = {app: txn for app, txn in txns.items() if (txn.last_updated_ms or 0) > oldest}
     return Singletons(snapshot.protocol, snapshot.metadata, txns, dict(snapshot.domains))
@@ -108,7 +108,7 @@ def _nodes(singletons: Singletons) -> Iterator[Node]:
 
 
 class _Writing:
-    """One checkpoint under way."""
+    """Writes one checkpoint."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class _Writing:
         return _summary(plan, files, (), hint)
 
     def write_v2(self) -> WrittenCheckpoint:
-        """Sidecars, then the file that names them."""
+        """Write sidecars, then the file that names them."""
         plan, options = self._plan, self._options
         tasks = [SidecarTask(number, share) for number, share in enumerate(plan.shares, 1)]
         files = self._run_tasks(partial(write_sidecars, self._spec), tasks)
@@ -187,10 +187,10 @@ class _Writing:
         return _summary(plan, files, (top,), hint)
 
     def _ensure_complete(self, files: Sequence[WrittenActions]) -> None:
-        """Compare what all tasks wrote together with the snapshot: none may have missed its share.
+        """Compare the totals of all tasks with the snapshot.
 
         Raises:
-            VerificationError: there are more or fewer files, or bytes of them.
+            VerificationError: the number or total size of files differs.
         """
         found = sum(w.adds.count for w in files), sum(w.adds.size_bytes for w in files)
         wanted = self._snapshot.num_files, self._snapshot.size_bytes
@@ -198,21 +198,21 @@ class _Writing:
             raise VerificationError(
                 f"version {self._plan.version} has {wanted[0]} files of {wanted[1]} bytes, "
                 f"and {found[0]} of {found[1]} were written",
-                hint="Nothing points at the new checkpoint; please report this.",
+                hint="No file names the new checkpoint. Please report this.",
             )
 
     def _retract(self, top: str, files: Sequence[WrittenActions]) -> None:
-        """Remove a checkpoint that failed: what names the sidecars first, and they only then."""
-        with suppress(DeltactlError):  # the error that led here is the one that matters
+        """Remove a failed checkpoint: first the file that names the sidecars, then the sidecars."""
+        with suppress(DeltactlError):  # the original error is raised
             if not self._store.delete_many([top]):
                 remove_unchanged(self._store, [written.file for written in files])
 
     def _write_top(self, name: str, nodes: Sequence[Node]) -> FileInfo:
         """Write the file that names the sidecars.
 
-        When that fails they stay: the store may still carry out what it said had failed, and a
-        checkpoint whose sidecars are gone misleads every reader. Log cleanup removes sidecars that
-        nothing names.
+        If that fails the sidecars are kept: the store may still complete the failed request, and a
+        checkpoint without its sidecars misleads every reader. Log cleanup removes sidecars that
+        no checkpoint names.
         """
         try:
             if self._options.top_format == "parquet":
@@ -225,7 +225,9 @@ class _Writing:
                     return writer.close().file
             return self._put_top(name, nodes)
         except Exception:
-            with suppress(DeltactlError):  # it was not read back: better none than that
+            with suppress(
+                DeltactlError
+            ):  # it could not be read back: no checkpoint is better than an invalid one
                 self._store.delete_many([name])
             raise
 
@@ -258,7 +260,8 @@ class _Writing:
                 raise explain_foreign("writing the checkpoint", failures[0])
             if len(done) < len(tasks):
                 raise InterruptedRunError(
-                    "interrupted before the checkpoint was written", hint="Nothing was changed."
+                    "interrupted before the checkpoint was written",
+                    hint="Rerun the command; nothing was changed.",
                 )
         except Exception:
             if self._plan.kind == "v2":

@@ -1,4 +1,4 @@
-"""What lies in a directory that is to become a table: data, what is left out, what forbids it."""
+"""List a directory to convert: its data files, skipped files, and obstacles."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FROM_BEFORE: Final = "older than the last listing, and in no action of the log"
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A file that does not become part of the table, and why."""
+    """A file that does not become part of the table, and the reason."""
 
     path: str
     reason: str
@@ -35,8 +35,8 @@ class LeftOut:
 class DirectoryListing:
     """Decoded names below the root, sorted.
 
-    ``candidates`` are to be opened: names of Parquet files, and names without an ending, which
-    Hive and Athena give to data.
+    ``candidates`` must be opened: names of Parquet files, and names without an extension, which
+    Hive and Athena give to data files.
     """
 
     candidates: tuple[str, ...]
@@ -44,17 +44,17 @@ class DirectoryListing:
 
 
 def has_parquet_name(name: str) -> bool:
-    """Whether a file says by its name that it is Parquet."""
+    """Return whether a file name has the extension of Parquet."""
     return name.lower().endswith(PARQUET_ENDINGS)
 
 
 def list_directory(store: Store) -> DirectoryListing:
-    """Sort the files below the root.
+    """List the files below the root.
 
     Raises:
-        ConversionError: there is nothing.
-        SafetyError: another table lies inside, something else than its folders rules the data, or
-            two links lead to one file.
+        ConversionError: there are no files.
+        SafetyError: another table is inside, other metadata determines the live files, or two
+            links lead to one file.
         UnsupportedFeatureError: it is an Iceberg or Hudi table.
         StorageError: the directory cannot be listed.
     """
@@ -88,15 +88,16 @@ def _nothing_there(store: Store) -> ConversionError:
     if store.stat_many([unquote(store.uri)]) != [None]:
         return ConversionError(
             f"{store.uri} is a file, not a directory of Parquet files",
-            hint="Give the directory that holds it.",
+            hint="Give the directory that contains it.",
         )
     return ConversionError(
-        f"no Parquet files at {store.uri}: there is nothing there", hint="Check the path."
+        f"no Parquet files at {store.uri}: the directory is empty or missing",
+        hint="Check the path.",
     )
 
 
 def _walk(store: Store) -> tuple[list[str], set[str]]:
-    """Names of all files, sorted, and which of them are links; linked folders are not entered."""
+    """Return the sorted names of all files, and which are links; skip linked directories."""
     names: list[str] = []
     links: list[str] = []
     for part in store.walk_tree(lambda folder: True):
@@ -108,12 +109,12 @@ def _walk(store: Store) -> tuple[list[str], set[str]]:
 
 
 def _find_twins(store: Store, candidates: Iterable[str], links: Iterable[str]) -> set[str]:
-    """The links to files that are candidates by their own name: with both, rows would be doubled.
+    """Return links to files that are candidates themselves: with both, rows would be duplicated.
 
     Raises:
-        SafetyError: two links lead to one file that is no candidate; which one counts is not known.
+        SafetyError: two links lead to one file that is not a candidate: it is unclear which to use.
     """
-    # Where links lead to outside of its root a store does not tell; that of the whole disk does.
+    # A store does not resolve links that leave its root; a store of the whole disk does.
     root = uri_to_path(store.uri).rstrip("/")
     targets = open_store("/").real_names([f"{root}/{name}" for name in links])
     own = {f"{root}/{name}"[1:] for name in candidates}
@@ -124,8 +125,8 @@ def _find_twins(store: Store, candidates: Iterable[str], links: Iterable[str]) -
             twins.add(name)
         elif target is not None and (other := first.setdefault(target, name)) != name:
             raise SafetyError(
-                f"{store.uri} holds two links to one file: {other!r} and {name!r} both lead to "
-                f"'/{target}', whose rows would count twice",
+                f"{store.uri} has two links to one file: {other!r} and {name!r} both lead to "
+                f"'/{target}', whose rows would be duplicated",
                 hint="Remove one of the links, or hide it (a leading '_').",
             )
     return twins
@@ -142,30 +143,30 @@ def _ensure_only_files(names: Iterable[str], where: str) -> None:
         if f"/{LOG_DIR}/" in name:
             inner = name.partition(f"/{LOG_DIR}/")[0]
             raise SafetyError(
-                f"{where} holds a Delta table in {inner!r}: a table cannot lie inside another",
-                hint="Convert the folders beside it one by one, or move it elsewhere.",
+                f"{where} contains a Delta table in {inner!r}: a table cannot be inside another",
+                hint="Convert the other directories one by one, or move the table elsewhere.",
             )
         if first == "metadata" and rest.endswith((".metadata.json", "version-hint.text")):
             raise UnsupportedFeatureError(
                 f"{where} is an Iceberg table: {name!r} describes its files",
-                hint="Which files are live, and deleted rows, are known to Iceberg alone; use a "
-                "tool that converts Iceberg tables.",
+                hint="Use a tool that converts Iceberg tables: only Iceberg knows which files and "
+                "rows are live.",
             )
         if first == ".hoodie":
             raise UnsupportedFeatureError(
                 f"{where} is a Hudi table: {name!r} describes its files",
-                hint="Which files are live is known to Hudi alone.",
+                hint="Use a tool that converts Hudi tables: only Hudi knows which files are live.",
             )
         if first == "_spark_metadata":
             raise SafetyError(
-                f"{where} was written by a stream of Spark: {name!r} tells which files count",
-                hint="Files that are not named there are leftovers and would double rows. Copy the "
-                "data with Spark, or remove _spark_metadata once every other file is to count.",
+                f"{where} was written by a Spark stream: {name!r} lists the valid files",
+                hint="Copy the data with Spark, or delete _spark_metadata if all other files are "
+                "valid: files that it does not list would duplicate rows.",
             )
 
 
 def ensure_no_table_above(store: Store) -> None:
-    """Refuse a directory inside a Delta table, whose files may be that table's own.
+    """Refuse a directory inside a Delta table, whose files may belong to that table.
 
     Raises:
         SafetyError: naming the table.
@@ -173,6 +174,6 @@ def ensure_no_table_above(store: Store) -> None:
     above = find_table_above(store, levels=None)
     if above is not None:
         raise SafetyError(
-            f"{store.uri} lies inside the Delta table {above}: a table cannot lie inside another",
-            hint="Its files may already belong to that table.",
+            f"{store.uri} is inside the Delta table {above}: a table cannot be inside another",
+            hint="Copy the files to a directory outside that table: they may belong to it.",
         )

@@ -1,4 +1,4 @@
-"""Every footer of a directory, read once, in parallel on an engine."""
+"""Read every footer of a directory once, in parallel on an engine."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from deltactl.protocol.schema_json import encode_schema
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
 
-# Enough to amortise a task, few enough that a short run uses all workers.
+# Large enough to amortise a task, small enough that a short run uses all workers.
 _FILES_A_TASK: Final = 512
 _BYTES_A_FOOTER: Final = 64 << 10
 
 
 @dataclass(slots=True)
 class Footers:
-    """What all footers say; groups in the order of their first files."""
+    """The contents of all footers; groups in the order of their first files."""
 
     groups: list[FooterGroup] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -44,12 +44,12 @@ class Footers:
 
     @property
     def names(self) -> list[str]:
-        """The data files, sorted."""
+        """Return the data files, sorted."""
         return sorted(name for group in self.groups for name in group.files["path"].to_pylist())
 
     @property
     def newest_ms(self) -> int:
-        """The greatest time of a file."""
+        """Return the latest modification time of the files."""
         return max((max(g.files["modified_ms"].to_pylist()) for g in self.groups), default=0)
 
 
@@ -62,8 +62,8 @@ def read_all_footers(
 ) -> Footers:
     """Read the footers of ``names``.
 
-    The first one tells which statistics will be wanted, so that wide tables do not carry those of
-    a thousand columns about.
+    The first one decides which statistics are needed, so that a wide table does not keep those of a
+    thousand columns.
 
     Raises:
         InterruptedRunError: ``cancel`` was set.
@@ -91,8 +91,8 @@ def read_all_footers(
                 raise outcome.error
             found[outcome.task_id] = outcome.result
     if context.is_cancelled:
-        raise InterruptedRunError("interrupted", hint="Nothing was changed.")
-    for number in sorted(found):  # whatever the order in which they ended
+        raise InterruptedRunError("interrupted", hint="Rerun the command; nothing was changed.")
+    for number in sorted(found):  # independent of the order in which tasks ended
         footers.take(found[number])
     return footers
 
@@ -100,7 +100,7 @@ def read_all_footers(
 def _unwanted(
     struct: StructType, partitions: frozenset[str], properties: TableProperties
 ) -> frozenset[Path]:
-    """Leaves of the first file that the table's rules will ask no statistics of."""
+    """Return the leaves of the first file for which the table keeps no statistics."""
     stored = tuple(
         f
         for f in struct.fields

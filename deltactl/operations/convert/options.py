@@ -1,4 +1,4 @@
-"""What a user may ask of ``convert``, parsed."""
+"""Options of ``convert``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COLUMN: Final = re.compile(r"(?:`((?:[^`]|``)+)`|([^\s,`]+))(?:\s+(\w+(?:\s*\([
 
 @dataclass(frozen=True, slots=True)
 class PartitionColumn:
-    """A partition column that was asked for; ``type`` ``None``: to be inferred."""
+    """A requested partition column; ``type`` ``None``: to be inferred."""
 
     name: str
     type: PrimitiveType | None = None
@@ -40,8 +40,8 @@ class PartitionColumn:
 class ConvertOptions:
     """Parsed options of ``convert``.
 
-    ``partition_by`` ``None`` means: as the folders say. ``margin_ms`` is how far the times of
-    files may lie behind the watermark of the last listing and still count as new in a sync.
+    ``partition_by`` ``None`` means: from the directory names. ``margin_ms``: in a sync, files count
+    as new if they are at most this much older than the watermark of the last listing.
     """
 
     partition_by: tuple[PartitionColumn, ...] | None = None
@@ -54,7 +54,7 @@ class ConvertOptions:
     margin_ms: int = DEFAULT_MARGIN_MS
 
     def __post_init__(self) -> None:
-        """Refuse options that do not go together.
+        """Refuse options that exclude each other.
 
         Raises:
             UsageError: naming them.
@@ -67,16 +67,16 @@ class ConvertOptions:
         )
         if self.sync and (given := [name for name, is_given in for_new_tables if is_given]):
             raise UsageError(
-                f"--sync and {given[0]} do not go together",
-                hint="The table has been created already: --sync only adds files to it.",
+                f"--sync and {given[0]} exclude each other",
+                hint=f"Omit {given[0]}: --sync only adds files to an existing table.",
             )
 
 
 def parse_partition_by(text: str) -> tuple[PartitionColumn, ...]:
-    """Columns out of ``date date, country string``; types may be left out, to be inferred.
+    """Parse columns such as ``date date, country string``; types may be omitted, to be inferred.
 
     Raises:
-        UsageError: it cannot be understood; says where.
+        UsageError: it cannot be parsed; the message says where.
     """
     columns: list[PartitionColumn] = []
     position = 0
@@ -84,8 +84,8 @@ def parse_partition_by(text: str) -> tuple[PartitionColumn, ...]:
         match = _COLUMN.match(rest)
         if match is None or (match.end() < len(rest) and rest[match.end() :].lstrip()[:1] != ","):
             raise UsageError(
-                f"--partition-by cannot be understood at {rest[:40]!r}",
-                hint='write names and types, such as "date date, country string"',
+                f"--partition-by cannot be parsed at {rest[:40]!r}",
+                hint='Write names and types, such as --partition-by "date date, country string".',
             )
         name = match[1].replace("``", "`") if match[1] else match[2]
         if name.lower() in (column.name.lower() for column in columns):
@@ -107,7 +107,7 @@ def _parse_type(text: str) -> PrimitiveType:
         if 1 <= precision <= MAX_DECIMAL_DIGITS and scale <= precision:
             return PrimitiveType(f"decimal({precision},{scale})")
     raise UsageError(
-        f"--partition-by: {text!r} is not a type that can partition",
-        hint="Types: byte, short, integer, long, float, double, decimal(p,s), string, boolean, "
-        "date, timestamp, timestamp_ntz, binary.",
+        f"--partition-by: {text!r} is not a type of partition columns",
+        hint="Use byte, short, integer, long, float, double, decimal(p,s), string, boolean, "
+        "date, timestamp, timestamp_ntz or binary.",
     )

@@ -1,7 +1,7 @@
-"""Partition columns out of folder names: which there are, of what type, and each file's values.
+"""Infer partition columns, their types and each file's values from directory names.
 
-Source: Hive's layout, ``name=value`` folders, both escaped. Types are guessed only where every
-text says so and is written the one way that the type itself would be.
+Source: Hive's layout, ``name=value`` directories, both escaped. A type is guessed only if every
+value text has the canonical form of that type.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import DeltaType, Field, PrimitiveType, arrow_type
 
 Problem = tuple[str, str | None, str]
-"""Path, column or ``None``, and why: what keeps a file out of a table; no path: not one file's."""
+"""Path, column or ``None``, and the reason; an empty path: the problem of no single file."""
 
 Values = Mapping[str, str | None]
 
-# No leading zeros, no plus: "01" and "1" are two folders, and a number would make them one value.
+# No leading zeros or plus: "01" and "1" are two directories, but would be one number.
 _WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _STRING: Final = PrimitiveType("string")
@@ -35,7 +35,7 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """The partition columns in order, and the values of each folder that holds files.
+    """The partition columns in order, and the values of each directory with files.
 
     ``guessed`` names the columns whose type was guessed.
     """
@@ -45,7 +45,7 @@ class Partitioning:
     guessed: tuple[str, ...]
 
     def of(self, name: str) -> Values:
-        """The values of a file."""
+        """Return the values of a file."""
         return self.values[name.rpartition("/")[0]]
 
 
@@ -54,12 +54,12 @@ def plan_partitions(
     asked: Sequence[PartitionColumn] | None,
     file_types: Mapping[str, DeltaType],
 ) -> tuple[Partitioning, list[Problem]]:
-    """The partitioning of files, and what stands in its way, file by file.
+    """Return the partitioning of files, and its problems, file by file.
 
     Args:
         names: decoded names of the data files.
-        asked: the columns as the user gave them; ``None``: what the folders say.
-        file_types: types of columns that are in the files too, by lower-case name.
+        asked: the requested columns; ``None``: from the directory names.
+        file_types: types of columns that are also in the files, by lower-case name.
     """
     folders = dict.fromkeys(name.rpartition("/")[0] for name in names)
     pairs, problems = _parse_folders(list(folders))
@@ -79,14 +79,14 @@ def plan_partitions(
         bad = _unparsable(by_folder, column.name, kind)
         problems += bad
         if kind == PrimitiveType("timestamp") and not bad:
-            instants = _normalise_instants(by_folder)
+            instants = _normalise_timestamps(by_folder)
             values = {f: {**found, column.name: instants[f]} for f, found in values.items()}
     guessed = tuple(column.name for column in columns if column.type is None)
     return Partitioning(tuple(fields), values, guessed), _of_each_file(names, problems)
 
 
 def _of_each_file(names: Sequence[str], problems: Sequence[Problem]) -> list[Problem]:
-    """The problems of folders as those of the files there, which have to be mended or moved."""
+    """Return the problems of directories as problems of each file in them."""
     if not problems:
         return []
     files: dict[str, list[str]] = {}
@@ -96,7 +96,7 @@ def _of_each_file(names: Sequence[str], problems: Sequence[Problem]) -> list[Pro
 
 
 def find_partition_names(name: str, asked: Sequence[PartitionColumn] | None) -> frozenset[str]:
-    """The partition columns, in lower case, as far as the place of one file tells them."""
+    """Return the lower-case partition columns in the path of one file."""
     pairs, _ = _parse_folders([name.rpartition("/")[0]])
     columns = asked if asked is not None else _infer_columns(pairs)
     return frozenset(column.name.lower() for column in columns)
@@ -105,7 +105,7 @@ def find_partition_names(name: str, asked: Sequence[PartitionColumn] | None) -> 
 def _parse_folders(
     folders: Sequence[str],
 ) -> tuple[dict[str, list[tuple[str, str | None]]], list[Problem]]:
-    """Names and values in each folder's path; plain folders around them are stepped over."""
+    """Return names and values in each directory's path; skip plain directories around them."""
     pairs: dict[str, list[tuple[str, str | None]]] = {}
     problems: list[Problem] = []
     for folder in folders:
@@ -118,7 +118,9 @@ def _parse_folders(
                 problems.append((folder, None, f"{parts[index]!r} lacks a name or a value"))
             found.append((hive_unescape(name), hive_value(value)))
         if keyed and keyed[-1] - keyed[0] + 1 != len(keyed):
-            problems.append((folder, None, "plain folders lie between its partition folders"))
+            problems.append(
+                (folder, None, "plain directories are between its partition directories")
+            )
         pairs[folder] = found
     return pairs, problems
 
@@ -126,7 +128,7 @@ def _parse_folders(
 def _infer_columns(
     pairs: Mapping[str, Sequence[tuple[str, str | None]]],
 ) -> tuple[PartitionColumn, ...]:
-    # A folder that names a column twice is told of itself, and is no measure for the others.
+    # A directory that names a column twice is a problem of its own; compare the others without it.
     sound = [found for found in pairs.values() if len({n.lower() for n, _ in found}) == len(found)]
     most = max(sound, key=len, default=[])
     return tuple(PartitionColumn(name) for name, _ in most)
@@ -136,20 +138,24 @@ def _mismatches(
     pairs: Mapping[str, Sequence[tuple[str, str | None]]], columns: Sequence[PartitionColumn]
 ) -> list[Problem]:
     wanted = [column.name.lower() for column in columns]
-    shown = "/".join(f"{column.name}=..." for column in columns) or "no partition folders"
+    shown = "/".join(f"{column.name}=..." for column in columns) or "no partition directories"
     problems: list[Problem] = []
     for folder, found in pairs.items():
         names = [name.lower() for name, _ in found]
         if len(set(names)) < len(names):
-            problems.append((folder, None, "a partition column occurs twice in its folders"))
+            problems.append((folder, None, "a partition column occurs twice in its path"))
         elif names != wanted:
-            what = f"its folders are not {shown}" if columns else "partition folders, none expected"
+            what = (
+                f"its directories are not {shown}"
+                if columns
+                else "partition directories, none expected"
+            )
             problems.append((folder, None, what))
     return problems
 
 
 def _guess_type(texts: Mapping[str, str | None], in_files: DeltaType | None) -> DeltaType:
-    """The type of a column: that in the files where all texts fit it, else what they look like."""
+    """Return a column's type: that in the files if all texts fit it, else the guessed one."""
     found = {text for text in texts.values() if text is not None}
     if not found:
         return _STRING
@@ -189,8 +195,8 @@ def _unparsable(texts: Mapping[str, str | None], column: str, kind: DeltaType) -
     return problems
 
 
-def _normalise_instants(texts: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Instants in the form that names UTC: other texts mean another time in another session."""
+def _normalise_timestamps(texts: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return timestamps in UTC with a zone: without one, the session's zone would apply."""
     typed = parse_partition_column(
         pa.array(list(texts.values()), pa.string()), pa.timestamp("us", "UTC")
     )

@@ -1,4 +1,4 @@
-"""What a directory becomes: schema, partitions, protocol and files, or all that forbids it."""
+"""Plan a conversion: schema, partitions, protocol and files, or all problems."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ APP_ID: Final = "deltactl-convert"
 """The application whose ``txn`` holds the watermark, in ms since 1970 UTC."""
 
 REGISTERED_TAG: Final = "deltactl.convert"
-"""Marks files whose size and time are those of a listing, so that a sync can compare them."""
+"""Tags files whose size and time come from a listing, so that a sync can compare them."""
 
-# What readers without column mapping refuse in names.
+# Characters that readers without column mapping refuse in names.
 _UNFIT: Final = re.compile(r"[ ,;{}()\n\t=]")
 _SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertPlan:
-    """A table in the making; ``files`` are in the order of their paths."""
+    """A planned table; ``files`` are in the order of their paths."""
 
     protocol: Protocol
     metadata: Metadata
@@ -74,12 +74,12 @@ class ConvertPlan:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files."""
+        """Return the total size of all files."""
         return sum(file.size_bytes for file in self.files)
 
     @property
     def num_rows(self) -> int:
-        """Rows of all files."""
+        """Return the number of rows of all files."""
         return sum(file.num_records for file in self.files)
 
 
@@ -92,10 +92,10 @@ def plan_convert(
     listed_ms: int,
     where: str,
 ) -> ConvertPlan:
-    """Make a table of what was found.
+    """Plan a table from the files that were found.
 
     Raises:
-        ConversionError: with every file and column in the way.
+        ConversionError: with the problems of every file and column.
         UsageError: a property that cannot be set.
     """
     merger, notes = merge_schemas(footers, SchemaMerger(options.schema_mode == "widen"))
@@ -113,9 +113,8 @@ def plan_convert(
     if footers.groups and not schema.fields:
         left = ", ".join(f.name for f in merger.struct.fields) or "none"
         raise ConversionError(
-            f"{where} cannot become a table: its files have no columns that a table can have "
-            f"(left out: {left})",
-            hint="Nothing was changed. Check the path.",
+            f"{where} cannot become a table: its files have no usable columns (left out: {left})",
+            hint="Check the path; nothing was changed.",
         )
     if not footers.groups:
         raise ConversionError(f"{where} holds no Parquet files", hint="Check the path.")
@@ -125,7 +124,7 @@ def plan_convert(
     columns = choose_stats_columns(metadata, protocol) if options.statistics else None
     files = sorted(list_files(footers, partitioning, columns), key=lambda file: file.path)
     if any(f.type == PrimitiveType("timestamp") for f in partitioning.fields):
-        notes.append("times in folder names have no zone and are taken as UTC")
+        notes.append("timestamps in directory names have no zone and are read as UTC")
     return ConvertPlan(
         protocol,
         metadata,
@@ -139,7 +138,7 @@ def plan_convert(
 
 
 def merge_schemas(footers: Footers, merger: SchemaMerger) -> tuple[SchemaMerger, list[str]]:
-    """All schemas in one merger, and what is worth knowing about them."""
+    """Merge all schemas; return the merger and the warnings."""
     nanoseconds: dict[str, None] = {}
     for group in footers.groups:
         names = group.files["path"].to_pylist()
@@ -155,13 +154,13 @@ def merge_schemas(footers: Footers, merger: SchemaMerger) -> tuple[SchemaMerger,
 
 
 def unusable_columns(group: FooterGroup) -> list[Problem]:
-    """Columns without a place in Delta, file by file."""
+    """Return columns that Delta does not support, file by file."""
     names = group.files["path"].to_pylist()
     return [(name, column, why) for column, why in group.schema.unusable for name in names]
 
 
 def ensure_no_problems(problems: Sequence[Problem], where: str) -> None:
-    """Refuse, naming every problem.
+    """Raise an error with every problem, if there are any.
 
     Raises:
         ConversionError: there are problems.
@@ -174,8 +173,8 @@ def ensure_no_problems(problems: Sequence[Problem], where: str) -> None:
         f"{where} cannot become a table, {len(problems)} "
         f"{'problems' if len(problems) > 1 else 'problem'}: {shown}{more}",
         problems=problems,
-        hint="Nothing was changed. Mend, move or hide these files (a leading '_'); `-o json` lists "
-        "all of them.",
+        hint="Fix, move or hide these files (a leading '_'); `-o json` lists all of them. Nothing "
+        "was changed.",
     )
 
 
@@ -186,7 +185,7 @@ def _show(problem: Problem) -> str:
 
 
 def _find_hidden(struct: StructType, footers: Footers, options: ConvertOptions) -> frozenset[str]:
-    """Return the columns of the files that are Delta's own; a partition column never is."""
+    """Return Delta's internal columns in the files; a partition column is never one."""
     names = footers.names[:1]
     partitions = frozenset().union(*(find_partition_names(n, options.partition_by) for n in names))
     alone = struct.find(CHANGE_TYPE) is None
@@ -199,23 +198,23 @@ def _find_hidden(struct: StructType, footers: Footers, options: ConvertOptions) 
 
 
 def has_change_types(group: FooterGroup) -> bool:
-    """Return whether Delta's column for change data may have a value in one of the files."""
+    """Return whether a file may have a value in Delta's column for change data."""
     leaf = group.leaves.get((CHANGE_TYPE,))
     return leaf is not None and leaf.nulls.to_pylist() != group.files["num_rows"].to_pylist()
 
 
 def note_hidden(names: Collection[str]) -> list[str]:
-    """Return what to report about hidden columns."""
+    """Return the warnings about hidden columns."""
     if not names:
         return []
     return [
-        f"{', '.join(sorted(names))}: left out, because Delta wrote it for itself when the files "
-        "were in a table before"
+        f"{', '.join(sorted(names))}: left out, because Delta wrote it for internal use when the "
+        "files were in a table"
     ]
 
 
 def _drop_empty(struct: StructType, hidden: Collection[str]) -> tuple[StructType, list[str]]:
-    """Leave out hidden columns and those of no type, which have no value in any file."""
+    """Remove hidden and untyped columns, which have no value in any file."""
     empty = [f.name for f in struct.fields if is_void(f.type)]
     kept = tuple(f for f in struct.fields if f.name not in hidden and f.name not in empty)
     notes = [f"{', '.join(empty)}: left out, because no file has a value for it"] if empty else []
@@ -223,16 +222,16 @@ def _drop_empty(struct: StructType, hidden: Collection[str]) -> tuple[StructType
 
 
 def _untyped(struct: StructType) -> list[Problem]:
-    """Members and elements without any value: they cannot be left out as columns can."""
+    """Return members and elements without any value: unlike columns they cannot be removed."""
     return [
-        ("", f.name, "holds a part that is null in every file and so has no type")
+        ("", f.name, "contains a part that is null in every file and so has no type")
         for f in struct.fields
         if any(map(is_void, leaf_types(f.type)))
     ]
 
 
 def _add_partitions(struct: StructType, partitioning: Partitioning) -> StructType:
-    """Partition columns that the files hold too keep their place, others come last."""
+    """Add partition columns: those also in the files keep their position, others come last."""
     types = {f.name.lower(): f for f in partitioning.fields}
     fields = [types.pop(f.name.lower(), f) for f in struct.fields]
     return StructType((*fields, *types.values()))
@@ -275,7 +274,7 @@ def _describe(
 
 
 def _map_columns(schema: StructType) -> tuple[StructType, int]:
-    """Every field with an id and, as its physical name, the name that files have."""
+    """Give every field an id and, as its physical name, the name in the files."""
     last = 0
 
     def map_struct(struct: StructType) -> StructType:
@@ -304,7 +303,7 @@ def _map_columns(schema: StructType) -> tuple[StructType, int]:
 def list_files(
     footers: Footers, partitioning: Partitioning, columns: StatsColumns | None
 ) -> Iterator[NewFile]:
-    """Every data file as the log will name it; without ``columns``, without statistics."""
+    """Yield every data file as the log will name it; without ``columns`` no statistics."""
     for group in footers.groups:
         rows = group.files["num_rows"].combine_chunks()
         stats = (
@@ -324,6 +323,6 @@ def list_files(
 
 
 def _known_leaves(group: FooterGroup) -> Mapping[Path, LeafColumns]:
-    """Return the leaves of the files; those that were not read are unknown, not null throughout."""
+    """Return the leaves of the files; those that were not read are unknown, not all null."""
     unread = LeafColumns(pa.nulls(len(group.files), pa.int64()))
     return {leaf.path: unread for leaf in list_leaves(group.schema.struct)} | dict(group.leaves)

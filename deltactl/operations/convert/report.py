@@ -1,4 +1,4 @@
-"""What a convert did, for people and programs."""
+"""The result of a convert."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from deltactl.protocol.schema import render_type
 
 @dataclass(frozen=True, slots=True)
 class ConvertReport:
-    """The outcome of a convert or sync.
+    """The result of a convert or sync.
 
-    ``plan`` is ``None`` when the directory is a table already and nothing was asked of it.
-    ``version_before`` is ``None`` where no table was.
+    ``plan`` is ``None`` if the directory already is a table and there is nothing to do.
+    ``version_before`` is ``None`` if there was no table.
     """
 
     plan: ConvertPlan | None
@@ -26,16 +26,16 @@ class ConvertReport:
 
     @property
     def is_table_already(self) -> bool:
-        """Whether there was nothing to convert."""
+        """Return whether there was nothing to convert."""
         return self.plan is None
 
     @property
     def files_added(self) -> int:
-        """Files that the log names now and did not before; those that would be, in a dry run."""
+        """Return the number of files added to the log, or to be added in a dry run."""
         return 0 if self.plan is None else len(self.plan.files)
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``result`` of the JSON envelope; sizes in bytes."""
+        """Return the ``result`` of the JSON envelope; sizes in bytes."""
         plan = self.plan
         if plan is None:
             return {"already_a_table": True, "files_added": 0}

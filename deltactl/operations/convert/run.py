@@ -1,7 +1,7 @@
-"""``convert``: a directory of Parquet files becomes a table, in place, in one commit.
+"""``convert``: make a directory of Parquet files a table, in place, in one commit.
 
 listing -> footers on an engine -> one schema, partitions, statistics -> version 0, put if absent.
-Nothing is written before that commit, and no file is ever touched.
+Nothing is written before that commit, and no data file is ever changed.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def convert(
 
     Args:
         directory: a local path, ``file:`` URI or object store URI.
-        options: what to make of it.
+        options: the options of the conversion.
         storage_options: settings for the file system; never shown or logged.
-        log_store: where all writers of a table on S3 agree on commits; S3 itself if ``None``.
-        warn: takes what is worth knowing but stops nothing.
-        engine: where footers are read.
+        log_store: coordinates the commits of all writers of a table on S3; S3 itself if ``None``.
+        warn: receives warnings.
+        engine: reads the footers.
         dry_run: only plan.
     """
     return convert_directory(
@@ -70,17 +70,17 @@ def convert_directory(
     *,
     dry_run: bool = False,
 ) -> ConvertReport:
-    """Convert a directory, or add to the table it is what appeared since (``options.sync``).
+    """Convert a directory, or with ``options.sync`` add new files to an existing table.
 
-    A directory that is a table already is reported as such, and left as it is.
+    A directory that already is a table is reported as such, and not changed.
 
     Raises:
-        ConversionError: files that cannot be part of a table, all of them named.
-        SafetyError: the directory lies in a table, holds one, or is ruled by something else.
+        ConversionError: files cannot be part of a table; all of them are named.
+        SafetyError: the directory is in a table, contains one, or has other metadata.
         UnsupportedFeatureError: it is an Iceberg or Hudi table.
         UsageError: a property that cannot be set.
         ConflictError: a sync lost to another writer.
-        CommitOutcomeUnknownError: the store never told whether the commit landed.
+        CommitOutcomeUnknownError: the outcome of the commit is unknown.
         StorageError: the store failed.
     """
     list_property_features(options.properties)
@@ -90,11 +90,11 @@ def convert_directory(
         if not options.sync:
             version = snapshot.version
             return ConvertReport(None, context.engine.name, version, version, dry_run)
-        # Here, because a sync knows much more of logs than a convert has to load.
+        # Imported here, because a sync needs many more modules than a convert.
         from deltactl.operations.convert.sync import sync_directory
 
         return sync_directory(snapshot, listing, options, context, dry_run=dry_run)
-    _ensure_no_remains(store)
+    _ensure_no_old_log(store)
     ensure_no_table_above(store)
     if not dry_run:
         store.ensure_put_if_absent()
@@ -126,24 +126,24 @@ def convert_directory(
             refresh_manifests(store, None, context)
         return ConvertReport(plan, context.engine.name, None, 0)
     snapshot = load_snapshot(store, warn=context.warn)
-    context.warn("another writer made this directory a table in the meantime; it was left as it is")
+    context.warn("another writer made this directory a table during the run; it was not changed")
     return ConvertReport(None, context.engine.name, None, snapshot.version)
 
 
-def _ensure_no_remains(store: Store) -> None:
-    """Refuse a log without commits: what lies there may be all that is left of a table."""
+def _ensure_no_old_log(store: Store) -> None:
+    """Refuse a log without commits: it may be the remains of a table."""
     for info in store.list_from(LOG_DIR):
         last = info.name.rpartition("/")[2]
         if not last.startswith("."):
             raise SafetyError(
                 f"{store.uri} has a _delta_log without commits, but with {last!r}",
-                hint="It may be what is left of a table: restore its log from a backup, or remove "
-                "_delta_log to start anew.",
+                hint="Restore the log from a backup if there was a table; else delete _delta_log "
+                "and rerun.",
             )
 
 
 def _new_table(plan: ConvertPlan, options: ConvertOptions, engine: str) -> NewTable:
-    """Source: Delta's CONVERT operation; numbers and flags of its parameters are raw."""
+    """Source: Delta's CONVERT operation; numbers and flags in its parameters are raw."""
     return NewTable(
         protocol=plan.protocol,
         metadata=plan.metadata,

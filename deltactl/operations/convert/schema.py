@@ -1,4 +1,4 @@
-"""One schema out of those of many files, or every reason why there is none.
+"""Merge the schemas of many files into one, or return every conflict.
 
 Source: PROTOCOL.md, "Type Widening", for what may widen to what.
 """
@@ -24,13 +24,13 @@ from deltactl.protocol.schema import (
 )
 
 _WHOLE: Final = ("byte", "short", "integer", "long")
-# The digits that a whole number of a type may have.
+# The maximum number of digits of each integer type.
 _DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 20}
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 class _Conflict(Exception):
-    """Two types that do not become one; ``path`` is dotted."""
+    """Two types that cannot be merged; ``path`` is dotted."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, reason)
@@ -41,7 +41,7 @@ class _Conflict(Exception):
 class SchemaMerger:
     """Merges file schemas in the order they are given.
 
-    ``widens``: types may grow; else they have to be equal. A column that files lack is null there.
+    ``widens``: types may widen; else they must be equal. A column that a file lacks is null there.
     """
 
     widens: bool
@@ -50,7 +50,7 @@ class SchemaMerger:
     widened: set[str] = field(default_factory=set)
 
     def add(self, struct: StructType, files: Sequence[str]) -> None:
-        """Merge the schema of ``files``; what conflicts is a problem of each of them."""
+        """Merge the schema of ``files``; a conflict is a problem of each of them."""
         merged = {f.name.lower(): f for f in self.struct.fields}
         for new in struct.fields:
             known = merged.setdefault(new.name.lower(), new)
@@ -67,7 +67,7 @@ class SchemaMerger:
     def _merge(self, known: Field, new: Field, prefix: str) -> DeltaType:
         path = f"{prefix}{known.name}"
         if known.name != new.name:
-            # Spark would read both; readers that tell case apart would read null.
+            # Spark would read both; case-sensitive readers would read null.
             raise _Conflict(f"{prefix}{new.name}", f"other files spell it {known.name!r}")
         return self._merge_types(known.type, new.type, path)
 
@@ -116,7 +116,7 @@ def _differs(new: DeltaType, known: DeltaType) -> str:
 
 
 def find_wider(one: PrimitiveType, other: PrimitiveType) -> PrimitiveType | None:
-    """The type that holds all values of both exactly, if Delta lets both widen to it."""
+    """Return the type that holds all values of both exactly, if Delta can widen both to it."""
     names = {one.name, other.name}
     if len(names) == 1:
         return one
@@ -139,7 +139,7 @@ def _wider_decimal(one: PrimitiveType, other: PrimitiveType) -> PrimitiveType | 
 
 
 def _decimal_of(kind: PrimitiveType) -> tuple[int, int] | None:
-    """Precision and scale, also of a whole number seen as a decimal."""
+    """Return precision and scale, also of an integer type as a decimal."""
     if match := _DECIMAL.fullmatch(kind.name):
         return int(match[1]), int(match[2])
     digits = _DIGITS.get(kind.name)

@@ -1,8 +1,8 @@
-"""``convert --sync``: files that appeared in a converted directory since, added once each.
+"""``convert --sync``: add files that are new in a converted directory, each once.
 
-What is new cannot be told by the log alone: it forgets files that were removed long ago. So each
-listing leaves a watermark in the log, a time before which every file had been seen; and where the
-log may have forgotten, only files that are newer count.
+The log alone does not show which files are new: expired tombstones of removed files are deleted. So
+each listing leaves a watermark in the log, a time before which every file had been seen; if
+tombstones may be missing, only files newer than the watermark count as new.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ _LIVE_COLUMNS: Final = ("path", "size_bytes", "modification_time_ms", "tags")
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Names to add, and what is left out; ``unsure`` are those within the margin."""
+    """Names to add, and those left out; ``unsure`` are those within the margin."""
 
     fresh: tuple[str, ...]
     left_out: tuple[LeftOut, ...]
     unsure: tuple[str, ...]
 
     def warn_of_doubt(self, warn: Warn) -> None:
-        """Name the files that may be new, but may as well have been forgotten by the log."""
+        """Warn about files that may be new, or may have been removed long ago."""
         if not self.unsure:
             return
         warn(
             f"{len(self.unsure)} files are about as old as the last listing and were left out, "
-            "because old commits are gone from the log and may have named them: "
+            "because old commits were cleaned up and may have named them: "
             f"{', '.join(map(repr, self.unsure[:_SHOWN]))}; touch them if they are new"
         )
 
@@ -100,20 +100,20 @@ def sync_directory(
     *,
     dry_run: bool,
 ) -> ConvertReport:
-    """Add the files that came since the last listing.
+    """Add the files that are new since the last listing.
 
     Raises:
-        ConversionError: new files that do not fit the table, all of them named.
-        SafetyError: there is no watermark, or a live file is not what was listed.
-        UnsupportedFeatureError: the table has rules that rows of found files may break.
-        ConflictError: another writer was faster.
+        ConversionError: new files do not fit the table; all of them are named.
+        SafetyError: there is no watermark, or a live file differs from the listing.
+        UnsupportedFeatureError: the table has constraints that the new rows may violate.
+        ConflictError: another writer committed first.
     """
     watermark = snapshot.txns.get(APP_ID)
     if watermark is None:
         raise SafetyError(
-            f"{snapshot.store.uri} has no watermark of a listing: which files are new is not known",
-            hint="Only tables that `deltactl convert` made can be synced; "
-            "delta.setTransactionRetentionDuration may have let the watermark expire.",
+            f"{snapshot.store.uri} has no watermark of a listing: new files are unknown",
+            hint="Use --sync only on tables made by `deltactl convert`; with "
+            "delta.setTransactionRetentionDuration the watermark may have expired.",
         )
     _ensure_takes_files(snapshot)
     listed_ms = context.clock.now_ms()
@@ -159,7 +159,7 @@ def sync_directory(
 
 
 def _ensure_takes_files(snapshot: Snapshot) -> None:
-    """Refuse tables whose rules nobody has checked on the rows of found files."""
+    """Refuse tables with constraints, which are not checked on the new rows."""
     protocol, metadata = snapshot.protocol, snapshot.metadata
     ensure_supported(protocol, metadata, Operation.REWRITE)
     ensure_columns(snapshot, "add files to the schema")
@@ -170,21 +170,21 @@ def _ensure_takes_files(snapshot: Snapshot) -> None:
         found = (key for key in _RULES_OF_ROWS if key in column.metadata)
         rules += [f"{key} of column {column.name!r}" for key in found]
     if metadata.column_mapping_mode == "id":
-        rules.append("columns mapped by field ids, which found files lack")
+        rules.append("columns mapped by field ids, which the new files lack")
     if rules:
         raise UnsupportedFeatureError(
-            f"found files cannot be added: the table has {', '.join(rules[:_SHOWN])}",
+            f"new files cannot be added: the table has {', '.join(rules[:_SHOWN])}",
             hint="Add them with a writer that checks rows, such as Spark.",
         )
 
 
 def _wants_statistics(snapshot: Snapshot, options: ConvertOptions) -> bool:
-    # Files with deletion vectors and row ids must tell their rows.
+    # Files with deletion vectors or row ids must have numRecords.
     return options.statistics or has_feature(snapshot.protocol, ROW_TRACKING, DELETION_VECTORS)
 
 
 def _ensure_unchanged(snapshot: Snapshot) -> None:
-    """Refuse when live files are not what the log says: of files replaced in place none is sure."""
+    """Refuse if live files differ from the log: files replaced in place are not reliable."""
     changed: list[str] = []
     for batch in snapshot.file_batches(_LIVE_COLUMNS):
         names = locate(snapshot.store, batch["path"])
@@ -195,7 +195,7 @@ def _ensure_unchanged(snapshot: Snapshot) -> None:
         sizes = np.array([-1 if i is None else i.size_bytes for i in infos], np.int64)
         times = np.array([-1 if i is None else i.modified_ms for i in infos], np.int64)
         differs = sizes != inside["size_bytes"].to_numpy()
-        # Other writers note their own clock: only what was listed can be compared.
+        # Other writers use their own clock: only listed files can be compared.
         registered = lookup_map(inside["tags"], REGISTERED_TAG).is_valid().to_numpy()
         differs |= registered & (times != inside["modification_time_ms"].to_numpy())
         changed += [paths[row] for row in np.flatnonzero(differs)]
@@ -204,8 +204,8 @@ def _ensure_unchanged(snapshot: Snapshot) -> None:
         raise SafetyError(
             f"live files of the table changed since they were added: "
             f"{', '.join(map(repr, changed[:_SHOWN]))}{more}",
-            hint="Files of a table must never be replaced in place. Restore them, or drop the "
-            "table's log and convert the directory anew.",
+            hint="Restore the files, or delete the table's log and convert the directory again. "
+            "Never replace files of a table in place.",
         )
 
 
@@ -217,7 +217,7 @@ def _choose(
     *,
     margin_ms: int,
 ) -> _Choice:
-    """Candidates that no action in the log names and that are newer than the watermark."""
+    """Return candidates that the log does not name and that are newer than the watermark."""
     names = pa.array(candidates, pa.string())
     known = locate(snapshot.store, _named_paths(snapshot, listing))
     unknown = names.filter(pc.invert(pc.is_in(names, value_set=known))).to_pylist()
@@ -232,12 +232,12 @@ def _choose(
 
 
 def _named_paths(snapshot: Snapshot, listing: LogListing) -> pa.ChunkedArray:
-    """Every path that an add or remove still in the log names, as it names it."""
+    """Return every path of the adds and removes in the log."""
     chunks: list[pa.Array] = []
     for batches in (snapshot.file_batches(["path"]), snapshot.tombstone_batches(["path"])):
         for batch in batches:
             chunks += batch["path"].chunks
-    # Commits older than the checkpoint too: they name what it has forgotten.
+    # Commits older than the checkpoint too: they have tombstones that it dropped.
     infos = [info for version, info in listing.commits.items() if version <= snapshot.version]
     contents = snapshot.store.read_many([info.name for info in infos])
     keys = snapshot.metadata.partition_keys
@@ -280,10 +280,10 @@ def _plan(
 
 
 def _find_hidden(snapshot: Snapshot, group: FooterGroup) -> frozenset[str]:
-    """Return the columns of the files that are Delta's own and that the table does not have.
+    """Return Delta's internal columns in the files that the table does not have.
 
-    Those in which this table keeps row ids are not among them: readers would take the ids there,
-    which rows of the table may have already, for those of the new rows.
+    Columns in which this table stores row ids are not included: readers would use the ids in them,
+    which may be in use, for the new rows.
     """
     known = {f.physical_name for f in snapshot.metadata.schema.fields}
     known |= {name for name in snapshot.properties.row_tracking_columns if name is not None}
@@ -301,7 +301,7 @@ def _misfits(
     hidden: Sequence[frozenset[str]],
     options: ConvertOptions,
 ) -> list[Problem]:
-    """What new files hold that the table has no place for."""
+    """Return the columns of new files that do not fit the table."""
     partitions = {f.physical_name.lower() for f in snapshot.metadata.partition_fields}
     seed = _physical(snapshot.metadata.data_schema)
     problems: list[Problem] = []
@@ -326,7 +326,7 @@ def _misfits(
 
 
 def _physical(struct: StructType) -> StructType:
-    """The columns as files have them: physical names, nothing else."""
+    """Return the columns as they are in files, with physical names only."""
 
     def plain(kind: DeltaType) -> DeltaType:
         match kind:

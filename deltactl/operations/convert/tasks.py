@@ -1,4 +1,4 @@
-"""The worker of ``convert``: footers of a batch of files, as schemas and columns."""
+"""The worker of ``convert``: read the footers of a batch of files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILE_SCHEMA: Final = pa.schema(
 class FooterSpec:
     """What all batches share.
 
-    ``skip`` holds leaves whose statistics nobody will ask for.
+    ``skip`` has leaves whose statistics are not needed.
     """
 
     uri: str
@@ -49,7 +49,7 @@ class FooterSpec:
 
 @dataclass(frozen=True, slots=True)
 class FooterGroup:
-    """Files of one schema: ``files`` has columns of ``FILE_SCHEMA``, ``leaves`` go along."""
+    """Files of one schema: ``files`` has columns of ``FILE_SCHEMA``, ``leaves`` the same rows."""
 
     schema: FileSchema
     files: pa.Table
@@ -58,7 +58,7 @@ class FooterGroup:
 
 @dataclass(frozen=True, slots=True)
 class FooterBatch:
-    """What the footers of a batch say."""
+    """The contents of the footers of a batch."""
 
     groups: tuple[FooterGroup, ...]
     problems: tuple[Problem, ...]
@@ -85,7 +85,7 @@ def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> Footer
     groups: list[FooterGroup] = []
     schemas = [(footer, footer.metadata.schema.to_arrow_schema()) for _, footer in found]
     for alike in group_by_schema(schemas):
-        members = _only_sound([found[index] for index in alike], problems)
+        members = _only_valid([found[index] for index in alike], problems)
         if not members:
             continue
         try:
@@ -96,13 +96,13 @@ def read_footers(spec: FooterSpec, names: Sequence[str], attempt: int) -> Footer
 
 
 def _read_all(store: Store, names: Sequence[str]) -> Iterator[tuple[FileInfo | None, Footer | str]]:
-    """Each file's facts and footer, or why there is none."""
+    """Return each file's facts and footer, or the reason why there is none."""
 
     def read(name: str) -> tuple[FileInfo | None, Footer | str]:
-        # Facts never newer than the footer: the next listing catches what was replaced between.
+        # Stat before reading the footer: a sync then notices a file replaced in between.
         found = store.read_tail(name, TAIL_BYTES)
         if found is None:
-            return None, "vanished while the directory was read"
+            return None, "disappeared while the directory was read"
         info, tail = found
         try:
             return info, parse_footer(store, name, info.size_bytes, tail)
@@ -112,10 +112,10 @@ def _read_all(store: Store, names: Sequence[str]) -> Iterator[tuple[FileInfo | N
     return map_requests(store, read, names)
 
 
-def _only_sound(
+def _only_valid(
     members: Sequence[tuple[FileInfo, Footer]], problems: list[Problem]
 ) -> list[tuple[FileInfo, Footer]]:
-    """The footers whose columns may be asked for; the others become problems."""
+    """Return the valid footers; report the others as problems."""
     broken = find_broken_footers([footer for _, footer in members])
     problems += [(members[index][0].name, None, broken[index].message) for index in broken]
     return [member for index, member in enumerate(members) if index not in broken]

@@ -1,4 +1,4 @@
-"""``describe-history --blame``: the commits that touched a partition."""
+"""``describe-history --blame``: the commits that changed a partition."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BlameReport:
-    """The commits that touched the partition, newest first, and what each did to its files.
+    """The commits that changed the partition, newest first, and their changes to its files.
 
-    ``oldest_version`` is that of the oldest commit left: older ones may have touched it too.
-    ``unknown``, where nothing was found, are values that no partition has or had.
+    ``oldest_version`` is that of the oldest commit in the log: older ones may have changed it too.
+    ``unknown``, if nothing was found, are values that no partition has or had.
     """
 
     latest_version: int
@@ -46,20 +46,20 @@ class BlameReport:
 def blame_partition(store: Store, text: str, selection: Selection, warn: Warn) -> BlameReport:
     """Find the commits of a selection that added or removed files of some partitions.
 
-    Every selected commit that is left in the log is read; memory holds what is found.
+    Every selected commit in the log is read; only what is found is held in memory.
 
     Args:
-        store: the table's.
+        store: the store of the table.
         text: ``day=2024-01-31/region=eu``, as directories are named, or a predicate over partition
             columns as ``optimize --where`` takes it.
-        selection: which commits to look at.
-        warn: takes what does not stop the command.
+        selection: the commits to search.
+        warn: receives warnings.
 
     Raises:
         UsageError: the table is not partitioned by these columns.
-        PredicateError: a predicate that cannot be parsed, or not about partition columns.
+        PredicateError: the predicate cannot be parsed, or is not about partition columns.
         NotATableError: there is no log.
-        CorruptLogError: the latest version cannot be rebuilt, so its columns are not known.
+        CorruptLogError: the latest version cannot be rebuilt, so its columns are unknown.
     """
     listing = list_log(store)
     snapshot = load_snapshot(store, warn=warn, listing=listing)
@@ -95,19 +95,19 @@ def _known_values(
 
 
 def _is_shown(row: HistoryRow, observer: _Blame) -> bool:
-    """Whether a commit touched the partition, or nobody can tell: it is missing or broken."""
+    """Return whether a commit changed the partition, or may have: it is missing or broken."""
     return row["version"] in observer.found or row["problem"] is not None
 
 
 class _Blame:
-    """Takes commits as they are read, and keeps what they did to the partition."""
+    """Collects the changes of commits to the partition."""
 
     def __init__(self, asked: BlameFilter) -> None:
         self._asked = asked
         self.found: dict[int, CommitChange] = {}
 
     def see(self, record: CommitRecord, data: bytes) -> None:
-        """Look at a commit, and closely if the values occur in it."""
+        """Search a commit; parse it only if the values occur in it."""
         from deltactl.log.commits.changes import count_selected
         from deltactl.log.commits.lines import CommitBytes
 
@@ -127,4 +127,4 @@ class _Blame:
             self.found[record.version] = change
 
     def finish(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: all commits are handled when seen."""

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 Partition = Mapping[str, str | None]
 
-# What a partition written as directories are named does not hold: a space beside the first "=",
-# a value that begins with a quote, operators and keywords of SQL.
+# Text that a partition in the form of directory names does not contain: a space beside the first
+# "=", a value that begins with a quote, operators and keywords of SQL.
 _IS_PREDICATE: Final = re.compile(
     r"""\s=|=\s|=['"]|=.*=|[<>!()]|\s(?:and|or|is|in|not|like|between)\s""", re.IGNORECASE
 )
@@ -36,12 +36,12 @@ class BlameFilter:
     """Which file actions ``--blame`` selects.
 
     Attributes:
-        partition: the partition asked for, by logical names; ``None`` for a predicate.
+        partition: the requested partition, by logical names; ``None`` for a predicate.
         sql: the predicate; ``None`` for a partition.
-        columns: the partition columns that it looks at.
-        is_selected: file actions by their ``partition_values``.
-        traces: for each condition, texts of which a commit that it selects holds at least one.
-        sought: the value texts asked for, by logical names.
+        columns: the partition columns that it uses.
+        is_selected: selects file actions by their ``partition_values``.
+        traces: for each condition, strings of which a selected commit contains at least one.
+        sought: the requested value strings, by logical names.
     """
 
     partition: Partition | None
@@ -53,15 +53,15 @@ class BlameFilter:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The physical names of the columns."""
+        """Return the physical names of the columns."""
         return tuple(column.physical_name for column in self.columns)
 
 
 def parse_partition(text: str) -> dict[str, str | None]:
-    """Read ``day=2024-01-31/region=eu``, as directories are named; columns may be left out.
+    """Parse ``day=2024-01-31/region=eu``, the form of directory names; columns may be omitted.
 
     Raises:
-        UsageError: it is not of this form.
+        UsageError: it does not have this form.
     """
     values: dict[str, str | None] = {}
     for part in text.strip("/").split("/"):
@@ -75,7 +75,7 @@ def parse_partition(text: str) -> dict[str, str | None]:
 
 
 def parse_blame(text: str, partition_fields: tuple[Field, ...], where: str) -> BlameFilter:
-    """Read the value of ``--blame``: a partition as directories are named, or a predicate.
+    """Parse the value of ``--blame``: a partition in the form of directory names, or a predicate.
 
     Raises:
         UsageError: the table is not partitioned by these columns.
@@ -106,7 +106,7 @@ def _by_partition(
     for name in partition:
         if name not in known:
             raise UsageError(
-                f"{name!r} is no partition column of {where}",
+                f"{name!r} is not a partition column of {where}",
                 hint=f"Name partition columns: {', '.join(known) or 'the table has none'}.",
             )
     wanted = {known[name].physical_name: value for name, value in partition.items()}
@@ -135,11 +135,11 @@ def _equal_values(partition_values: pa.ChunkedArray, wanted: Partition) -> pa.Ch
 
 
 def _traces(value: str | None) -> tuple[bytes, ...]:
-    """Return what a commit that names the value holds somewhere, as writers write it in JSON."""
+    """Return strings that a commit with the value contains, as writers spell it in JSON."""
     if value is None:
         return (b"null", b'""')
     if not value.isascii() or '"' in value or "\\" in value or "/" in value:
-        return (b"",)  # there is more than one way to write it
+        return (b"",)  # it has more than one spelling
     return (json.dumps(value).encode(),)
 
 
@@ -155,7 +155,7 @@ class UnknownValue:
 def find_unknown(
     asked: BlameFilter, known: Iterable[pa.ChunkedArray | pa.Array]
 ) -> tuple[UnknownValue, ...]:
-    """Return the values asked for that are not among ``known``.
+    """Return the requested values that are not among ``known``.
 
     Args:
         asked: the filter.
@@ -176,7 +176,7 @@ def find_unknown(
 
 
 class _Order:
-    """The value texts of a partition column, in the order of its type."""
+    """The value strings of a partition column, in the order of its type."""
 
     def __init__(self, column: Field, texts: set[str]) -> None:
         self._type = arrow_type(column.type)
@@ -185,21 +185,21 @@ class _Order:
         self._values = self._typed(self._texts)
 
     def _typed(self, texts: Sequence[str]) -> pa.Array | None:
-        """Return values of the column's type; ``None`` if one cannot be parsed as such."""
+        """Return values of the column's type; ``None`` if one cannot be parsed."""
         try:
             return parse_partition_column(pa.array(texts, pa.string()), self._type)
         except CorruptLogError:
             return None
 
     def has(self, text: str) -> bool:
-        """Return whether a known text is the same value."""
+        """Return whether a known string is the same value."""
         value = self._typed([text])
         if self._values is None or value is None:
             return text in self._texts
         return bool(pc.is_in(value, value_set=self._values)[0].as_py())
 
     def nearest(self, text: str) -> tuple[str, ...]:
-        """Return up to three known texts: similar strings, else the neighbours in order."""
+        """Return up to three known strings: similar ones, else the neighbours in order."""
         if not self._texts:
             return ()
         similar = difflib.get_close_matches(text, self._texts, _MAX_NEAREST)

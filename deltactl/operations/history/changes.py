@@ -1,4 +1,4 @@
-"""What each commit of a history changed: by its own metrics, else counted from its actions."""
+"""The changes of each commit: from its metrics, else counted from its actions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from deltactl.log.commits.changes import CommitChange
 
 _CHUNK_BYTES = 32 << 20
-# Metrics of files added, their bytes, files removed, their bytes; an operation's own, or the usual.
+# Metrics of files added, their bytes, files removed, their bytes; of an operation, or the default.
 _USUAL = ("numAddedFiles", "numAddedBytes", "numRemovedFiles", "numRemovedBytes")
 _WRITTEN = ("numFiles", "numOutputBytes", "numRemovedFiles", "numRemovedBytes")
 _FILE_METRICS: Mapping[str, tuple[str, str, str, str]] = {
@@ -28,8 +28,7 @@ _FILE_METRICS: Mapping[str, tuple[str, str, str, str]] = {
     ),
     "RESTORE": ("numRestoredFiles", "restoredFilesSize", "numRemovedFiles", "removedFilesSize"),
 }
-# Metrics of rows added, removed and updated, as Delta on Spark names them, and what delta-rs calls
-# these.
+# Metrics of rows added, removed and updated: names of Delta on Spark, and of delta-rs.
 _ROW_METRICS: Mapping[str, tuple[str, str, str]] = {
     "WRITE": ("numOutputRows", "", ""),
     "CREATE TABLE AS SELECT": ("numOutputRows", "", ""),
@@ -51,7 +50,7 @@ _REARRANGING = frozenset({"OPTIMIZE", "REORG"})
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a commit changed; ``None`` where that is not known."""
+    """What a commit changed; ``None`` where unknown."""
 
     files_added: int | None = None
     bytes_added: int | None = None
@@ -63,7 +62,7 @@ class Change:
 
 
 def change_from_metrics(info: Mapping[str, Any]) -> Change | None:
-    """What the metrics of a ``commitInfo`` say; ``None`` when they leave out files or bytes."""
+    """Return the change from ``commitInfo`` metrics; ``None`` if they lack files or bytes."""
     metrics, operation = info.get("operationMetrics"), info.get("operation")
     if not isinstance(metrics, dict) or not isinstance(operation, str):
         return None
@@ -79,7 +78,7 @@ def change_from_metrics(info: Mapping[str, Any]) -> Change | None:
 
 
 def _rows_from_metrics(info: Mapping[str, Any] | None) -> tuple[int | None, int | None, int | None]:
-    """Rows added, removed and updated, as far as the operation and its metrics say."""
+    """Return rows added, removed and updated, as far as the metrics have them."""
     metrics = info.get("operationMetrics") if info else None
     operation = info.get("operation") if info else None
     if isinstance(operation, str) and operation in _REARRANGING:
@@ -101,9 +100,9 @@ def _only_adds(operation: str, parameters: Any) -> bool:
 
 
 class ChangeCounter:
-    """Takes the commits of a history as they are read, and counts those that need it in bulk.
+    """Collects the changes of commits; counts those without metrics in batches.
 
-    A commit that turns out to be broken gets its ``problem`` here.
+    Sets the ``problem`` of a broken commit.
     """
 
     def __init__(self) -> None:
@@ -112,7 +111,7 @@ class ChangeCounter:
         self._pending_bytes = 0
 
     def see(self, record: CommitRecord, data: bytes) -> None:
-        """Take a commit."""
+        """Add a commit."""
         if record.problem is not None:
             return
         change = None if record.info is None else change_from_metrics(record.info)
@@ -127,7 +126,7 @@ class ChangeCounter:
             self._count()
 
     def finish(self) -> None:
-        """Count what is left: ``changes`` is complete now."""
+        """Count the remaining commits; completes ``changes``."""
         self._count()
 
     def _count(self) -> None:
@@ -149,7 +148,7 @@ class ChangeCounter:
 
 
 def _from_counts(counted: CommitChange, info: Mapping[str, Any] | None) -> Change:
-    """Counts as a change; rows by the metrics, else net, since a rewrite adds what it keeps."""
+    """Return counts as a change; rows from metrics, else the net difference."""
     added, removed = counted.added, counted.removed
     rows = _rows_from_metrics(info)
     known = added.num_rows is not None and removed.num_rows is not None

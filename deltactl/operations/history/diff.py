@@ -1,4 +1,4 @@
-"""``describe-history --diff``: what is different between two versions of a table."""
+"""``describe-history --diff``: the differences between two versions of a table."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _COUNTED = (*KEY_COLUMNS, "path", "partition_values", "size_bytes", "stats", "da
 
 @dataclass(frozen=True, slots=True)
 class ColumnChange:
-    """A column that came (``before`` null), went (``after`` null), or is not what it was.
+    """A column that was added (``before`` null), removed (``after`` null) or changed.
 
-    ``before`` and ``after`` are type and nullability, behind the name where that changed.
+    ``before`` and ``after`` are type and nullability, with the name in front if it changed.
     """
 
     column: str
@@ -38,9 +38,9 @@ class ColumnChange:
 
 @dataclass(frozen=True, slots=True)
 class VersionDiff:
-    """What is different at ``last`` from what was at ``first``; equal versions differ in nothing.
+    """The differences from version ``first`` to ``last``; empty for equal versions.
 
-    ``added`` and ``removed`` count files live at one version only, in all and per partition, by
+    ``added`` and ``removed`` count files live at one version only, in total and per partition, by
     (path, deletion vector): ``num_remarked`` paths are in both, with another deletion vector.
     ``facts`` are name, description, partition columns, protocol and features that changed, as
     ``properties`` by name: before and after.
@@ -59,7 +59,7 @@ class VersionDiff:
     facts: Mapping[str, tuple[str | None, str | None]]
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``result`` of the JSON envelope without its instants; sizes in bytes."""
+        """Return the ``result`` of the JSON envelope without timestamps; sizes in bytes."""
 
         def changes(of: Mapping[str, tuple[str | None, str | None]]) -> list[dict[str, Any]]:
             return [{"name": n, "before": b, "after": a} for n, (b, a) in of.items()]
@@ -77,13 +77,13 @@ class VersionDiff:
 
 
 def diff_versions(store: Store, first: int, last: int | None, warn: Warn) -> VersionDiff:
-    """Compare two versions as they are rebuilt from the log; ``None`` is the latest.
+    """Compare two versions rebuilt from the log; ``None`` is the latest.
 
-    Holds the keys of both versions' files, and everything about those that differ.
+    Memory: the keys of both versions' files, and all data of those that differ.
 
     Raises:
         NotATableError: there is no log.
-        VersionNotFoundError: a version lies outside the log.
+        VersionNotFoundError: a version is outside the log.
         CorruptLogError: a version cannot be rebuilt.
     """
     listing = list_log(store)
@@ -114,7 +114,7 @@ def diff_versions(store: Store, first: int, last: int | None, warn: Warn) -> Ver
 
 
 def _timestamp(snapshot: Snapshot, warn: Warn) -> int | None:
-    """When a version was committed, if that can be told: a comparison can do without."""
+    """Return the commit timestamp of a version, ``None`` if unknown: it is optional here."""
     try:
         return snapshot.timestamp
     except DeltactlError as error:
@@ -123,7 +123,7 @@ def _timestamp(snapshot: Snapshot, warn: Warn) -> int | None:
 
 
 def _files_of_one_side(before: Snapshot, after: Snapshot) -> tuple[pa.Table, pa.Table]:
-    """Files of the one version that the other does not have, and the other way round."""
+    """Return the files of each version that the other does not have."""
     keys = [_keys(snapshot) for snapshot in (before, after)]
     only_before = pc.invert(pc.is_in(keys[0], value_set=keys[1]))
     only_after = pc.invert(pc.is_in(keys[1], value_set=keys[0]))
@@ -136,7 +136,7 @@ def _keys(snapshot: Snapshot) -> pa.ChunkedArray:
 
 
 def _gather(snapshot: Snapshot, mask: pa.ChunkedArray) -> pa.Table:
-    """The files that the mask picks, by their position in the stream."""
+    """Return the files selected by the mask, by their position in the stream."""
 
     def picked() -> Iterator[pa.Table]:
         start = 0
@@ -149,7 +149,7 @@ def _gather(snapshot: Snapshot, mask: pa.ChunkedArray) -> pa.Table:
 
 
 def _partition_names(metadata: Metadata) -> dict[str, str]:
-    """Names of the partition columns by those that the log has."""
+    """Return the logical names of the partition columns by physical name."""
     return dict(metadata.partition_names)
 
 
@@ -159,10 +159,10 @@ def _renamed(change: PartitionChange, names: Mapping[str, str]) -> PartitionChan
 
 
 def diff_columns(before: Metadata, after: Metadata) -> list[ColumnChange]:
-    """Columns that came, went or changed, in the order of the later schema, then what went.
+    """Return added and changed columns in the order of the later schema, then removed ones.
 
-    Columns are the same when their physical names are, so a rename under column mapping is one.
-    A schema that cannot be read makes no difference here.
+    Columns are identified by physical name, so a rename with column mapping is a change. A schema
+    that cannot be parsed gives no differences.
     """
     old, new = _fields(before), _fields(after)
     changes = []

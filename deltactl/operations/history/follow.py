@@ -14,11 +14,11 @@ from deltactl.storage.store import Store
 def follow_history(
     store: Store, first_version: int | None, wait: Callable[[], bool]
 ) -> Iterator[HistoryRow]:
-    """Give each commit once, oldest first, as soon as it is there; from ``first_version`` on.
+    """Yield each commit once, oldest first, as soon as it appears; from ``first_version`` on.
 
-    ``None`` begins with the next commit. ``wait`` lets some time pass before each further look,
-    and says whether to go on. A look lists only what is new. A commit that is missing or broken
-    may be on its way: it is looked at twice, and given with its ``problem`` then.
+    ``None`` begins with the next commit. ``wait`` pauses before each further listing and returns
+    whether to continue. Each listing covers only new versions. A commit that is missing or broken
+    may be incomplete: it is read twice, and then yielded with its ``problem``.
 
     Raises:
         NotATableError: there is no log.
@@ -44,7 +44,7 @@ def follow_history(
 
 
 def _read_new(store: Store, following: int) -> Sequence[HistoryRow]:
-    """Rows from a version on, oldest first; all of the log is listed only if there are some."""
+    """Return rows from a version on, oldest first; list the whole log only if there are any."""
     if list_log(store, following).latest_version is None:
         return []
     listing = list_log(store)

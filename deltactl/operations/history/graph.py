@@ -1,4 +1,4 @@
-"""``describe-history --graph``: how files and bytes of a table went, version by version."""
+"""``describe-history --graph``: number and size of the live files by version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMED = ("path", *KEY_COLUMNS, "size_bytes")
 
 @dataclass(frozen=True, slots=True)
 class GraphPoint:
-    """A version: when and what it was, and the live files after it; ``None`` where unknown."""
+    """A version: its timestamp and operation, and the live files; ``None`` where unknown."""
 
     version: int
     timestamp_ms: int | None
@@ -35,7 +35,7 @@ class GraphPoint:
 
 @dataclass(frozen=True, slots=True)
 class HistoryGraph:
-    """Points oldest first; ``num_unread`` selected versions before them were left out."""
+    """Points, oldest first; ``num_unread`` selected versions before them were omitted."""
 
     latest_version: int
     points: list[GraphPoint]
@@ -45,13 +45,13 @@ class HistoryGraph:
 def load_graph(store: Store, selection: Selection, warn: Warn) -> HistoryGraph:
     """Count the live files after each version of a selection.
 
-    Exact from the oldest version on from which the log is whole: a snapshot there, and what each
-    later commit says of each file. Versions before it are not known. Memory holds the file actions
-    of the range, not the table.
+    Exact from the oldest version from which the log is complete: a snapshot there, and the file
+    actions of each later commit. Versions before it are unknown. Memory holds the file actions of
+    the range, not the table.
 
     Raises:
         NotATableError: there is no log.
-        StorageError: the log cannot be read at all.
+        StorageError: the log cannot be read.
     """
     listing = list_log(store)
     history = read_history(store, listing, selection)
@@ -71,7 +71,7 @@ def load_graph(store: Store, selection: Selection, warn: Warn) -> HistoryGraph:
 def _count_live(
     store: Store, listing: LogListing, rows: Sequence[HistoryRow], warn: Warn
 ) -> Mapping[int, tuple[int, int]]:
-    """Files and bytes by version, as far back as the log is whole."""
+    """Return files and bytes by version, as far back as the log is complete."""
     last = next((row["version"] for row in rows if row["reconstructible"]), None)
     if last is None:
         return {}
@@ -92,7 +92,7 @@ def _count_live(
 
 
 def _next_checkpoint(listing: LogListing, version: int) -> int | None:
-    """The oldest version with a checkpoint from ``version`` on: where one can start anew."""
+    """Return the oldest version with a checkpoint from ``version`` on, to start from."""
     return next((c.version for c in listing.checkpoints if c.version >= version), None)
 
 
@@ -104,12 +104,12 @@ def _count_range(
     start = _named_files(sweep, snapshot)
     events = pa.concat_tables([sweep.events, start])
     stretches = Stretches.of(replace(sweep, first=first, events=events), first)
-    # A remove of what was not there says nothing, though a sweep takes it for the end of a file.
+    # A remove of a file that was not live has no effect, although a sweep ends the file there.
     was_there = pc.is_in(stretches.files["key"], value_set=start["key"]).to_numpy()
     real = (stretches.born > first) | was_there
     files = stretches.count(real)
     sizes = stretches.count(real, stretches.sizes())
-    # What no commit of the range speaks of was live in all of it.
+    # Files that no commit of the range names were live in all of it.
     other_files = snapshot.num_files - int(files[0])
     other_bytes = snapshot.size_bytes - int(sizes[0])
     return {
@@ -119,10 +119,10 @@ def _count_range(
 
 
 def _named_files(sweep: LogSweep, snapshot: Snapshot) -> pa.Table:
-    """An add, at the snapshot's version, of each of its files that commits of the sweep name.
+    """Return an add, at the snapshot's version, of each of its files named by later commits.
 
-    So a file that a later commit adds once more, as writers do to give it statistics or row ids,
-    is not taken for a new one.
+    So a file that a later commit adds again, as writers do to add statistics or row ids, does not
+    count as a new one.
     """
     named = pc.unique(sweep.events["key"])
     parts = [EVENTS.empty_table()]

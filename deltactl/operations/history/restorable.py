@@ -1,4 +1,4 @@
-"""Which versions can still be read: whether the log can rebuild them and their files are there."""
+"""Which versions are restorable: the log can rebuild them and their files exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from deltactl.storage.store import Store
 
 
 class State(StrEnum):
-    """How much of a version is left."""
+    """How much of a version can be read."""
 
     READABLE = "readable"
     PARTLY_GONE = "partly gone"
@@ -30,10 +30,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Restorable:
-    """What is left of a version: of ``num_files`` live files, ``num_gone`` cannot be read.
+    """The state of a version: of ``num_files`` live files, ``num_gone`` cannot be read.
 
-    A file whose deletion vector is gone cannot be read either. Both are 0 where the log cannot
-    rebuild the version: that is gone altogether.
+    A file whose deletion vector is gone cannot be read either. Both are 0 if the log cannot
+    rebuild the version.
     """
 
     state: State
@@ -45,7 +45,7 @@ _NOT_REBUILDABLE = Restorable(State.GONE)
 
 
 def find_restorable(store: Store, listing: LogListing, warn: Warn) -> Mapping[int, Restorable]:
-    """What is left of each version in the log; nothing where that cannot be told.
+    """Return the state of each version in the log; nothing if it is unknown.
 
     Lists all files below the root once.
     """
@@ -53,7 +53,7 @@ def find_restorable(store: Store, listing: LogListing, warn: Warn) -> Mapping[in
         snapshot = load_snapshot(store, warn=warn, listing=listing)
         return _find(snapshot, listing)
     except DeltactlError as error:
-        warn(f"which versions are restorable cannot be told: {error.message}")
+        warn(f"it is unknown which versions are restorable: {error.message}")
         return {}
 
 
@@ -84,7 +84,7 @@ def _judge(num_files: int, num_gone: int) -> Restorable:
 
 
 def _with_untouched(stretches: Stretches, snapshot: Snapshot) -> Stretches:
-    """Add the live files that no commit in the range speaks of: they were live all along."""
+    """Add the live files that no commit in the range names: they were always live."""
     known = stretches.files["key"].combine_chunks()
     parts = [stretches.files.select(["path", "vector_file"])]
     for batch in snapshot.file_batches(("path", *KEY_COLUMNS)):
@@ -103,7 +103,7 @@ def _with_untouched(stretches: Stretches, snapshot: Snapshot) -> Stretches:
 
 
 def _present(store: Store, logged: pa.ChunkedArray, names: pa.ChunkedArray) -> Flags:
-    """Whether each file is there, by its name in the log; true where there is no name."""
+    """Return whether each file exists, by its name in the log; true if there is no name."""
     located = locate(store, logged)
     present = pc.or_(pc.is_in(located, value_set=names), pc.is_null(logged))
     outside = pc.and_(pc.is_null(located), pc.is_valid(logged))
@@ -115,7 +115,7 @@ def _present(store: Store, logged: pa.ChunkedArray, names: pa.ChunkedArray) -> F
 
 
 def _utf8(names: list[str]) -> list[str]:
-    """Names that a log can hold."""
+    """Return the names that are valid UTF-8: a log can contain only those."""
     return [
         name for name in names if name.isascii() or name.encode("utf-8", "ignore").decode() == name
     ]

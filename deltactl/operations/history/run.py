@@ -1,4 +1,4 @@
-"""``describe-history``: what happened to a table, from whatever is left of its log."""
+"""``describe-history``: the history of a table from its log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class HistoryOptions(Selection):
     """Which commits to show; with ``changes``, also what each added and removed.
 
-    With ``restorable``, also what is left of each version; that lists all files of the table.
+    With ``restorable``, also whether each version can be read; that lists all files of the table.
     """
 
     changes: bool = False
@@ -45,9 +45,9 @@ class HistoryOptions(Selection):
 
 @dataclass(frozen=True, slots=True)
 class HistoryReport:
-    """Commits newest first, a plain row each; ``changes`` and ``restorable`` by version if wanted.
+    """Commits, newest first, one row each; ``changes`` and ``restorable`` by version if requested.
 
-    ``num_unread`` tells how many older versions the limit kept back.
+    ``num_unread`` is the number of older versions beyond the limit.
     """
 
     latest_version: int
@@ -57,7 +57,7 @@ class HistoryReport:
     restorable: Mapping[int, Restorable] | None = None
 
     def table(self) -> pa.Table:
-        """The rows as Arrow: Delta's columns, then ``reconstructible`` and ``problem``."""
+        """Return the rows as Arrow: Delta's columns, then ``reconstructible`` and ``problem``."""
         return history_table(self.rows)
 
 
@@ -67,8 +67,8 @@ def load_history(store: Store, options: HistoryOptions, warn: Warn) -> HistoryRe
     Raises:
         UsageError: a limit of less than one commit.
         NotATableError: there is no log.
-        VersionNotFoundError: one version is asked for, and the log does not reach to it.
-        StorageError: the log cannot be read at all.
+        VersionNotFoundError: the requested version is not in the log.
+        StorageError: the log cannot be read.
     """
     if options.limit is not None and options.limit < 1:
         raise UsageError(f"a history of {options.limit} commits")
@@ -78,7 +78,7 @@ def load_history(store: Store, options: HistoryOptions, warn: Warn) -> HistoryRe
     counter = ChangeCounter() if options.changes else None
     history = read_history(store, listing, options, observer=counter)
     changes = counter.changes if counter else {}
-    _look_at_checkpoint(store, listing, warn)
+    _check_checkpoint(store, listing, warn)
     restorable = None
     if options.restorable:
         from deltactl.operations.history.restorable import find_restorable
@@ -89,23 +89,23 @@ def load_history(store: Store, options: HistoryOptions, warn: Warn) -> HistoryRe
     )
 
 
-def _look_at_checkpoint(store: Store, listing: LogListing, warn: Warn) -> None:
-    """Warn of a newest checkpoint that was cut off: whoever reads the table starts there."""
+def _check_checkpoint(store: Store, listing: LogListing, warn: Warn) -> None:
+    """Warn of a truncated newest checkpoint: readers of the table start there."""
     if not listing.checkpoints:
         return
     checkpoint = listing.checkpoints[-1]
     try:
-        torn = torn_file(store, checkpoint)
+        truncated = torn_file(store, checkpoint)
     except StorageError as error:
         warn(f"the checkpoint at version {checkpoint.version} cannot be read: {error.message}")
         return
-    if torn is not None:
-        warn(f"the checkpoint at version {checkpoint.version} is broken: {torn} is cut off")
+    if truncated is not None:
+        warn(f"the checkpoint at version {checkpoint.version} is broken: {truncated} is truncated")
 
 
 @dataclass(frozen=True, slots=True)
 class VersionAt:
-    """The version that was current at a time, and the one that ended it, if any."""
+    """The version that was current at a time, and the next one, if any."""
 
     latest_version: int
     row: HistoryRow
@@ -113,11 +113,11 @@ class VersionAt:
 
 
 def version_at(store: Store, timestamp_ms: int, warn: Warn) -> VersionAt:
-    """Find the version that was current at a time, ms since 1970 UTC; it may lie in the future.
+    """Find the version that was current at a time, ms since 1970 UTC, possibly in the future.
 
     Raises:
         NotATableError: there is no log.
-        VersionNotFoundError: the time is before the first commit left in the log.
+        VersionNotFoundError: the time is before the first commit in the log.
     """
     listing = list_log(store)
     newest = read_history(store, listing, Selection(limit=1))
@@ -141,7 +141,7 @@ def version_at(store: Store, timestamp_ms: int, warn: Warn) -> VersionAt:
 def _search_in_commit_timestamps(
     store: Store, listing: LogListing, timestamp_ms: int, warn: Warn
 ) -> int | None:
-    """Search with few reads, as far as the table's metadata can be had."""
+    """Search with few reads, if the table's metadata can be read."""
     from deltactl.log.snapshot import load_snapshot
 
     try:
@@ -154,23 +154,23 @@ def _search_in_commit_timestamps(
 def _before_all(store: Store, listing: LogListing, timestamp_ms: int) -> VersionNotFoundError:
     asked = format_timestamp(timestamp_ms)
     if not listing.commits:
-        return VersionNotFoundError(f"{store.uri} has no commits left to find {asked} in")
+        return VersionNotFoundError(f"the log of {store.uri} has no commits to find {asked} in")
     oldest = min(listing.commits)
     row = read_history(store, listing, Selection(last_version=oldest)).rows[0]
     return VersionNotFoundError(
-        f"{asked} is before the first commit left in the log of {store.uri}: "
+        f"{asked} is before the first commit in the log of {store.uri}: "
         f"version {oldest} of {format_timestamp(row['timestamp'])}",
-        hint="`deltactl describe-history --all` lists the versions and their times",
+        hint="Run `deltactl describe-history --all` to list the versions and their times.",
     )
 
 
 def _vanished(version: int) -> VersionNotFoundError:
-    return VersionNotFoundError(f"the commit of version {version} vanished while it was read")
+    return VersionNotFoundError(f"the commit of version {version} was deleted while it was read")
 
 
 @dataclass(frozen=True, slots=True)
 class CommitFiles:
-    """What one commit did to files: in all, and per partition (logical column names)."""
+    """File changes of one commit: in total, and per partition (logical column names)."""
 
     latest_version: int
     row: HistoryRow
@@ -182,7 +182,7 @@ def commit_files(store: Store, version: int, warn: Warn) -> CommitFiles:
 
     Raises:
         NotATableError: there is no log.
-        VersionNotFoundError: the log does not reach to this version.
+        VersionNotFoundError: the log does not contain this version.
         CorruptLogError: the commit is missing or broken.
     """
     from deltactl.log.commits.changes import count_partitions
@@ -194,7 +194,7 @@ def commit_files(store: Store, version: int, warn: Warn) -> CommitFiles:
     if version not in listing.commits:
         raise LogGapError(
             f"the commit of version {version} is missing: there is no {name} in {store.uri}",
-            hint="restore the file from a backup",
+            hint="Restore the file from a backup.",
         )
     chosen = Selection(first_version=version, last_version=version)
     history = read_history(store, listing, chosen)
@@ -207,11 +207,11 @@ def commit_files(store: Store, version: int, warn: Warn) -> CommitFiles:
 
 
 def ensure_in_log(store: Store, listing: LogListing, version: int) -> None:
-    """Refuse a version that lies outside the log.
+    """Refuse a version outside the log.
 
     Raises:
         NotATableError: there is no log.
-        VersionNotFoundError: the log does not reach to this version.
+        VersionNotFoundError: the log does not contain this version.
     """
     latest = listing.latest_version
     if latest is None:
@@ -220,14 +220,14 @@ def ensure_in_log(store: Store, listing: LogListing, version: int) -> None:
     if not oldest <= version <= latest:
         raise VersionNotFoundError(
             f"the log of {store.uri} has no version {version}: it goes from {oldest} to {latest}",
-            hint="`deltactl describe-history --all` lists the versions",
+            hint="Run `deltactl describe-history --all` to list the versions.",
         )
 
 
 def _rename(
     store: Store, version: int, partitions: list[PartitionChange], warn: Warn
 ) -> list[PartitionChange]:
-    """Put the names of partition columns that people know in place of physical ones."""
+    """Replace physical names of partition columns by logical ones."""
     from dataclasses import replace
 
     from deltactl.log.snapshot import load_snapshot
@@ -237,7 +237,7 @@ def _rename(
     try:
         names = load_snapshot(store, version, warn=warn).metadata.partition_names
     except (CorruptLogError, StorageError):
-        return partitions  # the names in the commit will do
+        return partitions  # keep the names of the commit
 
     def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
         ordered = {names[key]: values.get(key) for key in names if key in values}

@@ -1,7 +1,7 @@
-"""What manifests should say: live files by partition folder, as lines of absolute URIs.
+"""The content of manifests: live files by partition directory, as lines of absolute URIs.
 
-Source: Hive's SymlinkTextInputFormat, and the layout that Delta on Spark gives its manifests. The
-folder comes from the partition values in the log, never from where a file lies.
+Source: Hive's SymlinkTextInputFormat, and the layout of Delta on Spark. The directory comes from
+the partition values in the log, never from the path of a file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COLUMNS: Final = ("path", "partition_values", "deletion_vector")
 
 @dataclass(frozen=True)
 class LiveFiles:
-    """The files that manifests name, partitions in hand; ``vectors`` counts deletion vectors."""
+    """The files that manifests name, by partition; ``vectors`` counts deletion vectors."""
 
     paths: pa.ChunkedArray
     partition_values: pa.ChunkedArray
@@ -42,7 +42,7 @@ class LiveFiles:
 
 
 def load_live_files(snapshot: Snapshot) -> LiveFiles:
-    """The live files of a version, grouped by the texts of their partition values.
+    """Return the live files of a version, grouped by the texts of their partition values.
 
     Raises:
         UnsupportedFeatureError: readers of manifests would read the table wrongly.
@@ -51,9 +51,9 @@ def load_live_files(snapshot: Snapshot) -> LiveFiles:
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.READ)
     if snapshot.metadata.column_mapping_mode != "none":
         raise UnsupportedFeatureError(
-            f"{snapshot.store.uri} maps columns: readers of manifests take names from the files, "
-            "which are not the table's",
-            hint="Manifests cannot be made of tables with column mapping.",
+            f"{snapshot.store.uri} maps columns: readers of manifests use column names of the "
+            "files, which are not the table's",
+            hint="Use an engine that reads Delta tables: manifests do not support column mapping.",
         )
     if snapshot.metadata.missing_partition_columns:
         ensure_columns(snapshot, "write manifests")
@@ -80,13 +80,13 @@ def ensure_no_vectors(live: LiveFiles, table: str) -> None:
         raise UnsupportedFeatureError(
             f"{live.vectors} live files of {table} have deletion vectors: readers of manifests "
             "would return deleted rows",
-            hint=f"Run `deltactl optimize {table} --purge`, or add --purge-first.",
+            hint=f"Run `deltactl optimize {table} --purge`, or rerun with --purge-first.",
         )
 
 
 @dataclass(frozen=True)
 class Manifests:
-    """The content of each partition's manifest, all lines but the first's start and last's end."""
+    """The content of each manifest, without the start of the first and the end of the last line."""
 
     folders: tuple[str, ...]
     num_files: tuple[int, ...]
@@ -94,14 +94,14 @@ class Manifests:
     _base: str
 
     def content(self, index: int) -> bytes:
-        """The bytes of a manifest: a line each file."""
+        """Return the bytes of a manifest: one line per file."""
         if not self.num_files[index]:
             return b""
         return f"{self._base}{self._texts[index]}\n".encode()
 
 
 def render_manifests(live: LiveFiles, root: str, schemes: Mapping[str, str]) -> Manifests:
-    """The manifests of all partitions; of an unpartitioned table one, be it empty.
+    """Return the manifests of all partitions; an unpartitioned table has one, possibly empty.
 
     Args:
         live: the files.
@@ -109,7 +109,7 @@ def render_manifests(live: LiveFiles, root: str, schemes: Mapping[str, str]) -> 
         schemes: replacements of schemes.
 
     Raises:
-        CorruptLogError: a path with a line break, which would be read as two.
+        CorruptLogError: a path contains a line break and would be read as two.
     """
     groups = live.groups
     names, base = _name_files(live.paths, root, schemes)
@@ -127,9 +127,11 @@ def render_manifests(live: LiveFiles, root: str, schemes: Mapping[str, str]) -> 
 def _name_files(
     paths: pa.ChunkedArray, root: str, schemes: Mapping[str, str]
 ) -> tuple[pa.LargeStringArray, str]:
-    """What is said of each file, and what stands before each: together URIs of decoded names."""
+    """Return the paths of the files, and a prefix for each: together, URIs of decoded names."""
     if any(holds_character(paths, end) for end in "\n\r"):
-        raise CorruptLogError("a path of the log holds a line break, which no manifest can name")
+        raise CorruptLogError(
+            "a path in the log contains a line break, which manifests do not support"
+        )
     is_local = parse_scheme(root) == "file"
     base = f"{_map_scheme(f'file:{uri_to_path(root)}' if is_local else root, schemes)}/"
     absolute = absolute_mask(paths)
@@ -162,11 +164,11 @@ def _map_scheme(uri: str, schemes: Mapping[str, str]) -> str:
 def load_table(
     store: Store, version: int | None, warn: Warn, given: Snapshot | None = None
 ) -> tuple[Snapshot, LiveFiles]:
-    """Return a version and its live files; read again what a log cleanup removed meanwhile."""
+    """Return a version and its live files; read again if a log cleanup removed log files."""
     snapshots = chain([given] if given else [], repeat(None))
 
-    def look() -> tuple[Snapshot, LiveFiles]:
+    def load() -> tuple[Snapshot, LiveFiles]:
         snapshot = next(snapshots) or load_snapshot(store, version, warn=warn)
         return snapshot, load_live_files(snapshot)
 
-    return outlast_cleanup(look)
+    return outlast_cleanup(load)

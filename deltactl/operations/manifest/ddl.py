@@ -1,6 +1,6 @@
-"""Statements that make an engine's catalog know a table by its manifests.
+"""Statements that register a table's manifests in the catalog of an engine.
 
-Each engine has its own names of types, its own quotes and its own way to register partitions.
+Each engine has its own type names, quotes and statements to register partitions.
 Source: the documentation of Athena, Hive, Trino and Redshift Spectrum on symlink manifests.
 """
 
@@ -30,7 +30,7 @@ from deltactl.protocol.schema import (
     is_void,
 )
 
-# Engines bound the length of a statement, Redshift to this number of partitions.
+# Engines limit the length of a statement; Redshift to this number of partitions.
 _PARTITIONS_A_STATEMENT: Final = 100
 
 _HIVE_TYPES: Final = {
@@ -64,23 +64,23 @@ _STORED_AS: Final = (
     "OUTPUTFORMAT 'org.apache.hadoop.hive.ql.io.HiveIgnoreKeyTextOutputFormat'"
 )
 
-# In a literal Hive's lexer takes the quote and the backslash for its own. What reads the statement
-# before it heeds no quotes: variables are put in, lines are read one by one, old shells cut at ";".
+# Hive's lexer gives the quote and the backslash in a literal a meaning. The client that reads the
+# statement ignores quotes: it replaces variables, reads single lines, and may split at ";".
 _HIVE_SPECIAL: Final = re.compile(r"[\\';\x00-\x1f]|\$(?=\{)")
 
 
 def _doubled(value: str) -> str:
-    """A literal of standard SQL, where a backslash is like any character."""
+    """Return a literal of standard SQL, where a backslash is an ordinary character."""
     return "'" + value.replace("'", "''") + "'"
 
 
 def _doubled_with_backslashes(value: str) -> str:
-    """A literal of Redshift, whose backslash escapes as well: see its QUOTE_LITERAL."""
+    """Return a literal of Redshift, where a backslash also escapes: see its QUOTE_LITERAL."""
     return _doubled(value.replace("\\", "\\\\"))
 
 
 def _escaped(value: str) -> str:
-    """A literal of Hive, which knows no doubled quotes: they would end one and begin another."""
+    """Return a literal of Hive, where a doubled quote ends one literal and begins another."""
     return "'" + _HIVE_SPECIAL.sub(_hive_escape, value) + "'"
 
 
@@ -91,32 +91,38 @@ def _hive_escape(found: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """How an engine spells things."""
+    """The SQL dialect of an engine."""
 
     types: dict[str, str]
-    quote: str
+    quoting: str
     text: Callable[[str], str]
     schema: str = ""
 
     def name(self, text: str) -> str:
-        return f"{self.quote}{text.replace(self.quote, self.quote * 2)}{self.quote}"
+        from sqlglot import exp  # slow to import, and most runs write no statements
+
+        return exp.to_identifier(text, quoted=True).sql(dialect=self.quoting)
 
 
 _DIALECTS: Final = {
-    "athena": _Dialect(_HIVE_TYPES, "`", _escaped),
-    "hive": _Dialect(_HIVE_TYPES, "`", _escaped),
-    "trino": _Dialect(_HIVE_TYPES, "`", _escaped),  # of its CREATE, which Hive has to run
-    "redshift": _Dialect(_REDSHIFT_TYPES, '"', _doubled_with_backslashes, schema="spectrum."),
+    "athena": _Dialect(_HIVE_TYPES, "hive", _escaped),
+    "hive": _Dialect(_HIVE_TYPES, "hive", _escaped),
+    "trino": _Dialect(
+        _HIVE_TYPES, "hive", _escaped
+    ),  # of its CREATE statement, which Hive must run
+    "redshift": _Dialect(
+        _REDSHIFT_TYPES, "redshift", _doubled_with_backslashes, schema="spectrum."
+    ),
 }
 
 
 def render_ddl(
     snapshot: Snapshot, plan: ManifestPlan, root: str, options: ManifestOptions
 ) -> Iterator[str]:
-    """The statements for ``options.ddl``: the table, then its partitions, new ones and gone ones.
+    """Yield the statements for ``options.ddl``: the table, then added and removed partitions.
 
     Raises:
-        UnsupportedFeatureError: a column of a type that the engine lacks.
+        UnsupportedFeatureError: a column has a type that the engine lacks.
     """
     assert options.ddl is not None
     scheme, separator, rest = root.partition(":")
@@ -166,7 +172,7 @@ class _Writer:
 
     def drop(self, partition: PartitionManifest) -> str | None:
         spec = self._spec(partition)
-        # Redshift knows no IF EXISTS here.
+        # Redshift does not support IF EXISTS here.
         condition = "" if self._dialect.schema else "IF EXISTS "
         return (
             f"ALTER TABLE {self._full_name} DROP {condition}PARTITION ({spec});" if spec else None
@@ -206,7 +212,7 @@ class _Writer:
         )
 
     def _literal(self, value: str | None, field: Field) -> str:
-        """A partition value as SQL; times in the one form that all engines read."""
+        """Return a partition value as SQL; timestamps in the form that all engines read."""
         if not value:
             return self._dialect.text(HIVE_NULL)
         assert isinstance(field.type, PrimitiveType)
@@ -240,5 +246,5 @@ class _Writer:
                 return self._dialect.types[name]
         raise UnsupportedFeatureError(
             f"column {column!r} has a type that the engine lacks: {kind}",
-            hint="Leave --ddl out, and declare the other columns by hand.",
+            hint="Omit --ddl, and declare the other columns manually.",
         )

@@ -1,4 +1,4 @@
-"""What a user may ask of ``generate-manifest``, parsed."""
+"""Options of ``generate-manifest``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*")
 class ManifestOptions:
     """Parsed options of ``generate-manifest``.
 
-    ``version`` ``None`` is the latest. ``since``: only partitions that a later version touched.
+    ``version`` ``None`` is the latest. ``since``: only partitions changed by a later version.
     ``schemes`` replaces schemes of the URIs that manifests name. ``check``: compare, write nothing.
-    ``purge_first``: rewrite files with deleted rows beforehand, in a commit of its own.
+    ``purge_first``: first rewrite files with deleted rows, in a separate commit.
     """
 
     mode: str = MODE
@@ -34,23 +34,25 @@ class ManifestOptions:
     ddl: Engine | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
+        """Refuse invalid or contradictory options.
 
         Raises:
             UsageError: naming the option.
         """
         if self.mode.lower() != MODE:
-            raise UsageError(f"--mode {self.mode!r} is not known", hint=f"The only mode: {MODE}.")
+            raise UsageError(f"--mode {self.mode!r} is not supported", hint=f"Use --mode {MODE}.")
         for name, number in (("--version", self.version), ("--since", self.since)):
             if number is not None and number < 0:
                 raise UsageError(f"{name} must not be negative")
         if self.purge_first and self.version is not None:
             raise UsageError(
-                "--purge-first and --version do not go together",
-                hint="A purge makes a new version; older ones keep their deletion vectors.",
+                "--purge-first and --version exclude each other",
+                hint="Omit --version or --purge-first: only a new version has no deletion vectors.",
             )
         if self.since is not None and self.version is not None and self.since > self.version:
             raise UsageError("--since must not be after --version")
         for scheme in (*self.schemes, *self.schemes.values()):
             if not _SCHEME.fullmatch(scheme):
-                raise UsageError(f"--scheme-map: {scheme!r} is not a scheme", hint="write s3a=s3")
+                raise UsageError(
+                    f"--scheme-map: {scheme!r} is not a scheme", hint="Write --scheme-map s3a=s3."
+                )

@@ -1,4 +1,4 @@
-"""Which manifests to write, to leave and to delete: the snapshot against what is there."""
+"""Plan which manifests to write, to keep and to delete."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ CHANGED: Final = "changed"
 UNCHANGED: Final = "unchanged"
 STALE: Final = "stale"
 
-# No run writes manifests for so long.
+# Longer than any run writes manifests.
 _LEFT_MS: Final = DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionManifest:
-    """One partition's manifest: ``folder`` below the root, files it names, what is to be done."""
+    """One partition's manifest: ``folder`` below the root, its files, and the action."""
 
     folder: str
     num_files: int
@@ -47,9 +47,9 @@ class PartitionManifest:
 
 @dataclass(frozen=True)
 class ManifestPlan:
-    """What a run would write and delete; ``stale`` are names of files to delete.
+    """The plan of a run; ``stale`` are names of files to delete.
 
-    ``leftovers`` are hidden files that killed runs of ours left.
+    ``leftovers`` are hidden files of killed runs.
     """
 
     version: int
@@ -61,16 +61,16 @@ class ManifestPlan:
     _indices: tuple[int, ...] = field(repr=False)
 
     def count(self, state: str) -> int:
-        """How many manifests are in a state."""
+        """Return the number of manifests in a state."""
         return sum(1 for partition in self.partitions if partition.state == state)
 
     @property
     def is_empty(self) -> bool:
-        """Whether every manifest says what it should."""
+        """Return whether every manifest is up to date."""
         return not self.stale and self.count(UNCHANGED) == len(self.partitions)
 
     def iter_writes(self) -> Iterator[tuple[str, bytes]]:
-        """Name and content of each manifest to write."""
+        """Yield the name and content of each manifest to write."""
         live = (p for p in self.partitions if p.state != STALE)
         for partition, index in zip(live, self._indices, strict=True):
             if partition.state != UNCHANGED:
@@ -78,7 +78,7 @@ class ManifestPlan:
 
 
 def manifest_name(folder: str) -> str:
-    """Where the manifest of a partition lies, relative to the root."""
+    """Return the name of a partition's manifest, relative to the root."""
     return "/".join(part for part in (MANIFEST_DIR, folder, MANIFEST_NAME) if part)
 
 
@@ -95,7 +95,7 @@ def plan_manifests(
 
     Raises:
         PredicateError: ``options.where`` is not about partition columns.
-        CorruptLogError: the log names what no manifest can.
+        CorruptLogError: the log has a path that manifests do not support.
         StorageError: the store failed.
     """
     manifests = render_manifests(live, snapshot.store.uri, options.schemes)
@@ -109,7 +109,7 @@ def plan_manifests(
     kept = [(index, name) for index, name in zip(wanted, names, strict=True) if name in there]
     contents = output.read_many([name for _, name in kept])
     states = {
-        index: UNCHANGED if _says_the_same(found, manifests.content(index)) else CHANGED
+        index: UNCHANGED if _has_same_lines(found, manifests.content(index)) else CHANGED
         for (index, _), found in zip(kept, contents, strict=True)
     }
     partitions = [
@@ -133,12 +133,12 @@ def plan_manifests(
 
 
 def is_seen(name: str) -> bool:
-    """Whether engines read a file: hidden ones they leave out."""
+    """Return whether engines read a file: they ignore hidden ones."""
     return name.rpartition("/")[2][:1] not in ("_", ".")
 
 
 def _find_leftovers(output: Store, names: Sequence[str], now_ms: int) -> tuple[str, ...]:
-    """Our hidden files of which nobody can be writing any more."""
+    """Return hidden files of earlier runs that are too old to be in use."""
     hidden = [name for name in names if is_temp_name(name)]
     infos = output.stat_many(hidden) if hidden else ()
     return tuple(info.name for info in infos if info and info.modified_ms < now_ms - _LEFT_MS)
@@ -148,15 +148,15 @@ def _folder_of(name: str) -> str:
     return name.removeprefix(MANIFEST_DIR).strip("/").rpartition("/")[0]
 
 
-def _says_the_same(found: bytes, wanted: bytes) -> bool:
-    # The order of lines is nobody's business: other writers have other orders.
+def _has_same_lines(found: bytes, wanted: bytes) -> bool:
+    # The order of lines does not matter: other writers use another order.
     return found == wanted or sorted(found.splitlines()) == sorted(wanted.splitlines())
 
 
 def _choose_folders(
     snapshot: Snapshot, folders: Set[str], options: ManifestOptions, warn: Warn
 ) -> Set[str]:
-    """Those of ``folders`` that were asked for."""
+    """Return the requested ones of ``folders``."""
     chosen = folders
     if options.where is not None:
         predicate = parse_predicate(options.where, snapshot.metadata.partition_fields)
@@ -179,7 +179,7 @@ def _matching(
     try:
         answers = predicate.evaluate(build_map(columns, num_rows=len(known))).to_pylist()
     except CorruptLogError:
-        # A folder that nobody of ours made: one by one, so that it stands alone.
+        # A directory not made by deltactl: parsed separately, so that an error affects only it.
         if len(known) == 1:
             return set()
         return {hit for folder, _ in known for hit in _matching(predicate, [folder], fields)}
@@ -187,7 +187,7 @@ def _matching(
 
 
 def parse_folder(folder: str, fields: Sequence[Field]) -> dict[str, str | None] | None:
-    """The partition values behind a manifest's folder; ``None`` if it is none of the table's."""
+    """Return the partition values of a manifest's directory; ``None`` if it is not a partition."""
     parts = folder.split("/") if folder else []
     if len(parts) != len(fields):
         return None

@@ -1,4 +1,4 @@
-"""Keeping manifests in line with commits of ours, where a table asks for it.
+"""Refresh manifests after our commits, if the table requests it.
 
 Source: the hook that Delta on Spark runs after commits of such tables.
 """
@@ -26,12 +26,11 @@ def refresh_manifests(
     before: int | None,
     context: RunContext,
 ) -> ManifestReport | None:
-    """After commits of ours: refresh the manifests of the partitions touched since ``before``.
+    """Refresh the manifests of the partitions changed since ``before``, after our commits.
 
-    All of them where ``before`` is ``None``, because there was no table yet, and where the table
-    has none. Only where the table asks for it
-    (``delta.compatibility.symlinkFormatManifest.enabled``). Never raises: the commits stand
-    whatever happens here, so a failure is a warning that says what to run.
+    Refreshes all if ``before`` is ``None`` (there was no table) or if the table has no manifests.
+    Does nothing unless ``delta.compatibility.symlinkFormatManifest.enabled`` is set. Never raises:
+    the commits are done, so a failure is a warning that says what to run.
     """
     warn = context.warn
     try:

@@ -1,4 +1,4 @@
-"""What a run of ``generate-manifest`` did, for people and programs."""
+"""The result of ``generate-manifest``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from deltactl.operations.manifest.plan import CHANGED, NEW, STALE, UNCHANGED, Ma
 
 @dataclass(frozen=True, slots=True)
 class ManifestReport:
-    """The outcome: ``root`` is where manifests lie, ``window_ms`` how long partitions could differ.
+    """The result: ``root`` contains the manifests; partitions could differ for ``window_ms``.
 
-    ``purged_from`` is the version that a purge beforehand began with, ``ddl`` the statements asked
-    for.
+    ``purged_from`` is the version before a purge, ``ddl`` the requested statements.
     """
 
     plan: ManifestPlan
@@ -27,16 +26,16 @@ class ManifestReport:
 
     @property
     def version_before(self) -> int:
-        """The latest version before a purge; that of the manifests without one."""
+        """Return the latest version before a purge; without one, the version of the manifests."""
         return self.plan.version if self.purged_from is None else self.purged_from
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether the manifests said what they should before the run."""
+        """Return whether the manifests were up to date before the run."""
         return self.plan.is_empty
 
     def partitions(self) -> pa.Table:
-        """A row a manifest: ``partition``, ``files``, ``state``."""
+        """Return one row per manifest: ``partition``, ``files``, ``state``."""
         rows = self.plan.partitions
         return pa.table(
             {
@@ -47,7 +46,7 @@ class ManifestReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``result`` of the JSON envelope."""
+        """Return the ``result`` of the JSON envelope."""
         plan = self.plan
         return {
             "root": self.root,

@@ -1,8 +1,8 @@
-"""``generate-manifest``: files for engines that read a table by lists of its data files.
+"""``generate-manifest``: write manifests for engines that read lists of data files.
 
-snapshot -> content of each partition's manifest -> compare with what is there -> write new and
-changed ones, each replaced whole -> delete those of partitions that are gone. In between,
-partitions may show different versions; the report tells for how long.
+snapshot -> content of each partition's manifest -> compare with existing ones -> write new and
+changed ones, each replaced atomically -> delete those of removed partitions. In between,
+partitions may show different versions; the report says for how long.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ def generate_manifests(
     output: Store | None = None,
     dry_run: bool = False,
 ) -> ManifestReport:
-    """Bring manifests in line with a version; with ``dry_run`` or ``options.check``, only compare.
+    """Update manifests to a version; with ``dry_run`` or ``options.check``, only compare.
 
     Args:
-        store: the table's.
-        options: see there.
-        context: a clock, and when to stop.
-        snapshot: the version wanted, where it is loaded already.
-        live: its files, likewise.
-        output: where ``_symlink_format_manifest`` lies; in the table itself when ``None``.
+        store: the store of the table.
+        options: the options of the run.
+        context: of the run; once cancelled, no further manifest is written.
+        snapshot: the version, if it is already loaded.
+        live: its files, if they are already loaded.
+        output: contains ``_symlink_format_manifest``; the table itself if ``None``.
         dry_run: change nothing.
 
     Raises:
         UnsupportedFeatureError: deletion vectors or column mapping.
-        SafetyError: the schema lacks columns that are needed.
+        SafetyError: the schema lacks required columns.
         PredicateError: ``options.where`` is not about partition columns.
         InterruptedRunError: ``cancel`` was set; each manifest is old or new.
         StorageError: the store failed; each manifest is old or new.
-        DeltactlError: no table there, no such version, or a damaged log.
+        DeltactlError: there is no table or no such version, or the log is damaged.
     """
     output = output or store
     if snapshot is None or live is None:

@@ -1,4 +1,4 @@
-"""Write the manifests of a plan, then delete those of partitions that are gone."""
+"""Write the manifests of a plan, then delete those of removed partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> int | None:
-    """Write, then delete; give how long that took, ``None`` where nothing was to be done."""
+    """Write, then delete; return how long that took, ``None`` if there was nothing to do."""
     left = output.delete_many(plan.leftovers) if plan.leftovers else {}
     if left:
         context.warn(
@@ -27,14 +27,14 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
     started = context.clock.monotonic()
     _log.info("%s: writing manifests of version %d", output.uri, plan.version)
     output.put_many(_until_cancelled(plan.iter_writes(), context))
-    # Last: until then readers of a vanished partition find its files, which a vacuum still spares.
+    # Last: until then readers of a removed partition find its files, which a vacuum keeps.
     failed = output.delete_many(plan.stale)
     if failed:
         name, error = next(iter(failed.items()))
         raise StorageError(
-            f"{len(failed)} manifests of vanished partitions could not be deleted, such as "
+            f"{len(failed)} manifests of removed partitions could not be deleted, such as "
             f"{name!r}: {error.message}",
-            hint="Readers still find the files that they name. Delete them, or run again.",
+            hint="Delete them or rerun: until then readers still read the files that they name.",
         )
     return round((context.clock.monotonic() - started) * 1000)
 
@@ -42,7 +42,7 @@ def write_manifests(plan: ManifestPlan, output: Store, context: RunContext) -> i
 def _until_cancelled(
     files: Iterator[tuple[str, bytes]], context: RunContext
 ) -> Iterator[tuple[str, bytes]]:
-    """The files; raises before the next, or after the last, once the run is cancelled."""
+    """Yield the files; raise before the next or after the last once the run is cancelled."""
     for file in files:
         _ensure_wanted(context)
         yield file
@@ -52,12 +52,12 @@ def _until_cancelled(
 def _ensure_wanted(context: RunContext) -> None:
     if context.is_cancelled:
         raise InterruptedRunError(
-            "interrupted; each manifest is new or as it was", hint="Run again."
+            "interrupted; each manifest is either new or unchanged", hint="Run again."
         )
 
 
 def is_begun(plan: ManifestPlan, output: Store) -> bool:
-    """Whether the first manifest to be written is new already: a disk shows none for long."""
+    """Return whether the first manifest has been replaced; a local disk shows no partial file."""
     first = next(plan.iter_writes(), None)
     if first is None:
         return False

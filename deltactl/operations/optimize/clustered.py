@@ -1,4 +1,4 @@
-"""Files laid out on purpose: by liquid clustering, or by a Z-order commit."""
+"""Find files that are clustered, by liquid clustering or a Z-order commit."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import FileInfo
 
 _CUBE_TAG = "ZCUBE_ID"
-# Files have the time of their writer's clock, commits that of the store's.
+# Timestamps of files come from the writer's clock, those of commits from the store's.
 _SKEW_MS: Final = 10 * 60 * 1000
 
 
 def clustered_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
-    """Which files are clustered: by their provider or cube tag, or written by a Z-order commit.
+    """Return a mask of clustered files: with a provider or cube tag, or from a Z-order commit.
 
-    Delta on Spark leaves no mark on Z-ordered files, so commits not older than the oldest file are
-    searched: all that are still in the log of a local table, and on object stores, where each would
-    be a request, those since the checkpoint. Of older ones nothing is known.
+    Delta on Spark does not tag Z-ordered files, so commits not older than the oldest file are
+    searched: for a local table all in the log, and on object stores, where each is a request, only
+    those since the checkpoint. Z-order commits before them are not found.
     """
     marked = pc.or_(
         files["clustering_provider"].is_valid(), lookup_map(files["tags"], _CUBE_TAG).is_valid()
@@ -49,7 +49,7 @@ def _z_ordered_paths(snapshot: Snapshot, oldest_ms: int) -> pa.Array:
         tail = [info for info in snapshot.segment.tail if not is_compacted(info.name)]
         with suppress(ObjectNotFoundError):
             return _paths_in(snapshot, tail, oldest_ms)
-        # A log cleanup was faster: of what is gone nothing is known either.
+        # A log cleanup deleted a commit during the search: continue with the others.
         first = snapshot.segment.checkpoint_version + 1
     return outlast_cleanup(lambda: _paths_in(snapshot, _list_commits(snapshot, first), oldest_ms))
 
@@ -60,10 +60,10 @@ def _list_commits(snapshot: Snapshot, first: int) -> list[FileInfo]:
 
 
 def _paths_in(snapshot: Snapshot, commits: Sequence[FileInfo], oldest_ms: int) -> pa.Array:
-    """Paths of the files that Z-order commits among these wrote.
+    """Return the paths of the files that Z-order commits among these added.
 
     Raises:
-        ObjectNotFoundError: a commit is not there any more.
+        ObjectNotFoundError: a commit no longer exists.
     """
     names = [info.name for info in commits if info.modified_ms >= oldest_ms - _SKEW_MS]
     paths: list[pa.Array] = []
@@ -78,7 +78,7 @@ def _paths_in(snapshot: Snapshot, commits: Sequence[FileInfo], oldest_ms: int) -
 
 
 def _is_z_order(info: Mapping[str, Any]) -> bool:
-    """Delta on Spark names the columns, delta-rs the way it planned the files."""
+    """Return whether a commit is a Z-order: Spark names the columns, delta-rs the strategy."""
     parameters, metrics = info.get("operationParameters"), info.get("operationMetrics")
     if isinstance(parameters, dict) and parameters.get("zOrderBy") not in (None, "[]", ""):
         return True

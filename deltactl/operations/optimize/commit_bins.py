@@ -1,4 +1,4 @@
-"""Carrying out an optimize: take finished bins, commit them in lots, clear up what lost."""
+"""Commit finished bins in batches, and delete orphaned outputs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Outcomes = Iterator[Done[RewriteResult] | Failed]
 
 @dataclass(slots=True)
 class _Totals:
-    """What has been committed so far."""
+    """The counts of what has been committed so far."""
 
     versions: list[int] = field(default_factory=list)
     files_added: int = 0
@@ -59,7 +59,7 @@ class _Totals:
 
 
 class OptimizeRun:
-    """One run's state between the engine's outcomes and the log."""
+    """The state of one run."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class OptimizeRun:
         self._store = snapshot.store
         self._committer = Committer(snapshot, clock=context.clock, sleep=context.sleep)
         self._draft = _build_draft(snapshot, plan, options, context)
-        self._lot: list[Group] = []
-        self._lot_bytes = 0
-        self._lot_started = context.clock.monotonic()
+        self._batch: list[Group] = []
+        self._batch_bytes = 0
+        self._batch_started = context.clock.monotonic()
         self._totals = _Totals()
         self._failures: list[BinFailure] = []
         self._conflicts: list[BinFailure] = []
@@ -90,11 +90,11 @@ class OptimizeRun:
         self._strays_removed: list[str] = []
 
     def collect(self, outcomes: Outcomes) -> OptimizeReport:
-        """Commit what the engine finishes; give the report.
+        """Commit the bins that the engine finishes; return the report.
 
         Raises:
             ConflictError: other writers took every bin.
-            CommitOutcomeUnknownError: the store never told; all outputs are kept.
+            CommitOutcomeUnknownError: the outcome of a commit is unknown; all outputs are kept.
             DeltactlError: nothing was committed; the first failure.
         """
         try:
@@ -107,58 +107,58 @@ class OptimizeRun:
                     "bin %d: %s done", outcome.task_id, format_count(removed.num_rows, "file")
                 )
                 group = Group(removed, outcome.result.outputs)
-                self._lot.append(group)
-                self._lot_bytes += _input_bytes(group)
-                if self._lot_is_due():
-                    self._commit_lot()
-            self._commit_lot()
+                self._batch.append(group)
+                self._batch_bytes += _input_bytes(group)
+                if self._batch_is_due():
+                    self._commit_batch()
+            self._commit_batch()
         except CommitOutcomeUnknownError:
-            raise  # whatever was written may be in the log by now
+            raise  # all outputs may be in the log
         except BaseException:
-            self._discard(self._lot)
+            self._discard(self._batch)
             raise
         if self._context.engine.leaves_strays:
-            self._sweep()
+            self._delete_orphans()
         if self._errors and not self._totals.versions:
             raise self._errors[0]
         return self._report(interrupted=self._context.is_cancelled)
 
-    def _lot_is_due(self) -> bool:
-        elapsed_ms = (self._context.clock.monotonic() - self._lot_started) * 1000
+    def _batch_is_due(self) -> bool:
+        elapsed_ms = (self._context.clock.monotonic() - self._batch_started) * 1000
         return (
             elapsed_ms >= self._options.commit_every_ms
-            or self._lot_bytes >= self._options.commit_every_bytes
+            or self._batch_bytes >= self._options.commit_every_bytes
         )
 
-    def _commit_lot(self) -> None:
-        # From here on only `commit` knows whether the lot's outputs are in the log: whatever else
-        # ends the run, an interrupt too, must not touch them.
-        lot, self._lot = self._lot, []
-        self._lot_bytes = 0
-        self._lot_started = self._context.clock.monotonic()
-        if not lot:
+    def _commit_batch(self) -> None:
+        # From here on only `commit` knows whether the batch's outputs are in the log: if
+        # anything else ends the run, even an interrupt, they must not be deleted.
+        batch, self._batch = self._batch, []
+        self._batch_bytes = 0
+        self._batch_started = self._context.clock.monotonic()
+        if not batch:
             return
         try:
-            self._store.sync_folders([file.path for group in lot for file in group.added])
-            committed = self._committer.commit(lot, self._draft)
+            self._store.sync_folders([file.path for group in batch for file in group.added])
+            committed = self._committer.commit(batch, self._draft)
         except CommitOutcomeUnknownError:
             raise
         except DeltactlError as error:
-            for group in lot:
+            for group in batch:
                 self._lose(group, error)
             return
-        bins = format_count(len(lot), "bin")
+        bins = format_count(len(batch), "bin")
         _log.info("%s: committed version %d, %s", self._store.uri, committed.version, bins)
-        kept = [g for g, keep in zip(lot, committed.kept, strict=True) if keep]
+        kept = [g for g, keep in zip(batch, committed.kept, strict=True) if keep]
         self._totals.add(committed.version, kept)
         self._committed.update(file.path for group in kept for file in group.added)
-        beaten = ConflictError(committed.reason or "another writer came first")
-        for group, keep in zip(lot, committed.kept, strict=True):
+        conflict = ConflictError(committed.reason or "another writer committed first")
+        for group, keep in zip(batch, committed.kept, strict=True):
             if not keep:
-                self._lose(group, beaten)
+                self._lose(group, conflict)
 
     def _lose(self, group: Group, error: DeltactlError) -> None:
-        """A bin that was rewritten but is known not to be in the log."""
+        """Record a bin that was rewritten but is known not to be in the log; delete its outputs."""
         failure = BinFailure(group.removed.num_rows, _input_bytes(group), error.message)
         (self._conflicts if isinstance(error, ConflictError) else self._failures).append(failure)
         self._errors.append(error)
@@ -171,7 +171,7 @@ class OptimizeRun:
         self._errors.append(error)
 
     def _discard(self, groups: Sequence[Group]) -> None:
-        """Remove outputs that no commit can name any more."""
+        """Delete outputs that no commit can name."""
         self._remove([file.path for group in groups for file in group.added])
 
     def _remove(self, names: Sequence[str]) -> None:
@@ -180,14 +180,14 @@ class OptimizeRun:
         try:
             self._strays += self._store.delete_many(names)
         except DeltactlError:
-            self._strays += names  # the run goes on: they harm nobody, and are reported
+            self._strays += names  # continue: they are harmless, and are reported
 
-    def _sweep(self) -> None:
-        """Clear up after tries that were lost or repeated; every commit's outcome is known here."""
+    def _delete_orphans(self) -> None:
+        """Delete outputs of failed or repeated attempts; all commit outcomes are known here."""
         known = self._committed.union(self._strays)
-        strays = find_strays(self._store, self._folders(), self._run_id, known)
-        self._remove(strays)
-        self._strays_removed = sorted(set(strays).difference(self._strays))
+        orphans = find_orphaned_outputs(self._store, self._folders(), self._run_id, known)
+        self._remove(orphans)
+        self._strays_removed = sorted(set(orphans).difference(self._strays))
 
     def _report(self, *, interrupted: bool) -> OptimizeReport:
         totals = self._totals
@@ -222,7 +222,7 @@ def _build_draft(
     options: OptimizeOptions,
     context: RunContext,
 ) -> Draft:
-    """Source: Delta's OPTIMIZE and REORG operations; parameters are JSON texts, flags raw."""
+    """Source: Delta's OPTIMIZE and REORG operations; parameters are JSON strings, flags raw."""
     parameters: dict[str, object] = {"predicate": format_predicates(plan)}
     if options.purge:
         parameters["applyPurge"] = True
@@ -244,7 +244,7 @@ def _build_draft(
 
 
 def commit_metrics(groups: Sequence[Group]) -> Mapping[str, str]:
-    """``operationMetrics`` of an OPTIMIZE or REORG commit, as Delta names and spells them."""
+    """Return ``operationMetrics`` of an OPTIMIZE or REORG commit, named as Delta names them."""
     added = sorted(file.size_bytes for group in groups for file in group.added)
     removed_files = sum(group.removed.num_rows for group in groups)
     removed_bytes = sum(pc.sum(group.removed["size_bytes"]).as_py() or 0 for group in groups)
@@ -268,27 +268,27 @@ def commit_metrics(groups: Sequence[Group]) -> Mapping[str, str]:
 
 
 def count_vectors(groups: Sequence[Group]) -> int:
-    """How many of the removed files carried a deletion vector."""
+    """Return the number of removed files with a deletion vector."""
     return sum(len(group.removed) - group.removed["deletion_vector"].null_count for group in groups)
 
 
-def find_strays(
+def find_orphaned_outputs(
     store: Store, folders: Iterable[str], run_id: str, committed: Set[str]
 ) -> list[str]:
-    """Names of the files of a run that no commit names, sorted.
+    """Return the sorted names of the files of a run that no commit names.
 
-    Every file that a run writes has ``-<run_id>-`` in its name, and nobody else's has: what is
-    not among ``committed`` is in no version of the table. A folder that cannot be listed is
-    given as the pattern of what may be in it.
+    Every file that a run writes has ``-<run_id>-`` in its name, and no other file has: those not
+    in ``committed`` are in no version of the table. A directory that cannot be listed is returned
+    as the pattern of the files that it may contain.
     """
     marker = f"-{run_id}-"
 
-    def look(folder: str) -> list[str]:
+    def find(folder: str) -> list[str]:
         try:
             found = [info.name for info in store.list_from(folder, "part-") if marker in info.name]
         except DeltactlError:
             return [f"{folder}/part-*{marker}*".lstrip("/")]
         return [name for name in found if name not in committed]
 
-    found = each_in_parallel(look, sorted(set(folders)))
+    found = each_in_parallel(find, sorted(set(folders)))
     return sorted(name for names in found for name in names)

@@ -1,4 +1,4 @@
-"""What a user may ask of ``optimize``, parsed."""
+"""Options of ``optimize``."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CODEC_LEVELS: Mapping[str, range] = {
     "lz4": range(0),
     "none": range(0),
 }
-"""The codecs that can be written, and the levels that each of them has."""
+"""The codecs that can be written, and their compression levels."""
 
 CODECS_SPARK_LACKS = frozenset({"brotli"})
-"""What Apache Spark has no codec for, unless the class is installed on its cluster."""
+"""Codecs that Apache Spark lacks unless they are installed on its cluster."""
 
 Verification: TypeAlias = Literal["counts", "full"]
 
@@ -37,10 +37,9 @@ class OptimizeOptions:
     """Parsed options of ``optimize``; sizes in bytes, times in milliseconds.
 
     ``None`` means: decide from the table. ``where`` is SQL over partition columns;
-    ``memory_bytes`` is what the whole process should keep to, which bounds the row groups.
-    ``since_version``: only partitions that a later version touched, unless that was a version of
-    a table with another id than ``since_table_id``. ``need``: what has to be there to do for the
-    run to be worth it.
+    ``memory_bytes`` is the memory limit of the whole process, which bounds the row groups.
+    ``since_version``: only partitions changed after this version; ignored if the table's id is
+    not ``since_table_id``. ``need``: run only if at least this much work is pending.
     """
 
     where: str | None = None
@@ -63,7 +62,7 @@ class OptimizeOptions:
     need: Need | None = None
 
     def __post_init__(self) -> None:
-        """Refuse numbers that make no sense.
+        """Refuse invalid values.
 
         Raises:
             UsageError: naming the option.
@@ -86,7 +85,7 @@ class OptimizeOptions:
             if value is not None and value < 0:
                 raise UsageError(f"{name} must not be negative")
         if not 0 <= self.max_deleted_rows_ratio <= 1:
-            raise UsageError("--max-deleted-rows-ratio must lie between 0 and 1")
+            raise UsageError("--max-deleted-rows-ratio must be between 0 and 1")
         if self.verify not in get_args(Verification):
             raise UsageError(f"--verify {self.verify!r} is not counts or full")
         self._ensure_codec()
@@ -99,15 +98,15 @@ class OptimizeOptions:
             return
         levels = range(0) if codec is None else CODEC_LEVELS[codec]
         if not levels:
-            raise UsageError(f"--codec {codec or ''}: there are no levels to choose from")
+            raise UsageError(f"--codec {codec or ''}: it has no compression levels")
         if level not in levels:
             raise UsageError(
-                f"--codec {codec}: level {level} does not lie between {levels[0]} and {levels[-1]}"
+                f"--codec {codec}: level {level} is not between {levels[0]} and {levels[-1]}"
             )
 
 
 def resolve_codec(name: str | None) -> str | None:
-    """The codec behind a name in a table or a footer; ``None`` for what cannot be written."""
+    """Return the codec for a name in a table or a footer; ``None`` if it cannot be written."""
     folded = (name or "").strip().lower()
     codec = _CODEC_ALIASES.get(folded, folded)
     return codec if codec in CODEC_LEVELS else None

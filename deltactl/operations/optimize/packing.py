@@ -1,31 +1,31 @@
-"""Which small files become one: bins over weights, for the candidates of one partition.
+"""Pack the candidates of one partition into bins.
 
-Knows no files, only numbers; they are called bytes here.
+Pure: works on weights only, called bytes here.
 
-**Drivers and fillers.** Bins exist for the sake of *drivers*: files never rewritten for this target
-of which ``min_input_files`` fit it (so of half the target at most), and files that must be
-rewritten (*forced*). *Settled* files, outputs of earlier runs, are *fillers*: they complete bins
-where that is worth it, but never make one. A file of more than half the target that was never
-rewritten is left alone: what fits the target beside it is smaller than it.
+**Drivers and fillers.** Bins are made for *drivers*: files never rewritten for this target of which
+``min_input_files`` fit into it (so of half the target at most), and files that must be rewritten
+(*forced*). *Settled* files, outputs of earlier runs, are *fillers*: they complete bins where that
+pays off, but are no reason to make one. A file of more than half the target that was never
+rewritten is not rewritten: whatever fits into the target with it is smaller than it.
 
 **Drivers are packed in order**, next-fit. A bin closes when the next file does not fit the target,
 unless the bin is lighter than ``min_bytes`` (its output would be a candidate again) or its largest
-input outweighs the others: then it takes that file as well. So all bins but the last are worth it
-and done with, at 1.5 targets at most (1.75 with forced files over half the target). What remains
-at the end is a bin of its own, or joins its neighbour.
+input outweighs the others: then it takes that file as well. So all bins but the last pay off and
+need no more inputs, at 1.5 targets at most (1.75 with forced files over half the target). The
+remainder at the end is a bin of its own, or is added to the last bin.
 
 **All drivers or none.** If a bin is made then all drivers are in bins, except *dominant* ones:
 those that outweigh all lighter drivers and all settled and forced files of the partition together.
 
 **Therefore it converges**: the plan after an executed plan is empty, however much the outputs
-shrank, each by its own factor, and wherever they come to stand. If no bin was made, nothing has
+shrank, each by its own factor, and in whatever order they are. If no bin was made, nothing has
 changed. Else the drivers left are the dominant ones of the first plan. Every output is settled and
 weighs no more than its inputs, so what a driver has to outweigh has not grown: each is dominant
 again. No driver remains, and without drivers there is no bin.
 
-**It does not churn**: a byte is written once as part of a driver. Each further time it is part of a
-filler, in a bin whose largest input is at most the sum of the others: its file (before compression)
-at least doubles, which happens log2(target / first output) times at most.
+**It does not rewrite repeatedly**: a byte is written once as part of a driver. Each further time it
+is part of a filler, in a bin whose largest input is at most the sum of the others: its file (before
+compression) at least doubles, which happens log2(target / first output) times at most.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class PackingRule:
-    """What a good file is.
+    """The sizes that files should have.
 
     Attributes:
-        target_bytes: the weight aimed at.
-        min_bytes: candidates are lighter than this, so an output that reaches it is done with.
-        min_input_files: bins have at least so many inputs, unless they hold a forced file or are
+        target_bytes: the target weight.
+        min_bytes: candidates are lighter than this, so an output that reaches it is not rewritten.
+        min_input_files: bins have at least this many inputs, unless they hold a forced file or are
             the remainder of a partition that is rewritten anyway.
     """
 
@@ -61,26 +61,26 @@ class PackingRule:
 
     @property
     def done_bytes(self) -> int:
-        """Bins of this weight need no more inputs."""
+        """Return the weight from which a bin needs no more inputs."""
         return min(self.min_bytes, self.target_bytes)
 
     @property
     def fewest(self) -> int:
-        """The least inputs of a bin."""
+        """Return the minimum number of inputs of a bin."""
         return max(2, self.min_input_files)
 
 
 def pack(weights: Numbers, settled: Flags, forced: Flags, rule: PackingRule) -> list[Numbers]:
-    """Bins of one partition, as ascending indices; ordered by their first index.
+    """Return bins of one partition, as ascending indices; ordered by their first index.
 
     Args:
         weights: of the candidates in the order of ingestion; negative ones count as zero.
-        settled: outputs that an earlier run made for this very target.
+        settled: outputs that an earlier run made for the same target.
         forced: to be rewritten in any case, even alone; any weight.
-        rule: what a good file is.
+        rule: the sizes that files should have.
     """
     packer = _Packer(np.maximum(weights, 0).tolist(), forced.tolist(), rule)
-    # A forced file that is large enough already stays one file.
+    # A forced file that is large enough is a bin of its own.
     alone, share = rule.target_bytes * 3 // 4, rule.target_bytes // rule.fewest
     heavy: list[int] = []
     drivers: list[int] = []
@@ -94,7 +94,7 @@ def pack(weights: Numbers, settled: Flags, forced: Flags, rule: PackingRule) -> 
         elif weight <= share:
             drivers.append(index)
     bins = packer.pack_drivers(drivers, fillers, heavy)
-    if fillers or heavy:  # else they are in order as they are
+    if fillers or heavy:  # else they are in order
         bins = sorted(map(sorted, bins))
     return [np.array(indices, np.int64) for indices in bins]
 
@@ -113,7 +113,7 @@ class _Packer:
     def pack_drivers(
         self, drivers: list[int], fillers: list[int], heavy: list[int]
     ) -> list[list[int]]:
-        """All bins: ``heavy`` files are one each, whatever the others are."""
+        """Return all bins; each of the ``heavy`` files is a bin of its own."""
         alone = [[index] for index in heavy]
         drivers = self._without_dominant(drivers, self._weigh(fillers) + self._weigh(heavy))
         if not drivers:
@@ -124,31 +124,31 @@ class _Packer:
         if fillers:
             used = {index for chunk in chunks[: len(bins)] for index in chunk}
             rest = self._fill(rest, [index for index in fillers if index not in used])
-        if self._is_worth_it(rest):
+        if self._pays_off(rest):
             return alone + bins[:-1] + self._even_out(bins[-1:], rest)
         if bins:
             return alone + bins[:-1] + self._join(rest, bins[-1])
         if alone:
-            # The remainder must not be left: there are bins already.
+            # The remainder must be packed, because there are bins.
             alone.sort(key=self._weigh, reverse=True)
             return alone[:-1] + self._join(rest, alone[-1])
-        return [rest] if self._holds_worthy(rest) else []
+        return [rest] if self._contains_paying(rest) else []
 
     def _weigh(self, indices: Iterable[int]) -> int:
         return sum(map(self.weights.__getitem__, indices))
 
     def _largest(self, indices: Iterable[int]) -> int:
-        """The weight of the heaviest that need not be rewritten anyway."""
+        """Return the weight of the heaviest file that is not forced."""
         return max((self.weights[i] for i in indices if not self.forced[i]), default=0)
 
-    def _is_worth_it(self, indices: list[int]) -> bool:
+    def _pays_off(self, indices: list[int]) -> bool:
         if any(map(self.forced.__getitem__, indices)):
             return True
         enough = len(indices) >= self.rule.fewest
         return enough and 2 * self._largest(indices) <= self._weigh(indices)
 
-    def _holds_worthy(self, indices: list[int]) -> bool:
-        """Whether leaving out the largest ones gives a bin that is worth it."""
+    def _contains_paying(self, indices: list[int]) -> bool:
+        """Return whether some of the lightest files form a bin that pays off."""
         lighter = 0
         for count, weight in enumerate(sorted(map(self.weights.__getitem__, indices)), 1):
             if count >= self.rule.fewest and weight <= lighter:
@@ -157,7 +157,7 @@ class _Packer:
         return False
 
     def _without_dominant(self, drivers: list[int], others: int) -> list[int]:
-        """``drivers`` less those that outweigh all lighter ones and ``others`` together."""
+        """Return ``drivers`` without those that outweigh all lighter ones plus ``others``."""
         total = self._weigh(drivers) + others
         while 2 * (largest := self._largest(drivers)) > total:  # each round halves the total
             drivers = [i for i in drivers if self.weights[i] < largest or self.forced[i]]
@@ -165,9 +165,9 @@ class _Packer:
         return drivers
 
     def _chunk(self, fillers: list[int], drivers_bytes: int) -> list[list[int]]:
-        """What bins start with where there are several: half a target of fillers each.
+        """Return the initial fillers of each bin if there are several bins: half a target each.
 
-        The lightest fillers, as many as the drivers outweigh, each chunk from one neighbourhood.
+        Takes the lightest fillers, as many as the drivers outweigh, in chunks of adjacent files.
         """
         half = self.rule.target_bytes // 2
         if drivers_bytes <= self.rule.target_bytes:
@@ -191,7 +191,7 @@ class _Packer:
     def _cut(
         self, drivers: list[int], chunks: list[list[int]]
     ) -> tuple[list[list[int]], list[int]]:
-        """Next-fit: the full bins, each with a chunk as far as they go, and the drivers left."""
+        """Pack next-fit: return full bins, each with a chunk if one is left, and the remainder."""
         target, done, fewest = self.rule.target_bytes, self.rule.done_bytes, self.rule.fewest
         stretched = target * 5 // 4
         bins: list[list[int]] = []
@@ -213,7 +213,7 @@ class _Packer:
                 weight, largest, held = self._weigh(chunk), self._largest(chunk), len(chunk)
             weight += added
             if self.forced[index]:
-                held = fewest  # as good as enough of them
+                held = fewest  # a forced file counts as enough inputs
             else:
                 held += 1
                 if added > largest:  # noqa: PLR1730 - max() costs half of this loop
@@ -221,11 +221,11 @@ class _Packer:
         return bins, drivers[start:]
 
     def _fill(self, rest: list[int], fillers: list[int]) -> list[int]:
-        """``rest`` with as many of ``fillers``, which ascend, as are worth it.
+        """Return ``rest`` with as many of the ascending ``fillers`` as pay off.
 
-        Best is what fits the target and is done with, then what is done with at 1.5 targets at
-        most, then what can still be doubled within the target. Between that and done an output
-        would hardly ever find its equal.
+        Best is a bin that fits the target and needs no more inputs, then one of at most 1.5 targets
+        that needs no more, then one that can still double within the target. An output between
+        those sizes would rarely find a file of similar size.
         """
         rule, weight, largest = self.rule, self._weigh(rest), self._largest(rest)
         holds_forced = any(map(self.forced.__getitem__, rest))
@@ -248,9 +248,10 @@ class _Packer:
         return rest + fillers[: fitting or beyond or growing]
 
     def _even_out(self, last: list[list[int]], rest: list[int]) -> list[list[int]]:
-        """The last full bin, if any, and a remainder worth a bin: halved where that helps.
+        """Return the last full bin, if any, and the remainder; halve both where that helps.
 
-        Else the remainder might be too heavy to find its equal, and too light to be done with.
+        Otherwise the remainder may be too heavy to find a file of similar size, and too light to be
+        finished.
         """
         if last and self.rule.target_bytes // 2 < self._weigh(rest) < self.rule.done_bytes:
             both = last[0] + rest
@@ -260,17 +261,17 @@ class _Packer:
                 middle += 1
             halves = [both[:middle], both[middle:]]
             if all(
-                self._is_worth_it(part) and self._weigh(part) >= self.rule.done_bytes
+                self._pays_off(part) and self._weigh(part) >= self.rule.done_bytes
                 for part in halves
             ):
                 return halves
         return [*last, rest]
 
     def _join(self, rest: list[int], host: list[int]) -> list[list[int]]:
-        """``rest``, not worth a bin of its own, in or beside a bin that is written anyway."""
+        """Add ``rest``, too small for a bin of its own, to a bin that is written anyway."""
         limit = self.rule.target_bytes * 7 // 4
         if self._weigh(host) + self._weigh(rest) <= limit or len(rest) == len(host) == 1:
             return [host + rest]
-        if len(rest) == 1:  # a host so heavy took its last file beyond the target
+        if len(rest) == 1:  # the last file of so heavy a bin exceeded the target
             return [host[:-1], host[-1:] + rest]
         return [host, rest]

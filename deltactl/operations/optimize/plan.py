@@ -1,4 +1,4 @@
-"""Planning ``optimize``: from a snapshot to bins of files, without touching data."""
+"""Plan ``optimize``: choose bins of files from a snapshot, without reading data."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from deltactl.protocol.stats import num_records
 from deltactl.units import format_count
 
 TARGET_TAG = "deltactl.targetFileSize"
-"""Tag of an output: the target size in bytes that it was made for."""
+"""Tag of an output: the target size in bytes at the time of writing."""
 
 TWO_TEXTS = "named by two texts in the log"
-"""Why a file is left alone: see ``multiple_texts_mask``."""
+"""Why a file is not rewritten: see ``multiple_texts_mask``."""
 
 _READ_COLUMNS = (
     "path",
@@ -54,14 +54,14 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class OptimizePlan:
-    """What an optimize would do; inert.
+    """The plan of an optimize. Pure: no I/O.
 
     ``files`` holds the files to rewrite, one row each with ``ADD_SCHEMA`` columns (no ``stats``),
-    ``num_records`` and ``bin``, in the order in which rows will lie. ``partitions`` has one row
+    ``num_records`` and ``bin``, in the order of the output's rows. ``partitions`` has one row
     for each partition with a bin: ``partition``, ``files_before``, ``files_after``,
     ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files by reason.
-    ``sizes_before`` and ``sizes_after`` count the files looked at by size; an output is taken to
-    be as large as its inputs, which compression may make less.
+    ``sizes_before`` and ``sizes_after`` count the considered files by size; an output is assumed
+    to be as large as its inputs, although compression may make it smaller.
     """
 
     version: int
@@ -79,21 +79,21 @@ class OptimizePlan:
 
     @property
     def num_bins(self) -> int:
-        """How many output files are planned."""
+        """Return the number of planned output files."""
         return len(pc.unique(self.files["bin"]))
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Return whether there is nothing to do."""
         return len(self.files) == 0
 
     @property
     def bytes_to_rewrite(self) -> int:
-        """Input bytes of all bins."""
+        """Return the input bytes of all bins."""
         return int(pc.sum(self.files["size_bytes"]).as_py() or 0)
 
     def iter_bins(self) -> Iterator[pa.Table]:
-        """The rows of each bin."""
+        """Yield the rows of each bin."""
         bins = self.files["bin"].to_numpy()
         edges = np.flatnonzero(np.diff(bins)) + 1
         for start, end in zip([0, *edges], [*edges, len(bins)], strict=True):
@@ -107,7 +107,7 @@ def plan_optimize(
     """Choose what to rewrite, from the log alone (a purge of dropped columns reads footers).
 
     Raises:
-        UnsupportedFeatureError: a feature that forbids rewriting, before any work.
+        UnsupportedFeatureError: a table feature forbids rewriting.
         PredicateError: ``where`` is not about partition columns.
         SafetyError: the schema has no columns, or lacks a partition column.
     """
@@ -150,19 +150,19 @@ def plan_optimize(
 
 
 def _sizes_after(sizes: Array, bins: list[Array]) -> Array:
-    """The files that stay, and one as large as its inputs for each bin."""
+    """Return the sizes of remaining files, and one size per bin: that of its inputs."""
     stays = np.ones(len(sizes), dtype=np.bool_)
     stays[_rows_of(bins)] = False
     return np.concatenate([sizes[stays], _sums(sizes, bins)])
 
 
 def _rows_of(bins: list[Array]) -> Array:
-    """The rows of all bins, one after another."""
+    """Return the rows of all bins, one after another."""
     return np.concatenate(bins) if bins else np.empty(0, dtype=np.int64)
 
 
 def _sums(sizes: Array, bins: list[Array]) -> Array:
-    """The bytes of each bin, none of which is empty."""
+    """Return the bytes of each bin, none of which is empty."""
     if not bins:
         return np.empty(0, dtype=np.int64)
     lengths = np.fromiter(map(len, bins), np.int64, len(bins))
@@ -170,7 +170,7 @@ def _sums(sizes: Array, bins: list[Array]) -> Array:
 
 
 class _Choice:
-    """The files looked at, and what has been decided on each so far."""
+    """The considered files, and the decisions made about each so far."""
 
     def __init__(self, files: pa.Table, groups: PartitionGroups) -> None:
         self.files, self.groups = files, groups
@@ -181,7 +181,7 @@ class _Choice:
         self.left_alone: dict[str, int] = {}
 
     def leave(self, mask: Array, reason: str) -> None:
-        """Take files out of the candidates, counting why."""
+        """Remove files from the candidates, and count them by reason."""
         hit = self.candidates & mask
         self.candidates &= ~mask
         self.left_alone[reason] = self.left_alone.get(reason, 0) + int(hit.sum())
@@ -190,7 +190,7 @@ class _Choice:
 def _load_files(
     snapshot: Snapshot, predicate: PartitionPredicate | None
 ) -> tuple[pa.Table, int, int]:
-    """Matching files without their statistics; how many did not match; the table's bytes."""
+    """Return matching files without statistics, the number of others, and the table's bytes."""
     tables, unmatched, table_bytes = [], 0, 0
     for batch in snapshot.file_batches(_READ_COLUMNS):
         table_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
@@ -209,7 +209,7 @@ def _load_files(
 
 
 def _leave_two_texts(choice: _Choice, snapshot: Snapshot, warn: Warn) -> None:
-    """Leave out files that the log names by two texts.
+    """Exclude files that the log names by two path strings.
 
     Readers return their rows twice, or again after they were removed: a rewrite would make that
     permanent.
@@ -220,8 +220,8 @@ def _leave_two_texts(choice: _Choice, snapshot: Snapshot, warn: Warn) -> None:
     choice.leave(mask, TWO_TEXTS)
     first = choice.files["path"][int(np.flatnonzero(mask)[0])].as_py()
     warn(
-        f"{format_count(int(mask.sum()), 'file')} left out: the log names each by two texts, and "
-        f"readers take them for two files, such as {first!r}; run "
+        f"{format_count(int(mask.sum()), 'file')} excluded: the log names each by two path texts, "
+        f"and readers treat them as two files, such as {first!r}; run "
         f"`deltactl check {snapshot.store.uri}`"
     )
 
@@ -233,7 +233,7 @@ def _select(
     sizes: tuple[int, int],
     now_ms: int,
 ) -> None:
-    """Decide which files are candidates, forced, or already as this target wants them."""
+    """Decide which files are candidates, forced, or already written for this target."""
     target, minimum = sizes
     files = choice.files
     if options.skip_hot_ms is not None:
@@ -254,14 +254,14 @@ def _select(
 
 
 def _is_of(snapshot: Snapshot, table_id: str | None) -> bool:
-    """Whether a version is of this table, and not of one that stood here before."""
+    """Return whether a version is of this table, not of an earlier table at its address."""
     return table_id is None or table_id == snapshot.metadata.id
 
 
 def _untouched(choice: _Choice, snapshot: Snapshot, since: int, warn: Warn) -> Array:
-    """Files of partitions of which no file came or went after a version."""
-    if since > snapshot.version:  # of a table that stood here before, perhaps
-        warn(f"there is no version {since} yet: all partitions are looked at")
+    """Return files of partitions without added or removed files after a version."""
+    if since > snapshot.version:  # perhaps of an earlier table at this address
+        warn(f"there is no version {since} yet: all partitions are considered")
         return np.zeros(choice.files.num_rows, dtype=np.bool_)
     touched = find_touched(snapshot, since, warn)
     if touched is None:
@@ -270,14 +270,14 @@ def _untouched(choice: _Choice, snapshot: Snapshot, since: int, warn: Warn) -> A
     by_text = group_partitions(choice.files["partition_values"], fields, by_text=True)
     labels = [label in touched for label in by_text.labels()]
     hit = np.asarray(labels, dtype=np.bool_)[by_text.ids]
-    # One partition may be written in several ways.
+    # One partition may have several spellings.
     groups_hit = np.zeros(choice.groups.num_groups, dtype=np.bool_)
     groups_hit[choice.groups.ids[hit]] = True
     return np.asarray(~groups_hit[choice.groups.ids])
 
 
 def _over_ratio(files: pa.Table, ratio: float) -> Array:
-    """Files with more than ``ratio`` of their rows deleted, or with an unknown share."""
+    """Return files with more than ``ratio`` of their rows deleted, or an unknown ratio."""
     vectors = files["deletion_vector"]
     deleted = pc.cast(pc.struct_field(vectors, "cardinality"), pa.float64(), safe=False)
     share = pc.divide(deleted, pc.cast(files["num_records"], pa.float64(), safe=False))
@@ -286,7 +286,7 @@ def _over_ratio(files: pa.Table, ratio: float) -> Array:
 
 
 def _pack_groups(choice: _Choice, rule: PackingRule, options: OptimizeOptions) -> list[Array]:
-    """Bins as row indices, partition by partition, files in ingestion order."""
+    """Return bins as row indices, partition by partition, files in ingestion order."""
     rows = np.flatnonzero(choice.candidates)
     order = pc.sort_indices(
         pa.table(
@@ -314,7 +314,7 @@ def _pack_groups(choice: _Choice, rule: PackingRule, options: OptimizeOptions) -
 
 
 def _limit_bytes(choice: _Choice, bins: list[Array], max_bytes: int | None) -> list[Array]:
-    """With a limit, the bins that save most files for each byte; in partition order again."""
+    """Return the bins that save most files per byte within a limit, in partition order."""
     if max_bytes is None:
         return bins
     weights = _sums(choice.sizes, bins).tolist()
@@ -338,7 +338,7 @@ def _bin_files(choice: _Choice, bins: list[Array]) -> pa.Table:
 
 
 def _summarise(choice: _Choice, bins: list[Array]) -> pa.Table:
-    """One row a partition that has bins."""
+    """Return one row per partition that has bins."""
     num_groups = choice.groups.num_groups
     rows = _rows_of(bins)
     rewritten = np.zeros(num_groups, dtype=np.int64)
@@ -363,5 +363,5 @@ def _summarise(choice: _Choice, bins: list[Array]) -> pa.Table:
 
 
 def format_predicates(plan: OptimizePlan) -> str:
-    """The ``predicate`` parameter of the commit: a JSON array of SQL texts, as text."""
+    """Return the ``predicate`` parameter of the commit: a JSON array of SQL strings."""
     return json.dumps([] if plan.predicate is None else [plan.predicate], ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What a purge rewrites: files with deleted rows, and files with columns the table has dropped.
+"""Find the files that a purge rewrites: those with deleted rows or dropped columns.
 
 Source: Delta on Spark's ``REORG TABLE ... APPLY (PURGE)``.
 """
@@ -23,7 +23,7 @@ _FILES_AT_A_TIME: Final = 10_000
 
 
 def purge_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
-    """Which files a purge has to rewrite. Footers are read where columns can have been dropped.
+    """Return a mask of the files to rewrite; read footers if columns may have been dropped.
 
     Raises:
         DataFileError: a footer cannot be read.
@@ -37,7 +37,7 @@ def purge_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
         return mask  # without column mapping no column can be dropped
     known = _known_leaves(snapshot)
     rows = np.flatnonzero(~mask)
-    # Facts of a part at a time: a table's names do not all become Python's.
+    # In parts, so that not all names become Python objects at the same time.
     for part in np.split(rows, range(_FILES_AT_A_TIME, len(rows), _FILES_AT_A_TIME)):
         asked = files.select(["path", "size_bytes"]).take(pa.array(part)).to_pydict()
         facts = zip(asked["path"], asked["size_bytes"], strict=True)
@@ -47,7 +47,7 @@ def purge_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
 
 
 def _known_leaves(snapshot: Snapshot) -> set[str]:
-    """Dotted physical names of every leaf a file may hold under the present schema."""
+    """Return the dotted physical names of every leaf of the current schema."""
     metadata = snapshot.metadata
     leaves = {
         leaf

@@ -1,4 +1,4 @@
-"""What an optimize did, for people, programs and the commit itself."""
+"""The result of an optimize."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deltactl.operations.optimize.plan import OptimizePlan
 
 @dataclass(frozen=True, slots=True)
 class BinFailure:
-    """A bin that was not committed: its files stay as they were."""
+    """A bin that was not committed: its files are unchanged."""
 
     files: int
     bytes: int
@@ -22,9 +22,9 @@ class BinFailure:
 class OptimizeReport:
     """The outcome of an optimize.
 
-    ``versions`` are those committed; ``strays`` names outputs that were written, not committed,
-    and could not be removed; ``strays_removed`` those that lost or repeated tries of an engine
-    left behind. ``skipped`` says what there was to do where that was not worth a run.
+    ``versions`` are those committed; ``strays`` names orphaned outputs, not committed, that could
+    not be removed; ``strays_removed`` those that failed or repeated attempts of an engine wrote and
+    that were removed. ``skipped`` says how much work was pending if it was below the threshold.
     """
 
     plan: OptimizePlan
@@ -49,33 +49,33 @@ class OptimizeReport:
 
     @property
     def version_before(self) -> int:
-        """The version that was planned from."""
+        """Return the version of the plan."""
         return self.plan.version
 
     @property
     def version_after(self) -> int:
-        """The last version committed; that planned from when nothing was."""
+        """Return the last version committed; the version of the plan if none was."""
         return self.versions[-1] if self.versions else self.plan.version
 
     @property
     def caught_up_version(self) -> int | None:
-        """The version up to which no partition is left to look at; ``None`` where some are.
+        """Return the version up to which all partitions are optimized; ``None`` if some are not.
 
-        What a run was not to look at, could not do or put off stays behind, so that a later one
-        with ``since_version`` would pass it by.
+        If a run excluded, deferred or failed to rewrite files, a later one with ``since_version``
+        must not skip them.
         """
         options = self.options
-        put_off = (options.where, options.max_bytes, options.skip_hot_ms, self.skipped)
-        if any(it is not None for it in put_off) or self.failures or self.conflicts:
+        deferred = (options.where, options.max_bytes, options.skip_hot_ms, self.skipped)
+        if any(it is not None for it in deferred) or self.failures or self.conflicts:
             return None
         if self.dry_run or self.interrupted or options.purge:
             return None
         before, after = self.version_before, self.version_after
-        # What another writer committed in between was not looked at.
+        # Commits of other writers in between were not considered.
         return after if after - before == len(self.versions) else before
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``result`` of the JSON envelope; sizes in bytes."""
+        """Return the ``result`` of the JSON envelope; sizes in bytes."""
         return {
             "target_size_bytes": self.plan.target_bytes,
             "min_file_size_bytes": self.plan.min_bytes,

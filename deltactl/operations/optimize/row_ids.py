@@ -22,7 +22,7 @@ class RowTrackingColumns:
 
 
 def keep_row_ids(live: LiveBatch, file: DataFile, names: RowTrackingColumns) -> pa.RecordBatch:
-    """Fill the hidden columns: the value stored in the file, else the one its place implies.
+    """Fill the hidden columns: the value stored in the file, else the one implied by the row index.
 
     A row's implied id counts physical rows, deleted ones included (PROTOCOL.md, "Row Tracking").
 
@@ -32,14 +32,14 @@ def keep_row_ids(live: LiveBatch, file: DataFile, names: RowTrackingColumns) -> 
     columns = live.columns
     if file.base_row_id is None or file.default_row_commit_version is None:
         raise VerificationError(
-            f"{file.path!r} has no baseRowId, though the table tracks rows",
-            hint="Backfill row tracking with the engine that owns the table, then run again.",
+            f"{file.path!r} has no baseRowId, but the table has row tracking",
+            hint="Backfill row tracking with the engine that owns the table, then rerun.",
         )
-    places = np.arange(live.first_row, live.first_row + live.num_physical_rows, dtype=np.int64)
+    positions = np.arange(live.first_row, live.first_row + live.num_physical_rows, dtype=np.int64)
     if live.mask is not None:
-        places = places[np.asarray(live.mask)]
+        positions = positions[np.asarray(live.mask)]
     implied = {
-        names.row_id: pa.array(places + file.base_row_id),
+        names.row_id: pa.array(positions + file.base_row_id),
         names.commit_version: pa.scalar(file.default_row_commit_version, pa.int64()),
     }
     for name, value in implied.items():

@@ -1,7 +1,7 @@
-"""``optimize``: many small files become a few good ones, with nothing lost.
+"""``optimize``: rewrite many small files into fewer files of the target size.
 
 plan (from the log) -> rewrite bins on an engine -> commit finished bins. Order of effects: outputs
-are written and durable before the commit that names them; inputs are never deleted here.
+are durable before the commit that names them; inputs are never deleted here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 _log: Final = logging.getLogger(__name__)
 
-# Reading and writing hold decoded pages, a row group, and its encoded copy.
+# Memory for decoded pages, a row group, and its encoded copy.
 _MEMORY_PER_INPUT_BYTE = 6
 
 
@@ -55,8 +55,8 @@ def optimize_table(
 ) -> OptimizeReport:
     """Plan and, unless ``dry_run``, carry out an optimize of the latest version.
 
-    An engine that is still to be chosen is chosen by the bytes to rewrite, and started only when
-    there is work. The ``run_id`` of the context, if it has one, is written into each commit.
+    An ``EngineSource`` chooses the engine by the bytes to rewrite and starts it only if there is
+    work. The ``run_id`` of the context, if it has one, is recorded in each commit.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
@@ -69,7 +69,7 @@ def optimize_table(
         context.warn(
             f"Apache Spark reads {options.codec} only if its codec is installed on the cluster"
         )
-    snapshot, plan = outlast_cleanup(lambda: _look(store, options, context))
+    snapshot, plan = outlast_cleanup(lambda: _make_plan(store, options, context))
     _log.info(
         "%s: %s in %s, %d bytes, version %d",
         store.uri, format_count(plan.files.num_rows, "file"), format_count(plan.num_bins, "bin"),
@@ -89,7 +89,7 @@ def optimize_table(
     return report
 
 
-def _look(
+def _make_plan(
     store: Store, options: OptimizeOptions, context: RunContext
 ) -> tuple[Snapshot, OptimizePlan]:
     snapshot = load_snapshot(store, warn=context.warn)
@@ -103,7 +103,7 @@ def execute_optimize(
     options: OptimizeOptions,
     context: RunContext,
 ) -> OptimizeReport:
-    """Rewrite the bins of a plan and commit them, in lots as ``options`` says."""
+    """Rewrite the bins of a plan and commit them in batches, as ``options`` says."""
     run_id = context.run_id or context.clock.new_id()
     spec = build_spec(snapshot, plan, options, run_id, context.storage_options)
     bins = list(plan.iter_bins())
@@ -150,9 +150,10 @@ def _build_task(
 
 
 def _output_folder(spec: RewriteSpec, snapshot: Snapshot, files: pa.Table) -> str:
-    """The folder, without a slash, for the output of a bin."""
+    """Return the directory, without a slash, for the output of a bin."""
     if snapshot.metadata.column_mapping_mode != "none":
-        # Folders of mapped tables carry no names, which may change (PROTOCOL.md, "Column Mapping").
+        # Directories of mapped tables do not contain column names, which may change (PROTOCOL.md,
+        # "Column Mapping").
         return spec.run_id[:2]
     values = _partition_values(snapshot, next(iter_data_files(files.slice(0, 1))))
     fields = snapshot.metadata.partition_fields
@@ -160,6 +161,6 @@ def _output_folder(spec: RewriteSpec, snapshot: Snapshot, files: pa.Table) -> st
 
 
 def _partition_values(snapshot: Snapshot, file: DataFile) -> dict[str, str | None]:
-    """The partition of a bin, by that of one of its files; keys are physical names."""
+    """Return the partition values of a file, for its bin; keys are physical names."""
     fields = snapshot.metadata.partition_fields
     return {f.physical_name: file.partition_values.get(f.physical_name) for f in fields}

@@ -69,7 +69,7 @@ def build_spec(
 
 
 def _stored_schema(snapshot: Snapshot) -> StructType:
-    """Columns of the files to write: partition columns last, and only where the table asks."""
+    """Return the columns to write: partition columns last, and only if the table requires them."""
     metadata = snapshot.metadata
     if not has_feature(snapshot.protocol, MATERIALIZE_PARTITION_COLUMNS):
         return metadata.data_schema
@@ -80,7 +80,7 @@ def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
     if not has_feature(snapshot.protocol, ROW_TRACKING):
         return None
     if not snapshot.properties.row_tracking_enabled:
-        return None  # supported only: ids are assigned afresh, there is nothing to preserve
+        return None  # supported but not enabled: new ids are assigned, none are preserved
     row_id, commit_version = snapshot.properties.row_tracking_columns
     if row_id is None or commit_version is None:
         raise CorruptLogError(
@@ -92,9 +92,9 @@ def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
 def _write_options(
     snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions
 ) -> WriteOptions:
-    # A property that names no codec is as good as none: it must not stop maintenance.
-    of_table = resolve_codec(snapshot.properties.compression_codec)
-    codec = options.codec or of_table or _usual_codec(snapshot, plan)
+    # A property with an unknown codec is ignored: it must not stop maintenance.
+    table_codec = resolve_codec(snapshot.properties.compression_codec)
+    codec = options.codec or table_codec or _usual_codec(snapshot, plan)
     return WriteOptions(
         codec=codec,
         level=options.codec_level,
@@ -105,20 +105,20 @@ def _write_options(
 
 
 def _row_group_bytes(memory_bytes: int | None) -> int:
-    """A row group is held decoded and encoded, in each bin at work: an eighth of the memory."""
+    """Return an eighth of the memory: each running bin holds a row group decoded and encoded."""
     if memory_bytes is None:
         return DEFAULT_ROW_GROUP_BYTES
     return min(DEFAULT_ROW_GROUP_BYTES, max(_LEAST_ROW_GROUP_BYTES, memory_bytes // 8))
 
 
 def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:
-    """The codec of most inputs, by the footers of a sample spread over the plan."""
+    """Return the most frequent codec of the inputs, from the footers of a sample."""
     rows = np.unique(
         np.linspace(0, plan.files.num_rows - 1, _SAMPLED_FOOTERS).round().astype(np.int64)
     )
     codecs: Counter[str] = Counter()
     for path in plan.files["path"].take(pa.array(rows)).to_pylist():
-        # What is broken is told by the bin that needs it, and must not stop the others here.
+        # A broken file is reported by its bin, and must not stop the others here.
         with (
             suppress(DataFileError),
             naming_file(path),

@@ -42,7 +42,7 @@ class RewriteSpec:
 
 @dataclass(frozen=True, slots=True)
 class RewriteTask:
-    """One bin: its files in order, and the folder (with slash, or empty) for the output."""
+    """One bin: its files in order, and the output directory (with slash, or empty)."""
 
     number: int
     folder: str
@@ -53,17 +53,17 @@ class RewriteTask:
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """What a task made: no output where no row was live."""
+    """The result of a task: no output if no row was live."""
 
     outputs: tuple[NewFile, ...]
 
 
 def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> RewriteResult:
-    """Rewrite a bin; nothing is left behind when it fails.
+    """Rewrite a bin; delete the output if it fails.
 
     Raises:
         DataFileError: an input is missing or broken.
-        VerificationError: what was written is not what was read.
+        VerificationError: the output differs from the input.
     """
     store = open_store(spec.table_uri, spec.storage_options)
     suffix = "" if spec.write_options.codec == "none" else f".{spec.write_options.codec}"
@@ -88,7 +88,7 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
             return RewriteResult(())
         new_file = _new_file(store, task, written)
     except BaseException:
-        with suppress(DeltactlError):  # the first error is the one that matters
+        with suppress(DeltactlError):  # the first error is raised
             store.delete_many([name])
         raise
     return RewriteResult((new_file,))
@@ -96,7 +96,7 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
 
 @dataclass(slots=True)
 class _Counts:
-    """What was read: live rows, and nulls by column."""
+    """Counts of the input: live rows, and nulls by column."""
 
     rows: int = 0
     nulls: Counter[str] = field(default_factory=Counter)
@@ -107,7 +107,7 @@ class _Counts:
             self.nulls[name] += count_nulls(column)
 
     def ensure_live_rows(self, file: DataFile, first_row: int, physical_rows: int) -> None:
-        """Check an input's live rows against the log's word on its deletion vector."""
+        """Check the number of live rows against the cardinality of the deletion vector."""
         vector = file.deletion_vector
         expected = physical_rows - (0 if vector is None else vector.cardinality)
         live = self.rows - first_row
@@ -134,7 +134,7 @@ def _live_columns(
 
 
 def _ensure_counts(name: str, counts: _Counts, written: WrittenFile) -> None:
-    """Compare what was read with what the written footer says."""
+    """Compare the counts of the input with the footer of the output."""
     if written.num_rows != counts.rows:
         raise VerificationError(
             f"{name}: {counts.rows} live rows were read but {written.num_rows} were written"
@@ -150,7 +150,9 @@ def _ensure_counts(name: str, counts: _Counts, written: WrittenFile) -> None:
 def _new_file(store: Store, task: RewriteTask, written: WrittenFile) -> NewFile:
     (info,) = store.stat_many([written.name])
     if info is None or info.size_bytes != written.size_bytes:
-        raise VerificationError(f"{written.name} is not in the store as it was written")
+        raise VerificationError(
+            f"{written.name} is missing in the store, or has another size than written"
+        )
     return NewFile(
         path=written.name,
         partition_values=task.partition_values,

@@ -1,9 +1,9 @@
-"""Full verification: the output read again and compared with the live input, row by row.
+"""Full verification: read the output again and compare it with the live input, row by row.
 
-Order is kept by a rewrite, so equality is exact. What may be wrong with the reader must not be
-wrong here too, so inputs are read by a simple way of their own: columns found by id or name, cast
-by Arrow, deleted rows struck out by position, row ids counted from the file's start. The reader's
-conversion serves only nested columns that a file stores under an older type, and variants.
+A rewrite keeps the order, so equality is exact. Inputs are read by separate, simple code, so that a
+bug of the reader is not repeated here: columns are found by id or name and cast by Arrow, deleted
+rows are removed by position, row ids are counted from the file's start. The reader's conversion is
+used only for nested columns that a file stores with an older type, and for variants.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _ROWS = 1 << 16
 
-Places = np.ndarray[Any, np.dtype[np.int64]]
+RowIndexes = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def ensure_equal_rows(
@@ -68,16 +68,16 @@ def ensure_equal_rows(
 
 @dataclass(frozen=True)
 class _PlainReader:
-    """Live rows of files in the columns of a reader, found and converted another way."""
+    """Reads live rows of files in the columns of a reader, with independent code."""
 
     reader: RowReader
     row_tracking: RowTrackingColumns | None
 
     def ensure_found(self, present: pa.Schema, name: str) -> None:
-        """Check that who reads the table finds in a file what was written to it.
+        """Check that readers of the table find the columns of an output.
 
         Raises:
-            VerificationError: naming the first column that stands under another name or id.
+            VerificationError: naming the first column with another name or id.
         """
         found = self._find(present)
         partition = {field.physical_name for field in self.reader.partition_fields}
@@ -86,16 +86,16 @@ class _PlainReader:
                 raise VerificationError(f"{name}: readers of the table do not find {column!r}")
 
     def read(self, store: Store, file: DataFile) -> Iterator[pa.RecordBatch]:
-        """The live rows of a file."""
-        deleted = _deleted_places(store, file)
+        """Yield the live rows of a file."""
+        deleted = _deleted_rows(store, file)
         with naming_file(file.path), store.open_input(file.path) as source:
             parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             stored = self._find(parquet.schema_arrow)
             first_row = 0
             for group in range(parquet.num_row_groups):
                 for batch in _read_group(parquet, group, set(stored.values())):
-                    live = _strike_out(deleted, first_row, batch.num_rows)
-                    # Converted first: Arrow cannot take rows of the string views some files hold.
+                    live = _live_rows(deleted, first_row, batch.num_rows)
+                    # Convert first: Arrow cannot select rows of string views.
                     plain = self._convert(batch, stored, first_row, file)
                     yield plain.take(pa.array(live - first_row))
                     first_row += batch.num_rows
@@ -105,7 +105,7 @@ class _PlainReader:
         return [field for field in self.reader.struct.fields if not is_void(field.type)]
 
     def _find(self, present: pa.Schema) -> dict[str, str]:
-        """Column wanted to the name of the column in the file; those it lacks are left out."""
+        """Map each wanted column to its name in the file; omit those that the file lacks."""
         found = {e.name: e.name for e in self.reader.extra if e.name in present.names}
         partition = {field.name for field in self.reader.partition_fields}
         for field in self._fields:
@@ -117,7 +117,7 @@ class _PlainReader:
     def _convert(
         self, batch: pa.RecordBatch, stored: dict[str, str], first_row: int, file: DataFile
     ) -> pa.RecordBatch:
-        places = np.arange(first_row, first_row + batch.num_rows, dtype=np.int64)
+        rows = np.arange(first_row, first_row + batch.num_rows, dtype=np.int64)
         partition = {field.name for field in self.reader.partition_fields}
         arrays = []
         for field, wanted in zip(self._fields, self.reader.schema, strict=False):
@@ -131,7 +131,7 @@ class _PlainReader:
             else:
                 arrays.append(self._column(batch.column(name), field, wanted))
         for extra in self.reader.extra:
-            value = self._implied(extra.name, places, file)
+            value = self._implied(extra.name, rows, file)
             if extra.name in stored:
                 value = pc.coalesce(batch.column(extra.name).cast(extra.type), value)
             arrays.append(value)
@@ -149,14 +149,12 @@ class _PlainReader:
                 f"column {field.name!r} cannot be read as {wanted.type}: {error}"
             ) from error
 
-    def _implied(self, name: str, places: Places, file: DataFile) -> pa.Array:
-        """A row id from the row's place, or the version the file came with."""
+    def _implied(self, name: str, rows: RowIndexes, file: DataFile) -> pa.Array:
+        """Return row ids from the row indexes, or the commit version of the file."""
         if self.row_tracking is not None and name == self.row_tracking.row_id:
             base = file.base_row_id
-            return (
-                pa.array(places + base) if base is not None else pa.nulls(len(places), pa.int64())
-            )
-        return pa.array([file.default_row_commit_version] * len(places), pa.int64())
+            return pa.array(rows + base) if base is not None else pa.nulls(len(rows), pa.int64())
+        return pa.array([file.default_row_commit_version] * len(rows), pa.int64())
 
 
 def _find_column(field: Field, present: pa.Schema, mode: str) -> str | None:
@@ -171,7 +169,7 @@ def _find_column(field: Field, present: pa.Schema, mode: str) -> str | None:
 
 
 def _read_group(parquet: pq.ParquetFile, group: int, names: set[str]) -> Iterator[pa.RecordBatch]:
-    """The batches of one row group; rows without columns where none is wanted."""
+    """Yield the batches of one row group; rows without columns if none is wanted."""
     if names:
         yield from parquet.iter_batches(_ROWS, row_groups=[group], columns=sorted(names))
         return
@@ -182,19 +180,19 @@ def _read_group(parquet: pq.ParquetFile, group: int, names: set[str]) -> Iterato
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target):
-        # An instant is the same number of microseconds with a zone and without.
+        # A timestamp has the same number of microseconds with and without a zone.
         micros = array.cast(pa.timestamp("us", array.type.tz), safe=False)
         return micros.view(pa.int64()).view(target)
     return array.cast(target)
 
 
-def _deleted_places(store: Store, file: DataFile) -> Places:
+def _deleted_rows(store: Store, file: DataFile) -> RowIndexes:
     deleted = read_deletion_vector(store, file)
     return np.asarray([] if deleted is None else deleted.to_array(), dtype=np.int64)
 
 
-def _strike_out(deleted: Places, first_row: int, num_rows: int) -> Places:
-    """Places of the live rows among ``num_rows`` from ``first_row`` on."""
+def _live_rows(deleted: RowIndexes, first_row: int, num_rows: int) -> RowIndexes:
+    """Return the indexes of the live rows among ``num_rows`` from ``first_row`` on."""
     first, last = np.searchsorted(deleted, [first_row, first_row + num_rows])
     rows = np.arange(first_row, first_row + num_rows, dtype=np.int64)
     return np.delete(rows, deleted[first:last] - first_row)
@@ -203,7 +201,7 @@ def _strike_out(deleted: Places, first_row: int, num_rows: int) -> Places:
 def _aligned(
     left: Iterator[pa.RecordBatch], right: Iterator[pa.RecordBatch], output: str
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """Both streams cut to the same lengths."""
+    """Yield both streams in batches of equal lengths."""
     want = got = None
     while True:
         want = _next(left) if want is None else want
@@ -223,7 +221,7 @@ def _next(batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
 
 
 def _comparable(array: pa.Array) -> pa.Array:
-    """Floats as their bits, at any depth: NaN equals NaN, and -0.0 is not 0.0."""
+    """Return floats as their bits, at any depth: NaN equals NaN, and -0.0 is not 0.0."""
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
         return _comparable(array.storage)

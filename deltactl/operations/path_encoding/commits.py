@@ -50,7 +50,7 @@ class Writer:
 
     @property
     def by(self) -> str | None:
-        """Operation and engine; ``None`` if the commit does not name them."""
+        """Return operation and engine; ``None`` if the commit does not name them."""
         return " of ".join(text for text in (self.operation, self.engine) if text) or None
 
 

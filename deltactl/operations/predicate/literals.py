@@ -1,7 +1,7 @@
-"""Literals of a predicate, and how they become values of a column's type.
+"""Literals of a predicate, and their conversion to a column's type.
 
-A literal takes the type of the column it is compared with, never the other way round: a value that
-the type cannot hold exactly is a mistake in the predicate, and is said to be one.
+A literal is converted to the type of the column it is compared with, never the reverse: a value
+that the type cannot hold exactly is an error in the predicate.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Constant:
 
     @property
     def sql(self) -> str:
-        """The literal in Spark's SQL."""
+        """Return the literal in Spark's SQL."""
         if self.text is None:
             return "NULL"
         if self.kind == "number":
@@ -48,7 +48,7 @@ class Constant:
         return quoted if self.kind == "string" else f"{self.kind.upper()} {quoted}"
 
     def as_value_of(self, type: pa.DataType) -> object:
-        """What Arrow takes for a scalar of ``type``; ``None`` for NULL.
+        """Return the literal as a value for an Arrow scalar of ``type``; ``None`` for NULL.
 
         Raises:
             ValueError: the type does not hold this value, or not exactly.
@@ -68,7 +68,7 @@ class Constant:
 
 
 def _kinds_of(type: pa.DataType) -> tuple[Kind, ...]:
-    """The kinds of literals that may be compared with a column of ``type``."""
+    """Return the kinds of literals that may be compared with a column of ``type``."""
     if pt.is_string(type) or pt.is_binary(type):
         return ("string",)
     if pt.is_boolean(type):
@@ -79,7 +79,7 @@ def _kinds_of(type: pa.DataType) -> tuple[Kind, ...]:
 def _parse(text: str, kind: Kind, type: pa.DataType) -> object:
     if pt.is_integer(type) and kind == "number":
         text = _integral(text)
-    # A TIMESTAMP is an instant, by its zone or in UTC; beside a column without zones it is that
+    # A TIMESTAMP is a point in time, by its zone or in UTC; for a column without zone it is the
     # of UTC's clocks, as in a session of Spark in UTC.
     is_instant = kind == "timestamp" and pt.is_timestamp(type)
     parse = text_parser(_INSTANT if is_instant else type)
@@ -96,13 +96,13 @@ def _parse(text: str, kind: Kind, type: pa.DataType) -> object:
 
 
 def _integral(text: str) -> str:
-    """``1.0`` and ``1e3`` as integers are written; other texts as they are."""
+    """Return ``1.0`` and ``1e3`` in integer form, other strings unchanged."""
     from decimal import Decimal
 
     if text.lstrip("+-").isdigit():
         return text
     value = Decimal(text)
-    # Exponents may ask for a number of any length.
+    # Exponents can produce a number of any length.
     if value.adjusted() > 18 or value != value.to_integral_value():
         raise ValueError(text)
     return str(int(value))
@@ -116,7 +116,7 @@ def _microseconds(text: str) -> int:
 
 
 def describe_type(type: pa.DataType) -> str:
-    """The name SQL has for the type."""
+    """Return the name SQL has for the type."""
     if pt.is_timestamp(type):
         return "timestamp" if type.tz else "timestamp_ntz"
     if pt.is_decimal(type):
@@ -127,7 +127,7 @@ def describe_type(type: pa.DataType) -> str:
 
 
 def fit_constant(constant: Constant, type: pa.DataType, column: str) -> pa.Scalar:
-    """The literal as a value to compare ``column`` with; see :func:`comparable`.
+    """Return the literal as a value to compare ``column`` with; see :func:`comparable`.
 
     Raises:
         PredicateError: it does not fit the column's type.
@@ -136,7 +136,7 @@ def fit_constant(constant: Constant, type: pa.DataType, column: str) -> pa.Scala
         value = constant.as_value_of(type)
     except ValueError:
         raise PredicateError(
-            f"{_shorten(constant.sql)} is no value of column {column!r}, which is of type "
+            f"{_shorten(constant.sql)} is not a value of column {column!r}, which is of type "
             f"{describe_type(type)}",
             hint=_hint(type),
         ) from None
@@ -147,7 +147,7 @@ def _hint(type: pa.DataType) -> str | None:
     if pt.is_temporal(type):
         time = "" if pt.is_date(type) else ", or '2024-01-31 12:00:00' with a zone or in UTC"
         return f"Write it as '2024-01-31'{time}."
-    return "Put it into quotes." if pt.is_string(type) or pt.is_binary(type) else None
+    return "Put the value into quotes." if pt.is_string(type) or pt.is_binary(type) else None
 
 
 def _shorten(text: str) -> str:
@@ -155,7 +155,7 @@ def _shorten(text: str) -> str:
 
 
 def comparable(values: pa.Array) -> pa.Array:
-    """``values`` in a form that Arrow compares as SQL does.
+    """Convert ``values`` to a form that Arrow compares as SQL does.
 
     Floating point numbers become integers in the same order, because NaN equals itself in Spark,
     and is greater than any number; zero has no sign.

@@ -1,7 +1,7 @@
-"""Predicates over partition columns: SQL as Spark reads it, answered by Arrow for all files.
+"""Predicates over partition columns: Spark SQL, evaluated by Arrow for all files.
 
-A literal takes the type of the column it is compared with; times without a zone are UTC; rows for
-which the answer is unknown (NULL) do not match.
+A literal is converted to the type of the column it is compared with; timestamps without a zone are
+UTC; rows for which the result is unknown (NULL) do not match.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PartitionPredicate:
 
     Attributes:
         sql: its normalised text, in Spark's SQL.
-        columns: the columns it speaks of, as the table spells them.
+        columns: the columns that it uses, as the table spells them.
     """
 
     sql: str
@@ -34,7 +34,7 @@ class PartitionPredicate:
     _term: Term = field(repr=False, compare=False)
 
     def evaluate(self, partition_values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-        """Which rows match: booleans without nulls, of the same kind and chunks as the argument.
+        """Return a mask of matching rows: booleans without nulls, chunked like the argument.
 
         Args:
             partition_values: of each file, ``map<string, string>`` keyed by physical names.
@@ -48,7 +48,7 @@ class PartitionPredicate:
         return pc.fill_null(self._term.evaluate(Rows(partition_values)), False)
 
     def sought_values(self) -> Mapping[str, Sequence[str]]:
-        """Return the literals that columns are compared with by ``=`` or ``IN``, as texts."""
+        """Return the literals that columns are compared with by ``=`` or ``IN``, as strings."""
         found: dict[str, list[str]] = {}
         for column, constants in sought_constants(self._term):
             texts = [c.text for c in constants if c.text is not None]
@@ -57,13 +57,13 @@ class PartitionPredicate:
 
 
 def parse_predicate(text: str, partition_fields: tuple[Field, ...]) -> PartitionPredicate:
-    """A predicate ready to be evaluated.
+    """Parse a predicate.
 
     Raises:
-        PredicateError: it cannot be parsed, or is about something other than partition columns.
+        PredicateError: it cannot be parsed, or uses something other than partition columns.
     """
     _ensure_readable(text)
-    # Here, because the parser is slow to import and most runs need none.
+    # Imported here, because the parser is slow to import and most runs do not need it.
     from deltactl.operations.predicate.reader import PredicateReader
     from deltactl.operations.predicate.sql import parse_condition, too_deep
 
@@ -83,5 +83,5 @@ def _ensure_readable(text: str) -> None:
     if size > MAX_PREDICATE_BYTES:
         raise PredicateError(
             f"the predicate has {size} bytes; at most {MAX_PREDICATE_BYTES} are accepted",
-            hint="Choose ranges of partitions, or make several runs.",
+            hint="Use ranges of partitions, or several runs.",
         )

@@ -1,6 +1,6 @@
-"""From the parser's tree to terms over the columns of one table.
+"""Convert the parser's tree to terms over the columns of one table.
 
-What is parsed but not understood is refused by name: a predicate is never half obeyed.
+Unsupported syntax is refused by name: a predicate is never applied partially.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _FLIPPED: Final[Mapping[Operator, Operator]] = {"<": ">", "<=": ">=", ">": "<", 
 _TRUE: Final = Constant("boolean", "true")
 _FALSE: Final = Constant("boolean", "false")
 
-# What literals may be cast to: the kind of literal that is, and the type that checks it.
+# Types that literals can be cast to: the resulting kind of literal, and the type that checks it.
 _CASTS: Final[Mapping[str, tuple[Kind, pa.DataType]]] = {
     "TEXT": ("string", pa.string()),
     "VARCHAR": ("string", pa.string()),
@@ -76,7 +76,7 @@ _CASTS: Final[Mapping[str, tuple[Kind, pa.DataType]]] = {
 
 
 class PredicateReader:
-    """Turns the parser's tree into terms over the columns of one table."""
+    """Converts the parser's tree to terms over the columns of one table."""
 
     def __init__(self, partition_columns: StructType) -> None:
         self.columns: dict[str, Column] = {}
@@ -98,10 +98,10 @@ class PredicateReader:
         } | dict.fromkeys(_OPERATORS, self._read_comparison)
 
     def read(self, node: Any) -> Term:
-        """A condition as a term.
+        """Return a condition as a term.
 
         Raises:
-            PredicateError: it holds something that is not understood.
+            PredicateError: it contains something unsupported.
         """
         reader = self._readers.get(type(node))
         if reader is None:
@@ -110,7 +110,7 @@ class PredicateReader:
         return Negation(term) if node.args.get("negate") else term
 
     def _read_chain(self, node: Any) -> tuple[Term, ...]:
-        """The members of ``a AND b AND c``: thousands are no reason to recurse."""
+        """Return the members of ``a AND b AND c`` without recursion: there may be thousands."""
         kind, terms, stack = type(node), [], [node]
         while stack:
             member = stack.pop()
@@ -124,8 +124,8 @@ class PredicateReader:
         column = self._column(node)
         if not pa.types.is_boolean(column.type):
             raise PredicateError(
-                f"column {column.name!r} is of type {describe_type(column.type)}: it is no "
-                "condition by itself",
+                f"column {column.name!r} is of type {describe_type(column.type)}: it is not "
+                "a condition by itself",
                 hint=FORMS_HINT,
             )
         return self._compare(column, "=", _TRUE)
@@ -137,11 +137,11 @@ class PredicateReader:
             left, right, operator = right, left, _FLIPPED.get(operator, operator)
         if isinstance(left, exp.Column):
             return self._compare(self._column(left), operator, _constant(right))
-        # The first that is not a literal is to blame, if one is.
+        # Report the first operand that is not a literal, if any.
         _constant(right), _constant(left)
         raise PredicateError(
             f"the predicate compares two literals{quote_node(node)}",
-            hint="A name is written bare or in backticks: double quotes make it a string.",
+            hint="Write a name bare or in backticks: double quotes make it a string.",
         )
 
     def _compare(self, column: Column, operator: Operator, constant: Constant) -> Term:
@@ -191,7 +191,7 @@ class PredicateReader:
         if escape.kind != "string" or escape.text is None or len(escape.text) != 1:
             raise PredicateError(f"ESCAPE takes a single character, not {escape.sql[:80]}")
         term = build_likeness(self._column(like.this), _constant(like.expression), escape.text)
-        # `read` looks at the outer node for the negation of the inner.
+        # `read` takes the negation of the inner node from the outer one.
         negated ^= like is not node and bool(like.args.get("negate"))
         return Negation(term) if negated else term
 
@@ -218,18 +218,18 @@ class PredicateReader:
     def _no_partition_column(self, name: str) -> PredicateError:
         if not self._fields.fields:
             return PredicateError(
-                f"the predicate asks for {name!r}, but the table is not partitioned",
-                hint="Leave the predicate out: there are no parts to choose from.",
+                f"the predicate uses {name!r}, but the table is not partitioned",
+                hint="Omit the predicate: the table has no partitions to select.",
             )
         names = ", ".join(f.name for f in self._fields.fields)
         return PredicateError(
             f"{name!r} is not a partition column; the table is partitioned by {names}",
-            hint=f"Only whole partitions can be chosen. {QUOTING_HINT}",
+            hint=f"Use partition columns only: whole partitions are selected. {QUOTING_HINT}",
         )
 
 
 def _constant(node: Any) -> Constant:
-    """A literal, its sign and casts applied.
+    """Return a literal with its sign and casts applied.
 
     Raises:
         PredicateError: this is something else.
@@ -249,8 +249,8 @@ def _constant(node: Any) -> Constant:
         return _cast(node)
     if isinstance(node, exp.Column):
         raise PredicateError(
-            f"{node.name!r} stands where a literal belongs",
-            hint=f"Columns are compared with literals only. {QUOTING_HINT}",
+            f"{node.name!r} is used where a literal is required",
+            hint=f"Compare columns with literals only. {QUOTING_HINT}",
         )
     raise refuse(node)
 
@@ -271,7 +271,7 @@ def _cast(node: Any) -> Constant:
     elif name in _CASTS:
         kind, of_type = _CASTS[name]
     else:
-        raise PredicateError(f"no literal can be cast to that type{quote_node(node)}")
+        raise PredicateError(f"literals cannot be cast to that type{quote_node(node)}")
     if inner.text is None:
         return inner
     if kind == "string":

@@ -1,4 +1,4 @@
-"""The parser's side of predicates: text to tree, and what to say of trees nobody can answer."""
+"""Parse SQL text to a tree, and build the errors for unsupported trees."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from deltactl.errors import PredicateError
 
-# Each level costs the parser a dozen frames of the stack; no person writes as many.
+# Each level takes a dozen stack frames of the parser; predicates written by people are shallower.
 _MAX_DEPTH: Final = 40
-# Explaining costs as much as parsing, and recurses.
+# Rendering SQL for a message costs as much as parsing, and recurses.
 _MAX_EXPLAINED: Final = 80
 
 _OPENING: Final = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
@@ -21,7 +21,7 @@ _CLOSING: Final = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, To
 _PREFIXES: Final = {TokenType.NOT, TokenType.DASH, TokenType.PLUS}
 
 QUOTING_HINT: Final = (
-    "As in Spark, strings stand in single or double quotes, and names that are keywords or hold "
+    "As in Spark, write strings in single or double quotes, and names that are keywords or have "
     "special characters in backticks: `order date` >= '2024-01-31'."
 )
 FORMS_HINT: Final = (
@@ -31,10 +31,10 @@ FORMS_HINT: Final = (
 
 
 def parse_condition(text: str) -> Any:
-    """The parser's tree of one condition.
+    """Return the parser's tree of one condition.
 
     Raises:
-        PredicateError: this is not one condition, or one nested too deeply.
+        PredicateError: it is not one condition, or is nested too deeply.
     """
     _ensure_one_shallow_condition(text)
     try:
@@ -46,12 +46,12 @@ def parse_condition(text: str) -> Any:
 
 
 def _ensure_one_shallow_condition(text: str) -> None:
-    # The words come without recursion; the parser recurses.
+    # The tokenizer does not recurse; the parser does.
     try:
         kinds = [token.token_type for token in sqlglot.tokenize(text, dialect="spark")]
     except SqlglotError:
         raise PredicateError(
-            "the predicate holds a quote or comment that does not end", hint=QUOTING_HINT
+            "the predicate contains an unterminated quote or comment", hint=QUOTING_HINT
         ) from None
     if not kinds:
         raise PredicateError("the predicate is empty", hint=FORMS_HINT)
@@ -66,21 +66,22 @@ def _ensure_one_shallow_condition(text: str) -> None:
 
 
 def too_deep() -> PredicateError:
-    """The error for what would exhaust the stack."""
+    """Return the error for a predicate that would exhaust the stack."""
     return PredicateError(
-        f"the predicate is nested more than {_MAX_DEPTH} levels deep", hint="Use IN for lists."
+        f"the predicate is nested more than {_MAX_DEPTH} levels deep",
+        hint="Use IN for lists of values.",
     )
 
 
 def strip_parentheses(node: Any) -> Any:
-    """The node without parentheses around it."""
+    """Return the node without parentheses around it."""
     while isinstance(node, exp.Paren):
         node = node.this
     return node
 
 
 def spell_name(name: str) -> str:
-    """The name as SQL takes it: in backticks unless it is a plain word."""
+    """Return the name in SQL: in backticks unless it is a plain word."""
     if name.isidentifier() and name.isascii():
         tokens = sqlglot.tokenize(name, dialect="spark")
         if len(tokens) == 1 and tokens[0].token_type == TokenType.VAR:
@@ -89,19 +90,19 @@ def spell_name(name: str) -> str:
 
 
 def refuse(node: Any) -> PredicateError:
-    """The error for something that predicates do not have."""
+    """Return the error for unsupported syntax."""
     arithmetic = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.IntDiv, exp.Neg, exp.DPipe)
     if isinstance(node, exp.Query | exp.Exists):
         return PredicateError(f"a predicate has no subqueries{quote_node(node)}", hint=FORMS_HINT)
     if isinstance(node, arithmetic):
         return PredicateError(
             f"a predicate has no arithmetic{quote_node(node)}",
-            hint="Dates are quoted: '2024-01-31'; other values are written out.",
+            hint="Quote dates: '2024-01-31'; write other values as literals.",
         )
     if isinstance(node, exp.Concat):
         return PredicateError(
             f"strings side by side are ambiguous{quote_node(node)}",
-            hint="A quote inside a string is written \\'.",
+            hint="Write a quote inside a string as \\'.",
         )
     if isinstance(node, exp.Func):
         return PredicateError(
@@ -109,12 +110,12 @@ def refuse(node: Any) -> PredicateError:
             hint="Compare the column itself: date >= '2024-01-01' AND date < '2025-01-01'.",
         )
     return PredicateError(
-        f"the predicate holds what is not supported{quote_node(node)}", hint=FORMS_HINT
+        f"the predicate contains unsupported syntax{quote_node(node)}", hint=FORMS_HINT
     )
 
 
 def quote_node(node: Any) -> str:
-    """The node's SQL behind a colon, where it is short."""
+    """Return a colon and the node's SQL, truncated."""
     if next(islice(node.walk(), _MAX_EXPLAINED, None), None) is not None:
         return ""
     text = node.sql(dialect="spark")

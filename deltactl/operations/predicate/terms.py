@@ -1,6 +1,6 @@
-"""Terms of a predicate: each knows its SQL and answers for all rows at once, in Arrow kernels.
+"""Terms of a predicate: each has its SQL and evaluates all rows at once with Arrow.
 
-Answers are three-valued, as in SQL: null where the answer is unknown.
+Results are three-valued, as in SQL: null where unknown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KERNELS: Final[Mapping[Operator, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A partition column that a predicate speaks of."""
+    """A partition column of a predicate."""
 
     name: str
     physical_name: str
@@ -42,13 +42,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Partition values of some files; each column is typed once."""
+    """Partition values of some files; each column is parsed once."""
 
     partition_values: pa.Array
     _typed: dict[str, pa.Array] = field(default_factory=dict)
 
     def typed(self, column: Column) -> pa.Array:
-        """The values of a column."""
+        """Return the typed values of a column."""
         found = self._typed.get(column.name)
         if found is None:
             texts = lookup_map(self.partition_values, column.physical_name)
@@ -57,7 +57,7 @@ class Rows:
         return found
 
     def repeat(self, answer: bool | None) -> pa.Array:
-        """One answer for every row."""
+        """Return the same result for every row."""
         return pa.repeat(pa.scalar(answer, pa.bool_()), len(self.partition_values))
 
 
@@ -66,27 +66,27 @@ class Term(Protocol):
 
     @property
     def sql(self) -> str:
-        """The condition in Spark's SQL."""
+        """Return the condition in Spark's SQL."""
         ...
 
     def evaluate(self, rows: Rows) -> pa.Array:
-        """True, false or null for each row."""
+        """Return true, false or null for each row."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """TRUE, FALSE or NULL itself."""
+    """The constant TRUE, FALSE or NULL."""
 
     answer: bool | None
 
     @property
     def sql(self) -> str:
-        """The word."""
+        """Return the keyword."""
         return "NULL" if self.answer is None else str(self.answer).upper()
 
     def evaluate(self, rows: Rows) -> pa.Array:
-        """The same for each row."""
+        """Return the constant for each row."""
         return rows.repeat(self.answer)
 
 
@@ -101,11 +101,11 @@ class Comparison:
 
     @property
     def sql(self) -> str:
-        """Column, operator, literal."""
+        """Return column, operator and literal."""
         return f"{self.column.sql} {self.operator} {self.constant.sql}"
 
     def evaluate(self, rows: Rows) -> pa.Array:
-        """Null where the column is, except for ``<=>``."""
+        """Return null where the column is null, except for ``<=>``."""
         values = rows.typed(self.column)
         if self.operator != "<=>":
             if not self.value.is_valid:
@@ -118,7 +118,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A column in a list of literals; ``values`` are those but NULL, in the column's type."""
+    """A column in a list of literals; ``values`` are those except NULL, in the column's type."""
 
     column: Column
     constants: tuple[Constant, ...]
@@ -126,11 +126,11 @@ class Membership:
 
     @property
     def sql(self) -> str:
-        """``column IN (literals)``."""
+        """Return ``column IN (literals)``."""
         return f"{self.column.sql} IN ({', '.join(c.sql for c in self.constants)})"
 
     def evaluate(self, rows: Rows) -> pa.Array:
-        """Null where the column is; a NULL in the list could equal anything."""
+        """Return null where the column is null, or where only NULL in the list could match."""
         values = comparable(rows.typed(self.column))
         found = pc.is_in(values, value_set=self.values)
         null = pa.scalar(None, pa.bool_())
@@ -147,17 +147,17 @@ class NullTest:
 
     @property
     def sql(self) -> str:
-        """The test."""
+        """Return the test."""
         return f"{self.column.sql} IS NULL"
 
     def evaluate(self, rows: Rows) -> pa.Array:
-        """Never null itself."""
+        """Return true or false for each row, never null."""
         return pc.is_null(rows.typed(self.column))
 
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """A column LIKE a pattern; dates, integers and booleans by their text."""
+    """A column LIKE a pattern; dates, integers and booleans as strings."""
 
     column: Column
     pattern: Constant
@@ -166,14 +166,14 @@ class Likeness:
 
     @property
     def sql(self) -> str:
-        """``column LIKE pattern``, with its escape character unless that is a backslash."""
+        """Return ``column LIKE pattern``, with its escape character unless it is a backslash."""
         text = f"{self.column.sql} LIKE {self.pattern.sql}"
         if self.escape == "\\":
             return text
         return f"{text} ESCAPE {Constant('string', self.escape).sql}"
 
     def evaluate(self, rows: Rows) -> pa.Array:
-        """Null where the column is, or the pattern."""
+        """Return null where the column or the pattern is null."""
         if self.regex is None:
             return rows.repeat(None)
         texts = rows.typed(self.column).cast(pa.string())
@@ -181,15 +181,15 @@ class Likeness:
 
 
 def build_likeness(column: Column, pattern: Constant, escape: str) -> Likeness:
-    """LIKE as a term.
+    """Return LIKE as a term.
 
     Raises:
-        PredicateError: a broken pattern, or a column that has no one text.
+        PredicateError: the pattern is invalid, or the column has no canonical string form.
     """
     kind = column.type
     if not (pt.is_string(kind) or pt.is_date(kind) or pt.is_integer(kind) or pt.is_boolean(kind)):
         raise PredicateError(
-            f"LIKE works on texts: column {column.name!r} is of type {describe_type(kind)}"
+            f"LIKE works on strings: column {column.name!r} is of type {describe_type(kind)}"
         )
     if pattern.text is None:
         return Likeness(column, pattern, escape, None)
@@ -204,7 +204,7 @@ def build_likeness(column: Column, pattern: Constant, escape: str) -> Likeness:
 
 
 def _translate_pattern(pattern: str, escape: str) -> str:
-    """A LIKE pattern as a regular expression of RE2."""
+    """Return a LIKE pattern as a regular expression of RE2."""
     parts: list[str] = []
     characters = iter(pattern)
     for character in characters:
@@ -217,7 +217,7 @@ def _translate_pattern(pattern: str, escape: str) -> str:
                 f"in the LIKE pattern {pattern[:80]!r} the escape character {escape!r} stands "
                 "before something other than %, _ or itself"
             )
-        # By number, because RE2 and Python escape different things.
+        # By number, because RE2 and Python escape different characters.
         plain = literal.isascii() and literal.isalnum()
         parts.append(literal if plain else f"\\x{{{ord(literal):x}}}")
     return "".join(parts)
@@ -231,29 +231,29 @@ class Negation:
 
     @property
     def sql(self) -> str:
-        """NOT, and the condition."""
+        """Return NOT and the condition."""
         return f"NOT ({self.term.sql})"
 
     def evaluate(self, rows: Rows) -> pa.Array:
-        """Null stays null."""
+        """Return the inverse; null stays null."""
         return pc.invert(self.term.evaluate(rows))
 
 
 @dataclass(frozen=True, slots=True)
 class Junction:
-    """Conditions joined by AND or OR: a flat row of them, however many."""
+    """Any number of conditions joined by AND or OR, in a flat list."""
 
     word: Literal["AND", "OR"]
     terms: tuple[Term, ...]
 
     @property
     def sql(self) -> str:
-        """The conditions, other junctions among them in parentheses."""
+        """Return the conditions, with inner AND and OR in parentheses."""
         texts = (f"({t.sql})" if isinstance(t, Junction) else t.sql for t in self.terms)
         return f" {self.word} ".join(texts)
 
     def evaluate(self, rows: Rows) -> pa.Array:
-        """False wins in AND, true wins in OR, then null."""
+        """Return false over null in AND, true over null in OR."""
         join = pc.and_kleene if self.word == "AND" else pc.or_kleene
         return reduce(join, (term.evaluate(rows) for term in self.terms))
 

@@ -1,7 +1,7 @@
-"""``_last_vacuum_info``: up to which version a vacuum has dealt with what commits removed.
+"""``_last_vacuum_info``: the version up to which a vacuum has handled removed files.
 
-Delta on Spark keeps it for its LITE mode; it is not in the protocol. Absent or unreadable, it says
-nothing.
+Delta on Spark uses it for VACUUM LITE; it is not in the protocol. A missing or unreadable file
+counts as unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _KEY = "latestCommitVersionOutsideOfRetentionWindow"
 
 
 def read_bookmark(store: Store) -> int | None:
-    """The version up to which nothing is left for a vacuum by the log; ``None`` if not known."""
+    """Return the version up to which all removed files are vacuumed; ``None`` if unknown."""
     try:
         node = json.loads(store.read(_NAME))
     except ObjectNotFoundError:
@@ -31,6 +31,6 @@ def read_bookmark(store: Store) -> int | None:
 
 
 def write_bookmark(store: Store, version: int | None) -> None:
-    """Set the bookmark; ``None`` says that only a listing can tell what is left."""
+    """Write the version; ``None`` means that the next vacuum needs a listing."""
     node = {} if version is None else {_KEY: version}
     store.put(_NAME, (json.dumps(node, separators=(",", ":")) + "\n").encode())

@@ -1,4 +1,4 @@
-"""Which of the files that no version needs may go, and which stay all the same, and why."""
+"""Decide which unneeded files may be removed, and which are kept and why."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REASONS = ("tombstone", "orphan", "deletion vector", "change data")
 TOMBSTONE, ORPHAN, DELETION_VECTOR, CHANGE_DATA = REASONS
 
 CANDIDATES = FACTS.append(pa.field("reason", pa.string()))
-"""A file that may go: name, bytes, modification time (ms), and which of ``REASONS`` it is."""
+"""A removable file: name, bytes, modification time (ms), and one of ``REASONS``."""
 
 HIDDEN = "hidden name"
 YOUNG = "newer than the cutoff"
@@ -34,17 +34,17 @@ UNKNOWN = "of an unknown kind"
 FOREIGN = "another table's"
 LINKED = "reached by a symbolic link"
 MANIFEST = "named by a symlink manifest"
-# For these reasons a file stays that the log names: a later run has to come back to it.
+# Files in the log that are kept for these reasons must be considered again by a later run.
 _HOLDS_BACK = (YOUNG, FOREIGN, LINKED, MANIFEST)
 
 
 @dataclass(slots=True)
 class Filters:
-    """Decides on names; ``kept`` counts by reason what was kept though no version needs it.
+    """Selects removable names; ``kept`` counts by reason the unneeded files that are kept.
 
-    ``foreign`` are folders with a table of their own, ``linked`` those that links lead to.
-    ``named`` are the names that some commit still in the log speaks of; ``held_back`` counts those
-    of them that were kept, ``absent`` are names that nothing has.
+    ``foreign`` are directories of other tables, ``linked`` those that links lead to. ``named``
+    are the names in commits of the log; ``held_back`` counts those of them that were kept,
+    ``absent`` are names of files that do not exist.
     """
 
     store: Store
@@ -59,14 +59,14 @@ class Filters:
     held_back: int = 0
     absent: pa.ChunkedArray = field(default_factory=lambda: pa.chunked_array([], pa.string()))
 
-    def count_unspeakable(self, count: int) -> None:
+    def count_non_utf8(self, count: int) -> None:
         """Count names that are not UTF-8 among those of an unknown kind."""
         self.kept[UNKNOWN] += count
 
     def select(self, names: pa.ChunkedArray) -> pa.Table:
-        """Of names that no version needs, those that may go, as rows of :data:`CANDIDATES`."""
+        """Return the removable ones of unneeded names, as rows of :data:`CANDIDATES`."""
         names = self._drop(names, self.hidden.mask(names), HIDDEN)
-        # The table's own word on a file counts for more than a foreign log above it, the root's.
+        # A file named by this table is ours, even if another table's log is in the root.
         is_named = pc.is_in(names, value_set=self.named)
         foreign = below_mask(names, self.foreign - {""})
         if "" in self.foreign:
@@ -120,16 +120,16 @@ def _is_one_of(names: pa.ChunkedArray, chosen: Iterable[str]) -> pa.ChunkedArray
 
 
 def read_manifest_names(store: Store) -> pa.Array:
-    """Names under the root that symlink manifests speak of, whichever way they are escaped.
+    """Return names under the root that symlink manifests name, escaped or not.
 
     Raises:
-        StorageError: a manifest is there and cannot be read: nobody knows then what it names.
-        SafetyError: the manifests lie behind a link, which is not followed.
+        StorageError: a manifest cannot be read, so the files it names are unknown.
+        SafetyError: the manifests are behind a link, which is not followed.
     """
     if store.real_names([MANIFEST_DIR]) != [MANIFEST_DIR]:
         raise SafetyError(
-            f"{MANIFEST_DIR} is a link: what its manifests name is not known here",
-            hint="replace the link by a folder, or add --ignore-manifests if nobody reads them",
+            f"{MANIFEST_DIR} is a link: the files that its manifests name are unknown",
+            hint="Replace the link by a directory, or rerun with --ignore-manifests.",
         )
     manifests = [
         name
@@ -145,11 +145,11 @@ def read_manifest_names(store: Store) -> pa.Array:
 
 
 def _locate_line(store: Store, line: str) -> set[str]:
-    """What a line of a manifest may mean: its text is decoded or not, by who wrote it."""
+    """Return the names that a manifest line may mean: writers escape them or not."""
     if not line:
         return set()
     try:
         located = store.real_names([line, unquote(line)])
     except StorageError:
-        return set()  # another scheme: that manifest is for files elsewhere
+        return set()  # another scheme: the file is on other storage
     return {name for name in located if name}

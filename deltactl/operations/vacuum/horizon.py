@@ -1,4 +1,4 @@
-"""The time-travel horizon: which versions can be read, and which a vacuum would end."""
+"""The time-travel horizon: which versions are readable, and which a vacuum makes unreadable."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Range = tuple[int, int]
 class Horizon:
     """Ranges of versions, both ends included.
 
-    ``readable`` are those readable now, as far as is known; ``ends`` those of them that the run
-    would end. Keeping all of those would take ``cost_bytes``; ``costs`` has for the newest of them
-    the bytes that each needs by itself.
+    ``readable`` are those readable now, as far as known; ``ends`` those of them that the run makes
+    unreadable. Keeping them all takes ``cost_bytes``; ``costs`` has the bytes that each of the
+    newest of them needs by itself.
     """
 
     first_version: int
@@ -35,13 +35,13 @@ class Horizon:
 _SHOWN_COSTS = 100
 
 
-def place_stretches(store: Store, stretches: Stretches) -> Stretches:
-    """The stretches with physical names in place of the log's; outside the root: null."""
-    files = stretches.files
+def locate_lifetimes(store: Store, lifetimes: Stretches) -> Stretches:
+    """Replace the names of the log by physical names; names outside the root become null."""
+    files = lifetimes.files
     for column in ("path", "vector_file"):
         position = files.schema.get_field_index(column)
         files = files.set_column(position, column, locate(store, files[column]))
-    return Stretches(stretches.first, stretches.last, files, stretches.born, stretches.died)
+    return Stretches(lifetimes.first, lifetimes.last, files, lifetimes.born, lifetimes.died)
 
 
 def find_horizon(
@@ -51,57 +51,57 @@ def find_horizon(
     planned: pa.Table,
     missing: pa.ChunkedArray | None,
 ) -> Horizon:
-    """What deleting ``planned`` files would do to the versions from ``first`` on.
+    """Return how deleting ``planned`` files affects the versions from ``first`` on.
 
     Args:
         store: the table's.
-        sweep: what the commits say; they begin after, or at, ``first``.
+        sweep: the file actions of the commits, which begin at or after ``first``.
         first: the oldest version that the log can rebuild.
         planned: files with ``path`` and ``size_bytes``.
-        missing: names known not to be there any more.
+        missing: names of files known to be gone.
     """
-    stretches = place_stretches(store, Stretches.of(sweep, first))
-    now_gone = np.zeros(len(stretches.born), np.bool_)
+    lifetimes = locate_lifetimes(store, Stretches.of(sweep, first))
+    now_gone = np.zeros(len(lifetimes.born), np.bool_)
     if missing is not None and len(missing):
-        now_gone = stretches.mask(missing)
-    hit = stretches.mask(planned["path"].combine_chunks())
-    readable = stretches.count(now_gone) == 0
-    ends = readable & (stretches.count(hit) > 0)
-    costs = _costs(stretches, hit, planned)
+        now_gone = lifetimes.mask(missing)
+    hit = lifetimes.mask(planned["path"].combine_chunks())
+    readable = lifetimes.count(now_gone) == 0
+    ends = readable & (lifetimes.count(hit) > 0)
+    costs = _costs(lifetimes, hit, planned)
     ended = np.flatnonzero(ends)[-_SHOWN_COSTS:]
     return Horizon(
         first,
-        stretches.last,
+        lifetimes.last,
         tuple(version_ranges(first, readable)),
         tuple(version_ranges(first, ends)),
-        _needed_bytes(stretches, hit, ends, planned),
+        _needed_bytes(lifetimes, hit, ends, planned),
         tuple((first + int(v), int(costs[v])) for v in ended[::-1]),
     )
 
 
-def _costs(stretches: Stretches, hit: Flags, planned: pa.Table) -> Counts:
-    """Bytes of planned files that each version needs; vectors are too small to count."""
-    sizes = _planned_sizes(stretches, planned)
-    return stretches.count(hit, sizes)
+def _costs(lifetimes: Stretches, hit: Flags, planned: pa.Table) -> Counts:
+    """Return the bytes of planned files that each version needs, without deletion vectors."""
+    sizes = _planned_sizes(lifetimes, planned)
+    return lifetimes.count(hit, sizes)
 
 
-def _planned_sizes(stretches: Stretches, planned: pa.Table) -> Counts:
-    index = pc.index_in(stretches.files["path"], value_set=planned["path"].combine_chunks())
+def _planned_sizes(lifetimes: Stretches, planned: pa.Table) -> Counts:
+    index = pc.index_in(lifetimes.files["path"], value_set=planned["path"].combine_chunks())
     sizes: Counts = pc.fill_null(planned["size_bytes"].take(index), 0).to_numpy()
     return sizes
 
 
 def _needed_bytes(
-    stretches: Stretches,
+    lifetimes: Stretches,
     hit: Flags,
     ends: Flags,
     planned: pa.Table,
 ) -> int:
-    """Bytes of the planned files that the ended versions need, each file once."""
+    """Return the bytes of the planned files that the ended versions need, each file once."""
     before = np.concatenate([[0], np.cumsum(ends)])
-    born = stretches.born - stretches.first
-    died = stretches.died - stretches.first
+    born = lifetimes.born - lifetimes.first
+    died = lifetimes.died - lifetimes.first
     needed = hit & (before[died] - before[born] > 0)
-    paths = pc.unique(stretches.files["path"].filter(pa.array(needed)).drop_null())
+    paths = pc.unique(lifetimes.files["path"].filter(pa.array(needed)).drop_null())
     chosen = planned.filter(pc.is_in(planned["path"], value_set=paths))
     return int(pc.sum(chosen["size_bytes"]).as_py() or 0)

@@ -1,13 +1,13 @@
-"""A listing from a file in place of requests: inventories of object stores, or one of ours.
+"""Read a listing from a file: an inventory of an object store, or a dump of ours.
 
-Known are, by the names of their columns:
+Supported formats, recognised by their column names:
 
 - ours and that of Delta on Spark: ``path`` (with scheme), ``length``, ``isDir``,
   ``modificationTime`` (ms);
 - Amazon S3 Inventory: its ``manifest.json``, with data files in CSV, Parquet or ORC;
 - Google Cloud Storage inventory reports: the manifest, or a shard in CSV or Parquet.
 
-Only names are believed: what is to be deleted is looked up again.
+Only the names are used: files to delete are looked up again in the store.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _INVENTORY = pa.schema(
 )
 _DUMP_ROWS = 65_536
 _LONGEST_HEADER = 1 << 20
-# What readers of the formats raise, and what reaches into a manifest of another shape.
+# Errors of the format readers, and of manifests with unexpected contents.
 _UNREADABLE = (
     *(pa.ArrowException, OSError, EOFError, zlib.error),
     *(ValueError, LookupError, TypeError, RecursionError),
@@ -49,10 +49,10 @@ _UNREADABLE = (
 
 
 def read_inventory(store: Store, address: str, storage_options: Mapping[str, str]) -> Listing:
-    """Names under the table's root out of an inventory; newest facts where a name comes twice.
+    """Return the distinct names under the table's root in an inventory.
 
     Raises:
-        UsageError: the file is no inventory that is known, or lists nothing under the root.
+        UsageError: the file is not a supported inventory, or lists nothing under the root.
         StorageError: it cannot be read.
     """
     folder, _, name = address.rpartition("/")
@@ -61,7 +61,7 @@ def read_inventory(store: Store, address: str, storage_options: Mapping[str, str
     rows = 0
     with _as_inventory(address):
         for table in _read_tables(place, name, address):
-            # Texts of Parquet and ORC may be any bytes, and a broken file makes broken columns.
+            # Strings of Parquet and ORC may be any bytes, and a corrupt file gives invalid columns.
             table.validate(full=True)
             rows += table.num_rows
             paths = table["path"].filter(pc.invert(table["isDir"]))
@@ -70,14 +70,14 @@ def read_inventory(store: Store, address: str, storage_options: Mapping[str, str
     if not len(found):
         raise UsageError(
             f"{address} lists {rows:,} names, none of them a file under {store.uri}",
-            hint="give the inventory of this table's bucket or folder",
+            hint="Give --inventory the inventory of this table's bucket or directory.",
         )
     return Listing(pa.chunked_array([found], pa.string()))
 
 
 @contextmanager
 def _as_inventory(address: str) -> Iterator[None]:
-    """Turn what readers of formats raise into an error of the user's, with the file's name."""
+    """Turn errors of the format readers into a ``UsageError`` with the file's name."""
     try:
         yield
     except DeltactlError:
@@ -89,9 +89,9 @@ def _as_inventory(address: str) -> Iterator[None]:
 
 
 def _below_root(store: Store, paths: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Names under the root of absolute addresses; other addresses are left out.
+    """Return names under the root of absolute addresses; skip other addresses.
 
-    Only local ones that are not spelled like the root are followed one by one, for links.
+    Local addresses that do not start with the root are resolved one by one, because of links.
     """
     scheme = store.uri.partition(":")[0]
     root = canonical_paths(pa.chunked_array([[unquote(store.uri)]]), scheme)[0].as_py()
@@ -104,7 +104,7 @@ def _below_root(store: Store, paths: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _read_tables(place: Store, name: str, address: str) -> Iterator[pa.Table]:
-    """The rows of an inventory as ``path`` and ``isDir``."""
+    """Yield the rows of an inventory as ``path`` and ``isDir``."""
     data = place.read(name)
     if name.endswith(".json"):
         yield from _read_manifest(place, json.loads(data), address)
@@ -128,8 +128,8 @@ def _read_manifest(place: Store, manifest: Any, address: str) -> Iterator[pa.Tab
             yield _normalise(_read_rows(_find(place, str(shard)), str(shard), None), address)
     else:
         raise UsageError(
-            f"{address} is not the manifest of an inventory that is known",
-            hint="known are the manifests of Amazon S3 Inventory and of Google Cloud Storage",
+            f"{address} is not the manifest of a supported inventory",
+            hint="Give --inventory a manifest of Amazon S3 Inventory or of Google Cloud Storage.",
         )
 
 
@@ -165,7 +165,7 @@ def _read_rows(data: bytes, name: str, columns: Sequence[str] | None) -> pa.Tabl
             convert_options=pcsv.ConvertOptions(column_types=dict.fromkeys(names, text)),
         )
     raise UsageError(
-        f"{name!r} is no inventory: its name does not end in .parquet, .orc, .csv or .json"
+        f"{name!r} is not an inventory: its name does not end in .parquet, .orc, .csv or .json"
     )
 
 
@@ -179,7 +179,7 @@ def _header(data: bytes, lowered: str) -> list[str]:
 
 
 def _normalise(table: pa.Table, address: str) -> pa.Table:
-    """Bring any known inventory to ``path`` (absolute address, decoded) and ``isDir``."""
+    """Convert any supported inventory to ``path`` (absolute address, decoded) and ``isDir``."""
     by_name = {name.lower().replace("_", ""): name for name in table.column_names}
 
     def column(*names: str) -> pa.ChunkedArray | None:
@@ -194,7 +194,7 @@ def _normalise(table: pa.Table, address: str) -> pa.Table:
     if bucket is not None and key is not None:
         keys = key.cast(pa.string())
         if any(field_name == "Key" for field_name in table.column_names):
-            # The CSV form writes keys as URIs, the columnar ones as they are.
+            # Keys are URI-encoded in CSV, but not in Parquet and ORC.
             keys = pa.chunked_array([pa.array([unquote(text) for text in keys.to_pylist()])])
         paths = pc.binary_join_element_wise("s3://", bucket.cast(pa.string()), "/", keys, "")
         keep = _current_versions(table, column("islatest"), column("isdeletemarker"))
@@ -205,8 +205,8 @@ def _normalise(table: pa.Table, address: str) -> pa.Table:
             pc.binary_join_element_wise("gs://", bucket.cast(pa.string()), "/", texts, "")
         )
     raise UsageError(
-        f"{address} has no columns of an inventory that is known: {', '.join(table.column_names)}",
-        hint="columns: path, length, isDir, modificationTime; or those of S3 or GCS inventories",
+        f"{address} does not have the columns of an inventory: {', '.join(table.column_names)}",
+        hint="Use columns path, length, isDir, modificationTime, or those of S3 or GCS.",
     )
 
 
@@ -231,7 +231,7 @@ def _files(paths: pa.ChunkedArray) -> pa.Table:
 def dump_listing(
     store: Store, listing: Listing, address: str, storage_options: Mapping[str, str]
 ) -> int:
-    """Write a listing as Parquet in the columns that Delta on Spark takes too; gives its files.
+    """Write a listing as Parquet with the columns of Delta on Spark; return the number of files.
 
     Raises:
         StorageError: it cannot be written.

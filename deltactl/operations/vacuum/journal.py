@@ -1,11 +1,11 @@
-"""The journal of vacuums: what each run set out to remove, durable before the first file goes.
+"""The journal of vacuums: what each run plans to remove, durable before the first removal.
 
     _deltactl/vacuum/<run>/plan.parquet    path, size_bytes, modified_ms, reason of each file
     _deltactl/vacuum/<run>/run.json        the rest; rewritten when the run ends
     _deltactl/quarantine/<run>/<path>      what was moved instead of deleted
 
-All of it begins with ``_`` at the table's root: readers and the vacuums of Delta on Spark and of
-delta-rs pass it by.
+All names begin with ``_`` at the table's root: readers and the vacuums of Delta on Spark and of
+delta-rs ignore them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RunRecord:
     """One run of a vacuum; times in ms since 1970 UTC.
 
     ``status`` is ``started``, ``completed``, ``partial``, ``undone`` or ``purged``.
-    ``quarantined_until_ms`` is set where files were moved instead of deleted.
+    ``quarantined_until_ms`` is set if files were moved instead of deleted.
     """
 
     run_id: str
@@ -51,7 +51,7 @@ class RunRecord:
 
 
 def new_run_id(started_ms: int, unique: str) -> str:
-    """An id that sorts by time: ``20240131T120000Z-0a1b2c3d``."""
+    """Return an id that sorts by time: ``20240131T120000Z-0a1b2c3d``."""
     from deltactl.units import format_timestamp
 
     when = format_timestamp(started_ms)[:19].replace("-", "").replace(":", "")
@@ -59,10 +59,10 @@ def new_run_id(started_ms: int, unique: str) -> str:
 
 
 def write_journal(store: Store, record: RunRecord, files: pa.Table) -> None:
-    """Put down what is about to happen; durable once this returns.
+    """Write the journal of a run before it removes files; durable once this returns.
 
     Raises:
-        StorageError: it cannot be written: nothing may be removed then.
+        StorageError: it cannot be written; nothing may be removed.
     """
     sink = io.BytesIO()
     pq.write_table(files, sink, compression="zstd")
@@ -71,13 +71,13 @@ def write_journal(store: Store, record: RunRecord, files: pa.Table) -> None:
 
 
 def write_record(store: Store, record: RunRecord) -> None:
-    """Put down how far a run has come."""
+    """Write the state of a run."""
     text = json.dumps(asdict(record), indent=2) + "\n"
     store.put(f"{_RUNS}/{record.run_id}/run.json", text.encode())
 
 
 def read_run(store: Store, run_id: str) -> tuple[RunRecord, pa.Table]:
-    """A run and its files.
+    """Return a run and its files.
 
     Raises:
         DeltactlError: there is no such run, or its journal cannot be read.
@@ -105,12 +105,12 @@ def _parse_record(store: Store, run_id: str) -> RunRecord:
 def _no_run(run_id: str) -> DeltactlError:
     return DeltactlError(
         f"no vacuum of this table has the id {run_id!r}",
-        hint=f"the ids are the names of the folders in {_RUNS}; `--undo last` takes the newest",
+        hint=f"Give a directory name in {_RUNS}, or use `--undo last` for the newest run.",
     )
 
 
 def list_runs(store: Store) -> list[RunRecord]:
-    """All runs that left a journal, oldest first; one that cannot be read is left out."""
+    """Return all runs that left a journal, oldest first; skip unreadable ones."""
     names = {name for batch in store.walk(_RUNS) for name in batch if name.endswith("/run.json")}
     records = []
     for name in sorted(names):
@@ -122,16 +122,16 @@ def list_runs(store: Store) -> list[RunRecord]:
 
 
 def quarantine_name(run_id: str, path: str) -> str:
-    """Where a run moves a file to."""
+    """Return the name under which a run quarantines a file."""
     return f"{_QUARANTINE}/{run_id}/{path}"
 
 
 def list_quarantine(store: Store, run_id: str) -> list[str]:
-    """Paths of the files that a run moved and that are still there, as they were called."""
+    """Return the original paths of the files that are still in a run's quarantine."""
     prefix = f"{_QUARANTINE}/{run_id}/"
     return sorted(name[len(prefix) :] for batch in store.walk(prefix) for name in batch)
 
 
 def with_status(record: RunRecord, status: str, **facts: Any) -> RunRecord:
-    """The record of a run that has come further."""
+    """Return the record with a new status."""
     return replace(record, status=status, **facts)

@@ -1,13 +1,13 @@
-"""What must stay: physical names of everything that a version worth keeping needs.
+"""The keep set: physical names of all files that a retained version needs.
 
 - live files and their deletion vectors: live for any reader, however it compares paths;
-- removed ones whose tombstone is younger than the cutoff;
-- whatever a commit after the version that was current at the cutoff speaks of, whichever times its
-  tombstones carry: checkpoints drop tombstones by the table's retention, not by ours;
-- files of the versions to keep by name or number;
+- removed files whose tombstone is younger than the cutoff;
+- every file in a commit after the version that was current at the cutoff, whatever the timestamps
+  of its tombstones: checkpoints drop tombstones by the table's retention, not by ours;
+- files of ``keep_versions`` and ``keep_last``;
 - files that other tables, such as shallow clones, name.
 
-Names come in batches, with repetitions, so that a run by the log alone never holds all of them.
+Names come in batches, with repetitions, so that a lite run never holds all of them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _REFERENCE = ("path", "deletion_vector")
 
 @dataclass(frozen=True, slots=True)
 class KeepRules:
-    """What decides on the keep set.
+    """The input of the keep set.
 
-    ``current_at_cutoff`` is the version that was current then, ``None`` when the table is younger;
+    ``current_at_cutoff`` is the version that was current then, ``None`` if the table is younger;
     ``sweep`` covers at least the commits after it, and those after ``oldest_kept``.
     """
 
@@ -49,21 +49,21 @@ class KeepRules:
 
 
 def live_names(snapshot: Snapshot) -> Iterator[pa.ChunkedArray]:
-    """Live files and their deletion vectors."""
+    """Yield the names of live files and their deletion vectors."""
     for batch in snapshot.kept_batches(_REFERENCE):
         yield file_names(snapshot.store, batch)
 
 
 def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.ChunkedArray]:
-    """Everything that must stay, in batches.
+    """Yield all names that must be kept, in batches.
 
     Args:
-        rules: what decides.
-        oldest_kept: the oldest of the last versions to keep, if that was asked for.
+        rules: the input.
+        oldest_kept: the oldest of the last versions to keep, if requested.
 
     Raises:
-        SafetyError: a file of the log cannot be placed.
-        TableError: a version to keep cannot be rebuilt, or a table to keep for is none.
+        SafetyError: a file of the log cannot be located.
+        TableError: a version to keep cannot be rebuilt, or a table to keep for does not exist.
     """
     store = rules.snapshot.store
     yield from live_names(rules.snapshot)
@@ -78,7 +78,7 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.Chunked
     yield event_names(store, added_by_text(rules.sweep))
     versions = {*rules.options.keep_versions}
     if oldest_kept is not None:
-        # Commits tell what came after the oldest; of checkpoints alone each tells its own version.
+        # Commits show all changes after the oldest; each checkpoint shows only its own version.
         versions |= {oldest_kept, *range(oldest_kept, rules.sweep.first)}
     for version in sorted(versions):
         if version != rules.snapshot.version:
@@ -88,7 +88,7 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.Chunked
 
 
 def _names_for_others(rules: KeepRules) -> Iterator[pa.ChunkedArray]:
-    """Files of ours that other tables name, tombstones of theirs included, by absolute address."""
+    """Yield files of this table that other tables or their tombstones name by absolute address."""
     for address in rules.options.also_keep_for:
         other = load_snapshot(open_store(address, rules.storage_options), warn=rules.warn)
         for batches in (other.kept_batches, other.tombstone_batches):
@@ -97,7 +97,7 @@ def _names_for_others(rules: KeepRules) -> Iterator[pa.ChunkedArray]:
 
 
 def file_names_as_logged(files: pa.Table) -> Sequence[pa.ChunkedArray]:
-    """Decoded names of data files and deletion vectors, relative or absolute as they are."""
+    """Return decoded names of data files and deletion vectors, relative or absolute."""
     from deltactl.protocol.deletion_vectors import vector_files
 
     return [files["path"], vector_files(files["deletion_vector"])]

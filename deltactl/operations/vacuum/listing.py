@@ -1,4 +1,4 @@
-"""What lies under the root: by a walk over the store."""
+"""List the files under the root by walking the store."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ FACTS = pa.schema([("path", pa.string()), ("size_bytes", pa.int64()), ("modified
 
 @dataclass(slots=True)
 class Listing:
-    """Names of what lies under the root; the table's own hidden folders were not looked into.
+    """Names of files and directories under the root; the table's hidden directories are skipped.
 
-    ``facts`` come with an inventory only. ``unspeakable`` counts names that are not UTF-8, which
-    no log can hold.
+    ``facts`` come with an inventory only. ``non_utf8`` counts names that are not UTF-8, which no
+    log can contain.
     """
 
     files: pa.ChunkedArray
     folders: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     facts: pa.Table | None = None
-    unspeakable: int = 0
+    non_utf8: int = 0
 
 
 def list_files(store: Store, hidden: HiddenRule) -> Listing:
-    """Walk over everything that a vacuum may look at; names only.
+    """List all names that a vacuum may consider.
 
     Raises:
-        StorageError: a folder cannot be listed: nothing is known then.
+        StorageError: a directory cannot be listed.
     """
 
     def enter(folder: str) -> bool:
@@ -47,8 +47,8 @@ def list_files(store: Store, hidden: HiddenRule) -> Listing:
     chunks: list[pa.Array] = []
     for part in store.walk_tree(enter):
         chunks.append(_to_array(part.files, listing))
-        listing.folders += _speakable(part.folders, listing)
-        listing.links += _speakable(part.links, listing)
+        listing.folders += _only_utf8(part.folders, listing)
+        listing.links += _only_utf8(part.links, listing)
     listing.files = pa.chunked_array(chunks, pa.string())
     return listing
 
@@ -57,23 +57,23 @@ def _to_array(names: list[str], listing: Listing) -> pa.Array:
     try:
         return pa.array(names, pa.string())
     except UnicodeEncodeError:
-        return pa.array(_speakable(names, listing), pa.string())
+        return pa.array(_only_utf8(names, listing), pa.string())
 
 
-def _speakable(names: Iterable[str], listing: Listing) -> list[str]:
+def _only_utf8(names: Iterable[str], listing: Listing) -> list[str]:
     kept = []
     for name in names:
         try:
             name.encode()
         except UnicodeEncodeError:
-            listing.unspeakable += 1
+            listing.non_utf8 += 1
         else:
             kept.append(name)
     return kept
 
 
 def stat_files(store: Store, names: pa.ChunkedArray) -> pa.Table:
-    """Facts of those files that are there, columns of :data:`FACTS`."""
+    """Return the facts of existing files, columns of :data:`FACTS`."""
     tables = [FACTS.empty_table()]
     for start in range(0, len(names), _STAT_NAMES):
         found = store.stat_many(names.slice(start, _STAT_NAMES).to_pylist())
@@ -88,7 +88,7 @@ def stat_files(store: Store, names: pa.ChunkedArray) -> pa.Table:
 
 
 def parent_folders(names: pa.ChunkedArray) -> set[str]:
-    """All folders that hold one of the files, directly or deeper."""
+    """Return all directories that contain one of the files, directly or deeper."""
     parents = pc.unique(pc.replace_substring_regex(names, r"/?[^/]*$", "")).to_pylist()
     found: set[str] = set()
     for deepest in parents:
@@ -102,30 +102,30 @@ def parent_folders(names: pa.ChunkedArray) -> set[str]:
 def note_folders(
     batches: Iterable[pa.ChunkedArray], folders: set[str]
 ) -> Iterator[pa.ChunkedArray]:
-    """The same batches of names; the folders above them are added to ``folders``."""
+    """Yield the same batches of names; add their parent directories to ``folders``."""
     for batch in batches:
         folders |= parent_folders(batch)
         yield batch
 
 
 def find_tables(store: Store, folders: Iterable[str], *, iceberg: bool) -> set[str]:
-    """Which of the folders hold a table of their own, asked for where nothing was listed."""
+    """Return the directories that contain another table, by requests instead of a listing."""
     markers = [f"{folder}/{marker}" for folder in sorted(folders) for marker in TABLE_MARKERS]
     found = [info.name for info in store.stat_many(markers) if info is not None]
     return foreign_roots(pa.chunked_array([pa.array(found, pa.string())]), (), iceberg=iceberg)
 
 
 def find_links(store: Store, folders: Iterable[str]) -> set[str]:
-    """Which of the folders are reached by a link, and where under the root those links lead."""
+    """Return the directories reached by a link, and the link targets under the root."""
     ordered = sorted(folders)
     pairs = zip(ordered, store.real_names(ordered), strict=True)
     return {name for pair in pairs if pair[0] != pair[1] for name in pair if name is not None}
 
 
 def empty_folders(listing: Listing, kept: pa.ChunkedArray, hidden: HiddenRule) -> list[str]:
-    """Folders that hold nothing but other such folders once only ``kept`` files are left.
+    """Return the directories that are empty, apart from such directories, if ``kept`` files remain.
 
-    Deepest first. What is hidden counts as kept.
+    Deepest first. Hidden files and directories count as kept.
     """
     occupied = parent_folders(kept)
     concealed = [f for f in listing.folders if hidden.hides_part(f.rpartition("/")[2])]

@@ -1,4 +1,4 @@
-"""What a user may ask of ``vacuum``, parsed, and the instant before which files may go."""
+"""Options of ``vacuum``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class VacuumOptions:
 
     ``retain_ms`` of ``None`` means the table's property. ``also_keep_for`` are addresses of tables
     that use files of this one. ``inventory`` is read in place of a listing, ``dump_listing``
-    written from one; both are addresses of files. ``need``: what has to be there to remove for the
-    run to be worth it.
+    written from one; both are addresses of files. ``need``: run only if at least this much is
+    removable.
     """
 
     retain_ms: int | None = None
@@ -43,7 +43,7 @@ class VacuumOptions:
     need: Need | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense.
+        """Refuse invalid or contradictory options.
 
         Raises:
             UsageError: naming the option.
@@ -52,22 +52,22 @@ class VacuumOptions:
             if value is not None and value <= 0:
                 raise UsageError(f"{name} must be more than zero")
         if self.retain_ms is not None and self.retain_ms < 0:
-            raise UsageError("--retain must not be negative: nothing is from the future")
+            raise UsageError("--retain must not be negative")
         if not 0 <= self.max_orphan_fraction <= 1:
-            raise UsageError("--max-orphan-fraction must lie between 0 and 1")
+            raise UsageError("--max-orphan-fraction must be between 0 and 1")
         if self.quarantine and not self.journal:
-            raise UsageError("--quarantine needs the journal", hint="leave out --no-journal")
+            raise UsageError("--quarantine needs the journal", hint="Omit --no-journal.")
         if self.inventory is not None and self.mode == "lite":
             raise UsageError(
-                "--inventory and --mode lite do not go together: lite needs no listing",
-                hint="leave out one of them",
+                "--inventory and --mode lite exclude each other: lite needs no listing",
+                hint="Omit --inventory or --mode lite.",
             )
         if self.dump_listing is not None and self.mode == "lite":
-            raise UsageError("--dump-listing needs a listing, and --mode lite makes none")
+            raise UsageError("--dump-listing needs a listing, but --mode lite makes none")
         if self.dump_listing is not None and self.inventory is not None:
-            raise UsageError("--dump-listing and --inventory do not go together")
+            raise UsageError("--dump-listing and --inventory exclude each other")
 
     @property
     def needs_listing(self) -> bool:
-        """Whether only a run over all files will do."""
+        """Return whether the options require a run over all files."""
         return self.mode == "full" or bool(self.inventory or self.dump_listing)

@@ -1,4 +1,4 @@
-"""What a vacuum would remove, and everything that led to it. Inert: nothing is changed here."""
+"""The plan of a vacuum: what it would remove, and why. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class VacuumPlan:
     """Files and folders to remove from the table ``table_id``, by its metadata, at ``version``.
 
     ``mode`` is ``full``, ``lite`` or ``inventory``. ``files`` are rows of ``CANDIDATES`` by path,
-    ``folders`` those that will be empty, deepest first, ``old_folders`` old ones that are already.
-    ``left_over`` files would go too but for ``max_files``; ``orphans`` counts those that no commit
-    still in the log names, left over ones included, and ``orphan_folders`` says where they are.
-    ``kept`` counts by reason what no version needs and stays all the same; ``foreign`` are folders
-    with tables of their own.
+    ``folders`` directories that will be empty, deepest first, ``old_folders`` old ones that are
+    empty now. ``left_over`` counts files beyond ``max_files``; ``orphans`` counts files that no
+    commit in the log names, including left over ones, and ``orphan_folders`` describes where they
+    are. ``kept`` counts by reason the files that no version needs but that are kept; ``foreign``
+    are directories of other tables.
 
-    ``complete_since`` is the version from which on a lite plan sees all that commits removed.
-    ``bookmark`` is the version up to which nothing is left by the log once the plan is carried out;
-    ``None`` where that cannot be said.
+    ``complete_since`` is the first version whose removed files a lite plan considers.
+    ``bookmark`` is the value for ``_last_vacuum_info``: the version up to which all removed files
+    are gone after this plan; ``None`` if unknown.
     """
 
     version: int
@@ -55,22 +55,22 @@ class VacuumPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to remove."""
+        """Return whether there is nothing to remove."""
         return not self.files.num_rows and not self.folders and not self.old_folders
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files to remove."""
+        """Return the total size of the files to remove."""
         return int(pc.sum(self.files["size_bytes"]).as_py() or 0)
 
     @property
     def has_too_many_orphans(self) -> bool:
-        """Whether orphans are more of the files under the root than is allowed."""
+        """Return whether the fraction of orphans among the files exceeds the limit."""
         listed = self.listed_files or 0
         return self.orphans > self.max_orphan_fraction * listed
 
     def by_reason(self) -> list[dict[str, Any]]:
-        """A row per reason: files, bytes, oldest and newest modification (ms)."""
+        """Return a row per reason: files, bytes, oldest and newest modification (ms)."""
         found = {row["key"]: row for row in _sum_up(self.files, self.files["reason"])}
         return [
             {"reason": reason, **{k: v for k, v in found[reason].items() if k != "key"}}
@@ -79,7 +79,7 @@ class VacuumPlan:
         ]
 
     def by_folder(self) -> pa.Table:
-        """A row per folder: ``folder``, ``files``, ``bytes``, oldest and newest, by name."""
+        """Return one row per directory: ``folder``, ``files``, ``bytes``, oldest and newest."""
         folders = pc.replace_substring_regex(self.files["path"], r"/?[^/]*$", "")
         rows = _sum_up(self.files, folders)
         schema = pa.schema(
@@ -91,7 +91,7 @@ class VacuumPlan:
 
 
 def describe_orphans(files: pa.Table) -> tuple[int, str]:
-    """How many of the files are orphans, and in which folders, most first, in a line."""
+    """Return the number of orphans, and a line with their directories, most files first."""
     orphans = files.filter(pc.equal(files["reason"], ORPHAN))
     folders = pc.replace_substring_regex(orphans["path"], r"/?[^/]*$", "")
     rows = sorted(_sum_up(orphans, folders), key=lambda row: (-row["files"], row["key"]))
@@ -118,7 +118,7 @@ def _sum_up(files: pa.Table, keys: pa.ChunkedArray) -> list[dict[str, Any]]:
 
 
 def limit_files(files: pa.Table, max_files: int | None) -> tuple[pa.Table, int]:
-    """The first files by path, and how many are left over."""
+    """Return the first files by path, and the number of files left over."""
     ordered = files.sort_by("path")
     if max_files is None or files.num_rows <= max_files:
         return ordered, 0

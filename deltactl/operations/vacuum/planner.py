@@ -1,4 +1,4 @@
-"""From a snapshot to a plan: by a listing of everything, or by the log alone."""
+"""Plan a vacuum from a listing of all files, or from the log alone (lite)."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from deltactl.operations.vacuum.retention import Retention
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.store import Store
 
-# Names to be kept that are looked up at once. A hash of them takes as much memory as they do, and
-# each lookup goes over all files: few files take one lookup, many take as many as memory wants.
+# Number of names to keep that are looked up together. Their hash table takes as much memory as the
+# names, and each lookup scans all files: with few files, larger groups save scans.
 _GROUP_NAMES = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """What was read of the log: the commits, the version current at the cutoff, the bookmark."""
+    """What was read of the log: commits, version at the cutoff, ``_last_vacuum_info``."""
 
     sweep: LogSweep
     current: int | None
@@ -60,15 +60,15 @@ class Planner:
     warn: Warn
 
     def plan(self) -> VacuumPlan:
-        """Choose the mode, and find what may go.
+        """Choose the mode, and find the removable files.
 
         Raises:
-            SafetyError: lite was asked for and cannot see everything, or a file cannot be placed.
+            SafetyError: lite was requested but is incomplete, or a file cannot be located.
             TableError: a version to keep cannot be rebuilt, or the log is damaged.
         """
         bookmark = read_bookmark(self.store)
         if bookmark is not None and bookmark > self.snapshot.version:
-            bookmark = None  # of a table that was here before
+            bookmark = None  # of an earlier table at this address
         start = 0 if bookmark is None else bookmark + 1
         oldest = first_commit(self.listing)
         covered = start >= oldest
@@ -76,11 +76,11 @@ class Planner:
             raise SafetyError(
                 f"lite cannot see which files were removed before version {oldest}: "
                 + (
-                    "those commits are no longer in the log, and no earlier run has dealt with them"
+                    "those commits are no longer in the log, and no earlier run handled them"
                     if bookmark is None
                     else f"the last vacuum saw the commits up to version {bookmark}"
                 ),
-                hint="run once with --mode full, which lists the files; lite works from then on",
+                hint="Run once with --mode full, which lists the files; lite works from then on.",
             )
         lite = self.options.mode == "lite" or (bookmark is not None and covered)
         if lite and not self.options.needs_listing:
@@ -89,7 +89,7 @@ class Planner:
 
     @property
     def store(self) -> Store:
-        """The table's store."""
+        """Return the table's store."""
         return self.snapshot.store
 
     def _current_at_cutoff(self) -> int | None:
@@ -110,7 +110,7 @@ class Planner:
         )
 
     def _plan_lite(self, start: int, bookmark: int | None) -> VacuumPlan:
-        """Look at what commits removed since ``start``; nothing is listed."""
+        """Plan from the files that commits removed since ``start``, without a listing."""
         current = self._current_at_cutoff()
         if current is None or start > current:
             return VacuumPlan(
@@ -119,7 +119,7 @@ class Planner:
                 "lite",
                 self.retention,
                 NO_FILES,
-                # Nothing may have been committed since the run that set the bookmark.
+                # There may be no commit since the run that wrote `_last_vacuum_info`.
                 complete_since=min(start, self.snapshot.version),
                 bookmark=bookmark,
                 bookmark_before=bookmark,
@@ -133,7 +133,7 @@ class Planner:
         if len(names):
             first = self._first_rebuildable()
             names = _without_few(names, self._keep_batches(sweep, current, first))
-            self._look_around(filters, parent_folders(names))
+            self._find_tables_and_links(filters, parent_folders(names))
             found = filters.select(names)
         plan = self._finish("lite", found, filters, _Log(sweep, current, bookmark, start))
         if found.num_rows:
@@ -143,7 +143,7 @@ class Planner:
         return plan
 
     def _plan_full(self, bookmark: int | None) -> VacuumPlan:
-        """Look at everything under the root."""
+        """Plan from a listing of all files under the root."""
         hidden = HiddenRule(self.snapshot.metadata)
         listing = self._list(hidden)
         current = self._current_at_cutoff()
@@ -164,8 +164,8 @@ class Planner:
             name for name in self.store.real_names(listing.links) if name is not None
         )
         if self.options.inventory is not None:
-            self._look_around(filters, parent_folders(names), kept_folders)
-        filters.count_unspeakable(listing.unspeakable)
+            self._find_tables_and_links(filters, parent_folders(names), kept_folders)
+        filters.count_non_utf8(listing.non_utf8)
         found = filters.select(names)
         mode = "full" if self.options.inventory is None else "inventory"
         plan = self._finish(mode, found, filters, _Log(sweep, current, bookmark))
@@ -181,7 +181,7 @@ class Planner:
 
     def _list(self, hidden: HiddenRule) -> Listing:
         if self.options.inventory is not None:
-            # Readers of other formats take their time to be imported.
+            # Readers of other formats are slow to import.
             from deltactl.operations.vacuum.inventory import read_inventory
 
             return read_inventory(self.store, self.options.inventory, self.storage_options)
@@ -192,15 +192,15 @@ class Planner:
             dump_listing(self.store, listing, self.options.dump_listing, self.storage_options)
         return listing
 
-    def _look_around(
+    def _find_tables_and_links(
         self, filters: Filters, folders: set[str], kept: Iterable[str] = frozenset()
     ) -> None:
-        """Ask for what a listing would have shown: other tables and links.
+        """Find other tables and links by requests, because there is no listing.
 
         Args:
-            filters: learn of them.
-            folders: those of names that may go.
-            kept: those of names that stay: what links on their way lead to stays too.
+            filters: receives them.
+            folders: directories of candidates.
+            kept: directories of kept names: the targets of links among them are kept too.
         """
         iceberg = not filters.hidden.hides_metadata
         filters.foreign |= find_tables(self.store, folders, iceberg=iceberg)
@@ -241,7 +241,7 @@ class Planner:
         return locate(self.store, changes["path"]).drop_null()
 
     def _named(self, sweep: LogSweep, wanted: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Which of the wanted names some commit or tombstone still in the log speaks of."""
+        """Return the wanted names that a commit or tombstone of the log names."""
         parts = [event_names(self.store, sweep.events)]
         parts.append(self._change_files(sweep, sweep.last))
         found = []
@@ -286,14 +286,14 @@ class Planner:
         )
 
     def _has_late_tombstones(self, sweep: LogSweep, current: int) -> bool:
-        """Whether a tombstone of an old commit says that it is young: its file stays for now."""
+        """Return whether a tombstone of an old commit is younger than the cutoff."""
         late = pc.greater_equal(
             _removed_until(sweep, current)["deletion_timestamp_ms"], self.retention.cutoff_ms
         )
         return bool(pc.any(late).as_py())
 
     def _with_folders(self, plan: VacuumPlan, listing: Listing, filters: Filters) -> VacuumPlan:
-        """Add the number of files under the root, and the folders that end up empty."""
+        """Add the number of files under the root, and the directories that become empty."""
         planned = plan.files["path"]
         plan = replace(
             plan,
@@ -322,7 +322,7 @@ class Planner:
         )
 
     def _missing(self, sweep: LogSweep, listing: Listing, hidden: HiddenRule) -> pa.ChunkedArray:
-        """Names that removed files had and that are not there any more."""
+        """Return names of removed files that no longer exist."""
         removes = sweep.events.filter(pc.invert(sweep.events["is_add"]))
         names = event_names(self.store, removes)
         names = names.filter(pc.invert(hidden.mask(names)))
@@ -332,7 +332,7 @@ class Planner:
 
 
 def _removed_until(sweep: LogSweep, version: int) -> pa.Table:
-    """What the commits up to a version, included, removed."""
+    """Return the remove actions of the commits up to and including a version."""
     events = sweep.events
     return events.filter(
         pc.and_(pc.less_equal(events["version"], version), pc.invert(events["is_add"]))
@@ -345,7 +345,7 @@ def _distinct(*names: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _without(names: pa.ChunkedArray, batches: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """The names that are in none of the batches; of those, only a part is ever held."""
+    """Return the names that are in none of the batches; holds only some batches at a time."""
     kept = pa.chunked_array([pa.repeat(pa.scalar(False), len(names))])
     group: list[pa.Array] = []
     size = 0
@@ -363,7 +363,7 @@ def _are_in(names: pa.ChunkedArray, chunks: list[pa.Array]) -> pa.ChunkedArray:
 
 
 def _without_few(names: pa.ChunkedArray, batches: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """As :func:`_without`, for few names: they are looked for in the batches."""
+    """Return the names that are in none of the batches, for few names."""
     for batch in batches:
         hits = batch.filter(pc.is_in(batch, value_set=names))
         if len(hits):

@@ -1,8 +1,8 @@
-"""Carrying out a vacuum: journal, START, batches with a look at the log before each, END.
+"""Run a vacuum: journal, START commit, batches after reading new commits, END commit.
 
-Order of effects: the journal is durable before anything else; files go only between the two
-commits; folders after files; the bookmark last. Every crash point leaves a table that reads as
-before, and files that the plan names, or a part of them, gone.
+Order of effects: the journal is durable before anything else; files are removed only between the
+two commits; directories after files; ``_last_vacuum_info`` last. After a crash at any point, the
+table reads as before, and only files of the plan are gone.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ BATCH_FILES = 1000
 _BATCHES_PER_ROUND = 4
 _LEAST_SKEW_MS = 60_000
 _MOST_SKEW_MS = 3_600_000
-# Less is what a commit takes, and the grain of a file's time.
+# Smaller differences are the duration of a commit and the resolution of file timestamps.
 _NO_SKEW_MS = 1000
 
 Replan = Callable[[int], VacuumPlan]
-"""``replan(cutoff_ms) -> plan``: what may go by another cutoff, of the same version."""
+"""``replan(cutoff_ms) -> plan``: the plan for another cutoff, of the same version."""
 
 
 @dataclass(slots=True)
 class _Totals:
-    """What has happened so far."""
+    """The progress of the run."""
 
     versions: list[int] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)
@@ -69,7 +69,7 @@ class _Totals:
 
 
 class VacuumRun:
-    """One run's state between the plan and the store."""
+    """The state of one run."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class VacuumRun:
         )
 
     def execute(self) -> VacuumReport:
-        """Remove what the plan says, as far as it still holds.
+        """Remove the files of the plan that are still unneeded.
 
         Raises:
             SafetyError: the clocks of this machine and of the store are too far apart.
@@ -113,7 +113,7 @@ class VacuumRun:
         put_at = self._context.clock.now_ms()
         self._commit("VACUUM START", self._start_parameters(), self._start_metrics())
         try:
-            cutoff_ms = self._settle_cutoff(put_at)
+            cutoff_ms = self._correct_cutoff(put_at)
         except DeltactlError:
             self._end(completed=False)
             raise
@@ -121,7 +121,7 @@ class VacuumRun:
         is_whole = not (stopped or self._totals.failures or self._context.is_cancelled)
         try:
             self._end(completed=is_whole)
-            self._close_books(is_whole)
+            self._finish(is_whole)
         except DeltactlError as error:
             stopped = stopped or error
         if stopped is not None:
@@ -142,7 +142,7 @@ class VacuumRun:
             isolation_level="SnapshotIsolation",
             is_blind_append=True,
         )
-        # What other writers commit meanwhile is not taken over here: `_look_at_tail` reads it.
+        # Commits of other writers are not applied here: `_read_new_commits` reads them.
         after = commit_info_only(
             self._store,
             self._base,
@@ -169,8 +169,8 @@ class VacuumRun:
         count = plan.files.num_rows + len(plan.folders) + len(plan.old_folders)
         return {"numFilesToDelete": str(count), "sizeOfDataToDelete": str(plan.size_bytes)}
 
-    def _settle_cutoff(self, put_at_ms: int) -> int:
-        """The cutoff by the earlier of two clocks: ours, and that which dates the store's files.
+    def _correct_cutoff(self, put_at_ms: int) -> int:
+        """Return the cutoff by the slower of two clocks: this machine's and the store's.
 
         Raises:
             SafetyError: they are so far apart that one must be wrong.
@@ -182,14 +182,14 @@ class VacuumRun:
         retain = self._plan.retention.retain_ms
         if behind > max(_LEAST_SKEW_MS, min(_MOST_SKEW_MS, retain // 10)):
             raise SafetyError(
-                f"the clock that dates the store's files is {format_duration(behind)} behind this "
+                f"the clock of the store is {format_duration(behind)} behind this "
                 "machine's: files look older than they are",
-                hint="set the clocks right and run again; nothing was removed",
+                hint="Correct the clocks, then rerun; nothing was removed.",
             )
         return self._plan.retention.cutoff_ms - behind
 
     def _remove(self, cutoff_ms: int) -> DeltactlError | None:
-        """Remove files, then folders; gives what stopped it, to be told with what is gone."""
+        """Remove files, then directories; return the error that stopped it, for the report."""
         try:
             stopped = self._remove_files(cutoff_ms)
             if not stopped and not self._context.is_cancelled:
@@ -199,11 +199,11 @@ class VacuumRun:
         return stopped
 
     def _remove_files(self, cutoff_ms: int) -> DeltactlError | None:
-        """Remove files round by round; gives what stopped it before the end."""
+        """Remove files round by round; return the error that stopped it, if any."""
         files = self._plan.files
         young = pc.greater_equal(files["modified_ms"], cutoff_ms)
         if cutoff_ms <= self._plan.retention.cutoff_ms - _NO_SKEW_MS:
-            # Commits and tombstones have their times from a slow clock too.
+            # Timestamps of commits and tombstones may come from the slow clock too.
             still = self._replan(cutoff_ms).files["path"]
             young = pc.or_(young, pc.invert(pc.is_in(files["path"], value_set=still)))
         self._totals.changed += files.filter(young)["path"].to_pylist()
@@ -218,7 +218,7 @@ class VacuumRun:
         done = 0
         for names in _rounds(files):
             try:
-                self._look_at_tail()
+                self._read_new_commits()
             except DeltactlError as error:
                 return error
             if self._context.is_cancelled:
@@ -241,17 +241,17 @@ class VacuumRun:
                     Progress(done, files.num_rows, self._totals.bytes, self._plan.size_bytes)
                 )
         try:
-            self._look_at_tail()
+            self._read_new_commits()
         except DeltactlError as error:
             return error
         return None
 
-    def _look_at_tail(self) -> None:
-        """Read what was committed since the last look: whatever it names leaves the plan.
+    def _read_new_commits(self) -> None:
+        """Read commits since the last call, and drop the files that they name from the plan.
 
         Raises:
             ConflictError: the table's retention was changed, or the table was replaced.
-            UnsupportedFeatureError: the protocol was upgraded beyond this program.
+            UnsupportedFeatureError: the protocol was upgraded to an unsupported one.
         """
         self._base.ensure_table_is_there(self._store)
         self._base, tail = read_winners(self._store, self._base)
@@ -261,19 +261,19 @@ class VacuumRun:
             after.configuration
         ):
             raise ConflictError(
-                "the table was replaced, or its retention changed, while the vacuum was on",
-                hint="run again",
+                "the table was replaced, or its retention changed, during the vacuum",
+                hint="Rerun the command.",
             )
-        # Removes too: a file restored and removed again is needed by the versions in between.
+        # Removes too: versions between a restore of a file and its second removal need it.
         for part in (tail.adds, tail.removes):
             back = set(file_names(self._store, part).to_pylist())
             self._totals.came_back |= back
-            self._bring_back(sorted(back & self._totals.tried))
+            self._restore(sorted(back & self._totals.tried))
 
-    def _bring_back(self, names: Sequence[str]) -> None:
-        """Files that came into use when they were gone already: out of quarantine, if they are.
+    def _restore(self, names: Sequence[str]) -> None:
+        """Move files back from quarantine that came into use after they were removed.
 
-        A task that failed may have removed its files all the same: only the store knows.
+        A failed task may have removed files, so the store is asked which ones are gone.
         """
         there = self._store.stat_many(names) if names else []
         names = [name for name, info in zip(names, there, strict=True) if info is None]
@@ -317,7 +317,7 @@ class VacuumRun:
             metrics["numVacuumedDirectories"] = str(self._plan.listed_folders + 1)
         self._commit("VACUUM END", {"status": "COMPLETED" if completed else "FAILED"}, metrics)
 
-    def _close_books(self, is_whole: bool) -> None:
+    def _finish(self, is_whole: bool) -> None:
         totals, plan = self._totals, self._plan
         if self._options.journal:
             status = "completed" if is_whole else "partial"
@@ -351,10 +351,10 @@ class VacuumRun:
 
 
 def ensure_may_vacuum(base: CommitBase) -> None:
-    """Refuse a table whose protocol this program may not remove files of.
+    """Refuse a table whose protocol does not allow deltactl to remove files.
 
     Raises:
-        UnsupportedFeatureError: naming the features in the way.
+        UnsupportedFeatureError: naming the unsupported features.
     """
     ensure_supported(base.protocol, base.metadata, Operation.VACUUM)
 

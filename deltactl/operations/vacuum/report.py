@@ -1,4 +1,4 @@
-"""What a vacuum did, or would do, for people, programs and the log."""
+"""The result of a vacuum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deltactl.units import format_timestamp
 
 @dataclass(frozen=True, slots=True)
 class FileFailure:
-    """A file that stays though it should go."""
+    """A file that could not be removed."""
 
     path: str
     reason: str
@@ -20,12 +20,12 @@ class FileFailure:
 
 @dataclass(frozen=True, slots=True)
 class VacuumReport:
-    """The outcome of a vacuum; only what the store confirmed counts as removed.
+    """The result of a vacuum; only files whose removal the store confirmed count as removed.
 
-    ``came_back`` are files that other writers took into use while the run was on, and that
-    therefore stayed (or were moved back); ``lost`` those that came back into use when they were
-    gone already. ``skipped`` says what there was to remove where that was not worth a run.
-    ``changed`` were younger than planned when their turn came, ``vanished`` gone.
+    ``came_back`` are files that other writers started to use during the run, and that were
+    therefore kept (or moved back); ``lost`` are those that were removed before that and could not
+    be moved back. ``skipped`` says what was removable if it was below the threshold of the run.
+    ``changed`` files were modified after planning, ``vanished`` ones were gone.
     """
 
     plan: VacuumPlan
@@ -48,16 +48,16 @@ class VacuumReport:
 
     @property
     def version_before(self) -> int:
-        """The version that was planned from."""
+        """Return the version of the plan."""
         return self.plan.version
 
     @property
     def version_after(self) -> int:
-        """The last version committed; that planned from when nothing was."""
+        """Return the last version committed; the version of the plan if none was."""
         return self.versions[-1] if self.versions else self.plan.version
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""
+        """Return the ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""
         plan = self.plan
         return {
             "mode": plan.mode,

@@ -12,7 +12,7 @@ from deltactl.units import format_duration
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long removed files stay. ``rule`` says in words what decided; times in ms."""
+    """How long removed files are kept. ``rule`` names the deciding setting; times in ms."""
 
     retain_ms: int
     table_ms: int
@@ -22,18 +22,18 @@ class Retention:
 
     @property
     def is_short(self) -> bool:
-        """Whether it is less than the table asks for."""
+        """Return whether it is shorter than the table's property."""
         return self.retain_ms < self.table_ms
 
 
 def resolve_retention(
     properties: TableProperties, options: VacuumOptions, now_ms: int
 ) -> Retention:
-    """Decide before which instant files may go.
+    """Return the retention and the cutoff before which files may be removed.
 
     Raises:
-        SafetyError: less than the table's retention was asked for without force, or the table's
-            property cannot be understood.
+        SafetyError: the retention is shorter than the table's without ``force_retention``, or the
+            table's property is invalid.
     """
     with ensure_understood("delta.deletedFileRetentionDuration", "nothing is removed"):
         table_ms = properties.deleted_file_retention_ms
@@ -52,8 +52,8 @@ def resolve_retention(
         raise SafetyError(
             f"--retain {format_duration(retain_ms)} is less than this table's retention of "
             f"{format_duration(table_ms)}: versions that should be readable would be lost, and "
-            "files of writers at work could go",
-            hint="leave out --retain, or add --force-retention if nobody else reads old versions "
-            "or writes",
+            "files of running writers could be removed",
+            hint="Omit --retain, or rerun with --force-retention if nobody else writes or reads "
+            "old versions.",
         )
     return Retention(retain_ms, table_ms, asked, now_ms - retain_ms, rule)

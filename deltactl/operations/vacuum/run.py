@@ -1,6 +1,6 @@
-"""``vacuum``: removes files that no version worth keeping needs, shows them first, and can undo it.
+"""``vacuum``: remove files that no retained version needs, with a dry run and an undo.
 
-plan (from the log, and a listing unless the log will do) -> confirm -> journal -> remove.
+plan (from the log, and a listing unless the log suffices) -> confirm -> journal -> remove.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["VacuumOptions", "VacuumPlan", "VacuumReport", "vacuum_table"]
 _log: Final = logging.getLogger(__name__)
 
 Confirm = Callable[[VacuumPlan], bool]
-"""``confirm(plan) -> bool``: the last word before anything is removed."""
+"""``confirm(plan) -> bool``: called before anything is removed; returns whether to proceed."""
 
 
 def vacuum_table(
@@ -44,7 +44,7 @@ def vacuum_table(
 ) -> VacuumReport:
     """Plan and, unless ``dry_run``, carry out a vacuum of the latest version.
 
-    The ``run_id`` of the context, if it has one, is written into its commits.
+    The ``run_id`` of the context, if it has one, is recorded in its commits.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids it.
@@ -53,7 +53,7 @@ def vacuum_table(
         TableError: the log is damaged, or a version to keep cannot be rebuilt.
         DeltactlError: nothing could be removed.
     """
-    snapshot, plan_by, plan = outlast_cleanup(lambda: _look(store, options, context))
+    snapshot, plan_by, plan = outlast_cleanup(lambda: _make_plan(store, options, context))
     _log.info(
         "%s: %s to remove, %d bytes, version %d, %s",
         store.uri, format_count(plan.files.num_rows, "file"), plan.size_bytes, plan.version,
@@ -83,16 +83,16 @@ def vacuum_table(
             report.version_after,
             context,
             files_changed=False,
-            # Their files stay for the sake of versions whose commits have to stay as well.
+            # The kept versions need their commits too.
             keeps_history=bool(options.keep_versions) or options.keep_last is not None,
         )
     return report
 
 
-def _look(
+def _make_plan(
     store: Store, options: VacuumOptions, context: RunContext
 ) -> tuple[Snapshot, Replan, VacuumPlan]:
-    """Read the log and plan; gives also how to plan by another cutoff."""
+    """Read the log and plan; also return a function that plans with another cutoff."""
     listing = list_log(store)
     snapshot = load_snapshot(store, warn=context.warn, listing=listing)
     ensure_may_vacuum(CommitBase.of(snapshot))
@@ -113,7 +113,7 @@ def _find_shortfall(plan: VacuumPlan, options: VacuumOptions) -> str | None:
 
 
 def _find_refusal(plan: VacuumPlan) -> SafetyError | None:
-    """The refusal of a plan that would remove too many files which no commit names."""
+    """Return an error if the plan would remove too many files that no commit names."""
     if not plan.has_too_many_orphans:
         return None
     share = plan.orphans / max(plan.listed_files or 0, 1)
@@ -121,5 +121,5 @@ def _find_refusal(plan: VacuumPlan) -> SafetyError | None:
         f"no commit in the log names {plan.orphans:,} of {plan.listed_files:,} files here "
         f"({share:.0%}), more than --max-orphan-fraction {plan.max_orphan_fraction:g} "
         f"allows; by folder: {plan.orphan_folders}",
-        hint="look at them with --dry-run; if they may go, raise --max-orphan-fraction",
+        hint="Inspect them with --dry-run; if they may be removed, raise --max-orphan-fraction.",
     )

@@ -1,6 +1,6 @@
-"""The work of one batch of a vacuum: look again, delete or move, and check a sample.
+"""The worker of a vacuum: stat a batch of files, delete or move them, and verify a sample.
 
-Runs on any engine: a task is a small picklable value, the store is opened by URI in the worker.
+Runs on any engine: a task is a small picklable value, and the worker opens the store by URI.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SAMPLE = 20
 
 @dataclass(frozen=True, slots=True)
 class DeleteSpec:
-    """What all batches of a run share. Files changed at or after ``cutoff_ms`` are left alone."""
+    """What all batches of a run share. Files modified at or after ``cutoff_ms`` are skipped."""
 
     table_uri: str
     storage_options: Mapping[str, str] = field(repr=False)
@@ -39,10 +39,10 @@ class DeleteTask:
 
 @dataclass(frozen=True, slots=True)
 class DeleteResult:
-    """What became of a batch.
+    """The result of a batch.
 
-    ``removed`` were there before and are confirmed gone by the store; ``vanished`` were gone when
-    the batch came to them, ``changed`` are younger now than planned. ``failed`` has reasons.
+    ``removed`` files existed and the store confirmed their removal; ``vanished`` were gone before,
+    ``changed`` were modified after planning. ``failed`` has the reasons.
     """
 
     removed: tuple[str, ...]
@@ -67,7 +67,7 @@ def delete_files(spec: DeleteSpec, task: DeleteTask, attempt: int) -> DeleteResu
     gone = [name for name in names if name not in failed]
     reasons = {name: error.message for name, error in failed.items()}
     for name in _find_survivors(store, gone):
-        reasons[name] = "the store said that it was deleted, and it is still there"
+        reasons[name] = "the store reported that it was deleted, but it still exists"
     removed = tuple(name for name in gone if name not in reasons)
     there = {info.name for info in present}
     return DeleteResult(
@@ -91,10 +91,9 @@ def _persist(
     act: Callable[[Sequence[str]], Mapping[str, StorageError]],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, StorageError]:
-    """Do it, and again for what failed in a way that often passes; gives what failed for good.
+    """Call ``act`` and retry transient failures; return the final failures.
 
-    Doing it twice to one file is harmless. Waits grow, with chance in them, as a store that is
-    asked for too much wants it.
+    ``act`` must be idempotent. Waits grow exponentially with jitter.
     """
     failed: dict[str, StorageError] = {}
     waiting = list(names)
@@ -113,12 +112,12 @@ def _persist(
 
 
 def _find_survivors(store: Store, names: Sequence[str]) -> list[str]:
-    """Those of a sample that are still there; if there is one, all are looked up."""
+    """Return names of a sample that still exist; if any does, of all names."""
     step = max(1, len(names) // _SAMPLE)
     try:
         survivors = [info.name for info in store.stat_many(names[::step]) if info is not None]
         if survivors and step > 1:
             survivors = [info.name for info in store.stat_many(names) if info is not None]
     except StorageError:
-        return []  # a look that fails says nothing; the deletes were confirmed
+        return []  # the deletes were confirmed; a failed check proves nothing
     return survivors

@@ -1,4 +1,4 @@
-"""Bringing back what a vacuum moved away, and letting go of what was kept long enough."""
+"""``vacuum --undo`` and ``--purge``: restore removed files, delete expired quarantines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class UndoReport:
-    """What an undo brought back: ``restored`` paths; ``impossible`` has reasons for the others."""
+    """The result of an undo: ``restored`` paths; ``impossible`` has the reasons for the others."""
 
     run_id: str
     dry_run: bool
@@ -34,7 +34,7 @@ class UndoReport:
     impossible: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``result`` of the JSON envelope."""
+        """Return the ``result`` of the JSON envelope."""
         return {
             "run_id": self.run_id,
             "files_restored": len(self.restored),
@@ -44,10 +44,10 @@ class UndoReport:
 
 
 def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoReport:
-    """Bring back what a run removed; ``last`` is the newest run.
+    """Restore the files that a run removed; ``last`` is the newest run.
 
-    Files come from the quarantine, or from the versions that the store keeps of deleted ones. A
-    file that stands at the old place is never replaced. The log is not touched.
+    Files come from the quarantine, or from object versions kept by the store. An existing file is
+    never replaced. The log is not changed.
 
     Raises:
         DeltactlError: there is no such run.
@@ -56,7 +56,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     if run_id == "last":
         runs = list_runs(store)
         if not runs:
-            raise DeltactlError(f"no vacuum of {store.uri} left a journal: nothing can be undone")
+            raise DeltactlError(f"no vacuum of {store.uri} left a journal: nothing can be restored")
         run_id = runs[-1].run_id
     record, files = read_run(store, run_id)
     planned = files["path"].to_pylist()
@@ -66,7 +66,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     lost = _undelete(store, deleted, dry_run=True)
     impossible = {name: _reason(record, error) for name, error in lost.items()}
     impossible |= {
-        name: "another file has its name by now" for name in planned if name in stored & there
+        name: "another file has its name now" for name in planned if name in stored & there
     }
     moved = [name for name in planned if name in stored and name not in there]
     kept = [name for name in deleted if name not in lost]
@@ -74,7 +74,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
     if dry_run:
         return UndoReport(run_id, True, tuple(names), impossible)
     if names and read_bookmark(store) is not None:
-        write_bookmark(store, None)  # lite would never look at them again
+        write_bookmark(store, None)  # a lite run would never consider them again
     failed = _move_back(store, run_id, moved) | _undelete(store, kept)
     impossible |= {name: error.message for name, error in failed.items()}
     _remove_folders(store, run_id, moved)
@@ -112,7 +112,7 @@ def _move_back(store: Store, run_id: str, names: list[str]) -> dict[str, Storage
 
 
 def _remove_folders(store: Store, run_id: str, names: list[str]) -> None:
-    """Remove the folders of a run's quarantine that are empty by now."""
+    """Remove empty directories of a run's quarantine."""
     folders = {quarantine_name(run_id, "")[:-1]}
     for name in names:
         folder = quarantine_name(run_id, name).rpartition("/")[0]
@@ -125,7 +125,7 @@ def _remove_folders(store: Store, run_id: str, names: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PurgeReport:
-    """What was let go of: run ids with their files and bytes; ``waiting`` is not due yet."""
+    """The result of a purge: run ids, files and bytes deleted; ``waiting`` runs are not due."""
 
     dry_run: bool
     runs: tuple[str, ...]
@@ -135,7 +135,7 @@ class PurgeReport:
     failures: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""
+        """Return the ``result`` of the JSON envelope; sizes in bytes, times RFC 3339."""
         return {
             "runs": list(self.runs),
             "files_removed": self.files,
@@ -149,7 +149,7 @@ class PurgeReport:
 
 
 def purge_quarantine(store: Store, *, clock: Clock, dry_run: bool = False) -> PurgeReport:
-    """Delete what earlier runs quarantined and whose time there is over.
+    """Delete files in quarantines of earlier runs that have expired.
 
     Raises:
         StorageError: the store cannot be listed.

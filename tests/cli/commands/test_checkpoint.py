@@ -60,7 +60,7 @@ def test_a_run_and_a_second_one(cli: RunCli, table: TableBuilder) -> None:
     again = cli("checkpoint", "events")
     assert (again.code, again.out) == (
         0,
-        f"Nothing to do: version 2 has a checkpoint already: {CLASSIC}\n",
+        f"Nothing to do: version 2 already has a checkpoint: {CLASSIC}\n",
     )
 
 
@@ -118,7 +118,7 @@ def test_cleanup_is_shown_then_done(cli: RunCli, table: TableBuilder, tmp_path: 
     assert Table(str(tmp_path / "events")).snapshot().num_files == 3
     again = cli("checkpoint", "events", "--cleanup-only")
     assert again.out == (
-        "Nothing to do: no checkpoint was asked for\n"
+        "Nothing to do: no checkpoint was requested\n"
         "log cleanup: nothing is left before version 2\n"
     )
 

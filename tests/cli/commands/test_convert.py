@@ -132,7 +132,7 @@ def test_many_problems_are_cut_short_for_people_alone(cli: RunCli, events: Path)
         (("--schema-mode", "loose"), "loose"),
         (("--property", "x"), "KEY=VALUE"),
         (("--property", "delta.rowTracking.x=1"), "cannot be set"),
-        (("--sync", "--name", "x"), "do not go together"),
+        (("--sync", "--name", "x"), "exclude each other"),
         (("--sync", "--margin", "5"), "unit"),
     ],
 )
@@ -143,7 +143,7 @@ def test_wrong_options(cli: RunCli, events: Path, words: tuple[str, ...], told: 
 
 def test_a_place_without_anything(cli: RunCli, events: Path) -> None:
     ran = cli("convert", "nowhere")
-    assert ran.code == 6 and "nowhere: there is nothing there" in ran.err
+    assert ran.code == 6 and "nowhere: the directory is empty or missing" in ran.err
 
 
 def test_an_interrupt_leaves_nothing(

@@ -207,7 +207,7 @@ def test_at(cli: RunCli, incident: str) -> None:
     assert "latest version" in cli("describe-history", incident, "--at", "2099-01-01").out
     before = cli("describe-history", incident, "--at", "2000-01-01")
     assert (before.code, before.out) == (1, "")
-    assert "is before the first commit left" in before.err
+    assert "is before the first commit in the log" in before.err
 
 
 def test_files_of_a_version(cli: RunCli, tmp_path: Path) -> None:

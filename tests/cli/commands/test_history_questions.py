@@ -249,7 +249,7 @@ def test_blame_refuses_what_is_no_partition(
 ) -> None:
     ran = cli("describe-history", str(tmp_path), "--blame", "region=eu")
     assert (ran.code, ran.out) == (2, "")
-    assert "'region' is no partition column" in ran.err
+    assert "'region' is not a partition column" in ran.err
     assert "hint: Name partition columns: day." in ran.err
     with pytest.raises(UsageError, match="does not name a partition"):
         parse_partition("day")

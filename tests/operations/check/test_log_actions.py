@@ -154,12 +154,12 @@ def test_a_row_delete_and_a_file_that_comes_back_are_in_order() -> None:
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
-        ({"p": "1", "q": "2"}, "adds have a value for 'q', which is no partition column"),
+        ({"p": "1", "q": "2"}, "adds have a value for 'q', which is not a partition column"),
         ({}, "adds have no value for the partition column 'p'"),
         (
             {"P": "1"},
             "adds have no value for the partition column 'p' "
-            "and a value for 'P', which is no partition column",
+            "and a value for 'P', which is not a partition column",
         ),
         ({"p": '1":{}, \\'}, None),
     ],

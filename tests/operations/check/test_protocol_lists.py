@@ -50,7 +50,7 @@ def test_column_mapping_needs_reader_version_2() -> None:
 def test_a_feature_of_writers_in_the_list_of_readers() -> None:
     names = ["appendOnly", "deletionVectors"]
     assert problems_of(3, names, names) == [
-        "features of writers alone are listed for readers: appendOnly"
+        "writer-only features are listed as reader features: appendOnly"
     ]
     assert problems_of(3, names, ["deletionVectors"]) == []
 
@@ -72,12 +72,12 @@ def schema_problems(builder: TableBuilder) -> list[str]:
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [
-        ([Column("a"), Column("A")], "2 fields of a struct are named 'a', but for upper and lower"),
+        ([Column("a"), Column("A")], "2 fields of a struct are named 'a', ignoring case"),
         (
             [Column("l", array_of(struct_of(Column("x"), Column("X"))))],
-            "2 fields of a struct are named 'x', but for upper and lower",
+            "2 fields of a struct are named 'x', ignoring case",
         ),
-        ([Column("a", "int128")], "a column has type 'int128', which is none of Delta's"),
+        ([Column("a", "int128")], "a column has type 'int128', which Delta does not define"),
         ([Column("l", array_of("decimal(99,2)"))], "a column has type 'decimal(99,2)'"),
     ],
 )
@@ -107,9 +107,9 @@ def test_partition_columns_that_cannot_be() -> None:
     )
     edit_action(builder, 0, "metaData", partitionColumns=["p", "s", "l", "p"])
     assert sorted(schema_problems(builder)) == [
-        "the partition column 'l' has type array<long>, which cannot partition",
+        "the partition column 'l' has type array<long>, which is not allowed",
         "the partition column 'p' is listed 2 times",
-        "the partition column 's' has type struct<x:long>, which cannot partition",
+        "the partition column 's' has type struct<x:long>, which is not allowed",
     ]
 
 

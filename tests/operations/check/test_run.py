@@ -461,10 +461,16 @@ def _protocol(reader: int, writer: int, **lists: Any) -> dict[str, Any]:
         (_protocol(0, 2), "reader version is 0"),
         (_protocol(3, 7, writerFeatures=[]), "no list of reader features"),
         (_protocol(1, 7), "no list of writer features"),
-        (_protocol(1, 2, writerFeatures=["appendOnly"]), "belong to 7"),
+        (_protocol(1, 2, writerFeatures=["appendOnly"]), "require 7"),
         (_protocol(3, 2, readerFeatures=[]), "without writer features"),
-        (_protocol(3, 7, readerFeatures=["typeWidening"], writerFeatures=[]), "not have to know"),
-        (_protocol(3, 7, readerFeatures=[], writerFeatures=["typeWidening"]), "for writers only"),
+        (
+            _protocol(3, 7, readerFeatures=["typeWidening"], writerFeatures=[]),
+            "not listed as writer features",
+        ),
+        (
+            _protocol(3, 7, readerFeatures=[], writerFeatures=["typeWidening"]),
+            "as writer features only",
+        ),
     ],
 )
 def test_protocols(protocol: dict[str, Any], problem: str) -> None:

@@ -143,4 +143,4 @@ def test_an_inline_vector_is_in_the_log() -> None:
     edit_vector(builder, pathOrInlineDv=z85(payload[:4] + b"\xff" * (len(payload) - 4)))
     found = check(builder.store, **DEEP).findings.to_pylist()[-1]
     assert (found["code"], found["file"]) == ("VECTOR_UNREADABLE", FIRST)
-    assert found["problem"].startswith("its deletion vector, which is in the log, cannot be read")
+    assert found["problem"].startswith("its inline deletion vector cannot be read")

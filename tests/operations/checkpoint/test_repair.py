@@ -181,10 +181,10 @@ def test_a_checkpoint_that_is_broken_or_wrong_is_written_anew(damage: str) -> No
     commits = {n: d for n, d in memory_of(builder).contents().items() if n.endswith(".json")}
     shown = repair(builder.store, dry_run=True)
     assert [finding.name for finding in shown.findings][0] == name
-    assert all(finding.remedy.startswith("would be written anew ") for finding in shown.findings)
+    assert all(finding.remedy.startswith("would be rewritten ") for finding in shown.findings)
     assert not shown.all_repaired
     report = repair(builder.store)
-    assert all(finding.remedy.startswith("written anew ") for finding in report.findings)
+    assert all(finding.remedy.startswith("rewritten ") for finding in report.findings)
     assert report.all_repaired
     after = memory_of(builder).contents()
     assert {n: after[n] for n in commits} == commits
@@ -310,7 +310,7 @@ def test_a_checksum_file_stays_where_a_checkpoint_may_be_wrong_instead() -> None
     builder.forget_commits(2)
     (finding,) = repair(builder.store).findings
     assert not finding.repaired
-    assert "nothing tells whether" in finding.remedy
+    assert "it is unknown whether" in finding.remedy
     assert builder.store.stat_many([name]) != [None]
 
 

@@ -326,7 +326,9 @@ def test_all_offenders_at_once_and_nothing_committed(tmp_path: Path) -> None:
 
 def test_nothing_to_convert(tmp_path: Path) -> None:
     for nothing in (tmp_path, tmp_path / "no where"):
-        told = f"no Parquet files at {LocalStore(str(nothing)).uri}: there is nothing there"
+        told = (
+            f"no Parquet files at {LocalStore(str(nothing)).uri}: the directory is empty or missing"
+        )
         assert told in refuse(nothing).message
     (tmp_path / "README").write_text("x")
     assert "holds no Parquet files" in refuse(tmp_path).message
@@ -433,15 +435,15 @@ def test_plain_folders_around_partition_folders_do_not_matter(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("names", "asked", "told"),
     [
-        (["p=1/1.parquet", "2.parquet"], None, "its folders are not p=..."),
-        (["p=1/1.parquet", "q=1/2.parquet"], None, "its folders are not p=..."),
-        (["p=1/q=2/1.parquet", "q=2/p=1/2.parquet"], None, "its folders are not p=.../q=..."),
-        (["p=1/x/q=1/1.parquet"], None, "plain folders lie between"),
+        (["p=1/1.parquet", "2.parquet"], None, "its directories are not p=..."),
+        (["p=1/1.parquet", "q=1/2.parquet"], None, "its directories are not p=..."),
+        (["p=1/q=2/1.parquet", "q=2/p=1/2.parquet"], None, "its directories are not p=.../q=..."),
+        (["p=1/x/q=1/1.parquet"], None, "plain directories are between"),
         (["p=/1.parquet"], None, "lacks a name or a value"),
         (["=1/1.parquet"], None, "lacks a name or a value"),
         (["p=1/p=2/1.parquet"], None, "occurs twice"),
         (["p=1/1.parquet"], "", "none expected"),
-        (["p=1/1.parquet"], "p int, q int", "its folders are not p=.../q=..."),
+        (["p=1/1.parquet"], "p int, q int", "its directories are not p=.../q=..."),
         (["p=x/1.parquet", "p=1/2.parquet"], "p int", "not a valid int32"),
         (["p=300/1.parquet"], "p byte", "not a valid int8"),
     ],
@@ -459,9 +461,9 @@ def test_each_file_whose_folders_do_not_fit_is_named(tmp_path: Path) -> None:
     strays = ["stray.parquet", "y=1/a.parquet", "y=1/b.parquet", "x=1/X=1/c.parquet"]
     for name in [*(f"x={n}/a.parquet" for n in range(3)), *strays]:
         write(tmp_path, name, {"id": [1]})
-    twice = "a partition column occurs twice in its folders"
+    twice = "a partition column occurs twice in its path"
     assert {path: why for path, _, why in refuse(tmp_path).problems} == {
-        name: twice if "X=" in name else "its folders are not x=..." for name in strays
+        name: twice if "X=" in name else "its directories are not x=..." for name in strays
     }
     options = ConvertOptions(partition_by=parse_partition_by("x int"))
     write(tmp_path, "x=q/d.parquet", {"id": [1]})
@@ -696,9 +698,9 @@ def test_again_is_nothing_to_do(tmp_path: Path) -> None:
 def test_a_table_above_or_below_is_refused(tmp_path: Path) -> None:
     write(tmp_path, "t/p=1/q=2/1.parquet", {"id": [1]})
     convert(str(tmp_path / "t"))
-    with pytest.raises(SafetyError, match="lies inside the Delta table"):
+    with pytest.raises(SafetyError, match="is inside the Delta table"):
         convert(str(tmp_path / "t/p=1/q=2"))
-    with pytest.raises(SafetyError, match="holds a Delta table in 't'"):
+    with pytest.raises(SafetyError, match="contains a Delta table in 't'"):
         convert(str(tmp_path))
     assert not (tmp_path / "_delta_log").exists()
 

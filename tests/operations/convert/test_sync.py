@@ -266,7 +266,7 @@ def test_what_the_log_has_forgotten_is_not_added_again(tmp_path: Path) -> None:
         ("p=3/3.parquet", parquet(3, extra=["x"]), "no such column"),
         ("p=3/3.parquet", b"", "is empty"),
         ("p=x/3.parquet", parquet(3), "not a valid int32"),
-        ("3.parquet", parquet(3), "its folders are not p=..."),
+        ("3.parquet", parquet(3), "its directories are not p=..."),
         ("p=3/3.parquet", None, "other files long"),
     ],
 )
@@ -333,7 +333,7 @@ def test_tables_with_rules_for_rows_take_no_found_files(
         schema["fields"][0] |= change["schemaString"]
         change = {"schemaString": json.dumps(schema)}
     store.put(f"_delta_log/{1:020d}.json", json.dumps({"metaData": metadata | change}).encode())
-    with pytest.raises(UnsupportedFeatureError, match="found files cannot be added"):
+    with pytest.raises(UnsupportedFeatureError, match="new files cannot be added"):
         run(store)
 
 

@@ -182,7 +182,7 @@ def test_a_broken_checkpoint_is_a_warning_only(tmp_path: Path) -> None:
     report = load_history(open_store(str(tmp_path)), HistoryOptions(), warnings.append)
     assert [row["reconstructible"] for row in report.rows] == [True] * 4
     assert warnings == [
-        f"the checkpoint at version 2 is broken: _delta_log/{checkpoint.name} is cut off"
+        f"the checkpoint at version 2 is broken: _delta_log/{checkpoint.name} is truncated"
     ]
 
 
@@ -201,7 +201,7 @@ def test_version_at_a_time(tmp_path: Path, ms: int, version: int, after: int | N
 
 
 def test_version_at_a_time_before_all(tmp_path: Path) -> None:
-    with pytest.raises(VersionNotFoundError, match="before the first commit left .* version 0"):
+    with pytest.raises(VersionNotFoundError, match="before the first commit in .* version 0"):
         at(write_log(tmp_path, 3), -1)
     with pytest.raises(NotATableError):
         at(tmp_path / "nothing", 0)

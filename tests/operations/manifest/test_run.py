@@ -287,7 +287,9 @@ class Interrupting(ForwardingStore):
 def test_an_interrupted_run_leaves_each_manifest_old_or_new() -> None:
     builder = memory("a", "b")
     cancel = threading.Event()
-    with pytest.raises(InterruptedRunError, match="each manifest is new or as it was") as caught:
+    with pytest.raises(
+        InterruptedRunError, match="each manifest is either new or unchanged"
+    ) as caught:
         generate(Interrupting(builder.store, cancel), cancel=cancel)
     assert caught.value.is_part_done
     assert states(generate(builder.store)) == {"p=a": "unchanged", "p=b": "new"}

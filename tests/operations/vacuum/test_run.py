@@ -504,7 +504,7 @@ def test_only_confirmed_deletes_count() -> None:
     assert report.files_removed == 1
     assert {f.path: f.reason for f in report.failures} == {
         paths[1]: f"no, not {paths[1]}",
-        paths[2]: "the store said that it was deleted, and it is still there",
+        paths[2]: "the store reported that it was deleted, but it still exists",
     }
     end = json.loads(scene.store.read(commit_path(report.versions[-1])))["commitInfo"]
     assert end["operationParameters"] == {"status": "FAILED"}
