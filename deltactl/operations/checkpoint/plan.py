@@ -78,7 +78,7 @@ def plan_checkpoint(
     if snapshot.segment.commit is None:
         raise SafetyError(
             f"version {snapshot.version} has no commit file: it depends on its checkpoint",
-            hint="A checkpoint of another kind needs the commit; the next version will have one.",
+            hint="Wait for the next version: a checkpoint of another kind needs the commit.",
         )
     return plan_files(snapshot, kind, options)
 

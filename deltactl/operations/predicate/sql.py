@@ -21,7 +21,7 @@ _CLOSING: Final = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, To
 _PREFIXES: Final = {TokenType.NOT, TokenType.DASH, TokenType.PLUS}
 
 QUOTING_HINT: Final = (
-    "As in Spark, write strings in single or double quotes, and names that are keywords or have "
+    "Write strings in single or double quotes, and names that are keywords or have "
     "special characters in backticks: `order date` >= '2024-01-31'."
 )
 FORMS_HINT: Final = (
