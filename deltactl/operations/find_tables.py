@@ -49,7 +49,7 @@ def find_tables(pattern: str, open_store: OpenStore) -> list[str]:
         raise NotATableError(
             f"no Delta table matches {pattern!r}",
             hint="A table is a directory with a _delta_log. Quote the glob, so that the shell "
-            "leaves it alone",
+            "does not expand it.",
         )
     return [base + name for name in found]
 
