@@ -321,4 +321,4 @@ def test_an_interrupt_in_this_process(
     ran = cli("optimize", "events", "--max-concurrent", "1")
     assert ran.code == 130
     assert "interrupted; 5 files became 1 in version 2" in ran.err
-    assert "hint: Run again" in ran.err
+    assert "hint: Rerun" in ran.err

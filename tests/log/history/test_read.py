@@ -437,7 +437,7 @@ def test_inside_a_table_the_table_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotATableError) as caught:
         read(inside)
     assert caught.value.hint is not None
-    assert caught.value.hint.endswith("the%20table")
+    assert caught.value.hint.endswith("the%20table.")
 
 
 @pytest.mark.corpus
