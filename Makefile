@@ -9,10 +9,10 @@ REPORT := build/test-report.xml
 PYTEST := $(BIN)/pytest -n 2 --dist loadgroup
 UNITS := tests/protocol tests/log tests/parquet tests/engine tests/storage tests/operations tests/test_architecture.py \
 	--ignore=tests/storage/objects
-CODE := deltactl tests $(if $(wildcard benchmarks/*.py),benchmarks)
+CODE := deltactl dev tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quick test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fuzz histories \
+.PHONY: help setup quick test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fuzz generate histories \
 	audit demo clean
 
 help: ## show the targets
@@ -72,6 +72,9 @@ faults: $(STAMP) ## kill each command 60 times while delta-rs writes (docs/secur
 # HISTORIES holds options (tests/histories/README.md).
 histories: $(STAMP) ## random histories by delta-rs, Delta on Spark and deltactl, read by all after each step; an hour
 	$(BIN)/python -m tests.histories $(HISTORIES)
+
+generate: $(STAMP) ## write completions/ and man/ from the options of the commands
+	$(BIN)/python -m dev.generate_files
 
 test-lowest: $(STAMP) ## run the tests with the oldest versions of dependencies that are allowed
 	@bash .ci/lowest

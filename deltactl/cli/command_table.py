@@ -78,5 +78,4 @@ COMMANDS: Final = (
     CommandSpec("explain", "Explain an error code: causes, and what to do"),
     CommandSpec("config", "Show every setting, and where it comes from"),
     CommandSpec("complete", "Print what fits on a command line", is_hidden=True),
-    CommandSpec("generate-files", "Write completions and manual pages", is_hidden=True),
 )

@@ -79,7 +79,7 @@ def runs(root: Path) -> Iterator[list[str]]:
         "generate-manifest": ["--ddl", "athena"],
     }
     for spec in COMMANDS:
-        if spec.name not in ("config", "explain", "complete", "generate-files"):
+        if spec.name not in ("config", "explain", "complete"):
             folder = root.parent / "directory" if spec.name == "convert" else root
             yield [spec.name, str(folder), *more.get(spec.name, [])]
 

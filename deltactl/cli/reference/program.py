@@ -1,4 +1,4 @@
-"""The whole program taken apart, and the files that are written from it."""
+"""The options of all commands, for completions, manual pages and ``deltactl config``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ from typing import Any
 from deltactl.cli.failures import PROGRAM
 from deltactl.cli.group import LazyGroup, load_command
 from deltactl.cli.help import CommandDoc, describe_command
-from deltactl.cli.reference.completions import ProgramDoc, Shell, render_completion
-from deltactl.cli.reference.manual import render_manual
-
-COMPLETION_FILES = {
-    Shell.BASH: "completions/deltactl.bash",
-    Shell.ZSH: "completions/_deltactl",
-    Shell.FISH: "completions/deltactl.fish",
-}
+from deltactl.cli.reference.completions import ProgramDoc
 
 
 def describe_program(group: LazyGroup) -> ProgramDoc:
@@ -33,10 +26,3 @@ def _describe(command: Any, info_name: str, name: str | None = None) -> CommandD
         return describe_command(ctx)
     finally:
         command.name = before
-
-
-def render_files(program: ProgramDoc) -> dict[str, str]:
-    """Write completions and manual pages, by their paths in the sources."""
-    files = {path: render_completion(shell, program) for shell, path in COMPLETION_FILES.items()}
-    files |= {f"man/{name}": text for name, text in render_manual(program).items()}
-    return files

@@ -1,0 +1,36 @@
+"""``python -m dev.generate_files``: write completions/ and man/ from the options of commands."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from deltactl.cli.app import build_group
+from deltactl.cli.reference.completions import Shell, render_completion
+from deltactl.cli.reference.program import describe_program
+from dev.manual import render_manual
+
+COMPLETION_FILES = {
+    Shell.BASH: "completions/deltactl.bash",
+    Shell.ZSH: "completions/_deltactl",
+    Shell.FISH: "completions/deltactl.fish",
+}
+
+
+def render_files() -> dict[str, str]:
+    """Return the text of each generated file, by its path in the repository."""
+    program = describe_program(build_group())
+    files = {path: render_completion(shell, program) for shell, path in COMPLETION_FILES.items()}
+    return files | {f"man/{name}": text for name, text in render_manual(program).items()}
+
+
+def main(directory: str = ".") -> None:
+    """Write the files below a directory, by default the working directory."""
+    for name, text in render_files().items():
+        path = Path(directory, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
