@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ import typer
 
 from deltactl.cli.command_table import COMMANDS
 from deltactl.cli.engines import CliEngines, SharedSpark, open_engines, shared_spark
+from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import (
     GlobalOptions,
     exposed_secrets,
@@ -24,10 +25,10 @@ from deltactl.cli.options.common import (
 from deltactl.cli.options.engine import EngineOptions
 from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.time_limit import TimeLimit
-from deltactl.cli.output.envelope import Envelope
+from deltactl.cli.output.envelope import Envelope, ErrorInfo
 from deltactl.cli.output.log_handler import log_to
-from deltactl.cli.output.output import LogFormat, Output, OutputFormat
-from deltactl.cli.output.page import Styled, Tone
+from deltactl.cli.output.output import LogFormat, Output, OutputFormat, Rows
+from deltactl.cli.output.page import RenderTable, Styled, Tone
 from deltactl.cli.output.progress import ProgressForm, progress
 from deltactl.cli.parsing.argv import mask_address
 from deltactl.cli.settings.file import ConfigSource, find_config_files, load_config_file
@@ -35,6 +36,7 @@ from deltactl.cli.settings.sources import EnvironmentSource, Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock
 from deltactl.engine.base import Engine, EngineSource, LazyEngine, OnProgress
+from deltactl.errors import DeltactlError
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.network.pacing import RATE_OPTION
 
@@ -228,11 +230,37 @@ class Session:
         self.has_skipped = parts.get("skipped") is not None
         return Envelope(command=self.command, table=self.shown_table, **parts)
 
+    def present(
+        self,
+        render_table: RenderTable,
+        *,
+        rows: Rows | None = None,
+        headline: str | None = None,
+        error: DeltactlError | None = None,
+        is_work_needed: bool = False,
+        **parts: Any,
+    ) -> None:
+        """Print the result of the run, and end the run with its exit status.
+
+        ``render_table``, ``rows`` and ``headline`` are those of ``Output.emit``, ``parts`` further
+        fields of the envelope.
+
+        Raises:
+            Exit: with the exit status 3, if ``is_work_needed``.
+            DeltactlError: ``error``, which is also in the envelope.
+        """
+        envelope = self.envelope(**parts)
+        envelope.error = None if error is None else ErrorInfo.of(error)
+        self.output.emit(envelope, render_table=render_table, rows=rows, headline=headline)
+        if is_work_needed:
+            raise typer.Exit(ExitCode.WORK_NEEDED)
+        if error is not None:
+            raise error
+
     def skip(self, reason: str) -> None:
-        """Say that nothing was done, and why."""
-        self.output.emit(
-            self.envelope(skipped=reason),
-            render_table=lambda page: page.line(Styled("Not due", Tone.GOOD), f": {reason}"),
+        """Print that nothing was done, and why."""
+        self.present(
+            lambda page: page.line(Styled("Not due", Tone.GOOD), f": {reason}"), skipped=reason
         )
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
@@ -291,28 +319,51 @@ class Session:
         with cancel_on_signals(self.output.note, self._cancellation) as cancellation:
             yield cancellation
 
+    @contextmanager
     def run_context(
         self,
-        engine: Engine | EngineSource,
-        cancellation: Cancellation,
-        on_progress: OnProgress | None = None,
-    ) -> RunContext:
-        """Return what an operation needs besides the table and its options."""
+        label: str | None,
+        engine: AbstractContextManager[Engine | EngineSource] | None = None,
+    ) -> Iterator[RunContext]:
+        """Return what an operation needs besides the table and its options.
+
+        Signals cancel the work in this context. Its progress is shown with the label, if there is
+        one. Without ``engine``, the tasks run where those that read little do.
+
+        Raises:
+            UsageError: an option or variable about engines is invalid.
+        """
         from deltactl.operations.run_context import RunContext
 
-        context = RunContext.of(
-            self.output.warn, engine, self.storage_options, cancellation.token, on_progress
-        )
-        return replace(context, run_id=self.run_id)
+        with (
+            engine or self.engine() as opened,
+            self.cancellation() as cancellation,
+            nullcontext() if label is None else self.progress(label) as on_progress,
+        ):
+            context = RunContext.of(
+                self.output.warn, opened, self.storage_options, cancellation.token, on_progress
+            )
+            yield replace(context, run_id=self.run_id)
 
-    def raise_if_cancelled(self) -> None:
+    def find_interruption(self, done: str, *, is_part_done: bool) -> DeltactlError | None:
+        """Return the error of a run that a signal or the time limit stopped, if one did.
+
+        ``done`` says what was finished before, for the message.
+        """
+        return self._cancellation.find_error(
+            f"interrupted; {done}", hint="Rerun to do the rest.", is_part_done=is_part_done
+        )
+
+    def raise_if_cancelled(
+        self, message: str = "interrupted before it was begun", *, hint: str | None = "Rerun."
+    ) -> None:
         """Refuse to begin anything once the run is to end.
 
         Raises:
             InterruptedRunError: a signal arrived.
             TimeLimitError: the time is up.
         """
-        self._cancellation.raise_if_cancelled("interrupted before it was begun", hint="Rerun.")
+        self._cancellation.raise_if_cancelled(message, hint=hint)
 
     def idling(self) -> AbstractContextManager[None]:
         """Tell that the run only waits, while the context lasts: there is nothing to finish."""

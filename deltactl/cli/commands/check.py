@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltactl.cli.commands.check_fix import fix_paths
-from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import DryRunOption, TableArgument, YesOption
-from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
 from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError, UsageError
@@ -132,50 +130,35 @@ def command(
             report.unsupported,
             hint="Read the result: it has what could be checked without the feature.",
         )
-    _emit(session, report, error)
-    if not report.is_sound:
-        raise typer.Exit(ExitCode.WORK_NEEDED)
-    if error is not None:
-        raise error
+    _present(session, report, error)
 
 
 def _run(session: Session, table: str, options: CheckOptions) -> CheckReport:
     from deltactl.operations.check.run import check_table
 
     store = session.open_store(table, read_only=True)
-    with (
-        session.engines() as engines,
-        session.cancellation() as cancellation,
-        session.progress("check") as on_progress,
-    ):
+    with session.run_context("check", session.engines()) as context:
         try:
-            return check_table(
-                store,
-                options,
-                session.run_context(engines, cancellation, on_progress),
-            )
+            return check_table(store, options, context)
         except InterruptedRunError as error:
-            cancellation.raise_if_cancelled(error.message, hint=error.hint)
+            session.raise_if_cancelled(error.message, hint=error.hint)
             raise
 
 
-def _emit(session: Session, report: CheckReport, error: DeltactlError | None) -> None:
+def _present(session: Session, report: CheckReport, error: DeltactlError | None) -> None:
     from deltactl.cli.pages.check import render_check, summarise
 
-    envelope = session.envelope(
+    session.present(
+        lambda page: render_check(page, report),
+        rows=report.findings,
+        headline=None if report.is_sound else summarise(report),
+        error=error,
+        is_work_needed=not report.is_sound,
         version_before=report.version,
         version_after=report.version,
         engine=report.engine,
         engine_reason=report.engine_reason,
         result=report.to_dict(),
-    )
-    if error is not None:
-        envelope.error = ErrorInfo.of(error)
-    session.output.emit(
-        envelope,
-        render_table=lambda page: render_check(page, report),
-        rows=report.findings,
-        headline=None if report.is_sound else summarise(report),
     )
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import typer
-
-from deltactl.cli.exits import ExitCode
 from deltactl.cli.question import ask
 from deltactl.cli.session import Session
 from deltactl.units import format_count
@@ -32,29 +29,20 @@ def fix_paths(
     from deltactl.operations.check.fix import repair_paths
 
     store = session.open_table(table, read_only=dry_run)
-    with session.engine() as engine, session.cancellation() as cancellation:
-        report = repair_paths(
-            store,
-            texts,
-            session.run_context(engine, cancellation),
-            confirm=None if yes else _confirmation(session),
-            dry_run=dry_run,
-        )
+    confirm = None if yes else _confirmation(session)
+    with session.run_context(None) as context:
+        report = repair_paths(store, texts, context, confirm=confirm, dry_run=dry_run)
     session.table_id = report.table_id
-    envelope = session.envelope(
+    session.present(
+        lambda page: render_fix(page, report),
+        rows=report.to_dict()["pairs"],
+        is_work_needed=bool(report.left) and not dry_run,
         version_before=report.version,
         version_after=report.version if report.version_after is None else report.version_after,
         dry_run=dry_run,
         engine=report.engine,
         result=report.to_dict(),
     )
-    session.output.emit(
-        envelope,
-        render_table=lambda page: render_fix(page, report),
-        rows=report.to_dict()["pairs"],
-    )
-    if report.left and not dry_run:
-        raise typer.Exit(ExitCode.WORK_NEEDED)
 
 
 def _confirmation(session: Session) -> Confirm:

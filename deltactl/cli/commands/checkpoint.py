@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.options.values import parse_need
-from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
 from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
 
 if TYPE_CHECKING:
-    from deltactl.operations.checkpoint.repair import RepairReport
     from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport
 
 
@@ -142,57 +139,45 @@ def _check(session: Session, table: str) -> None:
     from deltactl.operations.checkpoint.run import check_due
 
     report = check_due(session.open_table(table, read_only=True), warn=session.output.warn)
-    envelope = session.envelope(
+    session.present(
+        lambda page: render_due(page, report),
+        is_work_needed=report.due,
         version_before=report.version,
         version_after=report.version,
         dry_run=True,
         result=report.to_dict(),
     )
-    session.output.emit(envelope, render_table=lambda page: render_due(page, report))
-    if report.due:
-        raise typer.Exit(ExitCode.WORK_NEEDED)
 
 
 def _checkpoint(session: Session, table: str, options: CheckpointOptions, dry_run: bool) -> None:
     from deltactl.operations.checkpoint.run import checkpoint_table
 
     store = session.open_table(table, read_only=dry_run)
-    with (
-        session.engine() as engine,
-        session.cancellation() as cancellation,
-        session.progress("checkpoint") as on_progress,
-    ):
-        report = checkpoint_table(
-            store,
-            options,
-            session.run_context(engine, cancellation, on_progress),
-            dry_run=dry_run,
-        )
+    with session.run_context("checkpoint") as context:
+        report = checkpoint_table(store, options, context, dry_run=dry_run)
         if report.interrupted:
-            stopped = cancellation.find_error(
-                f"interrupted; {'the checkpoint is written' if report.written else 'nothing done'}",
-                hint="Rerun to do the rest.",
+            stopped = session.find_interruption(
+                "the checkpoint is written" if report.written else "nothing done",
                 is_part_done=report.written is not None,
             )
-            _emit(session, report, stopped)
             if stopped is not None:
-                raise stopped
-    if not report.failed:
-        _emit(session, report)
-        return
-    error = PartialSuccessError(
-        f"{len(report.failed)} log files were not deleted: {report.failed[0][1]}",
-        hint="Fix the cause, then rerun with --cleanup-only.",
-    )
-    _emit(session, report, error)
-    raise error
+                _present(session, report, stopped)
+    error = None
+    if report.failed:
+        error = PartialSuccessError(
+            f"{len(report.failed)} log files were not deleted: {report.failed[0][1]}",
+            hint="Fix the cause, then rerun with --cleanup-only.",
+        )
+    _present(session, report, error)
 
 
-def _emit(session: Session, report: CheckpointReport, error: DeltactlError | None = None) -> None:
+def _present(session: Session, report: CheckpointReport, error: DeltactlError | None) -> None:
     from deltactl.cli.pages.checkpoint import render_report
 
     session.table_id = report.table_id
-    envelope = session.envelope(
+    session.present(
+        lambda page: render_report(page, report, session.argv),
+        error=error,
         version_before=report.plan.version,
         version_after=report.plan.version,
         dry_run=report.dry_run,
@@ -200,27 +185,15 @@ def _emit(session: Session, report: CheckpointReport, error: DeltactlError | Non
         skipped=report.skipped,
         result=report.to_dict(),
     )
-    if error is not None:
-        envelope.error = ErrorInfo.of(error)
-    session.output.emit(
-        envelope, render_table=lambda page: render_report(page, report, session.argv)
-    )
 
 
 def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None:
+    from deltactl.cli.pages.checkpoint import render_repair
     from deltactl.operations.checkpoint.repair import repair_checkpoints
 
     store = session.open_table(table, read_only=dry_run)
-    with (
-        session.engine() as engine,
-        session.cancellation() as cancellation,
-        session.progress("repair") as on_progress,
-    ):
-        report = repair_checkpoints(
-            store,
-            session.run_context(engine, cancellation, on_progress),
-            dry_run=dry_run,
-        )
+    with session.run_context("repair") as context:
+        report = repair_checkpoints(store, context, dry_run=dry_run)
     error = None
     if not (dry_run or report.all_repaired):
         left = [finding for finding in report.findings if not finding.repaired]
@@ -228,25 +201,13 @@ def _repair(session: Session, table: str, *, check: bool, dry_run: bool) -> None
             f"{left[0].name} was not repaired: {left[0].problem}",
             hint=f"Run `deltactl check` and read the remedy: {left[0].remedy}.",
         )
-    _emit_repair(session, report, error)
-    if error is not None:
-        raise error
-    if check and report.findings:
-        raise typer.Exit(ExitCode.WORK_NEEDED)
-
-
-def _emit_repair(session: Session, report: RepairReport, error: PartialSuccessError | None) -> None:
-    from deltactl.cli.pages.checkpoint import render_repair
-
-    envelope = session.envelope(
+    session.present(
+        lambda page: render_repair(page, report, session.argv),
+        error=error,
+        is_work_needed=check and bool(report.findings),
         version_before=report.version,
         version_after=report.version,
         dry_run=report.dry_run,
         engine=report.engine,
         result=report.to_dict(),
-    )
-    if error is not None:
-        envelope.error = ErrorInfo.of(error)
-    session.output.emit(
-        envelope, render_table=lambda page: render_repair(page, report, session.argv)
     )

@@ -70,9 +70,7 @@ def command(
         session.check_settings(doc.name, [option.name for option in settings])
         if for_command in (None, doc.name):
             rows += [_resolve(session, doc.name, it, table, properties) for it in settings]
-    session.output.emit(
-        session.envelope(result=rows), render_table=lambda page: _render(page, rows), rows=rows
-    )
+    session.present(lambda page: _render(page, rows), rows=rows, result=rows)
 
 
 def _load_properties(session: Session, table: str) -> Mapping[str, str]:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deltactl.cli.options.common import DryRunOption
-from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.session import Session
 from deltactl.errors import ConversionError, UsageError
 from deltactl.units import parse_duration
 
 if TYPE_CHECKING:
-    from deltactl.operations.convert.run import ConvertOptions, ConvertReport
+    from deltactl.operations.convert.run import ConvertReport
 
 
 class SchemaMode(StrEnum):
@@ -93,58 +92,45 @@ def command(  # noqa: PLR0913 - one parameter an option
         sync=sync,
         margin_ms=defaults.margin_ms if margin is None else parse_duration(margin),
     )
-    try:
-        report = _run(session, table, options, dry_run)
-    except ConversionError as error:
-        _emit_problems(session, error, dry_run)
-        raise
-    _emit(session, report)
-
-
-def _run(session: Session, table: str, options: ConvertOptions, dry_run: bool) -> ConvertReport:
     from deltactl.operations.convert.run import convert_directory
 
     store = session.open_table(table, read_only=dry_run)
-    with (
-        session.engine() as engine,
-        session.cancellation() as cancellation,
-        session.progress("footers") as on_progress,
-    ):
-        return convert_directory(
-            store,
-            options,
-            session.run_context(engine, cancellation, on_progress),
-            dry_run=dry_run,
-        )
+    try:
+        with session.run_context("footers") as context:
+            report = convert_directory(store, options, context, dry_run=dry_run)
+    except ConversionError as error:
+        _present_problems(session, error, dry_run)
+        raise
+    _present(session, report)
 
 
-def _emit(session: Session, report: ConvertReport) -> None:
+def _present(session: Session, report: ConvertReport) -> None:
     from deltactl.cli.pages.convert import render_report
 
     result = report.to_dict()
-    session.output.emit(
-        session.envelope(
-            version_before=report.version_before,
-            version_after=report.version_after,
-            dry_run=report.dry_run,
-            engine=report.engine,
-            result=result,
-        ),
-        render_table=lambda page: render_report(page, report, session.argv),
+    session.present(
+        lambda page: render_report(page, report, session.argv),
         rows=result.get("left_out", []),
+        version_before=report.version_before,
+        version_after=report.version_after,
+        dry_run=report.dry_run,
+        engine=report.engine,
+        result=result,
     )
 
 
-def _emit_problems(session: Session, error: ConversionError, dry_run: bool) -> None:
+def _present_problems(session: Session, error: ConversionError, dry_run: bool) -> None:
     from deltactl.cli.pages.convert import render_problems
 
     if not error.problems:
         return
     rows = [{"path": path, "column": column, "reason": why} for path, column, why in error.problems]
-    session.output.emit(
-        session.envelope(dry_run=dry_run, result={"problems": rows}, error=ErrorInfo.of(error)),
-        render_table=lambda page: render_problems(page, error),
+    session.present(
+        lambda page: render_problems(page, error),
         rows=rows,
+        error=error,
+        dry_run=dry_run,
+        result={"problems": rows},
     )
 
 

@@ -57,10 +57,12 @@ def command(
         version = version_at(store, parse_time(at, now_ms), warn).row["version"]
     report = load_detail(store, warn, version)
     row = {**_json_row(report.row), "fileSizes": report.sizes.to_dict()}
-    session.output.emit(
-        session.envelope(version_before=report.version, version_after=report.version, result=row),
-        render_table=lambda page: render_detail(page, report, now_ms),
+    session.present(
+        lambda page: render_detail(page, report, now_ms),
         rows=[row],
+        version_before=report.version,
+        version_after=report.version,
+        result=row,
     )
 
 

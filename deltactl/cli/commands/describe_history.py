@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from deltactl.cli.commands.history_questions import (
-    history_envelope,
+    present_history,
     show_blame,
     show_diff,
     show_follow,
@@ -252,30 +252,36 @@ def _show_history(session: Session, store: Store, options: HistoryOptions, now_m
         unread = format_count(report.num_unread, "older version")
         session.output.note(f"{unread} not shown: --limit N or --all shows more")
     # Without a row, Arrow still knows the names of the columns.
-    session.output.emit(
-        history_envelope(session, report.latest_version, rows),
-        render_table=lambda page: render_history(page, report, now_ms),
-        rows=rows or (written if report.rows else report.table()),
+    present_history(
+        session,
+        report.latest_version,
+        rows,
+        lambda page: render_history(page, report, now_ms),
+        rows or (written if report.rows else report.table()),
     )
 
 
 def _show_version_at(session: Session, store: Store, asked_ms: int, now_ms: int) -> None:
     found = version_at(store, asked_ms, session.output.warn)
     rows = [json_row(found.row)]
-    session.output.emit(
-        history_envelope(session, found.latest_version, rows),
-        render_table=lambda page: render_version_at(page, found, asked_ms, now_ms),
-        rows=rows,
+    present_history(
+        session,
+        found.latest_version,
+        rows,
+        lambda page: render_version_at(page, found, asked_ms, now_ms),
+        rows,
     )
 
 
 def _show_files(session: Session, store: Store, version: int, now_ms: int) -> None:
     found = commit_files(store, version, session.output.warn)
     rows = [change_row(p.partition_values, p.added, p.removed) for p in found.partitions]
-    session.output.emit(
-        history_envelope(session, found.latest_version, {**json_row(found.row), "files": rows}),
-        render_table=lambda page: render_commit_files(page, found, now_ms),
-        rows=rows,
+    present_history(
+        session,
+        found.latest_version,
+        {**json_row(found.row), "files": rows},
+        lambda page: render_commit_files(page, found, now_ms),
+        rows,
     )
 
 

@@ -36,11 +36,7 @@ def command(
     errors = load_error_classes()
     if code is None:
         rows = [_row(name, error) for name, error in errors.items()]
-        session.output.emit(
-            session.envelope(result=rows),
-            render_table=lambda page: _render_all(page, rows),
-            rows=rows,
-        )
+        session.present(lambda page: _render_all(page, rows), rows=rows, result=rows)
         return
     name = code.strip().upper().replace("-", "_")
     if name not in errors:
@@ -49,9 +45,7 @@ def command(
             hint="Run `deltactl explain` for a list.",
         )
     row = _row(name, errors[name])
-    session.output.emit(
-        session.envelope(result=row), render_table=lambda page: _render_one(page, row), rows=[row]
-    )
+    session.present(lambda page: _render_one(page, row), rows=[row], result=row)
 
 
 def _row(code: str, error: type[DeltactlError]) -> dict[str, Any]:

@@ -33,8 +33,8 @@ def command(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
     rows = [{"file": name} for name in sorted(files)]
-    session.output.emit(
-        session.envelope(result=rows),
-        render_table=lambda page: page.table([Column("file")], [(row["file"],) for row in rows]),
+    session.present(
+        lambda page: page.table([Column("file")], [(row["file"],) for row in rows]),
         rows=rows,
+        result=rows,
     )

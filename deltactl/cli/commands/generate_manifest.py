@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
@@ -95,9 +94,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         ddl=None if ddl is None else ddl.value,
     )
     report = _run(session, table, options, output_root, dry_run)
-    _emit(session, report, options)
-    if check and not report.is_up_to_date:
-        raise typer.Exit(ExitCode.WORK_NEEDED)
+    _present(session, report, options)
 
 
 def _run(
@@ -125,23 +122,22 @@ def _run(
         )
 
 
-def _emit(session: Session, report: ManifestReport, options: ManifestOptions) -> None:
+def _present(session: Session, report: ManifestReport, options: ManifestOptions) -> None:
     from deltactl.cli.pages.manifest import render_report, summarise
 
     session.table_id = report.plan.table_id
     headline = summarise(report) if report.ddl else None
     if headline is not None:
         session.output.note(headline)
-    session.output.emit(
-        session.envelope(
-            version_before=report.version_before,
-            version_after=report.plan.version,
-            dry_run=report.dry_run,
-            result=report.to_dict(),
-        ),
-        render_table=lambda page: render_report(page, report, options.check, session.argv),
+    session.present(
+        lambda page: render_report(page, report, options.check, session.argv),
         rows=report.partitions(),
         headline=headline,
+        is_work_needed=options.check and not report.is_up_to_date,
+        version_before=report.version_before,
+        version_after=report.plan.version,
+        dry_run=report.dry_run,
+        result=report.to_dict(),
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from deltactl.cli.output.envelope import Envelope, dump_json
-from deltactl.cli.output.output import OutputFormat, stdout_errors
+from deltactl.cli.output.envelope import dump_json
+from deltactl.cli.output.output import OutputFormat, Rows, stdout_errors
+from deltactl.cli.output.page import RenderTable
 from deltactl.cli.pages.history_rows import change_row, json_row
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 _POLL_MS: Final = 5000
 
 
-def history_envelope(session: Session, latest_version: int, result: Any) -> Envelope:
-    """Start the envelope of a command that changes nothing."""
-    return session.envelope(
-        version_before=latest_version, version_after=latest_version, result=result
+def present_history(
+    session: Session, version: int, result: Any, render_table: RenderTable, rows: Rows
+) -> None:
+    """Print the result of a command that changes nothing; ``version`` is the latest."""
+    session.present(
+        render_table, rows=rows, version_before=version, version_after=version, result=result
     )
 
 
@@ -42,10 +45,12 @@ def show_diff(session: Session, store: Store, first: int, last: int | None) -> N
         "last_timestamp": times[1],
         "partitions": rows,
     }
-    session.output.emit(
-        history_envelope(session, diff.latest_version, result),
-        render_table=lambda page: render_diff(page, diff),
-        rows=rows,
+    present_history(
+        session,
+        diff.latest_version,
+        result,
+        lambda page: render_diff(page, diff),
+        rows,
     )
 
 
@@ -70,10 +75,12 @@ def show_blame(
     if report.num_unread and session.output.form is not OutputFormat.TABLE:
         session.output.note(f"{format_count(report.num_unread, 'older version')} not shown")
     rows = [_blame_row(row, report) for row in report.rows]
-    session.output.emit(
-        history_envelope(session, report.latest_version, rows),
-        render_table=lambda page: render_blame(page, report, now_ms),
-        rows=rows,
+    present_history(
+        session,
+        report.latest_version,
+        rows,
+        lambda page: render_blame(page, report, now_ms),
+        rows,
     )
 
 
@@ -108,10 +115,12 @@ def show_graph(session: Session, store: Store, options: HistoryOptions) -> None:
         }
         for point in graph.points
     ]
-    session.output.emit(
-        history_envelope(session, graph.latest_version, rows),
-        render_table=lambda page: render_graph(page, graph),
-        rows=rows,
+    present_history(
+        session,
+        graph.latest_version,
+        rows,
+        lambda page: render_graph(page, graph),
+        rows,
     )
 
 

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import DryRunOption, IfNeededOption, TableArgument
 from deltactl.cli.options.values import parse_need
-from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.session import Session
 from deltactl.engine.memory import machine_memory_bytes
@@ -165,7 +163,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     report = _run(session, table, options, max_concurrent, dry_run or check)
     if report.caught_up_version is not None and since_version in (None, LAST_RUN):
         session.caught_up_version = report.caught_up_version
-    _present(session, report, check)
+    is_due = not report.plan.is_empty and report.skipped is None
+    _present(session, report, _what_is_left(session, report), is_work_needed=check and is_due)
 
 
 def _run(
@@ -178,38 +177,16 @@ def _run(
     from deltactl.operations.optimize.run import optimize_table
 
     store = session.open_table(table, read_only=dry_run)
-    with (
-        session.engines(
-            max_concurrent=max_concurrent, memory_bytes=options.memory_bytes
-        ) as engines,
-        session.cancellation() as cancellation,
-        session.progress("optimize") as on_progress,
-    ):
-        report = optimize_table(
-            store,
-            options,
-            session.run_context(engines, cancellation, on_progress),
-            dry_run=dry_run,
-        )
+    engines = session.engines(max_concurrent=max_concurrent, memory_bytes=options.memory_bytes)
+    with session.run_context("optimize", engines) as context:
+        report = optimize_table(store, options, context, dry_run=dry_run)
         if report.interrupted:
-            stopped = cancellation.find_error(
-                f"interrupted; {_committed(report)}",
-                hint="Rerun to do the rest.",
-                is_part_done=bool(report.versions),
+            stopped = session.find_interruption(
+                _committed(report), is_part_done=bool(report.versions)
             )
-            _emit(session, report, stopped)
             if stopped is not None:
-                raise stopped
+                _present(session, report, stopped)
     return report
-
-
-def _present(session: Session, report: OptimizeReport, check: bool) -> None:
-    error = _what_is_left(session, report)
-    _emit(session, report, error)
-    if error is not None:
-        raise error
-    if check and not report.plan.is_empty and report.skipped is None:
-        raise typer.Exit(ExitCode.WORK_NEEDED)
 
 
 def _what_is_left(session: Session, report: OptimizeReport) -> PartialSuccessError | None:
@@ -241,15 +218,21 @@ def _left(files: int) -> str:
     return format_count(files, "file was left as it was", "files were left as they were")
 
 
-def _emit(
+def _present(
     session: Session,
     report: OptimizeReport,
-    error: DeltactlError | None = None,
+    error: DeltactlError | None,
+    *,
+    is_work_needed: bool = False,
 ) -> None:
     from deltactl.cli.pages.optimize import render_report
 
     session.table_id = report.plan.table_id
-    envelope = session.envelope(
+    session.present(
+        lambda page: render_report(page, report, session.argv),
+        rows=report.plan.partitions,
+        error=error,
+        is_work_needed=is_work_needed,
         version_before=report.version_before,
         version_after=report.version_after,
         dry_run=report.dry_run,
@@ -257,13 +240,6 @@ def _emit(
         engine_reason=report.engine_reason,
         skipped=report.skipped,
         result=report.to_dict(),
-    )
-    if error is not None:
-        envelope.error = ErrorInfo.of(error)
-    session.output.emit(
-        envelope,
-        render_table=lambda page: render_report(page, report, session.argv),
-        rows=report.plan.partitions,
     )
 
 

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltactl.cli.exits import ExitCode
 from deltactl.cli.options.common import DryRunOption, IfNeededOption, TableArgument, YesOption
 from deltactl.cli.options.values import parse_need
-from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.question import ask
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
@@ -163,9 +161,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     )
     confirm = None if dry_run or check else _choose_confirmation(session, yes, options)
     report = _run(session, table, options, confirm, dry_run or check)
-    _present(session, report)
-    if check and not report.plan.is_empty and report.skipped is None:
-        raise typer.Exit(ExitCode.WORK_NEEDED)
+    _warn(session, report)
+    is_due = not report.plan.is_empty and report.skipped is None
+    _present(session, report, _find_error(report), is_work_needed=check and is_due)
 
 
 def _choose_confirmation(session: Session, yes: bool, options: VacuumOptions) -> Confirm | None:
@@ -202,32 +200,19 @@ def _run(
     from deltactl.operations.vacuum.run import vacuum_table
 
     store = session.open_table(table, read_only=dry_run)
-    with (
-        session.engine() as engine,
-        session.cancellation() as cancellation,
-        session.progress("vacuum") as on_progress,
-    ):
-        report = vacuum_table(
-            store,
-            options,
-            session.run_context(engine, cancellation, on_progress),
-            confirm=confirm,
-            dry_run=dry_run,
-        )
+    with session.run_context("vacuum") as context:
+        report = vacuum_table(store, options, context, confirm=confirm, dry_run=dry_run)
         if report.interrupted:
-            stopped = cancellation.find_error(
-                f"interrupted; {format_count(report.files_removed, 'file', 'files')} removed",
-                hint="Rerun to do the rest.",
+            stopped = session.find_interruption(
+                f"{format_count(report.files_removed, 'file', 'files')} removed",
                 is_part_done=report.files_removed > 0,
             )
-            _emit(session, report, stopped)
             if stopped is not None:
-                raise stopped
+                _present(session, report, stopped)
     return report
 
 
-def _present(session: Session, report: VacuumReport) -> None:
-    error = _find_error(report)
+def _warn(session: Session, report: VacuumReport) -> None:
     for path in report.came_back[:1]:
         session.output.warn(
             f"{format_count(len(report.came_back), 'file', 'files')} stayed, for another writer "
@@ -237,9 +222,6 @@ def _present(session: Session, report: VacuumReport) -> None:
         session.output.warn(
             f"{folder!r} holds a table of its own: what no commit names stays there"
         )
-    _emit(session, report, error)
-    if error is not None:
-        raise error
 
 
 def _find_error(report: VacuumReport) -> DeltactlError | None:
@@ -276,24 +258,28 @@ def _describe_failures(report: VacuumReport) -> str | None:
     )
 
 
-def _emit(session: Session, report: VacuumReport, error: DeltactlError | None = None) -> None:
+def _present(
+    session: Session,
+    report: VacuumReport,
+    error: DeltactlError | None,
+    *,
+    is_work_needed: bool = False,
+) -> None:
     from deltactl.cli.pages.vacuum import render_report
 
     session.table_id = report.plan.table_id
-    envelope = session.envelope(
+    table = session.shown_table or ""
+    session.present(
+        lambda page: render_report(page, report, session.argv, table),
+        rows=report.plan.files,
+        error=error,
+        is_work_needed=is_work_needed,
         version_before=report.version_before,
         version_after=report.version_after,
         dry_run=report.dry_run,
         engine=report.engine,
         skipped=report.skipped,
         result=report.to_dict(),
-    )
-    if error is not None:
-        envelope.error = ErrorInfo.of(error)
-    session.output.emit(
-        envelope,
-        render_table=lambda page: render_report(page, report, session.argv, envelope.table or ""),
-        rows=report.plan.files,
     )
 
 
@@ -308,12 +294,12 @@ def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
         count = format_count(len(report.impossible), "file", "files")
         kind = PartialSuccessError if report.restored else DeltactlError
         error = kind(f"{count} cannot come back: {path}: {reason}")
-    envelope = session.envelope(dry_run=dry_run, result=report.to_dict())
-    if error is not None:
-        envelope.error = ErrorInfo.of(error)
-    session.output.emit(envelope, render_table=lambda page: render_undo(page, report))
-    if error is not None:
-        raise error
+    session.present(
+        lambda page: render_undo(page, report),
+        error=error,
+        dry_run=dry_run,
+        result=report.to_dict(),
+    )
 
 
 def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
@@ -324,9 +310,8 @@ def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
         raise SafetyError("not confirmed: nothing was removed")
     store = session.open_table(table, read_only=dry_run)
     report = purge_quarantine(store, clock=SystemClock(), dry_run=dry_run)
-    session.output.emit(
-        session.envelope(dry_run=dry_run, result=report.to_dict()),
-        render_table=lambda page: render_purge(page, report),
+    session.present(
+        lambda page: render_purge(page, report), dry_run=dry_run, result=report.to_dict()
     )
     if report.failures:
         path, reason = next(iter(report.failures.items()))

@@ -5,20 +5,20 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from deltactl.cli.output.envelope import SCHEMA_VERSION, Envelope, ErrorInfo, dump_json
 from deltactl.cli.output.github import iterate_annotations
 from deltactl.cli.output.outcome import TableOutcome
-from deltactl.cli.output.output import LogFormat, Output, OutputFormat
+from deltactl.cli.output.output import LogFormat, Output, OutputFormat, Rows
 from deltactl.cli.output.page import Cell, Page, RenderTable, Styled, Tone
 from deltactl.cli.output.text import safe_text
 from deltactl.errors import DeltactlError
 from deltactl.units import format_count
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 _WIDTH: Final = 8
 _COLUMNS: Final = (
@@ -47,7 +47,7 @@ class TableOutput(Output):
         envelope: Envelope,
         *,
         render_table: RenderTable,
-        rows: pa.Table | Iterable[Mapping[str, Any]] | None = None,
+        rows: Rows | None = None,
         headline: str | None = None,
     ) -> None:
         """Keep the envelope, and what sums it up as the table's own."""

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO, Union
 
 from deltactl.cli.output.envelope import (
     Envelope,
@@ -27,6 +27,9 @@ from deltactl.errors import DeltactlError, UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+Rows = Union["pa.Table", Iterable[Mapping[str, Any]]]
+"""What ndjson and csv print."""
 
 # Enough rows to keep Arrow busy, few enough to keep memory flat.
 _ROWS_AT_ONCE: Final = 4096
@@ -110,7 +113,7 @@ class Output:
         envelope: Envelope,
         *,
         render_table: RenderTable,
-        rows: pa.Table | Iterable[Mapping[str, Any]] | None = None,
+        rows: Rows | None = None,
         headline: str | None = None,
     ) -> None:
         """Print the result in the form that was asked for.
@@ -144,7 +147,7 @@ class Output:
         self,
         envelope: Envelope,
         render_table: RenderTable,
-        rows: pa.Table | Iterable[Mapping[str, Any]] | None,
+        rows: Rows | None,
     ) -> None:
         if self.form is OutputFormat.TABLE:
             page = Page(terminal_width(self.stdout, self.environ))
