@@ -58,19 +58,21 @@ RateOption = Annotated[
     typer.Option(
         "--max-requests-per-second",
         metavar="N",
-        help="Ask object stores no more often; by default as often as they allow",
+        help="Limit of requests to object stores; by default as many as they allow",
         show_default=False,
     ),
 ]
 OutputOption = Annotated[
     OutputFormat | None,
-    typer.Option("--output", "-o", help="Form of the result, by default table", show_default=False),
+    typer.Option(
+        "--output", "-o", help="Format of the result, by default table", show_default=False
+    ),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes")]
 VerboseOption = Annotated[
     int,
     typer.Option(
-        "--verbose", "-v", count=True, help="Say more; may be repeated", show_default=False
+        "--verbose", "-v", count=True, help="More messages; may be repeated", show_default=False
     ),
 ]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show a traceback with an error")]
@@ -81,7 +83,7 @@ LogFormatOption = Annotated[
     LogFormat | None,
     typer.Option(
         "--log-format",
-        help="Form of warnings, notes, logs and errors on stderr, by default text",
+        help="Format of warnings, notes, logs and errors on stderr, by default text",
         show_default=False,
         rich_help_panel=Group.OUTPUT,
     ),
@@ -90,8 +92,8 @@ ProgressOption = Annotated[
     ProgressForm | None,
     typer.Option(
         "--progress",
-        help="How progress shows on stderr, by default auto: a bar on a terminal, else a line per "
-        "10 seconds",
+        help="Progress on stderr, by default auto: a bar on a terminal, else a line every 10 "
+        "seconds",
         show_default=False,
         rich_help_panel=Group.OUTPUT,
     ),

@@ -29,7 +29,7 @@ EngineOption = Annotated[
     EngineName | None,
     typer.Option(
         "--engine",
-        help="Where tasks run, by default auto: Spark where a cluster is named or the input is "
+        help="Where tasks run, by default auto: Spark if a cluster is named or the input is "
         "large, else this process",
         show_default=False,
     ),

@@ -31,7 +31,7 @@ GraceOption = Annotated[
     typer.Option(
         "--timeout-grace",
         metavar="TIME",
-        help="How long that may take before the process is ended",
+        help="Time to stop cleanly; then the process is ended",
         rich_help_panel=Group.EXECUTION,
     ),
 ]

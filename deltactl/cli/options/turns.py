@@ -29,7 +29,7 @@ NoLeaseOption = Annotated[
     bool,
     typer.Option(
         "--no-lease",
-        help="Run even if another run of this command is at work on the table",
+        help="Run even if another run of this command holds the lease of the table",
         rich_help_panel=Group.SAFETY,
     ),
 ]
