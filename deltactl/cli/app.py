@@ -16,8 +16,8 @@ from deltactl import __version__
 from deltactl.cli.command_table import COMMANDS, CommandSpec
 from deltactl.cli.exits import ExitCode, render_exit_status
 from deltactl.cli.failures import PROGRAM, explain_failure, show_traceback
-from deltactl.cli.group import CONTEXT_SETTINGS, LazyGroup, build_command, find_group
-from deltactl.cli.options.common import declare_global_options
+from deltactl.cli.group import CONTEXT_SETTINGS, LazyGroup, build_options, find_group
+from deltactl.cli.options.common import GlobalOptions
 from deltactl.cli.options.groups import Group
 from deltactl.cli.output.output import ReaderGone, stdout_errors
 from deltactl.cli.session import Session
@@ -90,7 +90,7 @@ def build_group(specs: Sequence[CommandSpec] = COMMANDS) -> LazyGroup:
     app.callback()(root)
     group = typer.main.get_command(app)
     assert isinstance(group, LazyGroup)
-    group.params[:0] = build_command(declare_global_options, "global").params
+    group.params[:0] = build_options(GlobalOptions)
     group.register(specs)
     return group
 

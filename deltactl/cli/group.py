@@ -15,13 +15,14 @@ from deltactl.cli.command_table import CommandSpec
 from deltactl.cli.exits import render_exit_status
 from deltactl.cli.failures import PROGRAM
 from deltactl.cli.help import describe_command, write_help
-from deltactl.cli.options.common import GlobalOptions, declare_global_options
-from deltactl.cli.options.engine import declare_engine_options
-from deltactl.cli.options.fleet import declare_fleet_options
-from deltactl.cli.options.log_store import declare_log_store_options
-from deltactl.cli.options.report import declare_report_option
-from deltactl.cli.options.time_limit import declare_time_limit
-from deltactl.cli.options.turns import declare_turn_options
+from deltactl.cli.options.common import GlobalOptions
+from deltactl.cli.options.declared import Options, declare
+from deltactl.cli.options.engine import EngineOptions
+from deltactl.cli.options.fleet import FleetOptions
+from deltactl.cli.options.log_store import LogStoreOptions
+from deltactl.cli.options.report import ReportOptions
+from deltactl.cli.options.time_limit import TimeLimit
+from deltactl.cli.options.turns import TurnOptions
 from deltactl.cli.output.output import stdout_errors
 from deltactl.cli.parsing.plain_values import with_plain_values
 from deltactl.cli.session import Session
@@ -80,25 +81,28 @@ def load_command(spec: CommandSpec) -> Command:
             f"`{spec.name}` is not part of this version", hint="See `deltactl --help`."
         )
     command = build_command(import_module(spec.module).command, spec.name)
-    if spec.has_engine:
-        command.params.extend(build_command(declare_engine_options, "engine").params)
-    if spec.commits:
-        command.params.extend(build_command(declare_log_store_options, "log store").params)
-    if spec.has_time_limit:
-        command.params.extend(build_command(declare_time_limit, "limit").params)
-    if spec.takes_tables:
-        tables, *options = build_command(declare_fleet_options, "fleet").params
-        command.params = [tables if p.name == tables.name else p for p in command.params]
-        command.params.extend(options)
-        command.takes_tables = True
-    if spec.has_report:
-        command.params.extend(build_command(declare_report_option, "report").params)
-    if spec.takes_turns:
-        command.params.extend(build_command(declare_turn_options, "turn").params)
-        command.takes_turns = True
-    command.params.extend(build_command(declare_global_options, "global").params)
+    params = {param.name: param for param in command.params}
+    for options in _options_of(spec):
+        # The tables of `FleetOptions` take the place of the command's own argument.
+        params |= {param.name: param for param in build_options(options)}
+    command.params = list(params.values())
+    command.takes_tables, command.takes_turns = spec.takes_tables, spec.takes_turns
     command.needs_arrow = spec.needs_arrow
     return command
+
+
+def _options_of(spec: CommandSpec) -> list[type[Options]]:
+    """Return what a command takes besides its own options, in the order of its help."""
+    groups: tuple[tuple[bool, type[Options]], ...] = (
+        (spec.has_engine, EngineOptions),
+        (spec.commits, LogStoreOptions),
+        (spec.has_time_limit, TimeLimit),
+        (spec.takes_tables, FleetOptions),
+        (spec.has_report, ReportOptions),
+        (spec.takes_turns, TurnOptions),
+        (True, GlobalOptions),
+    )
+    return [options for is_taken, options in groups if is_taken]
 
 
 def find_group(ctx: typer.Context) -> LazyGroup:
@@ -106,6 +110,11 @@ def find_group(ctx: typer.Context) -> LazyGroup:
     group = ctx.find_root().command
     assert isinstance(group, LazyGroup)
     return group
+
+
+def build_options(options: type[Options]) -> list[Any]:
+    """Build the parameters that a class of options declares."""
+    return build_command(declare(options), "options").params
 
 
 def build_command(function: Any, name: str) -> Command:

@@ -28,7 +28,7 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
         LeaseHeldError: another run is at work.
         StorageError: the storage failed.
     """
-    if options.is_look and options.min_interval_ms is None:
+    if options.min_interval_ms is None and options.is_dry_run:
         yield None
         return
     import socket
@@ -41,7 +41,7 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
         yield None
         return
     early = _find_early(store, session, options)
-    if early is not None or options.is_look:
+    if early is not None or options.is_dry_run:
         yield early
         return
     clock = SystemClock()
@@ -56,27 +56,28 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
     )
     command = session.command or ""
     lease = hold_lease(store, command, holder, clock=clock, warn=session.output.warn)
-    with lease if options.has_lease else nullcontext():
+    with nullcontext() if options.no_lease else lease:
         yield None
-        if not (options.is_aside or session.has_skipped):
+        if not (options.is_other_task or session.has_skipped):
             _write_down(store, session, started_ms, clock.now_ms())
 
 
 def _find_early(store: Store, session: Session, options: TurnOptions) -> str | None:
     from deltactl.operations.turns import read_last_run
 
-    if options.min_interval_ms is None or options.is_aside:
+    interval_ms = options.min_interval_ms
+    if interval_ms is None or options.is_other_task:
         return None
     last = read_last_run(store, session.command or "")
     now_ms = SystemClock().now_ms()
     # A time from the future says nothing: clocks differ.
-    if last is None or not 0 <= now_ms - last.started_ms < options.min_interval_ms:
+    if last is None or not 0 <= now_ms - last.started_ms < interval_ms:
         return None
     if not _is_of(last, store, session):
         return None
     return (
         f"the last run began at {format_timestamp(last.started_ms)}, less than "
-        f"{format_duration(options.min_interval_ms)} ago"
+        f"{format_duration(interval_ms)} ago"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,18 +9,10 @@ import typer
 from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
+from deltactl.operations.manifest.options import MODE, Engine, ManifestOptions
 
 if TYPE_CHECKING:
-    from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
-
-
-class DdlEngine(StrEnum):
-    """Engines that read tables by manifests."""
-
-    ATHENA = "athena"
-    TRINO = "trino"
-    HIVE = "hive"
-    REDSHIFT = "redshift"
+    from deltactl.operations.manifest.run import ManifestReport
 
 
 def command(  # noqa: PLR0913 - one parameter an option
@@ -29,7 +20,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     table: TableArgument,
     mode: Annotated[
         str, typer.Option(metavar="MODE", help="Kind of manifest; there is one")
-    ] = "symlink_format_manifest",
+    ] = MODE,
     version: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Of version N  [default: the latest]"),
@@ -60,7 +51,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option("--purge-first", help="Rewrite files with deleted rows first, in a commit"),
     ] = False,
     ddl: Annotated[
-        DdlEngine | None,
+        Engine | None,
         typer.Option(help="Print statements for this engine's catalog as the result"),
     ] = None,
     check: Annotated[
@@ -81,8 +72,6 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl generate-manifest s3a://lake/events --scheme-map s3a=s3 --ddl athena
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
-    from deltactl.operations.manifest.options import ManifestOptions
-
     options = ManifestOptions(
         mode=mode,
         version=version,
@@ -91,7 +80,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         schemes=_parse_schemes(scheme_map or []),
         check=check,
         purge_first=purge_first,
-        ddl=None if ddl is None else ddl.value,
+        ddl=ddl,
     )
     report = _run(session, table, options, output_root, dry_run)
     _present(session, report, options)

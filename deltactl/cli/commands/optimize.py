@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,31 +13,17 @@ from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.session import Session
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
+from deltactl.operations.optimize.options import CODEC_LEVELS, OptimizeOptions, Verification
 from deltactl.units import format_count, parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport
+    from deltactl.operations.optimize.run import OptimizeReport
 
 LAST_RUN = "last-run"
 _LEVEL = re.compile(r"-?[0-9]{1,20}")
 
 
-class Verify(StrEnum):
-    """How outputs are checked before they are committed."""
-
-    COUNTS = "counts"
-    FULL = "full"
-
-
-class Codec(StrEnum):
-    """Parquet compression codecs."""
-
-    ZSTD = "zstd"
-    SNAPPY = "snappy"
-    GZIP = "gzip"
-    LZ4 = "lz4"
-    BROTLI = "brotli"
-    NONE = "none"
+_DEFAULTS: Final = OptimizeOptions()
 
 
 def command(  # noqa: PLR0913 - one parameter an option
@@ -78,11 +63,13 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(metavar="SIZE", help="Smaller files are candidates  [default: 75% of target]"),
     ] = None,
-    min_input_files: Annotated[int, typer.Option(min=1, help="Fewest files worth merging")] = 2,
+    min_input_files: Annotated[
+        int, typer.Option(min=1, help="Fewest files worth merging")
+    ] = _DEFAULTS.min_input_files,
     max_deleted_rows_ratio: Annotated[
         float,
         typer.Option(min=0, max=1, help="Rewrite files with a larger share of deleted rows"),
-    ] = 0.05,
+    ] = _DEFAULTS.max_deleted_rows_ratio,
     max_bytes: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Most input bytes to rewrite  [default: no limit]"),
@@ -114,9 +101,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         ),
     ] = None,
     verify: Annotated[
-        Verify,
+        Verification,
         typer.Option(help="counts: rows and nulls by the written footers; full: read all again"),
-    ] = Verify.COUNTS,
+    ] = _DEFAULTS.verify,
     if_needed: IfNeededOption = None,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit 3 when there is work")
@@ -136,10 +123,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     session = Session.of(ctx)
     codec_name, codec_level = _parse_codec(codec)
     every_ms, every_bytes = _parse_commit_every(commit_every or [])
-    from deltactl.operations.optimize.run import OptimizeOptions
-
     since = _parse_since(session, table, since_version)
-    defaults = OptimizeOptions()
     options = OptimizeOptions(
         where=where,
         target_bytes=_size(target_size),
@@ -147,11 +131,11 @@ def command(  # noqa: PLR0913 - one parameter an option
         min_input_files=min_input_files,
         max_deleted_rows_ratio=max_deleted_rows_ratio,
         max_bytes=_size(max_bytes),
-        commit_every_ms=defaults.commit_every_ms if every_ms is None else every_ms,
-        commit_every_bytes=defaults.commit_every_bytes if every_bytes is None else every_bytes,
+        commit_every_ms=_DEFAULTS.commit_every_ms if every_ms is None else every_ms,
+        commit_every_bytes=_DEFAULTS.commit_every_bytes if every_bytes is None else every_bytes,
         codec=codec_name,
         codec_level=codec_level,
-        verify=verify.value,
+        verify=verify,
         purge=purge,
         skip_hot_ms=None if skip_hot is None else parse_duration(skip_hot),
         include_clustered=include_clustered,
@@ -275,10 +259,10 @@ def _parse_codec(text: str | None) -> tuple[str | None, int | None]:
     name, colon, level = text.lower().partition(":")
     if name == "uncompressed":
         name = "none"
-    if name not in {c.value for c in Codec} or (colon and not _LEVEL.fullmatch(level)):
-        known = ", ".join(c.value for c in Codec)
+    if name not in CODEC_LEVELS or (colon and not _LEVEL.fullmatch(level)):
+        known = ", ".join(CODEC_LEVELS)
         message = f"--codec {text!r} is not NAME or NAME:LEVEL"
-        raise UsageError(with_suggestion(message, name, Codec), hint=f"Use one of: {known}.")
+        raise UsageError(with_suggestion(message, name, CODEC_LEVELS), hint=f"Use one of: {known}.")
     return name, int(level) if level else None
 
 

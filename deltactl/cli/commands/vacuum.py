@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,18 +13,14 @@ from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
 from deltactl.clock import SystemClock
 from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError
+from deltactl.operations.vacuum.options import Mode, VacuumOptions
 from deltactl.units import format_count, format_duration, format_size, parse_duration
 
 if TYPE_CHECKING:
-    from deltactl.operations.vacuum.run import Confirm, VacuumOptions, VacuumPlan, VacuumReport
+    from deltactl.operations.vacuum.run import Confirm, VacuumPlan, VacuumReport
 
 
-class ModeName(StrEnum):
-    """How a vacuum finds what may go."""
-
-    AUTO = "auto"
-    FULL = "full"
-    LITE = "lite"
+_DEFAULTS: Final = VacuumOptions()
 
 
 def command(  # noqa: PLR0913 - one parameter an option
@@ -40,12 +35,12 @@ def command(  # noqa: PLR0913 - one parameter an option
         ),
     ] = None,
     mode: Annotated[
-        ModeName,
+        Mode,
         typer.Option(
             help="full: list all files; lite: by the log alone; auto: lite where it sees all "
             "removed files"
         ),
-    ] = ModeName.AUTO,
+    ] = _DEFAULTS.mode,
     inventory: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Read this inventory instead of listing the files"),
@@ -88,7 +83,7 @@ def command(  # noqa: PLR0913 - one parameter an option
             max=1,
             help="Refuse if no commit in the log names a larger share of the files",
         ),
-    ] = 0.5,
+    ] = _DEFAULTS.max_orphan_fraction,
     force_retention: Annotated[
         bool,
         typer.Option("--force-retention", help="Allow --retain below the table's retention"),
@@ -139,11 +134,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     if purge_quarantine:
         _purge(session, table, yes, dry_run or check)
         return
-    from deltactl.operations.vacuum.options import VacuumOptions
-
     options = VacuumOptions(
         retain_ms=None if retain is None else parse_duration(retain),
-        mode=mode.value,
+        mode=mode,
         inventory=inventory,
         dump_listing=dump_listing,
         keep_versions=tuple(keep_version or ()),

@@ -34,15 +34,15 @@ def find_single(options: FleetOptions, session: Session) -> str | None:
     Raises:
         UsageError: none was named, or a bucket is a glob.
     """
-    if not options.words and options.tables_from is None:
+    if not options.table and options.tables_from is None:
         raise UsageError(
             "Missing argument 'TABLE'", hint=f"See `deltactl {session.command} --help`."
         )
-    if options.tables_from is not None or len(options.words) > 1:
+    if options.tables_from is not None or len(options.table) > 1:
         return None
     from deltactl.operations.find_tables import is_glob, is_table, split_glob
 
-    [word] = options.words
+    [word] = options.table
     if not is_glob(word):
         return word
     split_glob(word)
@@ -59,7 +59,7 @@ def expand_tables(options: FleetOptions, session: Session) -> list[str]:
     from deltactl.operations.find_tables import find_tables, is_glob
 
     tables: dict[str, str] = {}
-    for word in (*options.words, *_read_words(options.tables_from)):
+    for word in (*options.table, *_read_words(options.tables_from)):
         is_open = is_glob(word)
         found = find_tables(word, session.open_store) if is_open else [word]
         for address in found:

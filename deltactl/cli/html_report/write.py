@@ -14,6 +14,7 @@ import typer
 
 from deltactl.cli.exits import ExitCode
 from deltactl.cli.failures import explain_failure
+from deltactl.cli.options.report import ReportOptions
 from deltactl.cli.output.envelope import ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.output import ReaderGone
@@ -40,7 +41,7 @@ class Report:
         Raises:
             UsageError: it cannot; nothing was done yet.
         """
-        name = params.pop("report", None)
+        name = ReportOptions.take(params).report
         if name is None:
             return None
         path = Path(name)

@@ -7,12 +7,13 @@ command does not declare them, and finds them in its ``Session``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import typer
 
+from deltactl.cli.options.declared import Options
 from deltactl.cli.options.groups import Group
 from deltactl.cli.output.output import LogFormat, OutputFormat
 from deltactl.cli.output.progress import ProgressForm
@@ -44,86 +45,70 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done, and change nothing")
 ]
 
-StorageOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--storage-option",
-        metavar="KEY=VALUE",
-        help="An option for the table's storage; may be repeated. A secret: KEY=env:VARIABLE",
-        show_default=False,
-    ),
-]
-RateOption = Annotated[
-    float | None,
-    typer.Option(
-        "--max-requests-per-second",
-        metavar="N",
-        help="Limit of requests to object stores; by default as many as they allow",
-        show_default=False,
-    ),
-]
-OutputOption = Annotated[
-    OutputFormat | None,
-    typer.Option(
-        "--output", "-o", help="Format of the result, by default table", show_default=False
-    ),
-]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes")]
-VerboseOption = Annotated[
-    int,
-    typer.Option(
-        "--verbose", "-v", count=True, help="More messages; may be repeated", show_default=False
-    ),
-]
-DebugOption = Annotated[bool, typer.Option("--debug", help="Show a traceback with an error")]
-NoColorOption = Annotated[bool, typer.Option("--no-color", help="No colours, as with NO_COLOR")]
-
-
-LogFormatOption = Annotated[
-    LogFormat | None,
-    typer.Option(
-        "--log-format",
-        help="Format of warnings, notes, logs and errors on stderr, by default text",
-        show_default=False,
-        rich_help_panel=Group.OUTPUT,
-    ),
-]
-ProgressOption = Annotated[
-    ProgressForm | None,
-    typer.Option(
-        "--progress",
-        help="Progress on stderr, by default auto: a bar on a terminal, else a line every 10 "
-        "seconds",
-        show_default=False,
-        rich_help_panel=Group.OUTPUT,
-    ),
-]
-
 
 @dataclass(frozen=True, slots=True)
-class GlobalOptions:
+class GlobalOptions(Options):
     """The global options as they were typed."""
 
-    storage_option: Sequence[str] = ()
-    output: OutputFormat | None = None
-    quiet: bool = False
-    verbose: int = 0
-    debug: bool = False
-    no_color: bool = False
-    max_requests_per_second: float | None = None
-    log_format: LogFormat | None = None
-    progress: ProgressForm | None = None
-
-    @classmethod
-    def take(cls, params: dict[str, Any]) -> GlobalOptions:
-        """Move the global options out of parsed parameters."""
-        given = {f.name: params.pop(f.name, None) for f in fields(cls)}
-        return cls(**{name: value for name, value in given.items() if value is not None})
+    storage_option: Annotated[
+        list[str],
+        typer.Option(
+            "--storage-option",
+            metavar="KEY=VALUE",
+            help="An option for the table's storage; may be repeated. A secret: KEY=env:VARIABLE",
+            show_default=False,
+        ),
+    ] = field(default_factory=list)
+    output: Annotated[
+        OutputFormat | None,
+        typer.Option(
+            "--output", "-o", help="Form of the result, by default table", show_default=False
+        ),
+    ] = None
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes")] = False
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "--verbose", "-v", count=True, help="Say more; may be repeated", show_default=False
+        ),
+    ] = 0
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error")] = False
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colours, as with NO_COLOR")] = (
+        False
+    )
+    max_requests_per_second: Annotated[
+        float | None,
+        typer.Option(
+            "--max-requests-per-second",
+            metavar="N",
+            help="Ask object stores no more often; by default as often as they allow",
+            show_default=False,
+        ),
+    ] = None
+    log_format: Annotated[
+        LogFormat | None,
+        typer.Option(
+            "--log-format",
+            help="Form of warnings, notes, logs and errors on stderr, by default text",
+            show_default=False,
+            rich_help_panel=Group.OUTPUT,
+        ),
+    ] = None
+    progress: Annotated[
+        ProgressForm | None,
+        typer.Option(
+            "--progress",
+            help="How progress shows on stderr, by default auto: a bar on a terminal, else a line "
+            "per 10 seconds",
+            show_default=False,
+            rich_help_panel=Group.OUTPUT,
+        ),
+    ] = None
 
     def merge(self, later: GlobalOptions) -> GlobalOptions:
         """Add what was said after the command to what was said before it."""
         return GlobalOptions(
-            storage_option=(*self.storage_option, *later.storage_option),
+            storage_option=[*self.storage_option, *later.storage_option],
             output=later.output or self.output,
             quiet=self.quiet or later.quiet,
             verbose=self.verbose + later.verbose,
@@ -185,20 +170,6 @@ class GlobalOptions:
             log_format=log_format.value,
             progress=progress.value,
         )
-
-
-def declare_global_options(
-    storage_option: StorageOption = None,
-    output: OutputOption = None,
-    quiet: QuietOption = False,
-    verbose: VerboseOption = 0,
-    debug: DebugOption = False,
-    no_color: NoColorOption = False,
-    max_requests_per_second: RateOption = None,
-    log_format: LogFormatOption = None,
-    progress: ProgressOption = None,
-) -> None:
-    """Carry the declarations above in the only form that Typer reads: a signature."""
 
 
 def parse_output_format(text: str) -> OutputFormat:

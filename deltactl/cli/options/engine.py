@@ -7,12 +7,13 @@ does not declare them, and asks its session for the engine.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import typer
 
 from deltactl.cli.options.common import parse_choice, parse_pairs
+from deltactl.cli.options.declared import Options
 from deltactl.cli.settings.sources import Origin, Source, resolve_setting
 from deltactl.engine.choose import (
     DEFAULT_SPARK_THRESHOLD_BYTES,
@@ -21,72 +22,56 @@ from deltactl.engine.choose import (
 from deltactl.errors import UsageError
 from deltactl.units import parse_size
 
-if TYPE_CHECKING:
-    pass
-
-
-EngineOption = Annotated[
-    EngineName | None,
-    typer.Option(
-        "--engine",
-        help="Where tasks run, by default auto: Spark if a cluster is named or the input is "
-        "large, else this process",
-        show_default=False,
-    ),
-]
-SparkThresholdOption = Annotated[
-    str | None,
-    typer.Option(
-        "--spark-threshold",
-        metavar="SIZE",
-        help="Input from which on auto takes Spark  [default: 1GiB]",
-        show_default=False,
-    ),
-]
-MasterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="Spark master, e.g. yarn or local[4]  [default: local[*]]",
-        show_default=False,
-    ),
-]
-SparkRemoteOption = Annotated[
-    str | None,
-    typer.Option(
-        "--spark-remote",
-        metavar="URL",
-        help="Spark Connect server, e.g. sc://host:15002",
-        show_default=False,
-    ),
-]
-SparkConfOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--spark-conf",
-        metavar="KEY=VALUE",
-        help="A setting for Spark; may be repeated",
-        show_default=False,
-    ),
-]
-
 
 @dataclass(frozen=True, slots=True)
-class EngineOptions:
+class EngineOptions(Options):
     """The options as they were typed, then as other sources complete them."""
 
-    engine: EngineName | None = None
-    spark_threshold: str | None = None
-    master: str | None = None
-    spark_remote: str | None = None
-    spark_conf: Sequence[str] = field(default=(), repr=False)
-
-    @classmethod
-    def take(cls, params: dict[str, Any]) -> EngineOptions:
-        """Move these options out of parsed parameters."""
-        given = {f.name: params.pop(f.name, None) for f in fields(cls)}
-        return cls(**{name: value for name, value in given.items() if value is not None})
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(
+            "--engine",
+            help="Where tasks run, by default auto: Spark where a cluster is named or the input is "
+            "large, else this process",
+            show_default=False,
+        ),
+    ] = None
+    spark_threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--spark-threshold",
+            metavar="SIZE",
+            help="Input from which on auto takes Spark  [default: 1GiB]",
+            show_default=False,
+        ),
+    ] = None
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="URL",
+            help="Spark master, e.g. yarn or local[4]  [default: local[*]]",
+            show_default=False,
+        ),
+    ] = None
+    spark_remote: Annotated[
+        str | None,
+        typer.Option(
+            "--spark-remote",
+            metavar="URL",
+            help="Spark Connect server, e.g. sc://host:15002",
+            show_default=False,
+        ),
+    ] = None
+    spark_conf: Annotated[
+        list[str],
+        typer.Option(
+            "--spark-conf",
+            metavar="KEY=VALUE",
+            help="A setting for Spark; may be repeated",
+            show_default=False,
+        ),
+    ] = field(default_factory=list, repr=False)
 
     def resolve(self, sources: Sequence[Source]) -> ResolvedEngine:
         """Fill in what other sources say about what was not typed.
@@ -150,13 +135,3 @@ class ResolvedEngine:
     master: str | None
     remote: str | None = field(repr=False)
     conf: Mapping[str, str] = field(repr=False)
-
-
-def declare_engine_options(
-    engine: EngineOption = None,
-    spark_threshold: SparkThresholdOption = None,
-    master: MasterOption = None,
-    spark_remote: SparkRemoteOption = None,
-    spark_conf: SparkConfOption = None,
-) -> None:
-    """Carry the declarations above in the only form that Typer reads: a signature."""

@@ -2,52 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 import typer
 
+from deltactl.cli.options.declared import Options
 from deltactl.cli.options.groups import Group
 from deltactl.errors import UsageError
-
-TablesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="TABLE...",
-        help="Path or URI of the table; of several, or a glob of tables such as 's3://lake/*'",
-        show_default=False,
-    ),
-]
-TablesFromOption = Annotated[
-    str | None,
-    typer.Option(
-        "--tables-from",
-        metavar="FILE",
-        help="Also the tables in this file, one per line; - reads stdin",
-        show_default=False,
-        rich_help_panel=Group.SELECTION,
-    ),
-]
-JobsOption = Annotated[
-    int,
-    typer.Option(
-        "--jobs",
-        "-j",
-        min=1,
-        metavar="N",
-        help="Number of tables at the same time; they share cores and memory",
-        rich_help_panel=Group.EXECUTION,
-    ),
-]
-FailFastOption = Annotated[
-    bool,
-    typer.Option(
-        "--fail-fast",
-        help="Start no further table after one failed",
-        rich_help_panel=Group.EXECUTION,
-    ),
-]
 
 # What these say holds for one table, or would be overwritten by the next.
 _FOR_ONE_TABLE: Final = (
@@ -64,35 +26,46 @@ _FOR_TEXT: Final = ("ddl",)
 
 
 @dataclass(frozen=True, slots=True)
-class FleetOptions:
+class FleetOptions(Options):
     """Tables as they were typed, and how several are gone through."""
 
-    words: Sequence[str] = ()
-    tables_from: str | None = None
-    jobs: int = 1
-    fail_fast: bool = False
-
-    @classmethod
-    def take(cls, params: dict[str, Any]) -> FleetOptions:
-        """Move these options out of parsed parameters, and the tables with them."""
-        return cls(
-            tuple(params.pop("table") or ()),
-            params.pop("tables_from"),
-            params.pop("jobs"),
-            params.pop("fail_fast"),
-        )
-
-
-def declare_fleet_options(
-    table: TablesArgument = None,
-    tables_from: TablesFromOption = None,
-    jobs: JobsOption = 1,
-    fail_fast: FailFastOption = False,
-) -> None:
-    """Carry the declarations above in the only form that Typer reads: a signature.
-
-    ``table`` takes the place of the command's own argument of that name.
-    """
+    table: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TABLE...",
+            help="Path or URI of the table; of several, or a glob of tables such as 's3://lake/*'",
+            show_default=False,
+        ),
+    ] = field(default_factory=list)
+    tables_from: Annotated[
+        str | None,
+        typer.Option(
+            "--tables-from",
+            metavar="FILE",
+            help="Also the tables of this file, one a line; - reads them from stdin",
+            show_default=False,
+            rich_help_panel=Group.SELECTION,
+        ),
+    ] = None
+    jobs: Annotated[
+        int,
+        typer.Option(
+            "--jobs",
+            "-j",
+            min=1,
+            metavar="N",
+            help="Tables at a time; they share cores and memory",
+            rich_help_panel=Group.EXECUTION,
+        ),
+    ] = 1
+    fail_fast: Annotated[
+        bool,
+        typer.Option(
+            "--fail-fast",
+            help="Begin no further table once one has failed",
+            rich_help_panel=Group.EXECUTION,
+        ),
+    ] = False
 
 
 def asks_for_text(params: dict[str, Any]) -> bool:

@@ -6,13 +6,14 @@ They are added by ``cli/group.py`` to each command whose row of the command tabl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from deltactl.cli.options.common import parse_choice
+from deltactl.cli.options.declared import Options
 from deltactl.cli.settings.sources import Source, resolve_setting
 from deltactl.errors import UsageError
 
@@ -26,47 +27,37 @@ class LogStoreName(StrEnum):
     DYNAMODB = "dynamodb"
 
 
-LogStoreOption = Annotated[
-    LogStoreName | None,
-    typer.Option(
-        "--log-store",
-        help="Where all writers of a table on S3 agree on commits, as Delta's S3DynamoDBLogStore "
-        "does  [default: S3 itself, by conditional puts]",
-        show_default=False,
-    ),
-]
-DdbTableNameOption = Annotated[
-    str | None,
-    typer.Option(
-        "--ddb-table-name",
-        metavar="NAME",
-        help="Table of the log store in DynamoDB  [default: delta_log]",
-        show_default=False,
-    ),
-]
-DdbRegionOption = Annotated[
-    str | None,
-    typer.Option(
-        "--ddb-region",
-        metavar="REGION",
-        help="Its region  [default: us-east-1]",
-        show_default=False,
-    ),
-]
-
-
 @dataclass(frozen=True, slots=True)
-class LogStoreOptions:
+class LogStoreOptions(Options):
     """The options as they were typed."""
 
-    log_store: LogStoreName | None = None
-    ddb_table_name: str | None = None
-    ddb_region: str | None = None
-
-    @classmethod
-    def take(cls, params: dict[str, Any]) -> LogStoreOptions:
-        """Move these options out of parsed parameters."""
-        return cls(**{f.name: params.pop(f.name, None) for f in fields(cls)})
+    log_store: Annotated[
+        LogStoreName | None,
+        typer.Option(
+            "--log-store",
+            help="Where all writers of a table on S3 agree on commits, as Delta's "
+            "S3DynamoDBLogStore does  [default: S3 itself, by conditional puts]",
+            show_default=False,
+        ),
+    ] = None
+    ddb_table_name: Annotated[
+        str | None,
+        typer.Option(
+            "--ddb-table-name",
+            metavar="NAME",
+            help="Table of the log store in DynamoDB  [default: delta_log]",
+            show_default=False,
+        ),
+    ] = None
+    ddb_region: Annotated[
+        str | None,
+        typer.Option(
+            "--ddb-region",
+            metavar="REGION",
+            help="Its region  [default: us-east-1]",
+            show_default=False,
+        ),
+    ] = None
 
     def resolve(self, sources: Sequence[Source]) -> DynamoDbLogStore | None:
         """Fill in what other sources say; ``None`` where the storage itself decides.
@@ -106,11 +97,3 @@ class LogStoreOptions:
             "ddb-region", self.ddb_region, parse=str, default=default.region, sources=sources
         )
         return DynamoDbLogStore(table.value, region.value)
-
-
-def declare_log_store_options(
-    log_store: LogStoreOption = None,
-    ddb_table_name: DdbTableNameOption = None,
-    ddb_region: DdbRegionOption = None,
-) -> None:
-    """Carry the declarations above in the only form that Typer reads: a signature."""

@@ -2,73 +2,64 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final
 
 import typer
 
+from deltactl.cli.options.declared import Options, take_options
 from deltactl.cli.options.groups import Group
 from deltactl.units import parse_duration
 
-if TYPE_CHECKING:
-    pass
-
-
-MinIntervalOption = Annotated[
-    str | None,
-    typer.Option(
-        "--min-interval",
-        metavar="TIME",
-        help="Do nothing if the last run that ended well began within this time  "
-        "[default: always run]",
-        show_default=False,
-        rich_help_panel=Group.SELECTION,
-    ),
-]
-NoLeaseOption = Annotated[
-    bool,
-    typer.Option(
-        "--no-lease",
-        help="Run even if another run of this command holds the lease of the table",
-        rich_help_panel=Group.SAFETY,
-    ),
-]
-
-
-_LOOKS: Final = ("check", "dry_run")
-_ASIDE: Final = ("cleanup_only", "purge_quarantine", "repair", "undo")
+_DRY_RUNS: Final = ("check", "dry_run")
+_OTHER_TASKS: Final = ("cleanup_only", "purge_quarantine", "repair", "undo")
 
 
 @dataclass(frozen=True, slots=True)
-class TurnOptions:
+class TurnOptions(Options):
     """When a run may begin.
 
-    ``is_look`` is for one that changes nothing and needs no turn, ``is_aside`` for one that does
-    something else than the command does every night.
+    ``is_dry_run``: the run changes nothing and needs no lease. ``is_other_task``: the run does
+    something else than what the command does on a schedule.
     """
 
-    min_interval_ms: int | None = None
-    has_lease: bool = True
-    is_look: bool = False
-    is_aside: bool = False
+    min_interval: Annotated[
+        str | None,
+        typer.Option(
+            "--min-interval",
+            metavar="TIME",
+            help="Do nothing if the last run that ended well began within this time  "
+            "[default: always run]",
+            show_default=False,
+            rich_help_panel=Group.SELECTION,
+        ),
+    ] = None
+    no_lease: Annotated[
+        bool,
+        typer.Option(
+            "--no-lease",
+            help="Run even if another run of this command is at work on the table",
+            rich_help_panel=Group.SAFETY,
+        ),
+    ] = False
+
+    is_dry_run: bool = False
+    is_other_task: bool = False
+
+    @property
+    def min_interval_ms(self) -> int | None:
+        """Return the least time between two runs; ``None`` without one.
+
+        Raises:
+            UsageError: it is no duration.
+        """
+        return None if self.min_interval is None else parse_duration(self.min_interval)
 
     @classmethod
     def take(cls, params: dict[str, Any]) -> TurnOptions:
-        """Move these options out of parsed parameters.
-
-        Raises:
-            UsageError: a time that cannot be understood.
-        """
-        interval = params.pop("min_interval", None)
-        return cls(
-            None if interval is None else parse_duration(interval),
-            not params.pop("no_lease", False),
-            any(params.get(name) for name in _LOOKS),
-            any(params.get(name) for name in _ASIDE),
+        """Move these options out of parsed parameters, and look at what else is asked for."""
+        return replace(
+            take_options(cls, params),
+            is_dry_run=any(params.get(name) for name in _DRY_RUNS),
+            is_other_task=any(params.get(name) for name in _OTHER_TASKS),
         )
-
-
-def declare_turn_options(
-    min_interval: MinIntervalOption = None, no_lease: NoLeaseOption = False
-) -> None:
-    """Carry the declarations above in the only form that Typer reads: a signature."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from enum import Enum
 from functools import partial
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args, get_origin
 
 _INTEGER: Final = re.compile(r"0|[1-9][0-9]{0,14}")
 _DECIMAL: Final = re.compile(r"(0|[1-9][0-9]{0,9})(\.[0-9]{1,9})?")
@@ -59,6 +59,8 @@ def _read_one(param: Any, kind: Any, value: Any) -> Any:
         return _read_number(param, kind, _INTEGER, value)
     if kind is float:
         return _read_number(param, kind, _DECIMAL, value)
+    if get_origin(kind) is Literal:
+        return value if value in get_args(kind) else _OTHERWISE
     if isinstance(kind, type) and issubclass(kind, Enum):
         hits = (member for member in kind if value is member or value == str(member.value))
         return next(hits, _OTHERWISE)

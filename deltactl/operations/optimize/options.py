@@ -16,10 +16,10 @@ DEFAULT_COMMIT_BYTES = 64 * GIB
 
 CODEC_LEVELS: Mapping[str, range] = {
     "zstd": range(-131072, 23),
-    "gzip": range(1, 10),
-    "brotli": range(12),
     "snappy": range(0),
+    "gzip": range(1, 10),
     "lz4": range(0),
+    "brotli": range(12),
     "none": range(0),
 }
 """The codecs that can be written, and their compression levels."""

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 import typer
@@ -56,6 +56,8 @@ def test_what_is_read_at_once_is_what_typer_reads(param: Any) -> None:
     kind = param.type_descriptor.annotation
     if isinstance(kind, type) and issubclass(kind, Enum):
         values += [*kind, *(member.value for member in kind)]
+    if get_origin(kind) is Literal:
+        values += get_args(kind)
     for value in values:
         ours = outcome(param.process_value, value)
         assert ours == outcome(lambda c, v: type(param).process_value(param, c, v), value), value
