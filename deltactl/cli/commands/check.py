@@ -90,7 +90,7 @@ def command(
     yes: YesOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Check that what the log says of a table is true.
+    """Check that log, files and statistics of a table agree.
 
     The log is always checked whole. Exits 3 when something is wrong. Nothing is written to the
     table, except by --fix.

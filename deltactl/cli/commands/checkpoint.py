@@ -101,7 +101,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Write a checkpoint of a table, read it back, then let the log point at it.
+    """Write a checkpoint of a table, read it back, then name it in _last_checkpoint.
 
     History is kept: log files are deleted only with --cleanup or --cleanup-only, and no version
     inside the retention is ever lost.
