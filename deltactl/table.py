@@ -209,7 +209,7 @@ class Table:
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> VacuumReport:
-        """Remove files that no version worth keeping needs; see ``vacuum_table``.
+        """Remove files that no version inside the retention needs. see ``vacuum_table``.
 
         Nothing is asked: who calls this has decided.
 

@@ -23,8 +23,8 @@ _FILES: Final = (
     ("TABLE/_delta_log/", "The transaction log of a table: commits and checkpoints."),
     (
         "TABLE/_deltactl/",
-        "Journals and quarantine of vacuum, leases of runs at work, when each command last ran. "
-        "Readers and writers of Delta leave it alone.",
+        "Journals and quarantine of vacuum, leases, and the last run of each command. Readers "
+        "and writers of Delta ignore it.",
     ),
     ("deltactl.toml", "Settings: in the working directory, else in the nearest one above it."),
     (

@@ -120,3 +120,13 @@ def test_directories_stay_small(record_property: RecordProperty) -> None:
     }
     record_property("modules_of_a_directory", f"max {max(counts.values())}")
     assert {folder: count for folder, count in counts.items() if count > 24} == {}
+
+
+def test_the_map_of_packages_is_the_tree() -> None:
+    page = (REPOSITORY / "docs" / "architecture.md").read_text("utf-8")
+    packages = page[page.index("## Packages") :].partition("\n## ")[0]
+    mapped = [line.split("`")[1] for line in packages.splitlines() if line.startswith("| `")]
+    tree = sorted(
+        str(path.parent.relative_to(REPOSITORY)) for path in FILES if path.name == "__init__.py"
+    )
+    assert mapped == tree

@@ -30,14 +30,14 @@ MEANINGS: Final = {
     ExitCode.FAILURE: "failure",
     ExitCode.USAGE: "wrong usage",
     ExitCode.WORK_NEEDED: "a check failed, or work is needed",
-    ExitCode.CONFLICT: "lost to a concurrent writer; may be tried again",
+    ExitCode.CONFLICT: "conflict with a concurrent writer; rerun is safe",
     ExitCode.PARTIAL: "partial success, also by a time limit",
     ExitCode.REFUSED: "refused by a safety rule",
     ExitCode.UNSUPPORTED_FEATURE: "unsupported table feature",
     ExitCode.STORAGE: "storage or credentials",
     ExitCode.ENGINE_UNAVAILABLE: "engine unavailable",
     ExitCode.INTERRUPTED: "interrupted",
-    ExitCode.BROKEN_PIPE: "the reader of the output went away",
+    ExitCode.BROKEN_PIPE: "the reader of the output ended",
     ExitCode.TERMINATED: "terminated",
 }
 

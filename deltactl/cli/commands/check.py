@@ -52,7 +52,7 @@ def command(
     ] = Files.SIZES,
     sample: Annotated[
         str | None,
-        typer.Option(metavar="PERCENT", help="Look into a part of the files only, e.g. 5%"),
+        typer.Option(metavar="PERCENT", help="Check only a part of the files, e.g. 5%"),
     ] = None,
     checkpoints: Annotated[
         bool,
@@ -68,7 +68,8 @@ def command(
     resume: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Keep what is done in a local file; go on from it when it is there"
+            metavar="FILE",
+            help="Record progress in a local file, and continue from it if it exists",
         ),
     ] = None,
     fix: Annotated[
@@ -89,7 +90,7 @@ def command(
     yes: YesOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Check that what the log says of a table is true.
+    """Check that log, files and statistics of a table agree.
 
     The log is always checked whole. Exits 3 when something is wrong. Nothing is written to the
     table, except by --fix.

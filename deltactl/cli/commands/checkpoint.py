@@ -50,7 +50,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         Kind, typer.Option(help="auto: as delta.checkpointPolicy and the protocol say")
     ] = Kind.AUTO,
     sidecar_size: Annotated[
-        int, typer.Option(min=1, metavar="ROWS", help="v2: most file actions of a sidecar")
+        int,
+        typer.Option(min=1, metavar="ROWS", help="v2: maximum number of file actions of a sidecar"),
     ] = 50_000,
     part_size: Annotated[int | None, typer.Option(hidden=True)] = None,
     top_file: Annotated[
@@ -65,7 +66,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = Compat.DEFAULT,
     cleanup: Annotated[
         bool,
-        typer.Option("--cleanup", help="Then delete what delta.logRetentionDuration gives free"),
+        typer.Option(
+            "--cleanup", help="Then delete log files older than delta.logRetentionDuration"
+        ),
     ] = False,
     cleanup_only: Annotated[
         bool, typer.Option("--cleanup-only", help="The same without writing a checkpoint")
@@ -76,13 +79,15 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Check every checkpoint and the hint; write bad ones anew"),
+        typer.Option(
+            "--repair", help="Verify all checkpoints and _last_checkpoint; rewrite invalid ones"
+        ),
     ] = False,
     if_needed: Annotated[
         list[str] | None,
         typer.Option(
             metavar="commits=N",
-            help="Only where there are this many commits since the last checkpoint",
+            help="Run only after this many commits since the last checkpoint",
             show_default=False,
         ),
     ] = None,
@@ -96,7 +101,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Write a checkpoint of a table, read it back, then let the log point at it.
+    """Write a checkpoint of a table, read it back, then name it in _last_checkpoint.
 
     History is kept: log files are deleted only with --cleanup or --cleanup-only, and no version
     inside the retention is ever lost.

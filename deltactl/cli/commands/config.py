@@ -38,7 +38,7 @@ def command(
         str | None,
         typer.Argument(
             metavar="TABLE",
-            help="Table to ask for: its profile and its properties count",
+            help="Table whose profile and properties apply",
             show_default=False,
         ),
     ] = None,

@@ -37,11 +37,13 @@ def command(  # noqa: PLR0913 - one parameter an option
         ),
     ] = None,
     no_statistics: Annotated[
-        bool, typer.Option("--no-statistics", help="Leave statistics of columns out of the log")
+        bool, typer.Option("--no-statistics", help="Do not write statistics of columns to the log")
     ] = False,
     schema_mode: Annotated[
         SchemaMode,
-        typer.Option(help="Types of a column in all files: equal, or widened to hold all values"),
+        typer.Option(
+            help="Types of a column in different files: equal, or widened to a common type"
+        ),
     ] = SchemaMode.STRICT,
     column_mapping: Annotated[
         bool,
@@ -61,13 +63,13 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TIME",
-            help="With --sync: how far times of files may lie behind the last listing "
-            " [default: 10min]",
+            help="With --sync: maximum time that files may be older than the last listing  "
+            "[default: 10min]",
         ),
     ] = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Make a directory of Parquet files a Delta table, in place and in one commit.
+    """Convert a directory of Parquet files to a Delta table, in place and in one commit.
 
     No data is copied or changed. Files whose name, or that of a folder above them, begins with
     "_" or "." are left out. Run again, it does nothing.

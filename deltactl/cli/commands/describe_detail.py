@@ -28,16 +28,16 @@ def command(
     table: TableArgument,
     version: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="As of version N", show_default=False),
+        typer.Option(min=0, metavar="N", help="At version N", show_default=False),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help='As of a time: "2024-01-31 12:00", or "2h" for two hours ago'
+            metavar="TIME", help='At this time: "2024-01-31 12:00", or "2h" for two hours ago'
         ),
     ] = None,
 ) -> None:
-    """Show what a table is: sizes, columns, properties, protocol and features.
+    """Show sizes, columns, properties, protocol and features of a table.
 
     Only the log is read, so tables with features and types unknown to this program are shown too.
     Times are UTC.

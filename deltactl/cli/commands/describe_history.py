@@ -56,13 +56,13 @@ def command(
     since: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help='Not before: "2024-01-31 12:00", or "2h" for two hours ago'
+            metavar="TIME", help='From this time: "2024-01-31 12:00", or "2h" for two hours ago'
         ),
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Not after")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Until this time")] = None,
     version_range: Annotated[
         str | None,
-        typer.Option(metavar="A..B", help="Versions A to B; A.. and ..B leave an end open"),
+        typer.Option(metavar="A..B", help="Versions A to B; A.. and ..B have one open end"),
     ] = None,
     operation: Annotated[
         list[str] | None,
@@ -80,12 +80,14 @@ def command(
     ] = None,
     files: Annotated[
         bool,
-        typer.Option("--files", help="With --version: what it added and removed, per partition"),
+        typer.Option(
+            "--files", help="With --version: files that it added and removed, by partition"
+        ),
     ] = False,
     diff: Annotated[
         str | None,
         typer.Option(
-            metavar="A..B", help="What is different between versions A and B; A.. is to the latest"
+            metavar="A..B", help="Differences between versions A and B; A.. means up to the latest"
         ),
     ] = None,
     blame: Annotated[
@@ -97,36 +99,38 @@ def command(
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Print new commits as they come, as ndjson")
+        bool, typer.Option("--follow", help="Print new commits as ndjson when they appear")
     ] = False,
     since_version: Annotated[
         int | None,
         typer.Option(
             min=0,
             metavar="N",
-            help="With --follow: begin with version N  [default: the next commit]",
+            help="With --follow: start with version N  [default: the next commit]",
             show_default=False,
         ),
     ] = None,
     poll: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="With --follow: time between looks  [default: 5s]"),
+        typer.Option(
+            metavar="TIME", help="With --follow: time between two listings  [default: 5s]"
+        ),
     ] = None,
     graph: Annotated[
         bool,
-        typer.Option("--graph", help="Draw files, bytes and operations over the versions"),
+        typer.Option("--graph", help="Draw files, bytes and operations by version"),
     ] = False,
     restorable: Annotated[
         bool,
         typer.Option(
             "--restorable",
-            help="Also what is left of each version; lists all files of the table",
+            help="Also show which files of each version exist; lists all files of the table",
         ),
     ] = False,
 ) -> None:
     """Show the commits of a table, newest first.
 
-    Made for incidents: a broken checkpoint, a torn commit or a gap does not stop it. What is left
+    For incidents: an invalid checkpoint, a truncated commit or a gap does not stop it. What is left
     is shown, and the hole is marked. Times are UTC.
 
     \b

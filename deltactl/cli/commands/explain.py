@@ -20,7 +20,7 @@ def command(
         str | None,
         typer.Argument(
             metavar="CODE",
-            help="Code as `-o json` has it in error.code; without one, all are listed",
+            help="Error code, as error.code in -o json; without one, all are listed",
             show_default=False,
         ),
     ] = None,

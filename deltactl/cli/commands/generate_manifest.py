@@ -31,24 +31,27 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     since: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Only partitions touched after version N"),
+        typer.Option(min=0, metavar="N", help="Only partitions changed after version N"),
     ] = None,
     scheme_map: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FROM=TO", help="Name files by another scheme, e.g. s3a=s3; may be repeated"
+            metavar="FROM=TO",
+            help="Write file names with another scheme, e.g. s3a=s3; may be repeated",
         ),
     ] = None,
     output_root: Annotated[
         str | None,
         typer.Option(
             metavar="URI",
-            help="Where to put _symlink_format_manifest  [default: into the table]",
+            help="Directory for _symlink_format_manifest  [default: into the table]",
         ),
     ] = None,
     purge_first: Annotated[
         bool,
-        typer.Option("--purge-first", help="Rewrite files with deleted rows first, in a commit"),
+        typer.Option(
+            "--purge-first", help="Rewrite files with deleted rows first, in a commit of their own"
+        ),
     ] = False,
     ddl: Annotated[
         Engine | None,
@@ -56,7 +59,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Change nothing; exit 3 when manifests differ from the table"),
+        typer.Option("--check", help="Change nothing; exit 3 if manifests differ from the table"),
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:

@@ -41,21 +41,24 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="N|last-run",
-            help="Only partitions touched after version N, or since the last run that left nothing",
+            help="Only partitions changed after version N, or since the last complete run",
         ),
     ] = None,
     skip_hot: Annotated[
         str | None,
-        typer.Option(metavar="AGE", help="Leave partitions written to within this time, e.g. 1h"),
+        typer.Option(metavar="AGE", help="Skip partitions written within this time, e.g. 1h"),
     ] = None,
     include_clustered: Annotated[
-        bool, typer.Option("--include-clustered", help="Also files of a liquid or Z-order layout")
+        bool,
+        typer.Option(
+            "--include-clustered", help="Also rewrite files of a liquid or Z-order layout"
+        ),
     ] = False,
     target_size: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Size to make files of  [default: delta.targetFileSize, else 256MiB rising to "
+            help="Target size of files  [default: delta.targetFileSize, else 256MiB rising to "
             "1GiB from 2.5 to 10 TiB of table]",
         ),
     ] = None,
@@ -64,7 +67,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(metavar="SIZE", help="Smaller files are candidates  [default: 75% of target]"),
     ] = None,
     min_input_files: Annotated[
-        int, typer.Option(min=1, help="Fewest files worth merging")
+        int, typer.Option(min=1, help="Minimum number of files to merge")
     ] = _DEFAULTS.min_input_files,
     max_deleted_rows_ratio: Annotated[
         float,
@@ -72,7 +75,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = _DEFAULTS.max_deleted_rows_ratio,
     max_bytes: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Most input bytes to rewrite  [default: no limit]"),
+        typer.Option(
+            metavar="SIZE", help="Maximum number of input bytes to rewrite  [default: no limit]"
+        ),
     ] = None,
     commit_every: Annotated[
         list[str] | None,
@@ -83,7 +88,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         ),
     ] = None,
     max_concurrent: Annotated[
-        int | None, typer.Option(min=1, help="Bins at a time  [default: number of cores]")
+        int | None,
+        typer.Option(min=1, help="Number of bins at the same time  [default: number of cores]"),
     ] = None,
     memory: Annotated[
         str | None,
@@ -102,15 +108,17 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     verify: Annotated[
         Verification,
-        typer.Option(help="counts: rows and nulls by the written footers; full: read all again"),
+        typer.Option(
+            help="counts: rows and nulls in the written footers; full: read all rows again"
+        ),
     ] = _DEFAULTS.verify,
     if_needed: IfNeededOption = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 3 when there is work")
+        bool, typer.Option("--check", help="Change nothing; exit 3 if there is work")
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Merge small files into good ones, and rewrite files with many deleted rows.
+    """Merge small files, and rewrite files with many deleted rows.
 
     No row is lost or changed: outputs are verified before they are committed, and old files stay
     until a vacuum.

@@ -30,14 +30,14 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Keep what was removed since, e.g. 168h  "
-            "[default: delta.deletedFileRetentionDuration, else 7d]",
+            help="Keep files removed within this time, e.g. 168h  [default: "
+            "delta.deletedFileRetentionDuration, else 7d]",
         ),
     ] = None,
     mode: Annotated[
         Mode,
         typer.Option(
-            help="full: list all files; lite: by the log alone; auto: lite where it sees all "
+            help="full: list all files; lite: use only the log; auto: lite if the log has all "
             "removed files"
         ),
     ] = _DEFAULTS.mode,
@@ -67,11 +67,12 @@ def command(  # noqa: PLR0913 - one parameter an option
         ),
     ] = None,
     include_unknown: Annotated[
-        bool, typer.Option("--include-unknown", help="Also files that no Delta writer makes")
+        bool,
+        typer.Option("--include-unknown", help="Also remove files not created by a Delta writer"),
     ] = False,
     ignore_manifests: Annotated[
         bool,
-        typer.Option("--ignore-manifests", help="Also files that symlink manifests still name"),
+        typer.Option("--ignore-manifests", help="Also remove files that symlink manifests name"),
     ] = False,
     max_files: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Remove at most N files  [default: all]")
@@ -81,7 +82,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             min=0,
             max=1,
-            help="Refuse if no commit in the log names a larger share of the files",
+            help="Refuse if a larger share of the files is in no commit of the log",
         ),
     ] = _DEFAULTS.max_orphan_fraction,
     force_retention: Annotated[
@@ -93,28 +94,29 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool, typer.Option("--quarantine", help="Move files to _deltactl/ instead of deleting")
     ] = False,
     quarantine_for: Annotated[
-        str, typer.Option(metavar="TIME", help="How long quarantined files stay at least")
+        str, typer.Option(metavar="TIME", help="Minimum time that quarantined files are kept")
     ] = "7d",
     no_journal: Annotated[
-        bool, typer.Option("--no-journal", help="Keep no list of what was removed")
+        bool, typer.Option("--no-journal", help="Do not record removed files (disables --undo)")
     ] = False,
     undo: Annotated[
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Bring back what RUN (or: last) removed: from quarantine, or a bucket's versions",
+            help="Restore the files that RUN (or: last) removed, from quarantine or from the "
+            "bucket's object versions",
         ),
     ] = None,
     purge_quarantine: Annotated[
-        bool, typer.Option("--purge-quarantine", help="Delete quarantined files that are due")
+        bool, typer.Option("--purge-quarantine", help="Delete quarantined files whose time is over")
     ] = False,
     if_needed: IfNeededOption = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 3 when there is something to go")
+        bool, typer.Option("--check", help="Change nothing; exit 3 if there are files to remove")
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Remove files that no version worth keeping needs.
+    """Remove files that no version inside the retention needs.
 
     Live files, their deletion vectors and whatever is younger than the retention stay. Asks
     before it removes anything; without a terminal it needs --yes.

@@ -35,8 +35,8 @@ IfNeededOption = Annotated[
     typer.Option(
         "--if-needed",
         metavar="WHAT=LEAST",
-        help="Only where there is this much to do: files=N or size=SIZE; may be repeated, any is "
-        "enough",
+        help="Run only if at least this much work is pending: files=N or size=SIZE; may be "
+        "repeated, one is enough",
         show_default=False,
     ),
 ]
@@ -62,14 +62,14 @@ class GlobalOptions(Options):
     output: Annotated[
         OutputFormat | None,
         typer.Option(
-            "--output", "-o", help="Form of the result, by default table", show_default=False
+            "--output", "-o", help="Format of the result, by default table", show_default=False
         ),
     ] = None
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes")] = False
     verbose: Annotated[
         int,
         typer.Option(
-            "--verbose", "-v", count=True, help="Say more; may be repeated", show_default=False
+            "--verbose", "-v", count=True, help="More messages; may be repeated", show_default=False
         ),
     ] = 0
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error")] = False
@@ -81,7 +81,7 @@ class GlobalOptions(Options):
         typer.Option(
             "--max-requests-per-second",
             metavar="N",
-            help="Ask object stores no more often; by default as often as they allow",
+            help="Limit of requests to object stores; by default as many as they allow",
             show_default=False,
         ),
     ] = None
@@ -89,7 +89,7 @@ class GlobalOptions(Options):
         LogFormat | None,
         typer.Option(
             "--log-format",
-            help="Form of warnings, notes, logs and errors on stderr, by default text",
+            help="Format of warnings, notes, logs and errors on stderr, by default text",
             show_default=False,
             rich_help_panel=Group.OUTPUT,
         ),
@@ -98,8 +98,8 @@ class GlobalOptions(Options):
         ProgressForm | None,
         typer.Option(
             "--progress",
-            help="How progress shows on stderr, by default auto: a bar on a terminal, else a line "
-            "per 10 seconds",
+            help="Progress on stderr, by default auto: a bar on a terminal, else a line every "
+            "10 seconds",
             show_default=False,
             rich_help_panel=Group.OUTPUT,
         ),

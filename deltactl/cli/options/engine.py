@@ -31,8 +31,8 @@ class EngineOptions(Options):
         EngineName | None,
         typer.Option(
             "--engine",
-            help="Where tasks run, by default auto: Spark where a cluster is named or the input is "
-            "large, else this process",
+            help="Where tasks run, by default auto: Spark if a cluster is named or the input "
+            "is large, else this process",
             show_default=False,
         ),
     ] = None
@@ -41,7 +41,7 @@ class EngineOptions(Options):
         typer.Option(
             "--spark-threshold",
             metavar="SIZE",
-            help="Input from which on auto takes Spark  [default: 1GiB]",
+            help="Input size from which auto uses Spark  [default: 1GiB]",
             show_default=False,
         ),
     ] = None

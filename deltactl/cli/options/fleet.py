@@ -42,7 +42,7 @@ class FleetOptions(Options):
         typer.Option(
             "--tables-from",
             metavar="FILE",
-            help="Also the tables of this file, one a line; - reads them from stdin",
+            help="Also the tables in this file, one per line; - reads stdin",
             show_default=False,
             rich_help_panel=Group.SELECTION,
         ),
@@ -54,7 +54,7 @@ class FleetOptions(Options):
             "-j",
             min=1,
             metavar="N",
-            help="Tables at a time; they share cores and memory",
+            help="Number of tables at the same time; they share cores and memory",
             rich_help_panel=Group.EXECUTION,
         ),
     ] = 1
@@ -62,7 +62,7 @@ class FleetOptions(Options):
         bool,
         typer.Option(
             "--fail-fast",
-            help="Begin no further table once one has failed",
+            help="Start no further table after one failed",
             rich_help_panel=Group.EXECUTION,
         ),
     ] = False

@@ -35,8 +35,8 @@ class LogStoreOptions(Options):
         LogStoreName | None,
         typer.Option(
             "--log-store",
-            help="Where all writers of a table on S3 agree on commits, as Delta's "
-            "S3DynamoDBLogStore does  [default: S3 itself, by conditional puts]",
+            help="Log store with which all writers of a table on S3 agree on commits, as "
+            "Delta's S3DynamoDBLogStore  [default: S3 itself, by conditional puts]",
             show_default=False,
         ),
     ] = None

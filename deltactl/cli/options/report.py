@@ -20,8 +20,7 @@ class ReportOptions(Options):
         typer.Option(
             "--report",
             metavar="FILE",
-            help="Also write plan, result and charts as one page of HTML, in the place of an older "
-            "one",
+            help="Also write plan, result and charts as one HTML page; replaces an older one",
             show_default=False,
             rich_help_panel=Group.OUTPUT,
         ),

@@ -25,8 +25,7 @@ class TimeLimit(Options):
         typer.Option(
             "--timeout",
             metavar="TIME",
-            help="Stop in good order after this long; what is finished is kept  "
-            "[default: no limit]",
+            help="Stop cleanly after this time; finished work is kept  [default: no limit]",
             show_default=False,
             rich_help_panel=Group.EXECUTION,
         ),
@@ -36,7 +35,7 @@ class TimeLimit(Options):
         typer.Option(
             "--timeout-grace",
             metavar="TIME",
-            help="How long that may take before the process is ended",
+            help="Time to stop cleanly; then the process is ended",
             rich_help_panel=Group.EXECUTION,
         ),
     ] = "5min"

@@ -28,8 +28,8 @@ class TurnOptions(Options):
         typer.Option(
             "--min-interval",
             metavar="TIME",
-            help="Do nothing if the last run that ended well began within this time  "
-            "[default: always run]",
+            help="Do nothing if the last successful run started within this time  [default: "
+            "always run]",
             show_default=False,
             rich_help_panel=Group.SELECTION,
         ),
@@ -38,7 +38,7 @@ class TurnOptions(Options):
         bool,
         typer.Option(
             "--no-lease",
-            help="Run even if another run of this command is at work on the table",
+            help="Run even if another run of this command holds the lease of the table",
             rich_help_panel=Group.SAFETY,
         ),
     ] = False

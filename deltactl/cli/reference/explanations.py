@@ -27,38 +27,39 @@ _FAILED_BEFORE_COMMIT: Final = (
     "named by no version; a vacuum removes them."
 )
 
-_KEPT: Final = "What had finished was committed and is whole."
+_KEPT: Final = "Finished work was committed and is complete."
 
 EXPLANATIONS: Final = {
     "FAILED": Explanation(
         "A run failed for a reason that has no code of its own.",
         ("The result could not be written: a full disk, a closed terminal.",),
         _FAILED_BEFORE_COMMIT,
-        ("Read the message; run again with --debug to see where it came from.",),
+        ("Read the message; rerun with --debug for a traceback.",),
     ),
     "INTERNAL": Explanation(
-        "deltactl did something that its authors did not foresee. This is a bug.",
-        ("A shape of log, file or environment that no test has.",),
+        "An internal error. This is a bug in deltactl.",
+        ("A form of the log, of a file or of the environment that no test covers.",),
         _FAILED_BEFORE_COMMIT,
-        ("Run again with --debug, and report the traceback with the table's protocol.",),
+        ("Rerun with --debug, and report the traceback and the table's protocol.",),
     ),
     "USAGE": Explanation(
         "An option or argument is wrong, or options exclude each other.",
         (
-            "A misspelt option or value; a size or a time without its unit.",
-            "A DELTACTL_ variable or a line of deltactl.toml that cannot be understood.",
+            "A misspelled option or value; a size or a time without a unit.",
+            "An invalid DELTACTL_ variable or line of deltactl.toml.",
         ),
         _UNTOUCHED,
         (
             "See `deltactl COMMAND --help`.",
-            "See `deltactl config` for what is set, and where.",
+            "See `deltactl config` for all settings and their origin.",
         ),
     ),
     "PREDICATE": Explanation(
-        "The predicate of --where cannot be parsed, or asks about more than partition columns.",
+        "The predicate of --where cannot be parsed, or uses columns that are not partition "
+        "columns.",
         (
             "A column that is not a partition column of this table.",
-            "Quotes that the shell took away: the whole predicate has to stand in quotes.",
+            "Quotes that the shell removed: put the whole predicate in quotes.",
         ),
         _UNTOUCHED,
         (
@@ -67,155 +68,159 @@ EXPLANATIONS: Final = {
         ),
     ),
     "TABLE": Explanation(
-        "The table, as it is, cannot serve the request.",
-        ("Contents of the log that contradict the protocol or each other.",),
+        "The state of the table does not allow the request.",
+        ("Content of the log that contradicts the protocol or itself.",),
         _UNTOUCHED,
-        ("See what is there with `deltactl describe-history TABLE`.",),
+        ("See the versions with `deltactl describe-history TABLE`.",),
     ),
     "NOT_A_TABLE": Explanation(
-        "There is no Delta table at this place: no _delta_log with commits or a checkpoint.",
+        "There is no Delta table at this path: no _delta_log with commits or a checkpoint.",
         (
-            "A misspelt path, or a partition folder inside a table.",
+            "A misspelled path, or a partition directory inside a table.",
             "A directory of plain Parquet files.",
         ),
         _UNTOUCHED,
         (
-            "Name the folder that holds _delta_log.",
-            "Make plain Parquet files a table with `deltactl convert DIR`.",
+            "Give the directory that contains _delta_log.",
+            "Convert plain Parquet files to a table with `deltactl convert DIR`.",
         ),
     ),
     "VERSION_NOT_FOUND": Explanation(
-        "The version or time asked for lies outside what the log can rebuild.",
+        "The log cannot rebuild the requested version or time.",
         (
-            "The version is newer than the latest, or older than what log cleanup kept.",
-            "The time lies before the first commit that is left.",
+            "The version is newer than the latest, or a log cleanup deleted it.",
+            "The time is before the first commit in the log.",
         ),
         _UNTOUCHED,
         ("See the versions and their times with `deltactl describe-history TABLE --all`.",),
     ),
     "LOG_CORRUPT": Explanation(
-        "A file of the transaction log is broken; the message names the file.",
+        "A file of the transaction log is invalid; the message names the file.",
         (
-            "A writer or a copy that was cut off, or a tool that edited the log.",
+            "A write or copy that was interrupted, or a tool that edited the log.",
             "A checkpoint that was damaged in storage.",
         ),
         _UNTOUCHED,
         (
-            "See how far the damage goes with `deltactl describe-history TABLE`.",
-            "Write broken checkpoints anew with `deltactl checkpoint TABLE --repair`.",
-            "Restore a broken commit file from a backup or the store's older object versions.",
+            "See which versions are damaged with `deltactl describe-history TABLE`.",
+            "Rewrite invalid checkpoints with `deltactl checkpoint TABLE --repair`.",
+            "Restore an invalid commit file from a backup or an older version of the object.",
         ),
     ),
     "LOG_GAP": Explanation(
-        "Commits are missing between the checkpoint and the version asked for.",
+        "Commits are missing between the checkpoint and the requested version.",
         (
             "Commit files were deleted by hand or by a lifecycle rule of the store.",
-            "A copy of the table that left files out.",
+            "A copy of the table without some files.",
         ),
         _UNTOUCHED,
         (
             "See which versions can still be rebuilt with `deltactl describe-history TABLE`.",
-            "Restore the missing files, or read a version on this side of the gap.",
+            "Restore the missing files, or read a version after the gap.",
         ),
     ),
     "LOG_ACTION_MISSING": Explanation(
-        "Up to the version asked for the log holds no protocol or no metaData action.",
+        "The log has no protocol or no metaData action up to the requested version.",
         (
-            "Version 0 was deleted and no checkpoint is whole.",
-            "A directory that only looks like a log.",
+            "Version 0 was deleted and no checkpoint is complete.",
+            "A directory with the name of a log but other files.",
         ),
         _UNTOUCHED,
         ("See what is left with `deltactl describe-history TABLE`, and restore the first files.",),
     ),
     "LOG_FILE_MISSING": Explanation(
-        "A checkpoint or sidecar that the log names is gone.",
+        "A checkpoint or sidecar that the log names is missing.",
         (
-            "A log cleanup removed it while it was wanted, time and again.",
+            "Log cleanups deleted it repeatedly while it was read.",
             "It was deleted by hand, or lost.",
         ),
         _UNTOUCHED,
         (
-            "Run again: a newer checkpoint is there after a cleanup.",
-            "If it stays away, `deltactl check TABLE --checkpoints` tells whether other files "
-            "still rebuild the table, and `deltactl checkpoint TABLE` then writes a new one.",
+            "Rerun: after a cleanup there is a newer checkpoint.",
+            "If it stays missing, run `deltactl check TABLE --checkpoints` to see whether "
+            "other files can rebuild the table; then `deltactl checkpoint TABLE` writes a new "
+            "one.",
         ),
     ),
     "DATA_FILE": Explanation(
-        "A data file or deletion vector is missing, broken, or not what the log says of it.",
+        "A data file or deletion vector is missing, invalid, or not as the log describes it.",
         (
             "The file was deleted outside Delta, or by a vacuum with too short a retention.",
-            "A file that was replaced, cut off, or encrypted.",
+            "A file that was replaced, truncated or encrypted.",
         ),
         _FAILED_BEFORE_COMMIT,
         (
-            "See which versions are whole with `deltactl describe-history TABLE --restorable`.",
+            "See which versions have all their files with `deltactl describe-history TABLE "
+            "--restorable`.",
             "If a vacuum moved it to quarantine: `deltactl vacuum TABLE --undo last`.",
             "Restore the file from a backup.",
         ),
     ),
     "VERIFICATION": Explanation(
-        "The rows that were written do not equal the live rows of the inputs.",
+        "The written rows differ from the live rows of the input files.",
         ("A defect in memory, storage or a library, or a bug in deltactl.",),
-        "Nothing of what failed the check was committed; the outputs were removed.",
+        "Files that failed the check were not committed; they were deleted.",
         (
-            "Run again; if it fails again with the same file, report it.",
-            "Look for a defect of the machine if it fails with a different file each time.",
+            "Rerun; if it fails again with the same file, report it.",
+            "Check the machine if it fails with another file each time.",
         ),
     ),
     "CONFLICT": Explanation(
-        "Another writer committed a change that this one could not be put on top of.",
+        "Another writer committed a change that conflicts with this one.",
         ("A concurrent change of the same files, of the schema, or of the protocol.",),
-        "The other writer's commit stands; what conflicts with it was not committed.",
+        "The other writer's commit is kept; changes that conflict with it were not committed.",
         (
-            "Run again: that is safe, and the reason for exit status 4.",
-            "Leave partitions at work alone with `deltactl optimize --skip-hot 1h`.",
+            "Rerun: this is safe. Exit status 4 means exactly this.",
+            "Skip partitions that are being written with `deltactl optimize --skip-hot 1h`.",
         ),
     ),
     "COMMIT_UNKNOWN": Explanation(
-        "The store did not tell whether a commit landed, and reading back did not settle it.",
-        ("The network or the store failed in the middle of the commit, and stayed away.",),
-        "The commit is there as a whole or not at all. Outputs were kept, for it may name them.",
+        "It is not known whether a commit was written: the store did not say, and reading back "
+        "failed.",
+        ("The network or the store failed during the commit and did not recover.",),
+        "The commit exists completely or not at all. Its data files were kept, because it may "
+        "name them.",
         (
             "See with `deltactl describe-history TABLE --limit 5` whether the version is there.",
-            "Run again once the store answers.",
+            "Rerun when the store answers.",
         ),
     ),
     "PARTIAL": Explanation(
-        "Some tasks failed, or lost to another writer; what finished is committed.",
+        "Some tasks failed or conflicted with another writer; finished work is committed.",
         (
-            "Single files that cannot be read, or workers that were lost.",
-            "Another writer who changed or removed some of the files in the meantime.",
+            "Files that cannot be read, or workers that ended.",
+            "Another writer changed or removed some of the files during the run.",
         ),
-        "Everything committed is whole; the files that failed are as they were.",
-        ("Mend the cause that the message names, and run again: only the rest is done.",),
+        "All commits are complete; files that failed are unchanged.",
+        ("Fix the cause in the message, then rerun: only the remaining work is done.",),
     ),
     "SAFETY": Explanation(
         "A rule that protects data refused the run.",
         (
             "A retention below that of the table.",
-            "More files than usual that no commit names: perhaps the wrong folder.",
-            "A question that nobody could be asked.",
+            "More files than usual that no commit names: perhaps the wrong directory.",
+            "A question without a terminal to ask it.",
         ),
         _UNTOUCHED,
         (
-            "Look at --dry-run first.",
-            "The hint names the option that overrides the rule, where there is one.",
+            "Rerun with --dry-run first.",
+            "Read the hint: it names the option that overrides the rule, if there is one.",
         ),
     ),
     "CONVERSION": Explanation(
         "Files of the directory cannot become one table.",
         (
             "Types of a column that differ between files, or names that Delta forbids.",
-            "Folders that do not agree on the partition columns.",
+            "Directories with different partition columns.",
         ),
         _UNTOUCHED,
         (
-            "The list names each file, column and reason: `deltactl convert DIR -o csv`.",
+            "See each file, column and reason with `deltactl convert DIR -o csv`.",
             "Try --schema-mode widen, --column-mapping, or --partition-by.",
         ),
     ),
     "UNSUPPORTED_FEATURE": Explanation(
-        "The table uses a table feature that this operation must not touch.",
+        "The table has a table feature that does not allow this operation.",
         ("A newer writer enabled a feature that this version of deltactl does not know.",),
         _UNTOUCHED,
         (
@@ -227,21 +232,21 @@ EXPLANATIONS: Final = {
         "The store refused or failed.",
         (
             "The network, a full disk, or a limit of requests.",
-            "A file system that cannot create a file only if it is not there.",
+            "A file system that cannot create a file only if it is absent.",
         ),
         _FAILED_BEFORE_COMMIT,
-        ("Try again; see the message for the file and the store's own words.",),
+        ("Rerun; the message has the file and the store's own error.",),
     ),
     "OBJECT_NOT_FOUND": Explanation(
-        "The store holds nothing under this name.",
-        ("A misspelt place, or a file that was deleted while it was about to be read.",),
+        "The store has no file with this name.",
+        ("A misspelled path, or a file that was deleted just before it was read.",),
         _UNTOUCHED,
-        ("Check the name; run again if somebody else was cleaning up.",),
+        ("Check the name; rerun if a cleanup ran at the same time.",),
     ),
     "OBJECT_EXISTS": Explanation(
-        "A file that had to be new is there already.",
-        ("Another writer took the name first.",),
-        "What was there was not replaced.",
+        "A file that must be new exists already.",
+        ("Another writer created it first.",),
+        "The existing file was not replaced.",
         ("Rerun.",),
     ),
     "ACCESS_DENIED": Explanation(
@@ -260,16 +265,16 @@ EXPLANATIONS: Final = {
         "The process got no more memory, or no more threads.",
         (
             "A limit on its address space (`ulimit -v`) or of its cgroup.",
-            "Row groups of the inputs that are larger than the memory there is.",
+            "Row groups of the input files that are larger than the memory.",
         ),
         _FAILED_BEFORE_COMMIT,
         (
             "Raise the limit.",
-            "Ask for less at a time: `deltactl optimize --max-concurrent 1 --memory 256MiB`.",
+            "Use less memory: `deltactl optimize --max-concurrent 1 --memory 256MiB`.",
         ),
     ),
     "ENGINE_UNAVAILABLE": Explanation(
-        "The engine that was asked for cannot run here.",
+        "The requested engine cannot run here.",
         ("No Java, no PySpark, or a cluster or Spark Connect server that does not answer.",),
         _UNTOUCHED,
         (
@@ -284,30 +289,30 @@ EXPLANATIONS: Final = {
         ("Rerun to do the rest.",),
     ),
     "TIMEOUT": Explanation(
-        "The run was stopped by its --timeout: exit status 5, or 1 where nothing was finished.",
-        ("More to do than fits into the time.", "A task that takes longer than the time alone."),
+        "The run was stopped by --timeout: exit status 5, or 1 if nothing was finished.",
+        ("More work than fits into the time.", "One task that takes longer than the time."),
         _KEPT,
         (
-            "Run again to do the rest: each run goes on where the last one ended.",
-            "Give more time, or less to do at once: `deltactl optimize --max-bytes 50GiB`.",
+            "Rerun to do the rest: each run continues where the last one ended.",
+            "Allow more time, or less work in a run: `deltactl optimize --max-bytes 50GiB`.",
         ),
     ),
     "NOT_BEGUN": Explanation(
-        "One table of several was not begun: another one failed, and --fail-fast was given.",
-        ("The error of the table that failed is told with it.",),
+        "One of several tables was skipped: another one failed, and --fail-fast was given.",
+        ("The output has the error of the table that failed.",),
         _UNTOUCHED,
-        ("Mend the cause and run again, or leave --fail-fast away.",),
+        ("Fix the cause, then rerun; or omit --fail-fast.",),
     ),
     "LEASE_HELD": Explanation(
-        "Another run of the same command is at work on this table.",
+        "Another run of the same command is running on this table.",
         (
-            "A cron job that began before the last one had ended.",
-            "A run that was killed on another machine: what it left expires within 15 minutes.",
+            "A cron job that started before the last one ended.",
+            "A run that was killed on another machine: its lease expires within 15 minutes.",
         ),
         _UNTOUCHED,
         (
-            "Run again later; the message says who is at work, and until when at most.",
-            "Use --no-lease to go ahead: two runs at a time waste work and harm nothing.",
+            "Rerun later; the message has the holder of the lease and its expiry.",
+            "Use --no-lease to run now: two runs at a time are safe, but may do work twice.",
         ),
     ),
 }
