@@ -13,7 +13,7 @@
     │   ├── DataFileError                      a data file or deletion vector is missing or broken
     │   └── VerificationError                  rewritten rows do not equal the live input rows
     ├── ConflictError                 exit 4   lost to a concurrent writer; may be tried again
-    │   ├── CommitOutcomeUnknownError          the store did not tell whether a commit landed
+    │   ├── CommitOutcomeUnknownError          the store did not say whether a commit landed
     │   └── LeaseHeldError                     the same command is at work on this table
     ├── PartialSuccessError           exit 5   some tasks failed, the rest is committed
     │   ├── TimeLimitError                     the time was up (exit 1 where nothing was finished)
@@ -39,24 +39,24 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Final, TypeAlias
 
 Warn: TypeAlias = Callable[[str], None]
-"""Takes what is worth knowing about a table but stops nothing, such as a torn hint."""
+"""Receives warnings, such as an invalid ``_last_checkpoint``; they do not stop the run."""
 
 
 MALFORMED: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
-"""What reaching into a JSON value of another shape raises; the last for infinite numbers."""
+"""What access to JSON of an unexpected form raises; ``OverflowError`` for infinite numbers."""
 
 
 def first_line(error: BaseException, most: int = 200) -> str:
-    """The first line of what a library says, at most so many characters; empty if it is silent."""
+    """Return the first line of a library's message, at most ``most`` characters; may be empty."""
     return next(iter(str(error).splitlines()), "")[:most]
 
 
 def ignore_warning(message: str) -> None:
-    """Take it where nobody wants to know, or where it is told in another way."""
+    """Discard the warning."""
 
 
 class DeltactlError(Exception):
-    """Base of everything deltactl raises on purpose."""
+    """Base of all errors that deltactl raises on purpose."""
 
     code: ClassVar[str] = "FAILED"
     exit_code: int = 1

@@ -54,7 +54,7 @@ def _to_ms(timestamp: Timestamp) -> int:
 
 
 class TableWarning(UserWarning):
-    """Something about a table that did not stop the work, such as a torn hint."""
+    """Something about a table that did not stop the work, such as an invalid _last_checkpoint."""
 
 
 def _warn(message: str) -> None:

@@ -33,7 +33,9 @@ def no_table_error(store: Store) -> NotATableError:
         return NotATableError(f"{where} is not a Delta table: it has no _delta_log", hint=hint)
     if store.stat_many([unquote(where)]) != [None]:
         return NotATableError(f"{where} is a file, not a Delta table", hint=hint)
-    return NotATableError(f"no Delta table at {where}: there is nothing here", hint=hint)
+    return NotATableError(
+        f"no Delta table at {where}: the directory is empty or missing", hint=hint
+    )
 
 
 def find_table_above(store: Store, levels: int | None = _LEVELS_UP) -> str | None:

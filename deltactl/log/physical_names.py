@@ -33,11 +33,11 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
     try:
         for text in texts:
             if is_absolute(text) and not is_absolute_name(text):
-                raise StorageError(f"{text!r} lies on another kind of storage")
+                raise StorageError(f"{text!r} is on another kind of storage")
         found = store.real_names(texts)
     except StorageError as error:
         raise SafetyError(
-            f"the log names a file that cannot be placed: {error.message}",
+            f"the log names a file that cannot be located: {error.message}",
             hint="Open the table by the address that its log uses.",
         ) from error
     located = pa.array([name or None for name in found], pa.string())  # the root is no file

@@ -1,9 +1,9 @@
-"""Days of long ago in files of Spark: which of them readers take for different days.
+"""Legacy (hybrid Julian/Gregorian) dates and timestamps in files written by Spark.
 
-Spark 2 wrote dates and timestamps in the hybrid calendar, Julian before 1582-10-15, and later
-versions do where they are asked to (``spark.sql.parquet.datetimeRebaseModeInWrite``). A footer says
-so, and Spark moves such values when it reads them; others take the numbers as they are. What is
-written anew says nothing of it, and would be other days for Spark.
+Spark 2 wrote dates and timestamps in the hybrid calendar, Julian before 1582-10-15. Later versions
+do so with ``spark.sql.parquet.datetimeRebaseModeInWrite``. The footer says so, and Spark converts
+such values when it reads them; other readers do not. A rewritten file has no such footer, so Spark
+would read other dates.
 
 Source: Spark's ``DataSourceUtils`` (``datetimeRebaseSpec``, ``int96RebaseSpec``).
 """
@@ -23,19 +23,19 @@ _VERSION: Final = b"org.apache.spark.version"
 _LEGACY_DATES: Final = b"org.apache.spark.legacyDateTime"
 _LEGACY_INT96: Final = b"org.apache.spark.legacyINT96"
 _FIRST_COMMON_DAY: Final = -141_427  # 1582-10-15
-# 1900-01-01 UTC: before it the clocks of places differ too, by how they set them to the sun.
+# 1900-01-01 UTC: before it, time zones used local mean time, which Spark converts too.
 _FIRST_COMMON_SECOND: Final = -2_208_988_800
 
 
 NEW_CALENDAR: Final = {_VERSION: b"3.5.0"}
-"""What a footer says so that Spark takes days of long ago as they are.
+"""The footer entry with which Spark reads old dates as proleptic Gregorian.
 
-Spark 3 refuses to read them in files without it, unless its session is told what they mean.
+Without it, Spark 3 refuses to read them, unless its session has a rebase mode.
 """
 
 
 def holds_days(schema: pa.Schema) -> bool:
-    """Whether a schema has dates or timestamps at any depth."""
+    """Return whether a schema has dates or timestamps at any depth."""
     return any(
         pa.types.is_date(leaf.type) or pa.types.is_timestamp(leaf.type)
         for member in schema

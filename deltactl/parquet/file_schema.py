@@ -116,7 +116,7 @@ class _SchemaReader:
     def read(self, kind: pa.DataType, path: str) -> DeltaType:
         """The Delta type of a column or member; the leaves below it are passed."""
         if isinstance(kind, pa.BaseExtensionType) and kind.extension_name != "arrow.json":
-            raise _UnusableTypeError(f"type {kind.extension_name} has no place in Delta")
+            raise _UnusableTypeError(f"type {kind.extension_name} is not a type of Delta")
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
         if pa.types.is_struct(kind):
@@ -163,4 +163,4 @@ class _SchemaReader:
         for matches, name in _SIMPLE:
             if matches(kind):
                 return PrimitiveType(name)
-        raise _UnusableTypeError(f"type {kind} has no place in Delta")
+        raise _UnusableTypeError(f"type {kind} is not a type of Delta")

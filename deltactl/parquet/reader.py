@@ -221,8 +221,8 @@ def _ensure_undisputed_days(batch: pa.RecordBatch, columns: Set[str], path: str)
     for name in columns:
         if holds_disputed_days(batch.column(name)):
             raise UnsupportedFeatureError(
-                f"data file {path!r} holds days of long ago in column {name!r}, written by Spark "
-                "in its old calendar: in another file readers would take them for other days",
+                f"data file {path!r} has dates before 1582-10-15 or timestamps before 1900 in "
+                f"column {name!r}, written by Spark in its legacy calendar: a rewrite would change them",
                 hint="Rewrite the file with Spark, which knows both calendars.",
             )
 
@@ -273,7 +273,7 @@ def ensure_readable_path(path: str) -> None:
     """
     if not is_absolute(path) and leaves_root(path):
         raise DataFileError(
-            f"the log names {path!r}, which lies outside the table's folder",
+            f"the log names {path!r}, which is outside the table's directory",
             hint="Do not use the file: its writer is defective or hostile. Nothing was read.",
         )
 

@@ -83,7 +83,7 @@ def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
                 else "Omit it; other writers can set it afterwards.",
             )
         if value.lower() not in ("true", "false"):
-            raise UsageError(f"the property {key!r} is true or false, not {value!r}")
+            raise UsageError(f"the property {key!r} must be true or false, not {value!r}")
         feature = _FLAGS[folded]
         if feature is not None and value.lower() == "true":
             found.add(feature)

@@ -288,7 +288,7 @@ def _end(data: bytes, at: int) -> int | None:
 
 def _uint(data: bytes, at: int, size: int) -> int:
     if at + size > len(data):
-        raise DataFileError("a variant ends within itself")
+        raise DataFileError("a variant is truncated")
     return int.from_bytes(data[at : at + size], "little")
 
 

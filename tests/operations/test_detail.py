@@ -174,7 +174,7 @@ def test_a_schema_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_no_table(tmp_path: Path) -> None:
-    with pytest.raises(NotATableError, match="there is nothing here"):
+    with pytest.raises(NotATableError, match="the directory is empty or missing"):
         load(tmp_path)
     write_log(tmp_path, 1)
     assert Table(str(tmp_path)).detail().version == 0

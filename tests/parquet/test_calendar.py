@@ -111,7 +111,7 @@ def test_files_with_them_are_not_rewritten(
     table = Table(str(tmp_path))
     before = table.scan().read_all()
     if day.year == 1500 and facts and facts != spark("3.5.1"):
-        with pytest.raises(UnsupportedFeatureError, match=r"'old\.parquet' .* old calendar"):
+        with pytest.raises(UnsupportedFeatureError, match=r"'old\.parquet' .* legacy calendar"):
             table.optimize(OptimizeOptions())
     else:
         assert table.optimize(OptimizeOptions()).files_removed == 5

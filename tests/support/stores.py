@@ -208,7 +208,7 @@ class MemoryStore:
         if not is_absolute_name(name):
             return self._writable(name)
         if not name.startswith("memory://"):
-            raise StorageError(f"{name!r} lies on another kind of storage")
+            raise StorageError(f"{name!r} is on another kind of storage")
         return name
 
     def _writable(self, name: str) -> str:

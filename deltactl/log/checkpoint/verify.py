@@ -80,7 +80,7 @@ def verify_head(
     ):
         if found != wanted:
             raise VerificationError(
-                f"{where}: {what} is stored other than it was written",
+                f"{where}: {what} was stored with other content than was written",
                 hint="Rerun; nothing points at the new checkpoint.",
             )
 

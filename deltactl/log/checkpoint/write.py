@@ -128,7 +128,7 @@ class ActionFileWriter:
             raise StorageError(f"{self._name} is not in the store after it was written")
         if info.size_bytes != size_bytes:
             raise ConflictError(
-                f"another writer put a checkpoint at {self._name} meanwhile",
+                f"another writer wrote the checkpoint {self._name} during the run",
                 hint="Rerun to check it. It was not changed.",
             )
         return WrittenActions(

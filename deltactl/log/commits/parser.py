@@ -76,7 +76,7 @@ class CommitParser:
         for file in files:
             if file.data.isspace() or not file.data:
                 raise CorruptLogError(
-                    f"{file.name} is empty: a torn write, or the content was lost",
+                    f"{file.name} is empty: the write was truncated, or the content was lost",
                     hint="Restore the file from a backup.",
                 )
             _ensure_utf8(file)

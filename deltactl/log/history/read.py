@@ -281,7 +281,7 @@ def _refuse_torn(name: str, data: bytes) -> None:
     """Refuse a commit that is empty or whose last line breaks off; others are not looked at."""
     whole = data.rstrip()
     if not whole:
-        raise CorruptLogError(f"{name} is empty: a torn write, or the content was lost")
+        raise CorruptLogError(f"{name} is empty: the write was truncated, or the content was lost")
     line = whole[whole.rfind(b"\n") + 1 :]
     try:
         is_object = isinstance(parse_json_line(line), dict)

@@ -44,7 +44,7 @@ class ConditionalCommitStore(ForwardingStore):
         if sign is not None:
             raise SafetyError(
                 f"{sign!r} in {self.uri} was left by a writer that agrees on commits outside of S3:"
-                " a commit from here could be overwritten by it",
+                " that writer could overwrite a commit of this run",
                 hint="Nothing was committed. Commit with --log-store dynamodb, as that writer does"
                 " (see docs/object-store-commits.md). If there is no such writer any more, delete"
                 " the temporary files of the log.",

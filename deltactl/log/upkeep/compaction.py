@@ -69,7 +69,7 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
     if info is None or not _says_the_same(store, snapshot, info):
         store.delete_many([name])
         raise VerificationError(
-            f"{name} does not say what its commits say",
+            f"{name} differs from its commits",
             hint="Report this as a bug; the file was removed.",
         )
     return info

@@ -131,7 +131,7 @@ def win_version(
         base, winners = read_winners(store, base)
         learn(base, winners)
     raise ConflictError(
-        f"lost the race for a version {_MAX_ATTEMPTS} times",
+        f"gave up after {_MAX_ATTEMPTS} attempts to commit",
         hint="Rerun when fewer writers are active.",
     )
 
@@ -180,6 +180,6 @@ def _list_winners(store: Store, version: int) -> list[FileInfo]:
             break
     raise ConflictError(
         f"version {newest + 1} of {store.uri} is not in the log, though later ones are: what it "
-        "changed while this run was at work is not known",
+        "changed during this run is not known",
         hint="Rerun: the log was cleaned up during this run.",
     )

@@ -309,7 +309,7 @@ def test_no_table(cli: RunCli, tmp_path: Path) -> None:
     ran = cli("describe-history", str(tmp_path / "none"))
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == (
-        f"error: no Delta table at file://{tmp_path}/none: there is nothing here\n"
+        f"error: no Delta table at file://{tmp_path}/none: the directory is empty or missing\n"
         "hint: Give the directory that contains _delta_log.\n"
     )
     in_json = cli("describe-history", str(tmp_path / "none"), "-o", "json")

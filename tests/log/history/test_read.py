@@ -411,11 +411,11 @@ def test_unknown_features_do_not_matter(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: None, "there is nothing here"),
-        (lambda p: p.mkdir(), "there is nothing here"),
+        (lambda p: None, "the directory is empty or missing"),
+        (lambda p: p.mkdir(), "the directory is empty or missing"),
         (lambda p: p.write_text("x"), "is a file, not a Delta table"),
         (lambda p: ((p / "d").mkdir(parents=True), (p / "d/x").write_text("")), "no _delta_log"),
-        (lambda p: (p / "_delta_log").mkdir(parents=True), "there is nothing here"),
+        (lambda p: (p / "_delta_log").mkdir(parents=True), "the directory is empty or missing"),
         (
             lambda p: ((p / "_delta_log").mkdir(parents=True), (p / "_delta_log/x").write_text("")),
             "its _delta_log holds no commits",

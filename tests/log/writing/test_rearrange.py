@@ -203,7 +203,7 @@ def test_a_race_that_is_never_won_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
     snapshot = load(builder.store)
     object.__setattr__(snapshot, "store", Crowded(builder.store))
-    with pytest.raises(ConflictError, match="5 times"):
+    with pytest.raises(ConflictError, match="5 attempts"):
         commit(snapshot.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot)
 
 
