@@ -222,7 +222,8 @@ def _ensure_undisputed_days(batch: pa.RecordBatch, columns: Set[str], path: str)
         if holds_disputed_days(batch.column(name)):
             raise UnsupportedFeatureError(
                 f"data file {path!r} has dates before 1582-10-15 or timestamps before 1900 in "
-                f"column {name!r}, written by Spark in its legacy calendar: a rewrite would change them",
+                f"column {name!r}, written by Spark in its legacy calendar: a rewrite would change "
+                "them",
                 hint="Rewrite the file with Spark, which knows both calendars.",
             )
 
