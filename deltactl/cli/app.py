@@ -1,4 +1,4 @@
-"""The program: find the command, run it, and turn whatever happens into an exit status."""
+"""The program: find the command, run it, and return its exit status."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def build_group(specs: Sequence[CommandSpec] = COMMANDS) -> LazyGroup:
 
 
 def run(argv: Sequence[str], *, specs: Sequence[CommandSpec] = COMMANDS) -> int:
-    """Run the program in this process, and give its exit status."""
+    """Run the program in this process, and return its exit status."""
     session = Session(argv, os.environ)
     try:
         with raise_on_sigterm():
@@ -114,7 +114,7 @@ def run(argv: Sequence[str], *, specs: Sequence[CommandSpec] = COMMANDS) -> int:
 def _run_command(session: Session, argv: Sequence[str], specs: Sequence[CommandSpec]) -> int:
     group = build_group(specs)
     try:
-        # Not `group.main`: that one handles errors, pipes and signals in its own way.
+        # Not `group.main`, which handles errors, pipes and signals differently.
         with group.make_context(PROGRAM, list(argv), obj=session) as ctx:
             if not argv:
                 typer.echo(ctx.get_help(), err=True)
@@ -140,7 +140,7 @@ def _fail(session: Session, error: DeltactlError, raised: BaseException) -> int:
 
 
 def _leave_pipe() -> int:
-    """Give up stdout, so that the interpreter does not complain about it when it exits."""
+    """Close stdout, so that the interpreter reports no error about it when it exits."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return ExitCode.BROKEN_PIPE
@@ -163,7 +163,7 @@ def main() -> NoReturn:
         if stream is None:  # closed by the caller
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115 lives as long as the process
         else:
-            # A terminal that cannot show a letter must not end the run.
+            # A character that the terminal cannot show must not end the run.
             stream.reconfigure(errors="backslashreplace")
     code = run(sys.argv[1:])
     # Keep the collector from scanning all objects when the interpreter exits.

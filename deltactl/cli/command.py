@@ -1,4 +1,4 @@
-"""A command as the program runs it: on one table, or on each of several."""
+"""A command of the program, which runs on one table or on each of several."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from deltactl.errors import UsageError
 
 
 class Command(TyperCommand):
-    """A command that also takes the global options, and begins the session before it runs."""
+    """A command with the global options; it begins the session before it runs."""
 
     takes_tables = False
     takes_turns = False
     needs_arrow = True
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Give the parameters, such that plain values cost little."""
+        """Return the parameters; plain values are parsed without Typer, which is slow."""
         return with_plain_values(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse; ``--help`` prints here, and its reader may be gone."""
+        """Parse the arguments; ``--help`` prints here, and may meet a closed pipe."""
         with stdout_errors():
             return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help text of the house: examples first, options by group."""
+        """Write the help text: examples first, options by group."""
         write_help(describe_command(ctx), formatter, ctx.command_path, self.epilog or "")
 
-    def invoke(self, ctx: Any) -> Any:  # Any: Typer keeps the type of this context to itself
+    def invoke(self, ctx: Any) -> Any:  # Any: the type of this context is private to Typer
         """Move the global options into the session, then run the command with the rest."""
         session = Session.of(ctx)
         options = session.options_before.merge(GlobalOptions.take(ctx.params))
@@ -81,7 +81,7 @@ class Command(TyperCommand):
         return None
 
     def _invoke_tables(self, ctx: Any, session: Session, options: FleetOptions) -> Any:
-        """Run on one table as named, or on each of several in a session of its own."""
+        """Run on one table, or on each of several in a separate session."""
         from deltactl.cli.fleet.run import expand_tables, find_single
 
         single = find_single(options, session)

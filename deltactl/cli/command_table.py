@@ -1,4 +1,4 @@
-"""The command table. A command is a module with ``def command(ctx, ...)``, loaded when run."""
+"""The command table. A command is a module with a function ``command``, imported to run it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CommandSpec:
     commits: bool = False
     """Whether it takes the options of ``cli/options/log_store.py``."""
     is_hidden: bool = False
-    """Whether it is for programs, and left out of what people read."""
+    """Whether it is for programs only, and hidden in help and manual pages."""
     has_time_limit: bool = False
     """Whether it takes the options of ``cli/options/time_limit.py``."""
     takes_tables: bool = False
@@ -26,13 +26,13 @@ class CommandSpec:
     has_report: bool = False
     """Whether it takes the option of ``cli/options/report.py``."""
     takes_turns: bool = False
-    """Whether its runs take turns on a table, by the options of ``cli/options/turns.py``."""
+    """Whether its runs hold a lease on the table, by the options of ``cli/options/turns.py``."""
     needs_arrow: bool = True
-    """Whether every run with a table needs Arrow; else the command prepares it where it does."""
+    """Whether every run with a table needs Arrow; if not, the command calls ``keep_pandas_out``."""
 
     @property
     def module(self) -> str:
-        """Where the command lives: its name with dashes as underscores."""
+        """Return the module of the command: its name with underscores for dashes."""
         return f"{self.package}.{self.name.replace('-', '_')}"
 
 

@@ -1,4 +1,4 @@
-"""One Spark session for all tables of a run."""
+"""The engines of a run, with one Spark session for all of its tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class SharedSpark:
-    """The Spark session of a run: started when it is first asked for, and once."""
+    """The Spark session of a run: started once, when it is first needed."""
 
     def __init__(self, stack: ExitStack, quiet: AbstractContextManager[object]) -> None:
         """End the session with ``stack``; hold ``quiet`` while it starts.
@@ -38,10 +38,10 @@ class SharedSpark:
         """
         self._stack, self._quiet = stack, quiet
         self._lock = threading.Lock()
-        self._session: Any = None  # only the engine's own modules may know Spark's types
+        self._session: Any = None  # only the modules of the engine may import Spark's types
 
     def open(self, settings: SparkSettings, environ: Mapping[str, str]) -> Any:
-        """Give the session.
+        """Return the session, started.
 
         Raises:
             EngineUnavailableError: it cannot be started.
@@ -58,7 +58,7 @@ class SharedSpark:
 
 @contextmanager
 def shared_spark(quiet: AbstractContextManager[object] | None = None) -> Iterator[SharedSpark]:
-    """Give what starts Spark once; a session that was started ends with the context."""
+    """Return what starts Spark once; the session is stopped at the end of the context."""
     with ExitStack() as stack, warnings.catch_warnings():
         yield SharedSpark(stack, quiet or nullcontext())
 
@@ -80,13 +80,13 @@ class CliEngines:
     _facts: SparkFacts | None = None
 
     def choose(self, input_bytes: int) -> EngineChoice:
-        """Decide by what was asked for and by what is there; warn when Spark is missing."""
+        """Choose the engine by options and environment; warn if Spark is missing."""
         return self._decide(input_bytes).choice
 
     def open(self, input_bytes: int) -> Engine:
-        """Give the engine, started.
+        """Return the engine, started.
 
-        Where nobody named Spark and it cannot start, the work is done in this process.
+        If Spark cannot start and nothing named it, the tasks run in this process.
         """
         decision = self._decide(input_bytes)
         if decision.choice.name == "local":
@@ -166,7 +166,7 @@ def open_engines(
     jobs: int = 1,
     spark: SharedSpark | None = None,
 ) -> Iterator[CliEngines]:
-    """Give the source of engines; what it starts is stopped at the end of the context.
+    """Return the source of engines; what it starts is stopped at the end of the context.
 
     ``jobs`` runs share this process, and ``spark`` where one is given: that is not stopped here.
     """

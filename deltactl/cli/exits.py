@@ -8,7 +8,7 @@ from typing import Final
 
 
 class ExitCode(IntEnum):
-    """What the process tells its caller. Errors carry their own (see ``deltactl.errors``)."""
+    """Exit statuses of the process. Errors have their own (see ``deltactl.errors``)."""
 
     DONE = 0
     FAILURE = 1
@@ -42,7 +42,7 @@ MEANINGS: Final = {
 }
 
 
-# First what somebody has to look at, then what running again will do, then what is no failure.
+# First what a person must look at, then what a rerun will finish, then what is no failure.
 _FROM_WORST: Final = (
     ExitCode.INTERRUPTED,
     ExitCode.TERMINATED,
@@ -60,13 +60,13 @@ _FROM_WORST: Final = (
 
 
 def find_worst(codes: Iterable[int]) -> int:
-    """Give the one exit status of several runs: that of the run that went worst."""
+    """Return the exit status of several runs: the worst one."""
     present = set(codes)
     unknown = present.difference(_FROM_WORST)
     return max(unknown) if unknown else next(c for c in _FROM_WORST if c in present)
 
 
 def render_exit_status() -> str:
-    r"""Give the table for the end of a help text; ``\b`` keeps its lines apart there."""
+    r"""Return the table for the end of a help text; ``\b`` keeps its line breaks there."""
     rows = (f"  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
     return "\b\nExit status:\n" + "\n".join(rows)

@@ -1,4 +1,4 @@
-"""Whatever ends a run, told as an error for the user."""
+"""What ends a run, as an error for the user."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from deltactl.errors import (
 
 PROGRAM = "deltactl"
 
-# What threads and libraries say that found no room, instead of raising a MemoryError.
+# Messages of threads and libraries that lack memory and raise no MemoryError.
 _NO_MEMORY: Final = ("can't start new thread", "failed to map segment from shared object")
 
 
 def explain_failure(raised: BaseException) -> DeltactlError:
-    """Turn whatever ended a run into an error for the user."""
+    """Return the error for the user for what ended a run."""
     match raised:
         case DeltactlError():
             return raised
@@ -47,5 +47,5 @@ def explain_failure(raised: BaseException) -> DeltactlError:
 
 
 def show_traceback(output: Output, raised: BaseException) -> None:
-    """Print where an error came from."""
+    """Print the traceback of an error."""
     output.debug("".join(traceback.format_exception(raised)))

@@ -1,4 +1,4 @@
-"""The group of commands: known by name and one line of help, loaded when they are run."""
+"""The group of commands: listed by name and one line of help, imported when they run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 
 
 class LazyGroup(TyperGroup):
-    """Commands known by name and one line of help; their modules load when they are run."""
+    """Commands listed by name and one line of help; their modules are imported when they run."""
 
     specs: dict[str, CommandSpec]
 
@@ -45,7 +45,7 @@ class LazyGroup(TyperGroup):
             self.add_command(row)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Give the parameters, such that plain values cost little."""
+        """Return the parameters; plain values are parsed without Typer, which is slow."""
         return with_plain_values(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -54,18 +54,18 @@ class LazyGroup(TyperGroup):
             return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help text of the house, the commands before the options."""
+        """Write the help text: the commands before the options."""
         doc = describe_command(ctx)
         commands = [(spec.name, spec.help) for spec in self.specs.values() if not spec.is_hidden]
         write_help(doc, formatter, PROGRAM, self.epilog or "", commands)
 
     def invoke(self, ctx: Any) -> Any:
-        """Move the global options before the command into the session, then go on to it."""
+        """Move the global options before the command into the session, then run the command."""
         Session.of(ctx).options_before = GlobalOptions.take(ctx.params)
         return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command, and load it: from here on its own options count."""
+        """Find the command and import it, for its options."""
         name, found, rest = super().resolve_command(ctx, args)
         return name, load_command(self.specs[name]) if name else found, rest
 

@@ -1,4 +1,4 @@
-"""What a command is given besides its own options: output, storage options, progress, signals."""
+"""What a command gets besides its own options: output, storage options, progress, signals."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Session:
         self._files: list[ConfigSource] | None = None
         self.command: str | None = None
         self.table: str | None = None
-        self.options_before = GlobalOptions()  # what stood before the command
-        # Good enough to report that parsing failed; replaced by `begin` when it did not.
+        self.options_before = GlobalOptions()  # those before the command
+        # For errors of the parser; `begin` replaces it after a successful parse.
         self.options = GlobalOptions(output=guess_format(argv), debug="--debug" in argv)
         self.run_id = SystemClock().new_id()
         self.output = Output(
@@ -74,7 +74,7 @@ class Session:
         self._cancellation = Cancellation()
         self._spark: SharedSpark | None = None
         self.caught_up_version: int | None = None  # see ``operations.turns.LastRun``
-        self.table_id: str | None = None  # by its metadata, once a command has read that
+        self.table_id: str | None = None  # from its metadata, once a command has read it
         self.has_skipped = False
         self.outcomes: list[TableOutcome] = []  # of several tables, those that have ended
         self._is_of_several = False
@@ -83,13 +83,13 @@ class Session:
 
     @staticmethod
     def of(ctx: typer.Context) -> Session:
-        """Give the session of a command's context."""
+        """Return the session of a command's context."""
         session = ctx.obj
         assert isinstance(session, Session)
         return session
 
     def sources_for(self, command: str | None, table: str | None) -> tuple[Source, ...]:
-        """Give what may set options of a command on a table, in the order of their word.
+        """Return the sources of settings for a command on a table, the first of which applies.
 
         Raises:
             UsageError: a file of settings cannot be understood.
@@ -102,7 +102,7 @@ class Session:
         return (EnvironmentSource(self.environ), *files)
 
     def check_settings(self, command: str, settings: Collection[str]) -> None:
-        """Refuse what files say of a command and its options do not know.
+        """Refuse settings of a command in files that are none of its options.
 
         Raises:
             UsageError: a file has such a key.
@@ -124,7 +124,7 @@ class Session:
         engine: EngineOptions | None = None,
         log_store: LogStoreOptions | None = None,
     ) -> None:
-        """Take over what was parsed, right before the command runs.
+        """Take over the parsed options, right before the command runs.
 
         Raises:
             UsageError: a variable or a file of settings cannot be understood.
@@ -151,20 +151,20 @@ class Session:
         self._sent_before = requests_sent()
 
     def limit_time(self, limit: TimeLimit) -> None:
-        """Let the time begin to count."""
+        """Start the time limit."""
         self._stack.enter_context(
             limit_time(self._cancellation, limit.limit_ms, limit.grace_ms, self.output.note)
         )
 
     def end(self) -> None:
-        """Tell what was asked of object stores, and let go of what the run took."""
+        """Log the requests to object stores, and release the resources of the run."""
         sent = requests_sent() - self._sent_before
         if sent.total:
             _log.info("%s", sent)
         self._stack.close()
 
     def for_table(self, table: str, output: Output, jobs: int) -> Session:
-        """Give the session of one table of several, ``jobs`` of which run at a time."""
+        """Return the session of one table of several, ``jobs`` of which run at a time."""
         session = copy(self)
         session.table, session.output, session._jobs = table, output, jobs
         session._lazy_engine, session._is_of_several = None, True
@@ -173,21 +173,21 @@ class Session:
 
     @property
     def shown_table(self) -> str | None:
-        """The address of the table without what nobody may see; such a one is refused."""
+        """Return the address of the table without credentials; one with credentials is refused."""
         return None if self.table is None else mask_address(self.table)
 
     @property
     def shares_process(self) -> bool:
-        """Whether other tables are worked on at the same time."""
+        """Return whether other tables are processed at the same time."""
         return self._jobs > 1
 
     def label(self, text: str) -> str:
-        """Say which table a text is about, where there are several."""
+        """Return a text with the table that it is about, if there are several."""
         return f"{self.table}: {text}" if self._is_of_several else text
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """What was said with ``--storage-option``, and about the rate of requests.
+        """Return the storage options, with the limit of requests per second.
 
         Raises:
             UsageError: a variable that an option refers to is not set.
@@ -224,7 +224,7 @@ class Session:
         return open_table_store(address, self.storage_options, log_store, read_only=read_only)
 
     def envelope(self, **parts: Any) -> Envelope:
-        """Start the envelope of this command and table; ``parts`` are further fields of it."""
+        """Return the envelope of this command and table; ``parts`` are its other fields."""
         if self._lazy_engine is not None and "engine" in parts:
             parts.setdefault("engine_reason", self._lazy_engine.reason)
         self.has_skipped = parts.get("skipped") is not None
@@ -264,7 +264,7 @@ class Session:
         )
 
     def progress(self, label: str) -> AbstractContextManager[OnProgress]:
-        """Show progress while the context lasts; gives the callback for the engine."""
+        """Show progress in this context; it yields the callback for the engine."""
         return progress(
             self.output,
             self.label(label),
@@ -275,7 +275,7 @@ class Session:
     def engines(
         self, *, max_concurrent: int | None = None, memory_bytes: int | None = None
     ) -> AbstractContextManager[CliEngines]:
-        """Give what chooses the engine of this run; what it starts ends with the context.
+        """Return what chooses the engine of this run; what it starts ends with the context.
 
         ``max_concurrent`` tasks run at once, and in this process within ``memory_bytes``.
 
@@ -297,14 +297,14 @@ class Session:
 
     @contextmanager
     def sharing_spark(self) -> Iterator[None]:
-        """Let the sessions of tables made meanwhile run on one and the same Spark session."""
+        """Let the sessions of tables that begin in this context share one Spark session."""
         with shared_spark(self.output.lock) as self._spark:
             yield
         self._spark = None
 
     @contextmanager
     def engine(self) -> Iterator[LazyEngine]:
-        """Give the engine for tasks that read little: Spark only where it is named.
+        """Return the engine for tasks that read little: Spark only if it is named.
 
         Raises:
             UsageError: an option or variable about engines cannot be understood.
@@ -315,7 +315,7 @@ class Session:
 
     @contextmanager
     def cancellation(self) -> Iterator[Cancellation]:
-        """Let signals cancel the work in this context instead of breaking it off."""
+        """Let signals cancel the work in this context instead of aborting it."""
         with cancel_on_signals(self.output.note, self._cancellation) as cancellation:
             yield cancellation
 
@@ -327,8 +327,8 @@ class Session:
     ) -> Iterator[RunContext]:
         """Return what an operation needs besides the table and its options.
 
-        Signals cancel the work in this context. Its progress is shown with the label, if there is
-        one. Without ``engine``, the tasks run where those that read little do.
+        Signals cancel the work in this context. Progress is shown with the label, if there is one.
+        Without ``engine``, the engine for tasks that read little is used.
 
         Raises:
             UsageError: an option or variable about engines is invalid.
@@ -357,7 +357,7 @@ class Session:
     def raise_if_cancelled(
         self, message: str = "interrupted before it was begun", *, hint: str | None = "Rerun."
     ) -> None:
-        """Refuse to begin anything once the run is to end.
+        """Raise an error if a signal or the time limit has stopped the run.
 
         Raises:
             InterruptedRunError: a signal arrived.
@@ -366,18 +366,18 @@ class Session:
         self._cancellation.raise_if_cancelled(message, hint=hint)
 
     def idling(self) -> AbstractContextManager[None]:
-        """Tell that the run only waits, while the context lasts: there is nothing to finish."""
+        """Mark the run as only waiting in this context: there is nothing to finish."""
         return idling(self._cancellation)
 
     def cancel(self, signal_number: int) -> None:
-        """Let the whole run end as a signal would."""
+        """Stop the whole run as a signal would."""
         if self._cancellation.signal_number is None and self._cancellation.expired_ms is None:
             self._cancellation.signal_number = signal_number
         self._cancellation.token.set()
 
 
 def guess_format(argv: Sequence[str]) -> OutputFormat | None:
-    """Find the last ``-o`` or ``--output`` in arguments that may be wrong in any other way."""
+    """Return the last ``-o`` or ``--output`` of arguments that may be invalid."""
     found: str | None = None
     for position, word in enumerate(argv):
         if word == "--":
@@ -392,7 +392,7 @@ def guess_format(argv: Sequence[str]) -> OutputFormat | None:
 
 
 def _guess_log_format(argv: Sequence[str], environ: Mapping[str, str]) -> LogFormat:
-    """The form of the log for an error in the arguments, or before they are understood."""
+    """Return the log format for errors before or in the parsing of the arguments."""
     words = " ".join(argv).replace("--log-format=", "--log-format ")
     said = re.findall(r"--log-format (\S+)", words) or [environ.get("DELTACTL_LOG_FORMAT", "")]
     return LogFormat.JSON if said[-1].lower() == LogFormat.JSON else LogFormat.TEXT

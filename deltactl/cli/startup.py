@@ -1,4 +1,4 @@
-"""Imports that a command can do without."""
+"""Imports that a command does not need."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 
 class _NoPandas:
-    """A finder that says that there is no pandas."""
+    """An import finder that hides pandas."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
-        """Find nothing, and let nobody else look for pandas."""
+        """Find no module; for pandas, raise an error instead of asking the next finder."""
         if name == "pandas":
             raise ModuleNotFoundError("pandas is kept out", name=name)
 
 
 def keep_pandas_out() -> None:
-    """Let pyarrow make its first array without pandas, which nothing here uses.
+    """Make the first array of pyarrow while pandas is hidden, because deltactl does not use it.
 
-    It would import pandas just to ask whether the values are one of its kinds, and that takes as
-    long as all other imports together. Who imports pandas later still can; pyarrow alone does
+    pyarrow would import pandas only to check whether the values are pandas objects. That takes as
+    long as all other imports together. Later imports of pandas still work; only pyarrow runs
     without it in this process.
     """
     import pyarrow as pa

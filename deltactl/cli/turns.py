@@ -1,4 +1,4 @@
-"""Whose turn it is: a run that is too early is skipped, one that overlaps another refused."""
+"""When a run may begin: one that is too early is skipped, one that overlaps another refused."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
-    """Hold the lease while the context lasts, and write the run down if it ends well.
+    """Hold the lease in this context, and record the run if it succeeds.
 
-    Gives the reason why the run is to be skipped, if it is.
+    Yields the reason to skip the run, if there is one.
 
     Raises:
-        LeaseHeldError: another run is at work.
+        LeaseHeldError: another run is active.
         StorageError: the storage failed.
     """
     if options.min_interval_ms is None and options.is_dry_run:
@@ -37,7 +37,7 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
     from deltactl.operations.turns import LEASE_MS, Holder, hold_lease, name_processes
 
     store = session.open_store(session.table or "")
-    if not is_table(store):  # the command says so better, and nothing is written there
+    if not is_table(store):  # the command reports it better; nothing is written there
         yield None
         return
     early = _find_early(store, session, options)
@@ -70,7 +70,7 @@ def _find_early(store: Store, session: Session, options: TurnOptions) -> str | N
         return None
     last = read_last_run(store, session.command or "")
     now_ms = SystemClock().now_ms()
-    # A time from the future says nothing: clocks differ.
+    # A time in the future means nothing: clocks differ.
     if last is None or not 0 <= now_ms - last.started_ms < interval_ms:
         return None
     if not _is_of(last, store, session):
@@ -82,12 +82,12 @@ def _find_early(store: Store, session: Session, options: TurnOptions) -> str | N
 
 
 def _is_of(last: LastRun, store: Store, session: Session) -> bool:
-    """Whether a run was on this table, and not on one that stood here before."""
+    """Return whether a run was on this table, not on an earlier one at the same address."""
     from deltactl.log.snapshot import load_snapshot
 
     try:
         return load_snapshot(store, warn=session.output.warn).metadata.id == last.table_id
-    except TableError:  # the command says so better
+    except TableError:  # the command reports it better
         return False
 
 

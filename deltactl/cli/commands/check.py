@@ -25,7 +25,7 @@ class Fix(StrEnum):
 
 
 class Files(StrEnum):
-    """How far data files are looked into."""
+    """How thoroughly data files are checked."""
 
     EXISTS = "exists"
     SIZES = "sizes"

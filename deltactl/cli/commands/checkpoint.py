@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """Kinds of checkpoints that can be asked for."""
+    """Kinds of checkpoints, as ``--kind`` names them."""
 
     AUTO = "auto"
     CLASSIC = "classic"
@@ -33,7 +33,7 @@ class TopFile(StrEnum):
 
 
 class Compat(StrEnum):
-    """Whom the Parquet is written for."""
+    """Readers that the Parquet is written for."""
 
     DEFAULT = "default"
     SPARK = "spark"

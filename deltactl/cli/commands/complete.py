@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """What can be asked for."""
+    """What can be completed."""
 
     COLUMNS = "columns"
     PROPERTIES = "properties"

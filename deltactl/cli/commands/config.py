@@ -29,7 +29,7 @@ _PROPERTIES: Final = {
     "retain": "delta.deletedFileRetentionDuration",
     "target-size": "delta.targetFileSize",
 }
-"""Properties of a table that count where neither option, variable nor file says something."""
+"""Table properties that apply if no option, variable or file sets the value."""
 
 
 def command(
@@ -111,7 +111,7 @@ def _resolve(
 
 
 def _without_secret(name: str, value: str) -> str:
-    """A Spark Connect address may hold a token behind its first semicolon."""
+    """Return a value without a token: Spark Connect addresses have it after the first semicolon."""
     return value.partition(";")[0] + ";..." if name == "spark-remote" and ";" in value else value
 
 
@@ -144,7 +144,7 @@ def _render(page: Page, rows: Sequence[Row]) -> None:
 
 
 def _where(row: Row, places: dict[str, int]) -> str:
-    """The name, or the number of the section that has it: that of the file has no room here."""
+    """Return the name, or the number of the file's section, because its path is too long."""
     if row["origin"] != Origin.FILE:
         return row["name"] or ""
     # The nearest file needs no long name; programs get the whole of it.

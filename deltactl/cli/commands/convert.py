@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SchemaMode(StrEnum):
-    """What may happen where files differ in the type of a column."""
+    """What to do if files differ in the type of a column."""
 
     STRICT = "strict"
     WIDEN = "widen"

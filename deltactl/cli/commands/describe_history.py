@@ -199,7 +199,7 @@ def command(
 
 
 def _default_limit(session: Session) -> int | None:
-    """A screenful for people; a script that reads on must not miss a commit."""
+    """Return a limit for terminals only: a script must not miss a commit."""
     return DEFAULT_LIMIT if session.output.stdout.isatty() else None
 
 
@@ -290,7 +290,7 @@ def _show_files(session: Session, store: Store, version: int, now_ms: int) -> No
 
 
 def _row(row: dict[str, Any], report: HistoryReport) -> dict[str, Any]:
-    """A row as JSON shows it, with what is left of the version where that was asked for."""
+    """Return a row for JSON, with ``--restorable`` also what is left of the version."""
     if report.restorable is None:
         return json_row(row)
     left = report.restorable.get(row["version"])

@@ -1,4 +1,4 @@
-"""Questions to a history besides the list itself: two versions, a partition, what comes next."""
+"""Other views of a history: two versions, one partition, a graph, new commits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def present_history(
 
 
 def show_diff(session: Session, store: Store, first: int, last: int | None) -> None:
-    """Present what is different between two versions."""
+    """Present the difference between two versions."""
     from deltactl.cli.pages.history_diff import render_diff
     from deltactl.operations.history.diff import diff_versions
 
@@ -100,7 +100,7 @@ def _blame_row(row: dict[str, Any], report: BlameReport) -> dict[str, Any]:
 
 
 def show_graph(session: Session, store: Store, options: HistoryOptions) -> None:
-    """Present how files and bytes went over the versions of a selection."""
+    """Present files and bytes over the selected versions."""
     from deltactl.cli.pages.graph import render_graph
     from deltactl.operations.history.graph import load_graph
 

@@ -244,7 +244,7 @@ def _committed(report: OptimizeReport) -> str:
 
 
 def _parse_since(session: Session, table: str, text: str | None) -> tuple[int | None, str | None]:
-    """Give the version to look from, ``None`` for all, and the id of the table if that is known."""
+    """Return the version to start after (``None``: all) and the id of the table if it is known."""
     if text is None:
         return None, None
     if text == LAST_RUN:
@@ -275,7 +275,7 @@ def _parse_codec(text: str | None) -> tuple[str | None, int | None]:
 
 
 def _parse_commit_every(texts: list[str]) -> tuple[int | None, int | None]:
-    """Times to ms, sizes to bytes; each at most once."""
+    """Return a time in ms and a size in bytes; each may be given once."""
     times: list[int] = []
     sizes: list[int] = []
     for text in texts:

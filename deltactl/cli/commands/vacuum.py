@@ -220,7 +220,7 @@ def _warn(session: Session, report: VacuumReport) -> None:
 
 
 def _find_error(report: VacuumReport) -> DeltactlError | None:
-    """What went wrong: a table that misses files above files that stayed."""
+    """Return the error of a vacuum; files that the table now lacks come first."""
     failed = _describe_failures(report)
     if report.lost:
         found = (

@@ -48,7 +48,7 @@ DryRunOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class GlobalOptions(Options):
-    """The global options as they were typed."""
+    """The global options of the command line."""
 
     storage_option: Annotated[
         list[str],
@@ -106,7 +106,7 @@ class GlobalOptions(Options):
     ] = None
 
     def merge(self, later: GlobalOptions) -> GlobalOptions:
-        """Add what was said after the command to what was said before it."""
+        """Add the options after the command to those before it."""
         return GlobalOptions(
             storage_option=[*self.storage_option, *later.storage_option],
             output=later.output or self.output,
@@ -124,7 +124,7 @@ class GlobalOptions(Options):
         )
 
     def resolve(self, sources: Sequence[Source]) -> GlobalOptions:
-        """Fill in what other sources say about what was not typed."""
+        """Fill in the options that are not on the command line from the other sources."""
         output = resolve_setting(
             "output",
             self.output,
@@ -173,7 +173,7 @@ class GlobalOptions(Options):
 
 
 def parse_output_format(text: str) -> OutputFormat:
-    """Read the name of a form.
+    """Parse the name of an output format.
 
     Raises:
         UsageError: there is no such form.
@@ -182,7 +182,7 @@ def parse_output_format(text: str) -> OutputFormat:
 
 
 def parse_choice(text: str, kind: type[E], what: str) -> E:
-    """Read one of a few words, whatever its case; ``what`` is what it is a name of.
+    """Parse one of a few names, in any case; ``what`` describes them in the error.
 
     Raises:
         UsageError: it is none of them; the message has the nearest.
@@ -197,7 +197,7 @@ def parse_choice(text: str, kind: type[E], what: str) -> E:
 
 
 def parse_storage_options(pairs: Sequence[str]) -> Mapping[str, str]:
-    """Read ``KEY=VALUE`` pairs; the value may hold ``=``, and a later key replaces an earlier.
+    """Parse ``KEY=VALUE`` pairs; the value may contain ``=``; the last value of a key applies.
 
     Raises:
         UsageError: a pair without ``=`` or without a key. The value, perhaps a secret, is not
@@ -207,7 +207,7 @@ def parse_storage_options(pairs: Sequence[str]) -> Mapping[str, str]:
 
 
 def resolve_references(options: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Replace each ``env:NAME`` by the value of that variable, which no process list shows.
+    """Replace each ``env:NAME`` by the value of that variable, to keep it off process lists.
 
     Raises:
         UsageError: the variable is not set.
@@ -227,7 +227,7 @@ def resolve_references(options: Mapping[str, str], environ: Mapping[str, str]) -
 
 
 def exposed_secrets(options: Mapping[str, str]) -> list[str]:
-    """Name the options whose values are secrets, and were typed for all to see."""
+    """Return the keys whose values are secrets and are visible in process lists."""
     return [
         key
         for key, value in options.items()
@@ -236,7 +236,7 @@ def exposed_secrets(options: Mapping[str, str]) -> list[str]:
 
 
 def parse_pairs(flag: str, pairs: Sequence[str]) -> dict[str, str]:
-    """Read the ``KEY=VALUE`` pairs of a repeated option; see ``parse_storage_options``."""
+    """Parse the ``KEY=VALUE`` pairs of a repeated option; see ``parse_storage_options``."""
     options: dict[str, str] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")

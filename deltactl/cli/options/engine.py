@@ -1,4 +1,4 @@
-"""Where a command's tasks run: the options of all commands that have some, and what they lead to.
+"""Options of all commands that run tasks: where the tasks run.
 
 They are added by ``cli/group.py`` to each command whose row of the command table says so; a command
 does not declare them, and asks its session for the engine.
@@ -25,7 +25,7 @@ from deltactl.units import parse_size
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions(Options):
-    """The options as they were typed, then as other sources complete them."""
+    """The engine options of the command line."""
 
     engine: Annotated[
         EngineName | None,
@@ -74,7 +74,7 @@ class EngineOptions(Options):
     ] = field(default_factory=list, repr=False)
 
     def resolve(self, sources: Sequence[Source]) -> ResolvedEngine:
-        """Fill in what other sources say about what was not typed.
+        """Fill in the options that are not on the command line from the other sources.
 
         Raises:
             UsageError: a value that cannot be understood, or options that exclude each other.
@@ -108,7 +108,7 @@ class EngineOptions(Options):
         )
 
     def _resolve_place(self, sources: Sequence[Source]) -> tuple[str | None, str | None]:
-        """Master and remote; a flag for the one puts the other's variable out of force."""
+        """Return master and remote; an option for one overrides the variable for the other."""
         if self.master and self.spark_remote:
             raise UsageError("give --master or --spark-remote, not both")
         master = resolve_setting("master", self.master, parse=str, default=None, sources=sources)
@@ -128,7 +128,7 @@ class EngineOptions(Options):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedEngine:
-    """Engine options with everything filled in."""
+    """The engine options, completed from all sources."""
 
     engine: EngineName
     threshold_bytes: int

@@ -11,7 +11,7 @@ from deltactl.cli.options.declared import Options
 from deltactl.cli.options.groups import Group
 from deltactl.errors import UsageError
 
-# What these say holds for one table, or would be overwritten by the next.
+# Values that are valid for one table only, or that the next table would overwrite.
 _FOR_ONE_TABLE: Final = (
     "dump_listing",
     "inventory",
@@ -21,13 +21,13 @@ _FOR_ONE_TABLE: Final = (
     "since",
     "version",
 )
-# These ask for text that programs read, such as statements: each table's is printed whole.
+# Options for text that programs read, such as SQL: it is printed whole for each table.
 _FOR_TEXT: Final = ("ddl",)
 
 
 @dataclass(frozen=True, slots=True)
 class FleetOptions(Options):
-    """Tables as they were typed, and how several are gone through."""
+    """The tables of the command line, and how several are processed."""
 
     table: Annotated[
         list[str],
@@ -69,12 +69,12 @@ class FleetOptions(Options):
 
 
 def asks_for_text(params: dict[str, Any]) -> bool:
-    """Tell whether the page is for programs, so that no line about a table may stand in it."""
+    """Return whether the output is for programs, without a line about each table."""
     return any(params.get(name) is not None for name in _FOR_TEXT)
 
 
 def refuse_options_for_one_table(params: dict[str, Any]) -> None:
-    """Refuse what cannot be meant for several tables.
+    """Refuse options that are valid for one table only.
 
     Raises:
         UsageError: naming the option.

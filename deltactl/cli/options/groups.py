@@ -1,4 +1,4 @@
-"""Groups that options are shown in. An option has one meaning in all commands, so one group."""
+"""Groups of options in help. An option has the same meaning, so the same group, everywhere."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ _GROUPS: Final = {name: group for group, names in _NAMES.items() for name in nam
 
 
 def group_of(option: str) -> Group:
-    """Give the group of an option, named without its dashes; what is new is about execution."""
+    """Return the group of an option, named without its dashes; by default Execution."""
     return _GROUPS.get(option, Group.EXECUTION)

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class LogStoreName(StrEnum):
-    """Log stores by name; without one, the storage itself decides who commits first."""
+    """Names of log stores; without one, the storage itself decides who commits first."""
 
     DYNAMODB = "dynamodb"
 
 
 @dataclass(frozen=True, slots=True)
 class LogStoreOptions(Options):
-    """The options as they were typed."""
+    """The log store options of the command line."""
 
     log_store: Annotated[
         LogStoreName | None,
@@ -60,7 +60,7 @@ class LogStoreOptions(Options):
     ] = None
 
     def resolve(self, sources: Sequence[Source]) -> DynamoDbLogStore | None:
-        """Fill in what other sources say; ``None`` where the storage itself decides.
+        """Return the log store by all sources; ``None`` if the storage itself decides.
 
         Raises:
             UsageError: a log store that is not known, or its options without it.

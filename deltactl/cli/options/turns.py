@@ -57,7 +57,7 @@ class TurnOptions(Options):
 
     @classmethod
     def take(cls, params: dict[str, Any]) -> TurnOptions:
-        """Move these options out of parsed parameters, and look at what else is asked for."""
+        """Move these options out of parsed parameters; look at the other parameters too."""
         return replace(
             take_options(cls, params),
             is_dry_run=any(params.get(name) for name in _DRY_RUNS),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def parse_need(
     texts: Sequence[str] | None, known: Sequence[str] = ("files", "size")
 ) -> Need | None:
-    """Read ``files=N``, ``size=SIZE`` and ``commits=N``, of which a command knows some.
+    """Parse ``files=N``, ``size=SIZE`` and ``commits=N``; a command knows some of them.
 
     Raises:
         UsageError: naming what is known, or what is wrong with a number.
@@ -49,7 +49,7 @@ def _parse_count(key: str, text: str | None) -> int | None:
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """An instant, or a duration before now, in ms since 1970 UTC.
+    """Parse a timestamp, or a duration before now, to ms since 1970 UTC.
 
     Raises:
         UsageError: it is neither.
