@@ -48,7 +48,7 @@ def went_away(error: Exception) -> EngineUnavailableError:
 def given_up(task: PackedTask, error: Exception) -> Failed:
     """Return the outcome of a task whose workers died each time."""
     lost = DeltactlError(
-        f"Spark lost the task in {task.tries} tries: {describe_failure(str(error))}",
+        f"Spark lost the task in {task.tries} attempts: {describe_failure(str(error))}",
         hint="Read the executors' logs; a worker that ended usually had too little memory.",
     )
     lost.__cause__ = error

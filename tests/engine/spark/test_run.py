@@ -107,7 +107,7 @@ def test_a_lost_job_is_halved_until_its_bad_task_is_alone(jobs: ThreadJobs) -> N
     jobs.breaks = lambda ids: "Task 0 failed 2 times, it died" if 5 in ids else None
     outcomes = run(double, 16)
     assert results(outcomes) == {number: number * 2 for number in range(16) if number != 5}
-    assert str(failures(outcomes)[5]).startswith("Spark lost the task in 4 tries")
+    assert str(failures(outcomes)[5]).startswith("Spark lost the task in 4 attempts")
     with_bad = [ids for ids in jobs.jobs if 5 in ids]
     assert [len(ids) for ids in with_bad] == [16, 8, 4, 2, 1, 1]
 

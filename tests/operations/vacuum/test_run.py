@@ -228,7 +228,7 @@ def test_a_file_that_cannot_be_placed_refuses() -> None:
     (path,) = scene.append(60)
     elsewhere = {**scene.builder.find(path), "path": "dbfs:/t/x.parquet"}
     scene.ago(50, lambda: scene.builder.commit({"add": elsewhere}))
-    with pytest.raises(SafetyError, match="cannot be placed"):
+    with pytest.raises(SafetyError, match="cannot be located"):
         scene.vacuum()
 
 
