@@ -214,6 +214,6 @@ def _finish(starter: Starter, arguments: Sequence[str], outcome: Outcome) -> boo
         if code == 0:
             return True
         assert _has_lost_race(code, said), f"exit {code}: {said}"
-        assert "at work on this table" not in said, f"kept away by who is dead: {said}"
+        assert "is running on this table" not in said, f"kept away by who is dead: {said}"
         outcome.retries += 1
     return False
