@@ -20,6 +20,8 @@ from tests.docs.sandbox import Sandbox
 
 PAGES = find_pages()
 SHOWN = [spec.name for spec in COMMANDS if not spec.is_hidden]
+# Files that the walkthroughs of contributing.md create.
+CREATED = {"list_files", "test_list_files", "ram_service"}
 # Options of other programs that pages speak of.
 FOREIGN = {"--archives", "--conf", "--deploy-mode", "--name", "--cov", "--stage"}
 
@@ -76,6 +78,38 @@ def test_words_in_prose(page: str) -> None:
             checks.check_synopsis(code)
         elif named := re.match(r"--[a-z][a-z-]+", code):
             assert named[0] in checks.all_options() | FOREIGN, f"{page}: no option {named[0]}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_modules_in_prose(page: str) -> None:
+    """Modules and packages that are only mentioned exist, from the repository or from deltactl/."""
+    assert [name for name in find_modules(read_page(page)) if not module_exists(name)] == []
+
+
+def test_a_module_that_was_moved_is_found() -> None:
+    text = "`log/replay.py`, `log/commits`, `log/listing.list_from`, `log/gone.py`, `tests/x.py`"
+    missing = [name for name in find_modules(text) if not module_exists(name)]
+    assert missing == ["log/gone.py", "tests/x.py"]
+
+
+def find_modules(text: str) -> list[str]:
+    """Return the paths of modules and packages in inline code: those below a directory of code."""
+    package = REPOSITORY / "deltactl"
+    layers = {path.name for path in package.iterdir() if path.is_dir()}
+    tops = "|".join(sorted(layers | {"deltactl", "tests", "dev", "benchmarks"}))
+    pattern = re.compile(rf"(?:{tops})/[\w/]+(?:\.\w+)*")
+    return [code for code in inline_code(text) if pattern.fullmatch(code)]
+
+
+def module_exists(name: str) -> bool:
+    stem = name.partition(".")[0]
+    if Path(stem).name in CREATED:
+        return True
+    roots = (REPOSITORY, REPOSITORY / "deltactl")
+    known = [root / stem for root in roots] + [root / f"{stem}.py" for root in roots]
+    return any((root / name).exists() for root in roots) or (
+        not name.endswith(".py") and any(path.exists() for path in known)
+    )
 
 
 @pytest.mark.parametrize("page", PAGES)
