@@ -8,7 +8,7 @@ from typing import BinaryIO, NoReturn
 
 from deltactl.errors import SafetyError, StorageError
 from deltactl.storage.forwarding import ForwardingStore
-from deltactl.storage.store import Replacement
+from deltactl.storage.store import Assembly, Replacement
 
 
 class ReadOnlyStore(ForwardingStore):
@@ -18,6 +18,10 @@ class ReadOnlyStore(ForwardingStore):
     """
 
     def open_output(self, name: str) -> BinaryIO:
+        """Raise."""
+        self._refuse("create", name)
+
+    def open_assembly(self, name: str) -> Assembly:
         """Raise."""
         self._refuse("create", name)
 
