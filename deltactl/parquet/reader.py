@@ -88,6 +88,14 @@ class RowReader:
     schema: pa.Schema = field(init=False, repr=False, compare=False)
     _fields: Sequence[Field] = field(init=False, repr=False, compare=False)
 
+    def select(self, names: Set[str]) -> RowReader:
+        """Return a reader of some of the columns, by the names that ``schema`` has."""
+        fields = (
+            f for f, stored in zip(self._fields, self.schema, strict=False) if stored.name in names
+        )
+        extra = tuple(e for e in self.extra if e.name in names)
+        return replace(self, struct=StructType(tuple(fields)), extra=extra)
+
     def read(
         self,
         store: Store,

@@ -13,7 +13,12 @@ from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.session import Session
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
-from deltactl.operations.optimize.options import CODEC_LEVELS, OptimizeOptions, Verification
+from deltactl.operations.optimize.options import (
+    CODEC_LEVELS,
+    OptimizeOptions,
+    Rewrite,
+    Verification,
+)
 from deltactl.units import format_count, parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -106,6 +111,20 @@ def command(  # noqa: PLR0913 - one parameter an option
             "what most inputs use]",
         ),
     ] = None,
+    rewrite: Annotated[
+        Rewrite,
+        typer.Option(
+            help="auto: copy large row groups, encode small ones; copy: copy all that can be; "
+            "encode: copy none"
+        ),
+    ] = _DEFAULTS.rewrite,
+    min_row_group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="With auto, copy row groups of at least this compressed size  [default: 8MiB]",
+        ),
+    ] = None,
     verify: Annotated[
         Verification,
         typer.Option(
@@ -136,6 +155,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         where=where,
         target_bytes=_size(target_size),
         min_file_bytes=_size(min_file_size),
+        rewrite=rewrite,
+        min_row_group_bytes=_size(min_row_group),
         min_input_files=min_input_files,
         max_deleted_rows_ratio=max_deleted_rows_ratio,
         max_bytes=_size(max_bytes),

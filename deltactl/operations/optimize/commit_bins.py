@@ -20,6 +20,7 @@ from deltactl.errors import (
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.rearrange import Committer, Draft, Group
 from deltactl.log.writing.run_tags import engine_info, run_tags
+from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
@@ -82,6 +83,7 @@ class OptimizeRun:
         self._batch_bytes = 0
         self._batch_started = context.clock.monotonic()
         self._totals = _Totals()
+        self._rewritten = RewriteCounts()
         self._failures: list[BinFailure] = []
         self._conflicts: list[BinFailure] = []
         self._errors: list[DeltactlError] = []
@@ -106,6 +108,7 @@ class OptimizeRun:
                 _log.debug(
                     "bin %d: %s done", outcome.task_id, format_count(removed.num_rows, "file")
                 )
+                self._rewritten.add(outcome.result.groups)
                 group = Group(removed, outcome.result.outputs)
                 self._batch.append(group)
                 self._batch_bytes += _input_bytes(group)
@@ -202,6 +205,7 @@ class OptimizeRun:
             bytes_removed=totals.bytes_removed,
             rows_rewritten=totals.rows,
             deletion_vectors_removed=totals.vectors,
+            rewritten=self._rewritten,
             failures=tuple(self._failures),
             conflicts=tuple(self._conflicts),
             strays=tuple(self._strays),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 
@@ -24,7 +25,9 @@ class OptimizeReport:
 
     ``versions`` are those committed; ``strays`` names orphaned outputs, not committed, that could
     not be removed; ``strays_removed`` those that failed or repeated attempts of an engine wrote and
-    that were removed. ``skipped`` says how much work was pending if it was below the threshold.
+    that were removed. ``rewritten`` counts row groups, also those of bins
+    that were not committed; for a dry run, what would be done. ``skipped`` says how much work was
+    pending if it was below the threshold.
     """
 
     plan: OptimizePlan
@@ -38,6 +41,7 @@ class OptimizeReport:
     bytes_removed: int = 0
     rows_rewritten: int = 0
     deletion_vectors_removed: int = 0
+    rewritten: RewriteCounts | None = None
     failures: tuple[BinFailure, ...] = ()
     conflicts: tuple[BinFailure, ...] = ()
     strays: tuple[str, ...] = ()
@@ -97,6 +101,10 @@ class OptimizeReport:
             "bytes_removed": self.bytes_removed,
             "rows_rewritten": self.rows_rewritten,
             "deletion_vectors_removed": self.deletion_vectors_removed,
+            "rewrite": {
+                "mode": self.options.rewrite,
+                **(self.rewritten or RewriteCounts()).to_dict(),
+            },
             "failures": [_failure(f) for f in self.failures],
             "conflicts": [_failure(f) for f in self.conflicts],
             "strays": list(self.strays),

@@ -12,18 +12,21 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.optimize.copy_groups import CopyRule
 from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.row_ids import RowTrackingColumns
 from deltactl.operations.optimize.tasks import RewriteSpec
 from deltactl.parquet.broken_footers import ensure_valid_columns
 from deltactl.parquet.reader import RowReader, naming_file
+from deltactl.parquet.splice.legal import Target
+from deltactl.parquet.splice.writer import read_stored_columns
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import MATERIALIZE_PARTITION_COLUMNS, ROW_TRACKING, has_feature
 from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS
 from deltactl.protocol.schema import StructType, variant_groups
-from deltactl.protocol.stats_columns import choose_stats_columns
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, choose_stats_columns
 
 _SAMPLED_FOOTERS = 16
 _LEAST_ROW_GROUP_BYTES = 4 << 20
@@ -54,18 +57,53 @@ def build_spec(
     )
     if not len(reader.schema):
         raise UnsupportedFeatureError("the table has no column whose values files store")
+    write_options = _write_options(snapshot, plan, options)
+    stats_columns = choose_stats_columns(
+        snapshot.metadata, snapshot.protocol, clustering=clustering_columns(snapshot.domains)
+    )
     return RewriteSpec(
         table_uri=snapshot.store.uri,
         storage_options=storage_options,
         run_id=run_id,
         reader=reader,
-        write_options=_write_options(snapshot, plan, options),
-        stats_columns=choose_stats_columns(
-            snapshot.metadata, snapshot.protocol, clustering=clustering_columns(snapshot.domains)
-        ),
+        write_options=write_options,
+        stats_columns=stats_columns,
         verify=options.verify,
         row_tracking=row_tracking,
+        copy=_copy_rule(snapshot, options, reader, write_options, stats_columns),
     )
+
+
+def _copy_rule(
+    snapshot: Snapshot,
+    options: OptimizeOptions,
+    reader: RowReader,
+    write_options: WriteOptions,
+    stats: StatsColumns,
+) -> CopyRule | None:
+    min_bytes = options.copies_from_bytes
+    if min_bytes is None:
+        return None
+    by_column: dict[str, list[StatsLeaf]] = {}
+    for leaf in stats.leaves:
+        by_column.setdefault(leaf.path[0], []).append(leaf)
+    return CopyRule(
+        Target(
+            columns=read_stored_columns(reader.schema, write_options),
+            stats=stats,
+            complete=frozenset(extra.name for extra in reader.extra),
+            computed=frozenset(f.physical_name for f in snapshot.metadata.partition_fields),
+            codec=_demanded_codec(snapshot, options),
+            by_column=by_column,
+        ),
+        min_bytes,
+    )
+
+
+def _demanded_codec(snapshot: Snapshot, options: OptimizeOptions) -> str | None:
+    """Return the codec that outputs must have; ``None`` if that of the inputs will do."""
+    # A property with an unknown codec is ignored: it must not stop maintenance.
+    return options.codec or resolve_codec(snapshot.properties.compression_codec)
 
 
 def _stored_schema(snapshot: Snapshot) -> StructType:
@@ -92,9 +130,7 @@ def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
 def _write_options(
     snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions
 ) -> WriteOptions:
-    # A property with an unknown codec is ignored: it must not stop maintenance.
-    table_codec = resolve_codec(snapshot.properties.compression_codec)
-    codec = options.codec or table_codec or _usual_codec(snapshot, plan)
+    codec = _demanded_codec(snapshot, options) or _usual_codec(snapshot, plan)
     return WriteOptions(
         codec=codec,
         level=options.codec_level,

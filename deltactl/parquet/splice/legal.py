@@ -91,6 +91,9 @@ def choose_columns(source: Source, group: Group, target: Target) -> GroupChoice:
         copied.append(column.name)
         if _needs_rows(source, column, target):
             sampled.append(column.name)
+    if target.complete & encoded.keys():  # they are computed together
+        encoded |= {name: Reason.ROW_IDS for name in copied if name in target.complete}
+        copied = [name for name in copied if name not in target.complete]
     return GroupChoice(copied, encoded, sampled)
 
 
