@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from deltactl.cli.output.page import Column, Page, Styled, Tone
@@ -11,6 +11,7 @@ from deltactl.cli.parsing.argv import real_command
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
+    from deltactl.operations.optimize.copy_groups import RewriteCounts
     from deltactl.operations.optimize.run import OptimizePlan, OptimizeReport
 
 _SHOWN_PARTITIONS = 20
@@ -25,7 +26,7 @@ def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> No
     if plan.is_empty:
         page.line(Styled("Nothing to do", Tone.GOOD), f" in version {plan.version}")
     elif report.dry_run:
-        _render_plan(page, plan)
+        _render_plan(page, report)
     else:
         _render_result(page, report)
     _render_left_alone(page, plan)
@@ -35,7 +36,8 @@ def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> No
         page.line(f"  {real_command(argv)}")
 
 
-def _render_plan(page: Page, plan: OptimizePlan) -> None:
+def _render_plan(page: Page, report: OptimizeReport) -> None:
+    plan = report.plan
     files = format_count(plan.files.num_rows, "file", "files")
     page.line(
         Styled(f"Would rewrite {files}", Tone.STRONG),
@@ -44,6 +46,7 @@ def _render_plan(page: Page, plan: OptimizePlan) -> None:
     )
     page.line()
     _render_partitions(page, plan)
+    page.fields(list(_rewrite_fields(report.rewritten)))
     render_sizes_change(page, plan.sizes_before, plan.sizes_after)
 
 
@@ -88,6 +91,7 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
         [
             ("size", f"{format_size(report.bytes_removed)} -> {format_size(report.bytes_added)}"),
             ("rows", f"{report.rows_rewritten:,} rewritten, verified, none changed"),
+            *_rewrite_fields(report.rewritten),
             ("engine", f"{report.engine} ({report.engine_reason})"),
             ("undo", describe_undo(report.version_before)),
         ]
@@ -96,6 +100,21 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
         page.line(Styled("not removed: ", Tone.CAUTION), stray)
     for stray in report.strays_removed:
         page.line(Styled("left by a lost worker, removed: ", Tone.FAINT), stray)
+
+
+def _rewrite_fields(counts: RewriteCounts | None) -> Iterator[tuple[str, str]]:
+    if counts is None:
+        return
+    yield "copied", describe_groups(counts.groups_copied, counts.bytes_copied)
+    yield "encoded", describe_groups(counts.groups_encoded, counts.bytes_encoded)
+    if counts.groups_copied and counts.reasons:
+        reasons = counts.reasons.most_common()
+        yield "because", ", ".join(f"{reason} ({count:,})" for reason, count in reasons)
+
+
+def describe_groups(groups: int, size_bytes: int) -> str:
+    """Say how many row groups there are, and of what size."""
+    return f"{format_count(groups, 'row group')}, {format_size(size_bytes)}"
 
 
 def describe_undo(version_before: int) -> str:

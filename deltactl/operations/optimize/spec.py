@@ -45,9 +45,27 @@ def build_spec(
         UnsupportedFeatureError: the table has no column that files store.
         CorruptLogError: row tracking is enabled without its columns' names.
     """
+    reader = _reader(snapshot)
+    if not len(reader.schema):
+        raise UnsupportedFeatureError("the table has no column whose values files store")
+    write_options = _write_options(snapshot, plan, options)
+    return RewriteSpec(
+        table_uri=snapshot.store.uri,
+        storage_options=storage_options,
+        run_id=run_id,
+        reader=reader,
+        write_options=write_options,
+        stats_columns=_stats_columns(snapshot),
+        verify=options.verify,
+        row_tracking=_row_tracking(snapshot),
+        copy=build_copy_rule(snapshot, options),
+    )
+
+
+def _reader(snapshot: Snapshot) -> RowReader:
     row_tracking = _row_tracking(snapshot)
     extra = () if row_tracking is None else (row_tracking.row_id, row_tracking.commit_version)
-    reader = RowReader(
+    return RowReader(
         _stored_schema(snapshot),
         snapshot.metadata.partition_fields,
         snapshot.metadata.column_mapping_mode,
@@ -55,41 +73,27 @@ def build_spec(
         extra=tuple(pa.field(name, pa.int64()) for name in extra),
         for_rewrite=True,
     )
-    if not len(reader.schema):
-        raise UnsupportedFeatureError("the table has no column whose values files store")
-    write_options = _write_options(snapshot, plan, options)
-    stats_columns = choose_stats_columns(
+
+
+def _stats_columns(snapshot: Snapshot) -> StatsColumns:
+    return choose_stats_columns(
         snapshot.metadata, snapshot.protocol, clustering=clustering_columns(snapshot.domains)
     )
-    return RewriteSpec(
-        table_uri=snapshot.store.uri,
-        storage_options=storage_options,
-        run_id=run_id,
-        reader=reader,
-        write_options=write_options,
-        stats_columns=stats_columns,
-        verify=options.verify,
-        row_tracking=row_tracking,
-        copy=_copy_rule(snapshot, options, reader, write_options, stats_columns),
-    )
 
 
-def _copy_rule(
-    snapshot: Snapshot,
-    options: OptimizeOptions,
-    reader: RowReader,
-    write_options: WriteOptions,
-    stats: StatsColumns,
-) -> CopyRule | None:
+def build_copy_rule(snapshot: Snapshot, options: OptimizeOptions) -> CopyRule | None:
+    """Return when row groups are copied; ``None``: never."""
     min_bytes = options.copies_from_bytes
     if min_bytes is None:
         return None
+    reader, stats = _reader(snapshot), _stats_columns(snapshot)
+    any_codec = WriteOptions(variants=variant_groups(_stored_schema(snapshot)))
     by_column: dict[str, list[StatsLeaf]] = {}
     for leaf in stats.leaves:
         by_column.setdefault(leaf.path[0], []).append(leaf)
     return CopyRule(
         Target(
-            columns=read_stored_columns(reader.schema, write_options),
+            columns=read_stored_columns(reader.schema, any_codec),
             stats=stats,
             complete=frozenset(extra.name for extra in reader.extra),
             computed=frozenset(f.physical_name for f in snapshot.metadata.partition_fields),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from deltactl.errors import DataFileError, DeltactlError, VerificationError
 from deltactl.parquet.amend import amend_footer
-from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import RowFacts, read_file_stats
 from deltactl.parquet.footer_bytes import Footer, parse_footer
@@ -120,7 +119,7 @@ class SpliceWriter:
         self._num_rows = 0
         self._floats_with_nan: set[Path] = set()
         self._nested_nulls: dict[Path, int] = {}
-        self._closed = False
+        self._is_done = False
         self._out = open_assembly(store, name)
 
     def __enter__(self) -> Self:
@@ -132,10 +131,12 @@ class SpliceWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not self._closed:
-            self._closed = True
-            self._pending.take()
-            self._out.discard()
+        if self._is_done:
+            return
+        self._pending.take()
+        self._out.discard()
+        with suppress(DeltactlError):
+            self._store.delete_many([self._name])
 
     @property
     def is_local(self) -> bool:
@@ -185,11 +186,14 @@ class SpliceWriter:
             self._write_indexes()
             footer = self._write_footer()
             size_bytes = self._out.tell()
-            self._closed = True
             self._out.close()
-            stored = parse_footer(self._store, self._name, size_bytes)
-            self._ensure_stored(stored, footer)
+            try:
+                stored = parse_footer(self._store, self._name, size_bytes)
+                self._ensure_stored(stored, footer)
+            except DataFileError as error:
+                raise VerificationError(f"{self._name} {error.message}") from error
         file_stats = read_file_stats(stored.metadata, self._stats, self._facts())
+        self._is_done = True
         return WrittenFile(
             name=self._name,
             size_bytes=size_bytes,
@@ -302,8 +306,6 @@ class SpliceWriter:
         Raises:
             VerificationError: naming the difference.
         """
-        if broken := find_broken_footers([stored]):
-            raise VerificationError(f"{self._name} {broken[0].message}")
         if stored.data != written:
             raise VerificationError(f"{self._name}: the footer was stored in another form")
         found = read_source(self._name, stored)
