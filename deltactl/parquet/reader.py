@@ -5,7 +5,7 @@ Source: PROTOCOL.md, "Deletion Vectors", "Column Mapping", "Type Widening", "Row
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -282,20 +282,29 @@ def _ensure_undisputed_days(batch: pa.RecordBatch, columns: Set[str], path: str)
             )
 
 
-def open_in_turn(store: Store, files: Sequence[DataFile]) -> Generator[pa.NativeFile, None, None]:
-    """Each file for reading, small ones whole: that is cheaper, and a far store is asked ahead.
+def open_in_turn(
+    store: Store, files: Sequence[DataFile], leave: Callable[[DataFile], bool] = lambda file: False
+) -> Generator[pa.NativeFile | None, None, None]:
+    """Open each file, small ones whole: that is cheaper, and a far store is asked ahead.
 
-    A file is closed when the next one is asked for, or this is closed.
+    A file is closed when the next one is asked for, or this is closed. Those that ``leave`` accepts
+    are not opened; ``None`` stands for them.
 
     Raises:
         DataFileError: a file is missing, or its path leaves the table's folder.
     """
     for file in files:
         ensure_readable_path(file.path)
-    contents = store.read_many([file.path for file in files if _is_small(file)])
-    for file in files:
+    read_whole = [_is_small(file) and not leave(file) for file in files]
+    contents = store.read_many(
+        [f.path for f, whole in zip(files, read_whole, strict=True) if whole]
+    )
+    for file, is_whole in zip(files, read_whole, strict=True):
+        if leave(file):
+            yield None
+            continue
         with naming_file(file.path):
-            whole = next(contents) if _is_small(file) else None
+            whole = next(contents) if is_whole else None
             source = store.open_input(file.path) if whole is None else pa.BufferReader(whole)
         with source:
             yield source

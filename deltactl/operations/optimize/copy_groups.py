@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -12,11 +14,19 @@ from pyroaring import BitMap64
 
 from deltactl.errors import DataFileError
 from deltactl.parquet.data_file import DataFile
-from deltactl.parquet.footer_bytes import TAIL_BYTES, parse_footer
-from deltactl.parquet.reader import naming_file, read_deletion_vector
+from deltactl.parquet.footer_bytes import parse_footer
+from deltactl.parquet.reader import ensure_readable_path, naming_file, read_deletion_vector
 from deltactl.parquet.splice.legal import GroupChoice, Reason, Target, choose_columns
-from deltactl.parquet.splice.source import Group, LeafCopy, Source, prepare_leaves, read_source
+from deltactl.parquet.splice.source import (
+    Group,
+    LeafCopy,
+    ReadRanges,
+    Source,
+    prepare_leaves,
+    read_source,
+)
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS
+from deltactl.protocol.deletion_vectors import ensure_within
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 
@@ -27,6 +37,10 @@ class CopyRule:
 
     target: Target
     min_bytes: int
+
+    def may_copy(self, file: DataFile) -> bool:
+        """Return whether a file is large enough to have a row group that is copied."""
+        return file.size_bytes >= self.min_bytes
 
 
 @dataclass(slots=True)
@@ -113,7 +127,6 @@ def plan_steps(
     store: Store,
     rule: CopyRule,
     file: DataFile,
-    opened: pa.NativeFile,
     deleted: BitMap64 | None,
     *,
     counts: RewriteCounts,
@@ -126,30 +139,39 @@ def plan_steps(
         store: of the table.
         rule: when to copy.
         file: the file.
-        opened: the same, open.
         deleted: its deleted rows.
         counts: are increased.
         is_local: reading single page headers is cheap: all are checked.
         room: how many row groups may be copied.
     """
     try:
-        source = open_source(store, file, opened.size(), opened)
+        source = open_source(store, file)
     except DataFileError:
         # What Arrow can still read is encoded; the rest fails there, with its reason.
         counts.encode(1, file.size_bytes, [Reason.INVALID])
         return [Encode(None)]
-    walk = is_local or isinstance(opened, pa.BufferReader)
+    if deleted is not None:
+        ensure_within(deleted, source.metadata.num_rows, file.path)
     steps: list[Step] = []
-    for group in source.groups:
-        found = classify(rule, source, group, deleted, room=room)
-        step = (
-            _prepare(store, source, group, found, opened=opened, walk=walk)
-            if isinstance(found, GroupChoice)
-            else found
-        )
-        room -= isinstance(step, Copy)
-        steps.append(_count(step, group, counts))
+    with ExitStack() as stack:
+        read_ranges = partial(store.read_ranges, file.path)
+        if is_local:
+            opened = stack.enter_context(store.open_input(file.path))
+            read_ranges = partial(_read_each, opened)
+        for group in source.groups:
+            found = classify(rule, source, group, deleted, room=room)
+            step = (
+                _prepare(source, group, found, read_ranges, walk=is_local)
+                if isinstance(found, GroupChoice)
+                else found
+            )
+            room -= isinstance(step, Copy)
+            steps.append(_count(step, group, counts))
     return list(_join(steps))
+
+
+def _read_each(opened: pa.NativeFile, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    return [opened.read_at(length, offset) for offset, length in ranges]
 
 
 def forecast(store: Store, rule: CopyRule, files: Iterable[DataFile]) -> RewriteCounts:
@@ -160,7 +182,7 @@ def forecast(store: Store, rule: CopyRule, files: Iterable[DataFile]) -> Rewrite
     counts = RewriteCounts()
     large: list[DataFile] = []
     for file in files:
-        if file.size_bytes < rule.min_bytes:
+        if not rule.may_copy(file):
             counts.encode(1, file.size_bytes, [Reason.SMALL])
         else:
             large.append(file)
@@ -172,7 +194,7 @@ def forecast(store: Store, rule: CopyRule, files: Iterable[DataFile]) -> Rewrite
 def _forecast_file(store: Store, rule: CopyRule, file: DataFile) -> RewriteCounts:
     counts = RewriteCounts()
     try:
-        source = open_source(store, file, file.size_bytes)
+        source = open_source(store, file)
         deleted = read_deletion_vector(store, file)
     except DataFileError:
         counts.encode(1, file.size_bytes, [Reason.INVALID])
@@ -184,20 +206,15 @@ def _forecast_file(store: Store, rule: CopyRule, file: DataFile) -> RewriteCount
     return counts
 
 
-def open_source(
-    store: Store, file: DataFile, size_bytes: int, opened: pa.NativeFile | None = None
-) -> Source:
-    """Return a file as a source of copies, from ``opened`` if it is open already.
+def open_source(store: Store, file: DataFile) -> Source:
+    """Return a file as a source of copies.
 
     Raises:
         DataFileError: the footer is not valid, or not one whose row groups can be copied.
     """
-    tail = None
-    if opened is not None and size_bytes:
-        length = min(TAIL_BYTES, size_bytes)
-        tail = opened.read_at(length, size_bytes - length)
+    ensure_readable_path(file.path)
     with naming_file(file.path):
-        return read_source(file.path, parse_footer(store, file.path, size_bytes, tail))
+        return read_source(file.path, parse_footer(store, file.path, file.size_bytes))
 
 
 def classify(
@@ -219,21 +236,9 @@ def classify(
 
 
 def _prepare(
-    store: Store,
-    source: Source,
-    group: Group,
-    choice: GroupChoice,
-    *,
-    opened: pa.NativeFile,
-    walk: bool,
+    source: Source, group: Group, choice: GroupChoice, read_ranges: ReadRanges, *, walk: bool
 ) -> Copy | Refusal:
     """Read and check what a copy needs besides the pages."""
-
-    def read_ranges(ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        if walk:
-            return [opened.read_at(length, offset) for offset, length in ranges]
-        return store.read_ranges(source.name, ranges)
-
     try:
         leaves = prepare_leaves(source, group, choice.copied, read_ranges, walk=walk)
     except DataFileError:

@@ -133,7 +133,7 @@ def _ensure_codec(store: Store, plan: OptimizePlan, codec: str) -> None:
 
     def find(file: DataFile) -> tuple[str, str] | None:
         try:
-            source = open_source(store, file, file.size_bytes)
+            source = open_source(store, file)
         except DataFileError:
             return None  # its bin fails, with the reason
         chunks = (chunk for group in source.groups for chunk in group.chunks)

@@ -8,7 +8,6 @@ from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
@@ -17,7 +16,8 @@ from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.row_ids import RowTrackingColumns
 from deltactl.operations.optimize.tasks import RewriteSpec
-from deltactl.parquet.broken_footers import ensure_valid_columns
+from deltactl.parquet.broken_footers import find_broken_footers
+from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.reader import RowReader, naming_file
 from deltactl.parquet.splice.legal import Target
 from deltactl.parquet.splice.writer import read_stored_columns
@@ -157,16 +157,17 @@ def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:
         np.linspace(0, plan.files.num_rows - 1, _SAMPLED_FOOTERS).round().astype(np.int64)
     )
     codecs: Counter[str] = Counter()
-    for path in plan.files["path"].take(pa.array(rows)).to_pylist():
+    sample = plan.files.select(["path", "size_bytes"]).take(pa.array(rows))
+    for path, size_bytes in zip(*sample.to_pydict().values(), strict=True):
         # A broken file is reported by its bin, and must not stop the others here.
-        with (
-            suppress(DataFileError),
-            naming_file(path),
-            snapshot.store.open_input(path) as source,
-        ):
-            footer = pq.read_metadata(source)
-            ensure_valid_columns([footer], [source.size()])
-            if footer.num_row_groups and footer.num_columns:
-                codecs[footer.row_group(0).column(0).compression.lower()] += 1
+        with suppress(DataFileError), naming_file(path):
+            footer = parse_footer(snapshot.store, path, size_bytes)
+            metadata = footer.metadata
+            if (
+                metadata.num_row_groups
+                and metadata.num_columns
+                and not find_broken_footers([footer])
+            ):
+                codecs[metadata.row_group(0).column(0).compression.lower()] += 1
     known = (resolve_codec(name) for name, _ in codecs.most_common())
     return next((codec for codec in known if codec is not None), "zstd")

@@ -6,13 +6,15 @@ Runs on any engine: a task is a small picklable value, the store is opened by UR
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from deltactl.errors import DeltactlError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
@@ -34,7 +36,6 @@ from deltactl.parquet.reader import LiveBatch, RowReader, open_in_turn, read_del
 from deltactl.parquet.splice.legal import Reason
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, GroupCopy, SpliceWriter
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
-from deltactl.protocol.deletion_vectors import ensure_within
 from deltactl.protocol.stats_columns import StatsColumns
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
@@ -93,7 +94,7 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
     counts = _Counts()
     with (
         _open_writer(store, name, spec, task) as writer,
-        closing(open_in_turn(store, task.files)) as sources,
+        closing(open_in_turn(store, task.files, _leave(spec, writer))) as sources,
     ):
         for file, source in zip(task.files, sources, strict=True):
             _rewrite_file(store, spec, file, source, writer=writer, counts=counts)
@@ -152,16 +153,24 @@ def _open_writer(
 ) -> DataFileWriter | SpliceWriter:
     """Return a writer that copies only if an input is large enough for it."""
     rule = spec.copy
-    copies = rule is not None and any(file.size_bytes >= rule.min_bytes for file in task.files)
+    copies = rule is not None and any(map(rule.may_copy, task.files))
     kind = SpliceWriter if copies else DataFileWriter
     return kind(store, name, spec.reader.schema, spec.write_options, spec.stats_columns)
+
+
+def _leave(spec: RewriteSpec, writer: DataFileWriter | SpliceWriter) -> Callable[[DataFile], bool]:
+    """Return which files are not opened before it is known that they are not copied."""
+    rule = spec.copy
+    if rule is None or not isinstance(writer, SpliceWriter):
+        return lambda file: False
+    return rule.may_copy
 
 
 def _rewrite_file(
     store: Store,
     spec: RewriteSpec,
     file: DataFile,
-    source: pa.NativeFile,
+    source: pa.NativeFile | None,
     *,
     writer: DataFileWriter | SpliceWriter,
     counts: _Counts,
@@ -169,40 +178,46 @@ def _rewrite_file(
     """Append the live rows of a file."""
     first_row, physical_rows = counts.rows, 0
     deleted = read_deletion_vector(store, file)
-    with spec.reader.open(store, file, source) as parquet:
-        num_rows = parquet.metadata.num_rows
-        if deleted is not None:
-            ensure_within(deleted, num_rows, file.path)
-        steps: Sequence[Step] = [Encode(None)]
-        if (
-            isinstance(writer, SpliceWriter)
-            and spec.copy is not None
-            and file.size_bytes >= spec.copy.min_bytes
-        ):
-            room = ROOM_FOR_ROW_GROUPS - writer.num_groups
-            steps = plan_steps(
-                store, spec.copy, file, source, deleted,
-                counts=counts.groups, is_local=writer.is_local, room=room,
-            )  # fmt: skip
-        else:
-            reason = Reason.ENCODE if spec.copy is None else Reason.SMALL
-            counts.groups.encode(parquet.num_row_groups, file.size_bytes, [reason])
-        for step in steps:
+    with ExitStack() as stack:
+        # A file that is copied as a whole is never opened.
+        opened = cache(lambda: stack.enter_context(spec.reader.open(store, file, source)))
+        for step in _plan_steps(store, spec, file, deleted, opened, writer=writer, counts=counts):
             if isinstance(step, Skip):
                 physical_rows += step.num_rows
             elif isinstance(step, Copy):
                 assert isinstance(writer, SpliceWriter)  # noqa: S101 - only it has such steps
-                writer.copy(_prepare_copy(spec, file, parquet, step))
+                writer.copy(_prepare_copy(spec, file, opened, step))
                 counts.rows += step.group.num_rows
                 physical_rows += step.group.num_rows
             else:
-                for live in spec.reader.read_groups(parquet, file, deleted, step.groups):
+                for live in spec.reader.read_groups(opened(), file, deleted, step.groups):
                     columns = _with_row_ids(spec, file, live)
                     counts.add(columns)
                     physical_rows += live.num_physical_rows
                     if columns.num_rows:
                         writer.write(columns)
     counts.end_file(file, first_row, physical_rows)
+
+
+def _plan_steps(
+    store: Store,
+    spec: RewriteSpec,
+    file: DataFile,
+    deleted: BitMap64 | None,
+    opened: Callable[[], pq.ParquetFile],
+    *,
+    writer: DataFileWriter | SpliceWriter,
+    counts: _Counts,
+) -> Sequence[Step]:
+    if isinstance(writer, SpliceWriter) and spec.copy is not None and spec.copy.may_copy(file):
+        room = ROOM_FOR_ROW_GROUPS - writer.num_groups
+        return plan_steps(
+            store, spec.copy, file, deleted,
+            counts=counts.groups, is_local=writer.is_local, room=room,
+        )  # fmt: skip
+    reason = Reason.ENCODE if spec.copy is None else Reason.SMALL
+    counts.groups.encode(opened().num_row_groups, file.size_bytes, [reason])
+    return [Encode(None)]
 
 
 def _with_row_ids(spec: RewriteSpec, file: DataFile, live: LiveBatch) -> pa.RecordBatch:
@@ -212,7 +227,7 @@ def _with_row_ids(spec: RewriteSpec, file: DataFile, live: LiveBatch) -> pa.Reco
 
 
 def _prepare_copy(
-    spec: RewriteSpec, file: DataFile, parquet: pq.ParquetFile, step: Copy
+    spec: RewriteSpec, file: DataFile, opened: Callable[[], pq.ParquetFile], step: Copy
 ) -> GroupCopy:
     """Read the columns of a row group that are encoded, and those that statistics need."""
     groups = [step.group.index]
@@ -221,13 +236,13 @@ def _prepare_copy(
         reader = spec.reader.select(step.choice.encoded.keys())
         batches = (
             _with_row_ids(spec, file, live) if reader.extra else live.columns
-            for live in reader.read_groups(parquet, file, None, groups)
+            for live in reader.read_groups(opened(), file, None, groups)
         )
         beside = pa.Table.from_batches(batches, reader.schema)
     if step.choice.sampled:
         reader = spec.reader.select(set(step.choice.sampled))
         facts = FactCollector(reader.schema, spec.stats_columns)
-        for live in reader.read_groups(parquet, file, None, groups):
+        for live in reader.read_groups(opened(), file, None, groups):
             facts.collect(live.columns)
     return GroupCopy(step.source, step.group, step.leaves, beside, facts)
 

@@ -11,6 +11,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -68,6 +69,7 @@ ROOM_FOR_ROW_GROUPS: Final = MAX_ROW_GROUPS - 1024
 """No more row groups are copied: the rest of the rows still needs some."""
 
 _SAMPLED_HEADERS: Final = 8
+_SAMPLE_BYTES: Final = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,11 +313,13 @@ class SpliceWriter:
         found = read_source(self._name, stored)
         if list(found.columns.values()) != self.columns:
             raise VerificationError(f"{self._name}: the columns are not those of the table")
+        (info,) = self._store.stat_many([self._name])
+        if info is None or info.size_bytes != stored.size_bytes:
+            raise VerificationError(f"{self._name} has another size than was written")
+        if not self.is_local:
+            self._ensure_some_pages(found)
+            return
         with self._store.open_input(self._name) as opened:
-            if opened.size() != stored.size_bytes:
-                raise VerificationError(
-                    f"{self._name} has {opened.size()} bytes, {stored.size_bytes} were written"
-                )
 
             def read(offset: int, length: int) -> bytes:
                 data: bytes = opened.read_at(length, offset)
@@ -323,24 +327,25 @@ class SpliceWriter:
 
             self._ensure_pages(found, read)
 
+    def _ensure_some_pages(self, found: Source) -> None:
+        """Parse some page headers, spread over the file."""
+        spans = [span for group in found.groups for span in group.spans if span.length]
+        sample = spans[:: max(-(-len(spans) // _SAMPLED_HEADERS), 1)]
+        ranges = [(span.start, min(span.length, _SAMPLE_BYTES)) for span in sample]
+        for data in self._store.read_ranges(self._name, ranges) if ranges else ():
+            try:
+                read_page_header(partial(_cut, data), 0, len(data))
+            except ThriftError as error:
+                raise VerificationError(f"{self._name}: {error}") from error
+
     def _ensure_pages(self, found: Source, read: Read) -> None:
-        """Walk all pages if that is cheap, or else look at some of them."""
-        every = [
-            (chunk, span, made.pages)
-            for group, (_, chunks) in zip(found.groups, self._groups, strict=True)
-            for chunk, span, made in zip(group.chunks, group.spans, chunks, strict=True)
-        ]
+        """Walk all pages, and compare them with those of the sources."""
         try:
-            if not self.is_local:
-                filled = [span for _, span, _ in every if span.length]
-                step = max(-(-len(filled) // _SAMPLED_HEADERS), 1)
-                for span in filled[::step]:
-                    read_page_header(read, span.start, span.length)
-                return
-            for chunk, span, expected in every:
-                pages = ensure_chunk_pages(chunk, span, read)
-                if expected is not None and pages != expected:
-                    raise ThriftError("the pages of a column chunk are not those of its source")
+            for group, (_, chunks) in zip(found.groups, self._groups, strict=True):
+                for chunk, span, made in zip(group.chunks, group.spans, chunks, strict=True):
+                    pages = ensure_chunk_pages(chunk, span, read)
+                    if made.pages is not None and pages != made.pages:
+                        raise ThriftError("the pages of a column chunk are not its source's")
         except ThriftError as error:
             raise VerificationError(f"{self._name}: {error}") from error
 
@@ -412,6 +417,10 @@ def _amend(chunk: _Chunk, path: LeafPath, facts: FactCollector | None) -> _Chunk
     if path in _encoded(facts.negative_zero_paths):
         column.drop({ColumnMetaData.ENCODING_STATS})
     return chunk
+
+
+def _cut(data: bytes, offset: int, length: int) -> bytes:
+    return data[offset : offset + length]
 
 
 def _encoded(paths: frozenset[Path]) -> set[LeafPath]:
