@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import isnan
+from struct import calcsize, unpack
 from typing import Final
 
 from deltactl.parquet.calendar import old_columns
@@ -89,7 +91,8 @@ def choose_columns(source: Source, group: Group, target: Target) -> GroupChoice:
             encoded[column.name] = reason
             continue
         copied.append(column.name)
-        if _needs_rows(source, column, target):
+        leaves = target.by_column.get(column.name, ())
+        if _needs_rows(source, group, source.columns[column.name], leaves):
             sampled.append(column.name)
     if target.complete & encoded.keys():  # they are computed together
         encoded |= {name: Reason.ROW_IDS for name in copied if name in target.complete}
@@ -132,6 +135,7 @@ def codec_of(chunk: ThriftStruct) -> str:
 
 
 _DELTA_BYTE_ARRAY: Final = 7
+_FLOATS: Final = {4: "<f", 5: "<d"}  # FLOAT and DOUBLE, as `struct` reads them
 _MR: Final = re.compile(r"parquet-mr (?:compatible )?version (\d+)\.(\d+)")
 _FIRST_SAFE_MR: Final = (1, 8)
 
@@ -225,11 +229,27 @@ def _is_enough(bound: bytes, exact: object, prefix: int, *, upper: bool) -> bool
     return logged is not None and len(logged) < len(text)
 
 
-def _needs_rows(source: Source, column: StoredColumn, target: Target) -> bool:
+def _needs_rows(
+    source: Source, group: Group, column: StoredColumn, leaves: Sequence[StatsLeaf]
+) -> bool:
     """Return whether rows must tell what no footer does: NaN, and nulls of lists and maps."""
-    kinds = {leaf.kind for leaf in target.by_column.get(column.name, ())}
-    # parquet-mr writes no bounds of a chunk with NaN.
-    return "nested" in kinds or ("float" in kinds and not _MR.match(source.created_by))
+    kinds = {leaf.kind for leaf in leaves}
+    if "nested" in kinds:
+        return True
+    if "float" not in kinds:
+        return False
+    # parquet-mr orders NaN after all other values: if there is one, it is the upper bound.
+    chunks = chunks_of(group, column)
+    return not _MR.match(source.created_by) or any(map(_has_nan_bound, chunks))
+
+
+def _has_nan_bound(chunk: ThriftStruct) -> bool:
+    column = chunk.struct(ColumnChunk.META_DATA)
+    form = _FLOATS.get(column.integer(ColumnMetaData.TYPE) or 0)
+    bound = column.struct(ColumnMetaData.STATISTICS).get(Statistics.MAX_VALUE)
+    if form is None or not isinstance(bound, bytes):
+        return False
+    return len(bound) != calcsize(form) or isnan(unpack(form, bound)[0])
 
 
 def strip_bounds(source: Source, column: ThriftStruct) -> None:
