@@ -105,11 +105,16 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
 def _rewrite_fields(counts: RewriteCounts | None) -> Iterator[tuple[str, str]]:
     if counts is None:
         return
-    yield "copied", describe_groups(counts.groups_copied, counts.bytes_copied)
-    yield "encoded", describe_groups(counts.groups_encoded, counts.bytes_encoded)
+    groups = counts.groups_copied + counts.groups_encoded
+    size_bytes = counts.bytes_copied + counts.bytes_encoded
+    yield (
+        "copied",
+        f"{counts.groups_copied:,} of {format_count(groups, 'row group')}, "
+        f"{format_size(counts.bytes_copied)} of {format_size(size_bytes)}",
+    )
     if counts.groups_copied and counts.reasons:
         reasons = counts.reasons.most_common()
-        yield "because", ", ".join(f"{reason} ({count:,})" for reason, count in reasons)
+        yield "encoded", ", ".join(f"{reason} ({count:,})" for reason, count in reasons)
 
 
 def describe_groups(groups: int, size_bytes: int) -> str:
