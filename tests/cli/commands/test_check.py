@@ -126,7 +126,7 @@ def test_an_unknown_reader_feature_exits_7(cli: RunCli, tmp_path: Path) -> None:
 
 def test_an_annotation_names_the_first_findings(cli: RunCli, table: TableBuilder) -> None:
     table.store.delete_many([MISSING])
-    title = "::error title=deltactl check%3A something is wrong::events: "
+    title = "::error title=deltactl check%3A problems found::events: "
     ran = cli("check", "events", "-o", "github")
     assert (ran.code, ran.out) == (
         3,
