@@ -141,7 +141,7 @@ class Output:
             for value in [envelope.to_json()] if rows is None else iterate_rows(rows):
                 self._write(dump_json(value))
         else:
-            # A file keeps the data, apart from formulas; on a terminal, control characters are escaped.
+            # Files keep the data, apart from formulas; for terminals it is escaped.
             escape = safe_text if self.stdout.isatty() else str
             only = [to_jsonable(envelope.result)]
             write_csv(self.stdout, only if rows is None else rows, escape)
