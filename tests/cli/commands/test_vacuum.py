@@ -73,7 +73,7 @@ def test_a_dry_run(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
         "directory  files   size  oldest      newest\n"
         "p=a            1  1 KiB  2020-09-13  2020-09-13\n"
         "p=b            1  1 KiB  2020-09-13  2020-09-13\n"
-        "p=c         1  500 B  2020-09-13  2020-09-13\n"
+        "p=c            1  500 B  2020-09-13  2020-09-13\n"
         "\n"
         "cutoff        TIME, 7d by the default of delta.deletedFileRetentionDuration\n"
         "mode          full: 5 files under the root\n"
