@@ -63,7 +63,7 @@ def test_yes_removes_it(cli: RunCli, table: TextTable) -> None:
 def test_nobody_to_ask(cli: RunCli, table: TextTable) -> None:
     ran = cli(*FIX)
     assert ran.code == 6
-    assert "nobody can be asked here, and --yes was not given" in ran.err
+    assert "not running interactively and --yes was not given" in ran.err
     assert version_of(table) == 2
 
 
