@@ -288,7 +288,7 @@ def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
         path, reason = next(iter(report.impossible.items()))
         count = format_count(len(report.impossible), "file", "files")
         kind = PartialSuccessError if report.restored else DeltactlError
-        error = kind(f"{count} cannot come back: {path}: {reason}")
+        error = kind(f"{count} cannot be restored: {path}: {reason}")
     session.present(
         lambda page: render_undo(page, report),
         error=error,

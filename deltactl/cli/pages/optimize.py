@@ -1,4 +1,4 @@
-"""How a plan or report of ``optimize`` reads on a terminal."""
+"""The plan and the report of ``optimize`` as text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN_PARTITIONS = 20
 
 
 def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> None:
-    """Lay out what would be done (dry run, check) or what was done; ``argv`` is what was typed."""
+    """Render what would be done (dry run, check) or what was done; ``argv`` is the command."""
     plan = report.plan
     if report.skipped is not None:
         page.line(Styled("Not needed", Tone.GOOD), f": {report.skipped}")
@@ -99,7 +99,7 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
     for stray in report.strays:
         page.line(Styled("not removed: ", Tone.CAUTION), stray)
     for stray in report.strays_removed:
-        page.line(Styled("left by a lost worker, removed: ", Tone.FAINT), stray)
+        page.line(Styled("removed, written by a lost worker: ", Tone.FAINT), stray)
 
 
 def _rewrite_fields(counts: RewriteCounts | None) -> Iterator[tuple[str, str]]:
@@ -123,7 +123,7 @@ def describe_groups(groups: int, size_bytes: int) -> str:
 
 
 def describe_undo(version_before: int) -> str:
-    """Say how to get back to what was before."""
+    """Return how to read the table as it was before."""
     return f"the old files stay until a vacuum; version {version_before} can still be read"
 
 

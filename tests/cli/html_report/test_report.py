@@ -259,8 +259,8 @@ def test_a_run_that_is_not_due(cli: RunCli, table: TableBuilder) -> None:
     ("name", "message"),
     [
         ("none/r.html", "the folder none is not there, or may not be written to"),
-        ("t", "--report 't' is a folder"),
-        ("", "--report '' is a folder"),
+        ("t", "--report 't' is a directory"),
+        ("", "--report '' is a directory"),
         ("s3://b/r.html", "--report s3://b/r.html is not a file"),
         ("-", "--report - is not a file"),
     ],
