@@ -46,6 +46,7 @@ def _render_plan(page: Page, report: OptimizeReport) -> None:
     )
     page.line()
     _render_partitions(page, plan)
+    page.line()
     page.fields(list(_rewrite_fields(report.rewritten)))
     render_sizes_change(page, plan.sizes_before, plan.sizes_after)
 
@@ -112,7 +113,7 @@ def _rewrite_fields(counts: RewriteCounts | None) -> Iterator[tuple[str, str]]:
         f"{counts.groups_copied:,} of {format_count(groups, 'row group')}, "
         f"{format_size(counts.bytes_copied)} of {format_size(size_bytes)}",
     )
-    if counts.groups_copied and counts.reasons:
+    if counts.reasons:
         reasons = counts.reasons.most_common()
         yield "encoded", ", ".join(f"{reason} ({count:,})" for reason, count in reasons)
 
