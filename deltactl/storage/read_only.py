@@ -72,5 +72,5 @@ class ReadOnlyStore(ForwardingStore):
     def _refuse(self, verb: str, name: str) -> NoReturn:
         raise SafetyError(
             f"a dry run tried to {verb} {name!r}",
-            hint="Nothing was changed. Report this bug in deltactl.",
+            hint="Report this bug in deltactl. Nothing was changed.",
         )

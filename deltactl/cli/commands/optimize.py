@@ -216,13 +216,13 @@ def _what_is_left(session: Session, report: OptimizeReport) -> PartialSuccessErr
         files = format_count(lost, "file was", "files were")
         return PartialSuccessError(
             f"{files} not rewritten: {report.failures[0].reason}",
-            hint=f"{committed}. Fix the cause, then rerun.",
+            hint=f"Fix the cause, then rerun. {committed}.",
         )
     if report.conflicts:
         lost = sum(conflict.files for conflict in report.conflicts)
         return PartialSuccessError(
             f"{_left(lost)}: {report.conflicts[0].reason}",
-            hint=f"{committed}. Rerun for the rest.",
+            hint=f"Rerun for the rest. {committed}.",
         )
     return None
 

@@ -236,7 +236,8 @@ def _find_error(report: VacuumReport) -> DeltactlError | None:
         )
     if failed is None:
         return None
-    hint = f"{report.files_removed:,} were removed. Fix the cause, then rerun."
+    removed = format_count(report.files_removed, "file was", "files were")
+    hint = f"Fix the cause, then rerun. {removed} removed."
     return PartialSuccessError(failed, hint=hint)
 
 

@@ -127,7 +127,7 @@ class ExternalCommitStore(ForwardingStore):
                 f"the external store says that {name} of {self.uri} was committed, but it is not"
                 " there: the table was deleted, or restored without that version",
                 hint="Delete the items of this table path from the DynamoDB table once no writer"
-                " is at work, then run again.",
+                " is at work, then rerun.",
             )
         raise _taken(name)
 
