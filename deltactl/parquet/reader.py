@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -280,6 +281,18 @@ def _ensure_undisputed_days(batch: pa.RecordBatch, columns: Set[str], path: str)
                 "them",
                 hint="Rewrite the file with Spark, which knows both calendars.",
             )
+
+
+@overload
+def open_in_turn(
+    store: Store, files: Sequence[DataFile]
+) -> Generator[pa.NativeFile, None, None]: ...
+
+
+@overload
+def open_in_turn(
+    store: Store, files: Sequence[DataFile], leave: Callable[[DataFile], bool]
+) -> Generator[pa.NativeFile | None, None, None]: ...
 
 
 def open_in_turn(
