@@ -1,8 +1,8 @@
-"""Which parts of a rearranging commit survive the commits that won before it. Pure.
+"""Decide which bins of a dataChange=false commit remain valid after the commits of others. Pure.
 
 Source: PROTOCOL.md and Delta's conflict rules for commits without data change: concurrent appends
-never conflict; whoever touched an input's path, by removing it, giving it another deletion vector
-or adding it again, beats the group that rewrote it.
+never conflict; a commit that touched the path of an input (removed it, changed its deletion vector
+or added it again) conflicts with the group that rewrote it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ROW_TRACKING_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Which groups may still be committed (a flag each), and why others may not."""
+    """The groups that may still be committed (a flag each), and why others may not."""
 
     survives: tuple[bool, ...]
     reason: str | None = None
@@ -40,14 +40,14 @@ def decide(
     after: Metadata | None,
     gained_features: Set[str] = frozenset(),
 ) -> Verdict:
-    """Judge groups of rewritten files against the winners.
+    """Compare groups of rewritten files with the winners' actions.
 
     Args:
-        groups: names of each group's inputs, as decoded_names gives them.
+        groups: names of each group's inputs, as ``decoded_names`` returns them.
         touched_paths: names of every add and remove of the winners.
         before: the table's metadata when the groups were written.
         after: the winners' metadata, if they changed it.
-        gained_features: features that the protocol has now and had not when they were written.
+        gained_features: features that the protocol has now and did not have when they were written.
     """
     reason: str | None = None
     if missed := {n for n in gained_features & REGISTRY.keys() if REGISTRY[n].binds_new_files}:
@@ -64,7 +64,7 @@ def decide(
 
 
 def _metadata_conflict(before: Metadata, after: Metadata) -> str | None:
-    """Files written under the old schema stay valid under an evolved one, with these exceptions."""
+    """Return the conflict, if any; files of an old schema are valid under a new one otherwise."""
     if before.id != after.id:
         return "the table was replaced by another one"
     if before.partition_columns != after.partition_columns:

@@ -1,7 +1,7 @@
-"""The put-if-absent loop: one commit of a rearrangement, whatever happens on the way.
+"""The put-if-absent loop of dataChange=false commits.
 
 Source: PROTOCOL.md, "Commit Provenance", "In-Commit Timestamps", "Row Tracking". Every failed put
-is settled by reading the version back and comparing the commit's own ``txnId``.
+is decided by reading the version back and comparing the commit's own ``txnId``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deltactl.protocol.features import Operation, ensure_supported, list_feature
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Inputs and outputs that stand or fall together.
+    """Inputs and outputs that are committed together or not at all.
 
     ``removed`` holds rows of ``ADD_SCHEMA`` plus ``num_records``.
     """
@@ -40,7 +40,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft(Description):
-    """What stays the same over all attempts; ``measure`` gives the metrics of the groups kept."""
+    """The same in all attempts; ``measure`` returns the metrics of the committed groups."""
 
     measure: Callable[[Sequence[Group]], Mapping[str, str]]
     read_version: int
@@ -50,7 +50,7 @@ class Draft(Description):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A commit that landed: its version, which groups it holds (a flag each), why not others."""
+    """A commit: its version, which groups it contains (a flag each), why not the others."""
 
     version: int
     kept: tuple[bool, ...]
@@ -58,14 +58,14 @@ class Committed:
 
 
 class Committer:
-    """Commits groups one lot after another on top of whatever other writers add meanwhile.
+    """Commits groups in batches, on top of the commits of other writers.
 
-    All groups were written from one snapshot; each is judged against every foreign commit since
-    then, however many lots of ours went in between.
+    All groups were written from one snapshot; each is compared with every commit of others since
+    then, for any number of our batches in between.
     """
 
     def __init__(self, snapshot: Snapshot, *, clock: Clock, sleep: Sleep) -> None:
-        """``snapshot``: the version that the groups were planned and written from."""
+        """Commit groups that were planned and written from ``snapshot``."""
         self._store, self._clock, self._sleep = snapshot.store, clock, sleep
         self._origin = snapshot.metadata
         self._origin_features = list_features(snapshot.protocol)
@@ -74,14 +74,14 @@ class Committer:
         self._metadata: Metadata | None = None
 
     def commit(self, groups: Sequence[Group], draft: Draft) -> Committed:
-        """Commit the groups whose inputs nobody else touched.
+        """Commit the groups whose inputs no other writer touched.
 
         Raises:
-            ConflictError: no group survived.
-            CommitOutcomeUnknownError: the store never told whether the commit landed.
+            ConflictError: no group is left.
+            CommitOutcomeUnknownError: it is not known whether the commit succeeded.
             NotATableError: the log is gone.
             UnsupportedFeatureError: a winner upgraded the protocol beyond this program.
-            StorageError: the store failed, and the commit is known not to be there.
+            StorageError: the store failed, and the commit does not exist.
         """
         inputs = [decoded_names(group.removed).to_pylist() for group in groups]
         verdict, domains = Verdict((), None), self._base.domains
@@ -112,7 +112,7 @@ class Committer:
         return Committed(won.version, verdict.survives, verdict.reason)
 
     def _judge(self, base: CommitBase, inputs: Sequence[Sequence[str]]) -> Verdict:
-        # Before each attempt: a winner of an earlier lot may have raised the protocol.
+        # Before each attempt: a winner over an earlier batch may have upgraded the protocol.
         ensure_supported(base.protocol, base.metadata, Operation.REWRITE)
         gained = list_features(base.protocol) - self._origin_features
         verdict = decide(inputs, self._touched, self._origin, self._metadata, gained)
@@ -142,7 +142,7 @@ def _encode(
     info: Mapping[str, Any],
     deletion_timestamp_ms: int,
 ) -> tuple[bytes, Mapping[str, DomainMetadata]]:
-    """The content of the next version's commit, and the domains after it."""
+    """Return the content of the next version's commit, and the domains after it."""
     lines = [line("commitInfo", info)]
     row_ids = RowIds.of(base)
     for group in groups:
