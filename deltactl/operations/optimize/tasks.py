@@ -53,9 +53,15 @@ class RewriteTask:
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """The result of a task: no output if no row was live."""
+    """The result of a task: no output if no row was live.
+
+    The output has the live rows of the inputs in order. ``inputs`` has a row for each input, in the
+    order of the task's files: ``first_row``, where its live rows begin in the output, and
+    ``physical_rows``, deleted ones included.
+    """
 
     outputs: tuple[NewFile, ...]
+    inputs: pa.RecordBatch
 
 
 def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> RewriteResult:
@@ -85,29 +91,38 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
             ensure_equal_rows(store, spec.reader, task.files, name, spec.row_tracking)
         if not written.num_rows:
             store.delete_many([name])
-            return RewriteResult(())
+            return RewriteResult((), counts.inputs())
         new_file = _new_file(store, task, written)
     except BaseException:
         with suppress(DeltactlError):  # the first error is raised
             store.delete_many([name])
         raise
-    return RewriteResult((new_file,))
+    return RewriteResult((new_file,), counts.inputs())
 
 
 @dataclass(slots=True)
 class _Counts:
-    """Counts of the input: live rows, and nulls by column."""
+    """Counts of the input: live rows, and nulls by column; rows of each file that ended."""
 
     rows: int = 0
     nulls: Counter[str] = field(default_factory=Counter)
+    first_rows: list[int] = field(default_factory=list)
+    physical_rows: list[int] = field(default_factory=list)
 
     def add(self, columns: pa.RecordBatch) -> None:
         self.rows += columns.num_rows
         for name, column in zip(columns.schema.names, columns.columns, strict=True):
             self.nulls[name] += count_nulls(column)
 
-    def ensure_live_rows(self, file: DataFile, first_row: int, physical_rows: int) -> None:
+    def inputs(self) -> pa.RecordBatch:
+        """Return the table of ``RewriteResult.inputs``."""
+        columns = {"first_row": self.first_rows, "physical_rows": self.physical_rows}
+        return pa.record_batch({name: pa.array(n, pa.int64()) for name, n in columns.items()})
+
+    def end_file(self, file: DataFile, first_row: int, physical_rows: int) -> None:
         """Check the number of live rows against the cardinality of the deletion vector."""
+        self.first_rows.append(first_row)
+        self.physical_rows.append(physical_rows)
         vector = file.deletion_vector
         expected = physical_rows - (0 if vector is None else vector.cardinality)
         live = self.rows - first_row
@@ -130,7 +145,7 @@ def _live_columns(
         physical_rows += live.num_physical_rows
         if columns.num_rows:
             yield columns
-    counts.ensure_live_rows(file, first_row, physical_rows)
+    counts.end_file(file, first_row, physical_rows)
 
 
 def _ensure_counts(name: str, counts: _Counts, written: WrittenFile) -> None:
