@@ -9,8 +9,7 @@ import pytest
 
 from deltactl.engine.base import Done
 from deltactl.engine.local import LocalEngine
-from deltactl.operations.optimize import run as optimize_run
-from deltactl.operations.optimize.commit_bins import Outcomes
+from deltactl.operations.optimize.commit_bins import OptimizeRun, Outcomes
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.optimize.tasks import RewriteResult
 from deltactl.operations.run_context import RunContext
@@ -26,7 +25,7 @@ def test_offsets_count_live_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     builder.delete_rows(paths[1], range(5))
     found: list[RewriteResult] = []
 
-    class Watching(optimize_run.OptimizeRun):
+    class Watching(OptimizeRun):
         def collect(self, outcomes: Outcomes) -> OptimizeReport:
             def watch() -> Iterator[Done[RewriteResult]]:
                 for outcome in outcomes:
@@ -36,7 +35,7 @@ def test_offsets_count_live_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
             return super().collect(watch())
 
-    monkeypatch.setattr(optimize_run, "OptimizeRun", Watching)
+    monkeypatch.setattr("deltactl.operations.optimize.run.OptimizeRun", Watching)
     with opened_as(store):
         optimize_table(
             store, OptimizeOptions(), RunContext(warn=pytest.fail, engine=LocalEngine(workers=1))
