@@ -24,7 +24,10 @@ class OptimizeReport:
 
     ``versions`` are those committed; ``strays`` names orphaned outputs, not committed, that could
     not be removed; ``strays_removed`` those that failed or repeated attempts of an engine wrote and
-    that were removed. ``skipped`` says how much work was pending if it was below the threshold.
+    that were removed. ``dropped`` are the bins that other writers took, in any round; they were
+    planned again, and ``conflicts`` are those left after the last of ``rounds``. ``carried_bins``
+    were committed with deletions of others: ``carried_rows`` rows of outputs. ``skipped`` says how
+    much work was pending if it was below the threshold.
     """
 
     plan: OptimizePlan
@@ -40,6 +43,10 @@ class OptimizeReport:
     deletion_vectors_removed: int = 0
     failures: tuple[BinFailure, ...] = ()
     conflicts: tuple[BinFailure, ...] = ()
+    dropped: tuple[BinFailure, ...] = ()
+    carried_bins: int = 0
+    carried_rows: int = 0
+    rounds: int = 0
     strays: tuple[str, ...] = ()
     strays_removed: tuple[str, ...] = ()
     interrupted: bool = False
@@ -99,6 +106,10 @@ class OptimizeReport:
             "deletion_vectors_removed": self.deletion_vectors_removed,
             "failures": [_failure(f) for f in self.failures],
             "conflicts": [_failure(f) for f in self.conflicts],
+            "dropped": [_failure(f) for f in self.dropped],
+            "carried_bins": self.carried_bins,
+            "carried_rows": self.carried_rows,
+            "rounds": self.rounds,
             "strays": list(self.strays),
             "strays_removed": list(self.strays_removed),
             "interrupted": self.interrupted,
