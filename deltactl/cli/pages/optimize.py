@@ -77,6 +77,7 @@ def _render_partitions(page: Page, plan: OptimizePlan) -> None:
 def _render_result(page: Page, report: OptimizeReport) -> None:
     if not report.versions:
         page.line(Styled("Nothing was committed", Tone.CAUTION))
+        _render_races(page, report)
         return
     versions = ", ".join(map(str, report.versions))
     removed = format_count(report.files_removed, "file", "files")
@@ -92,10 +93,27 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
             ("undo", describe_undo(report.version_before)),
         ]
     )
+    _render_races(page, report)
     for stray in report.strays:
         page.line(Styled("not removed: ", Tone.CAUTION), stray)
     for stray in report.strays_removed:
         page.line(Styled("left by a lost worker, removed: ", Tone.FAINT), stray)
+
+
+def _render_races(page: Page, report: OptimizeReport) -> None:
+    """Say what other writers did to the bins, and what became of it."""
+    if report.carried_bins:
+        bins = format_count(report.carried_bins, "bin")
+        page.line(
+            f"{format_count(report.carried_rows, 'row')} of {bins} deleted by other writers "
+            "during the run: deleted in the new files too"
+        )
+    if report.dropped:
+        left = format_count(len(report.conflicts), "bin is", "bins are")
+        page.line(
+            f"{format_count(len(report.dropped), 'bin')} taken by other writers, "
+            f"planned again in {format_count(report.rounds - 1, 'round')}; {left} left"
+        )
 
 
 def describe_undo(version_before: int) -> str:

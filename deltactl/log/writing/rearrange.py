@@ -21,6 +21,7 @@ from deltactl.log.writing.action_lines import add_line, domain_line, line, remov
 from deltactl.log.writing.base import CommitBase, win_version
 from deltactl.log.writing.carry import Group, Verdict, Winners
 from deltactl.log.writing.commit_info import Description, commit_info
+from deltactl.log.writing.compaction_tags import tag_removes
 from deltactl.log.writing.conflicts import find_conflict
 from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.row_ids import RowIds
@@ -168,11 +169,13 @@ def _encode(
     """The content of the next version's commit, and the domains after it."""
     lines = [line("commitInfo", info)]
     row_ids = RowIds.of(base)
+    is_tagged = may_write_vectors(base.protocol, base.metadata)
     for group in groups:
         for file in group.added:
             ids = None if row_ids is None else (row_ids.take(file.num_records), base.version + 1)
             lines.append(add_line(file, ids))
-        lines += remove_lines(group.removed, deletion_timestamp_ms)
+        removed = tag_removes(group) if is_tagged else group.removed
+        lines += remove_lines(removed, deletion_timestamp_ms)
     domains = dict(base.domains)
     if row_ids is not None and row_ids.grew:
         domain = row_ids.domain()
