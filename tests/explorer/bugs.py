@@ -40,6 +40,7 @@ from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.storage.store import FileInfo, Store
 from tests.explorer import tested
 from tests.explorer.bug import Bug
+from tests.explorer.carry_bugs import CARRY_BUGS
 from tests.explorer.log_store_bugs import LOG_STORE_BUGS
 from tests.explorer.outcome_bugs import OUTCOME_BUGS
 
@@ -326,4 +327,5 @@ BUGS: Sequence[Bug] = (
     ),
     *LOG_STORE_BUGS,
     *OUTCOME_BUGS,
+    *CARRY_BUGS,
 )
