@@ -151,7 +151,9 @@ def _forget_earlier_winners() -> AbstractContextManager[object]:
     commit_lot = commit.Committer.commit
 
     def anew(self: Any, *args: Any) -> Any:
-        self._winners = Winners(self._winners.files)
+        winners = self._winners
+        winners._adds, winners._removes = winners._adds.slice(0, 0), winners._removes.slice(0, 0)
+        winners._index()
         return commit_lot(self, *args)
 
     return patch.object(commit.Committer, "commit", anew)

@@ -73,7 +73,6 @@ class Winners:
 
     def __init__(self, files: pa.Table) -> None:
         """``files``: rows of ``ADD_SCHEMA``, all that the run may remove."""
-        self.files = files
         self._names = decoded_names(files)
         self._adds = ADD_SCHEMA.empty_table()
         self._removes = REMOVE_SCHEMA.empty_table()
