@@ -73,7 +73,7 @@ faults: $(STAMP) ## kill each command 60 times while delta-rs writes (docs/secur
 histories: $(STAMP) ## random histories by delta-rs, Delta on Spark and deltactl, read by all after each step; an hour
 	$(BIN)/python -m tests.histories $(HISTORIES)
 
-races: $(STAMP) ## optimize while Delta on Spark deletes and updates rows of the same table, 30 rounds
+races: $(STAMP) ## optimize while Delta on Spark, then delta-rs on MinIO, change rows of the same table, 30 rounds each
 	$(BIN)/python -m tests.interop.race_rounds --rounds 30
 
 generate: $(STAMP) ## write completions/ and man/ from the options of the commands

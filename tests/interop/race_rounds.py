@@ -1,6 +1,7 @@
-"""Delta on Spark deletes and updates rows of a table while optimize runs on it, round after round.
+"""Another writer deletes and updates rows of a table while optimize runs on it, round after round.
 
-``make races`` runs 30 rounds: ``python -m tests.interop.race_rounds --rounds 30``.
+``make races`` runs 30 rounds beside Delta on Spark, which writes deletion vectors, on a local disk,
+and 30 beside delta-rs, which writes files anew, on MinIO.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from deltactl import OptimizeOptions, Table
 from deltactl.operations.check.options import CheckOptions, Depth
@@ -24,12 +25,127 @@ from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.open import open_store
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.delta_spark import delta_session
+from tests.support.object_servers import ObjectServer, delta_rs_options, minio
+from tests.support.table_builder import Column, TableBuilder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FILES, ROWS = 24, 400
-_KEYS = 97
+_NO_OPTIONS: Mapping[str, str] = {}
+
+
+@dataclass
+class Model:
+    """What the table should hold: ``v`` by ``id``, and the row id of each once it was read."""
+
+    rows: dict[int, int] = field(default_factory=dict)
+    row_ids: dict[int, int] = field(default_factory=dict)
+
+
+class Side(Protocol):
+    """Another writer, and a table of it."""
+
+    uri: str
+    options: Mapping[str, str]
+
+    def append(self, first: int) -> None:
+        """Add ``FILES`` files of ``ROWS`` rows each; ids begin at ``first``."""
+
+    def change(self, condition: str, *, delete: bool) -> None:
+        """Delete some rows, or add 1 to their ``v``."""
+
+    def choose(self, chance: random.Random, model: Model) -> tuple[str, list[int]]:
+        """Return a condition, and the ids that it means."""
+
+    def verify(self, model: Model) -> None:
+        """Compare what others read with the model."""
+
+
+class SparkSide:
+    """Delta on Spark, on a local disk, with deletion vectors and row tracking."""
+
+    options = _NO_OPTIONS
+
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        self.uri, self._spark, self._path = str(path), spark, path
+        spark.sql(
+            f"CREATE TABLE delta.`{path}` (id BIGINT, v BIGINT, s STRING) USING delta "
+            "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true', "
+            "'delta.enableRowTracking' = 'true')"
+        )
+
+    def append(self, first: int) -> None:
+        frame = self._spark.range(first, first + FILES * ROWS, 1, FILES)
+        frame = frame.selectExpr("id", "0L AS v", "'x' || id AS s")
+        frame.write.format("delta").mode("append").save(self.uri)
+
+    def change(self, condition: str, *, delete: bool) -> None:
+        table = f"delta.`{self.uri}`"
+        what = f"DELETE FROM {table}" if delete else f"UPDATE {table} SET v = v + 1"
+        self._spark.sql(f"{what} WHERE {condition}")
+
+    def choose(self, chance: random.Random, model: Model) -> tuple[str, list[int]]:
+        key = chance.randrange(97)
+        return f"id % 97 = {key}", [number for number in model.rows if number % 97 == key]
+
+    def verify(self, model: Model) -> None:
+        query = f"SELECT id, v, _metadata.row_id AS r FROM delta.`{self.uri}`"
+        found = self._spark.sql(query).collect()
+        moved = [row for row in found if model.row_ids.setdefault(row["id"], row["r"]) != row["r"]]
+        assert not moved, moved[:5]
+        assert len({row["r"] for row in found}) == len(found), "two rows have one row id"
+        _compare("Spark", found, model)
+        _compare("DuckDB", rows_with_duckdb(self._path), model)
+        _compare("delta-rs", rows_with_delta_rs(self._path), model)
+
+
+class DeltaRsSide:
+    """delta-rs on an S3 server: it removes a file with deleted rows, and writes the others anew."""
+
+    def __init__(self, server: ObjectServer) -> None:
+        self.uri, self.options = f"{server.bucket}/races", server.options
+        self._options = delta_rs_options(server.endpoint)
+        self._builder = TableBuilder(
+            open_store(self.uri, self.options),
+            [Column("id"), Column("v")],
+            features=["deletionVectors"],
+            properties={"delta.enableDeletionVectors": "true"},
+        )
+
+    def append(self, first: int) -> None:
+        import pyarrow as pa
+        from deltalake import write_deltalake
+
+        for start in range(first, first + FILES * ROWS, ROWS):
+            rows = pa.table({"id": range(start, start + ROWS), "v": [0] * ROWS})
+            write_deltalake(self.uri, rows, mode="append", storage_options=self._options)
+
+    def change(self, condition: str, *, delete: bool) -> None:
+        from deltalake import DeltaTable
+
+        table = DeltaTable(self.uri, storage_options=self._options)
+        if delete:
+            table.delete(condition)
+        else:
+            table.update(updates={"v": "v + 1"}, predicate=condition)
+
+    def choose(self, chance: random.Random, model: Model) -> tuple[str, list[int]]:
+        start = chance.choice(list(model.rows))
+        condition = f"id >= {start} AND id < {start + 20}"
+        return condition, [number for number in range(start, start + 20) if number in model.rows]
+
+    def verify(self, model: Model) -> None:
+        import pyarrow as pa
+        from deltalake import DeltaTable, QueryBuilder
+
+        table = DeltaTable(self.uri, storage_options=self._options)
+        query = QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
+        _compare("delta-rs", pa.table(query).to_pylist(), model)
+
+
+def _compare(reader: str, rows: list[Any], model: Model) -> None:
+    assert Counter((row["id"], row["v"]) for row in rows) == Counter(model.rows.items()), reader
 
 
 class Waiting(ForwardingStore):
@@ -47,21 +163,12 @@ class Waiting(ForwardingStore):
 
 
 @dataclass
-class Model:
-    """What the table should hold: ``v`` by ``id``, and the row id of each once it was read."""
-
-    rows: dict[int, int] = field(default_factory=dict)
-    row_ids: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass
 class Writer:
-    """A thread in which Spark deletes and updates, and what the table should hold after it."""
+    """A thread in which the other side deletes and updates, and tells the model of it."""
 
-    spark: SparkSession
-    path: Path
+    side: Side
+    model: Model
     seed: int
-    rows: dict[int, int]
     commits: int = 0
     lost: int = 0
     errors: list[str] = field(default_factory=list)
@@ -71,28 +178,25 @@ class Writer:
     def run(self) -> None:
         chance = random.Random(self.seed)
         while not self._stop.is_set():
-            self._change(chance.choice(["delete", "delete", "update"]), chance.randrange(_KEYS))
+            self._change(*self.side.choose(chance, self.model), delete=chance.random() < 0.7)
+            with self._changed:
+                self._changed.notify_all()
 
-    def _change(self, kind: str, key: int) -> None:
-        what = "DELETE FROM" if kind == "delete" else "UPDATE"
-        change = "" if kind == "delete" else "SET v = v + 1 "
+    def _change(self, condition: str, hit: list[int], *, delete: bool) -> None:
         try:
-            self.spark.sql(f"{what} delta.`{self.path}` {change}WHERE id % {_KEYS} = {key}")
+            self.side.change(condition, delete=delete)
         except Exception as error:
-            if "CONCURRENT" not in str(error).upper():
-                self.errors.append(str(error)[:500])
+            text = f"{type(error).__name__}: {error}"
+            if not any(word in text.upper() for word in ("CONCURRENT", "CONFLICT")):
+                self.errors.append(text[:500])
                 self._stop.set()
             self.lost += 1
             return
-        finally:
-            with self._changed:
-                self._changed.notify_all()
-        hit = [number for number in self.rows if number % _KEYS == key]
         for number in hit:
-            if kind == "delete":
-                del self.rows[number]
+            if delete:
+                del self.model.rows[number]
             else:
-                self.rows[number] += 1
+                self.model.rows[number] += 1
         self.commits += 1
 
     def wait_for_a_commit(self) -> None:
@@ -111,64 +215,51 @@ class Writer:
         assert not self.errors, self.errors
 
 
-def create(spark: SparkSession, path: Path) -> None:
-    spark.sql(
-        f"CREATE TABLE delta.`{path}` (id BIGINT, v BIGINT, s STRING) USING delta TBLPROPERTIES "
-        "('delta.enableDeletionVectors' = 'true', 'delta.enableRowTracking' = 'true')"
-    )
-
-
-def append(spark: SparkSession, path: Path, first: int) -> dict[int, int]:
-    end = first + FILES * ROWS
-    frame = spark.range(first, end, 1, FILES).selectExpr("id", "0L AS v", "'x' || id AS s")
-    frame.write.format("delta").mode("append").save(str(path))
-    return dict.fromkeys(range(first, end), 0)
-
-
-def race(spark: SparkSession, path: Path, number: int, model: Model) -> OptimizeReport:
-    """One round: new files, Spark's changes beside an optimize; the rows are right for all."""
-    rows = model.rows
-    rows |= append(spark, path, number * FILES * ROWS)
-    writer = Writer(spark, path, number, rows)
-    store = Waiting(open_store(str(path)), writer, 1 + number % 3)
+def race(side: Side, number: int, model: Model) -> OptimizeReport:
+    """One round: new files, changes beside an optimize; all readers see the rows of the model."""
+    first = number * FILES * ROWS
+    side.append(first)
+    model.rows |= dict.fromkeys(range(first, first + FILES * ROWS), 0)
+    writer = Writer(side, model, number)
+    store = Waiting(open_store(side.uri, side.options), writer, 1 + number % 3)
     with writer.beside():
-        report = Table(str(path), store=store).optimize(OptimizeOptions(min_input_files=2))
-    verify(spark, path, model)
+        table = Table(side.uri, storage_options=side.options, store=store)
+        report = table.optimize(OptimizeOptions())
+    side.verify(model)
+    checked = Table(side.uri, storage_options=side.options).check(CheckOptions(depth=Depth.DATA))
+    assert not checked.findings.num_rows, checked.findings.to_pylist()
     print(
         f"round {number}: versions {report.versions}, {report.carried_rows} rows carried in "
         f"{report.carried_bins} bins, {len(report.dropped)} bins dropped, {report.rounds} rounds; "
-        f"Spark: {writer.commits} commits, {writer.lost} lost",
+        f"the other writer: {writer.commits} commits, {writer.lost} lost",
         file=sys.stderr,
     )
     return report
 
 
-def verify(spark: SparkSession, path: Path, model: Model) -> None:
-    """Spark, DuckDB and delta-rs see the rows of the model; ``check`` finds nothing."""
-    expected = Counter(model.rows.items())
-    found = spark.sql(f"SELECT id, v, _metadata.row_id AS r FROM delta.`{path}`").collect()
-    moved = [row for row in found if model.row_ids.setdefault(row["id"], row["r"]) != row["r"]]
-    assert not moved, moved[:5]
-    assert len({row["r"] for row in found}) == len(found), "two rows have one row id"
-    assert Counter((row["id"], row["v"]) for row in found) == expected, "Spark"
-    for read in (rows_with_duckdb, rows_with_delta_rs):
-        assert Counter((row["id"], row["v"]) for row in read(path)) == expected, read.__name__
-    checked = Table(str(path)).check(CheckOptions(depth=Depth.DATA))
-    assert not checked.findings.num_rows, checked.findings.to_pylist()
+def race_often(side: Side, rounds: int) -> int:
+    """Run rounds on one table; return the number of rows carried over."""
+    model = Model()
+    reports = [race(side, number, model) for number in range(rounds)]
+    assert all(report.versions for report in reports)
+    assert not any(report.conflicts or report.failures for report in reports)
+    carried = sum(report.carried_rows for report in reports)
+    print(f"{rounds} rounds, {carried} rows carried over, nothing left", file=sys.stderr)
+    return carried
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
-    rounds = parser.parse_args().rounds
-    with tempfile.TemporaryDirectory() as scratch, delta_session(Path(scratch)) as spark:
-        path = Path(scratch, "table")
-        create(spark, path)
-        model = Model()
-        reports = [race(spark, path, number, model) for number in range(rounds)]
-        assert not any(report.conflicts or report.failures for report in reports)
-        carried = sum(report.carried_rows for report in reports)
-        print(f"{rounds} rounds, {carried} rows carried over, nothing left", file=sys.stderr)
+    parser.add_argument("--side", choices=["spark", "minio"])
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        if arguments.side != "minio":
+            with delta_session(Path(scratch)) as spark:
+                race_often(SparkSide(spark, Path(scratch, "table")), arguments.rounds)
+        if arguments.side != "spark":
+            with minio(Path(scratch)) as server:
+                race_often(DeltaRsSide(server), arguments.rounds)
 
 
 if __name__ == "__main__":
