@@ -63,7 +63,7 @@ class Side(Protocol):
 
 
 class SparkSide:
-    """Delta on Spark, on a local disk, with deletion vectors and row tracking."""
+    """Delta on Spark, on a local disk, with deletion vectors, row tracking and a change feed."""
 
     options = _NO_OPTIONS
 
@@ -72,7 +72,7 @@ class SparkSide:
         spark.sql(
             f"CREATE TABLE delta.`{path}` (id BIGINT, v BIGINT, s STRING) USING delta "
             "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true', "
-            "'delta.enableRowTracking' = 'true')"
+            "'delta.enableRowTracking' = 'true', 'delta.enableChangeDataFeed' = 'true')"
         )
 
     def append(self, first: int) -> None:
@@ -96,8 +96,20 @@ class SparkSide:
         assert not moved, moved[:5]
         assert len({row["r"] for row in found}) == len(found), "two rows have one row id"
         _compare("Spark", found, model)
+        self._verify_changes(model)
         _compare("DuckDB", rows_with_duckdb(self._path), model)
         _compare("delta-rs", rows_with_delta_rs(self._path), model)
+
+    def _verify_changes(self, model: Model) -> None:
+        """The change feed has what Spark changed, and nothing of our commits."""
+        feed = self._spark.read.format("delta").option("readChangeFeed", "true")
+        changes = feed.option("startingVersion", 1).load(self.uri)
+        sums = changes.selectExpr(
+            "id", "v", "IF(_change_type IN ('insert', 'update_postimage'), 1, -1) AS n"
+        )
+        left = sums.groupBy("id", "v").sum("n").where("`sum(n)` != 0").collect()
+        found = {(row["id"], row["v"]): row["sum(n)"] for row in left}
+        assert found == dict.fromkeys(model.rows.items(), 1), "change feed"
 
 
 class DeltaRsSide:
