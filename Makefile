@@ -12,7 +12,7 @@ UNITS := tests/protocol tests/log tests/parquet tests/engine tests/storage tests
 CODE := deltactl dev tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quick test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fuzz generate histories \
+.PHONY: help setup quick test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fuzz generate histories races \
 	audit demo clean
 
 help: ## show the targets
@@ -72,6 +72,9 @@ faults: $(STAMP) ## kill each command 60 times while delta-rs writes (docs/secur
 # HISTORIES holds options (tests/histories/README.md).
 histories: $(STAMP) ## random histories by delta-rs, Delta on Spark and deltactl, read by all after each step; an hour
 	$(BIN)/python -m tests.histories $(HISTORIES)
+
+races: $(STAMP) ## optimize while Delta on Spark, then delta-rs on MinIO, change rows of the same table, 30 rounds each
+	$(BIN)/python -m tests.interop.race_rounds --rounds 30
 
 generate: $(STAMP) ## write completions/ and man/ from the options of the commands
 	$(BIN)/python -m dev.generate_files

@@ -57,9 +57,9 @@ def replay_tail(store: Store, tail: Sequence[FileInfo], partition_keys: Iterable
     )
     adds = _concat([p.adds for p in parsed], ADD_SCHEMA)
     removes = _concat([p.removes for p in parsed], REMOVE_SCHEMA)
-    result = _reconcile(adds, removes, file_keys)
+    result = reconcile(adds, removes, file_keys)
     if any(normalize_paths(t["encoded_path"]) is not t["encoded_path"] for t in (adds, removes)):
-        result.by_text = _reconcile(adds, removes, text_keys)
+        result.by_text = reconcile(adds, removes, text_keys)
     for part in parsed:
         result.singletons.update(part.singletons)
     return result
@@ -75,7 +75,8 @@ def _concat(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
     return pa.concat_tables(tables) if tables else full.empty_table()
 
 
-def _reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
+def reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
+    """Keep the newest action, that with the greatest ``seq``, on each key."""
     add_keys, remove_keys = keys_of(adds), keys_of(removes)
     keys = pa.chunked_array([*add_keys.chunks, *remove_keys.chunks], pa.string())
     # In Arrow's own pool, huge pages make the growth of a large hash table several times slower.

@@ -22,7 +22,7 @@ from pyroaring import BitMap64
 
 from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
 from deltactl.protocol.paths import decode_path
-from deltactl.protocol.z85 import decode_words, z85_decode
+from deltactl.protocol.z85 import decode_words, z85_decode, z85_encode
 
 UUID_RELATIVE: Final = "u"
 ABSOLUTE: Final = "p"
@@ -31,6 +31,7 @@ INLINE: Final = "i"
 FRAME_OVERHEAD: Final = 8
 """Bytes around each stored bitmap: its size before, its checksum after."""
 
+_FILE_VERSION: Final = b"\1"
 _PORTABLE_MAGIC: Final = 1681511377
 _NATIVE_MAGIC: Final = 1681511376
 _UUID_CHARS: Final = 20
@@ -172,6 +173,27 @@ def _relative_vector_files(texts: pa.Array) -> pa.Array:
     folders = pc.if_else(pc.equal(prefixes, ""), "", pc.binary_join_element_wise(prefixes, "", "/"))
     names = pc.binary_join_element_wise(folders, "deletion_vector_", uuid_texts, ".bin", "")
     return pc.if_else(pa.array(plain & valid), names, pa.scalar(None, pa.string()))
+
+
+def encode_bitmap(bitmap: BitMap64) -> bytes:
+    """Return deleted row positions in the portable format, for :func:`decode_bitmap`."""
+    return struct.pack("<I", _PORTABLE_MAGIC) + bitmap.serialize()
+
+
+def encode_inline(payload: bytes, cardinality: int) -> DeletionVector:
+    """Return the descriptor of a vector that is in the log itself."""
+    padded = payload + bytes(-len(payload) % 4)
+    return DeletionVector(INLINE, z85_encode(padded), None, len(payload), cardinality)
+
+
+def encode_file(
+    payload: bytes, cardinality: int, identifier: UUID, prefix: str
+) -> tuple[DeletionVector, bytes]:
+    """Return the descriptor of a vector in a file of its own, and the bytes of that file."""
+    size, checksum = struct.pack(">i", len(payload)), struct.pack(">I", zlib.crc32(payload))
+    text = prefix + z85_encode(identifier.bytes)
+    vector = DeletionVector(UUID_RELATIVE, text, len(_FILE_VERSION), len(payload), cardinality)
+    return vector, _FILE_VERSION + size + payload + checksum
 
 
 def decode_bitmap(

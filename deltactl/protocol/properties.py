@@ -178,6 +178,25 @@ class TableProperties:
         return DEFAULT_RETENTION_MS if value is None else parse_duration(value)
 
     @property
+    def deletion_vectors_enabled(self) -> bool:
+        """``delta.enableDeletionVectors``: whether new vectors may be written."""
+        return self.flag("delta.enableDeletionVectors")
+
+    @property
+    def is_read_by_others(self) -> bool:
+        """Return whether UniForm or an Iceberg compatibility serves readers of other formats."""
+        formats = self.text("delta.universalFormat.enabledFormats")
+        switches = (key for key in self._folded if key.startswith("delta.enableiceberg"))
+        return bool(formats and formats.strip()) or any(map(self.flag, switches))
+
+    @property
+    def random_prefix_length(self) -> int:
+        """Characters that ``delta.randomizeFilePrefixes`` puts before names of files; 0: none."""
+        if not self.flag("delta.randomizeFilePrefixes"):
+            return 0
+        return max(self.integer("delta.randomPrefixLength", 2), 0)
+
+    @property
     def row_tracking_enabled(self) -> bool:
         """``delta.enableRowTracking``."""
         return self.flag("delta.enableRowTracking")

@@ -53,6 +53,9 @@ class LeafStats:
     maximum: Value | None = None
 
 
+_TIGHT: Final = '"tightBounds":true'
+
+
 @dataclass(frozen=True, slots=True)
 class FileStats:
     """Statistics of a file by the physical path of each leaf."""
@@ -78,8 +81,14 @@ def encode_stats(file_stats: FileStats, columns: StatsColumns) -> str:
             members += [f'"maxValues":{_nest(bounded, upper)}']
         members += [f'"nullCount":{_nest(columns.leaves, nulls)}']
     if columns.tight_bounds:
-        members.append('"tightBounds":true')
+        members.append(_TIGHT)
     return "{" + ",".join(members) + "}"
+
+
+def loosen_bounds(stats: str) -> str:
+    """Return what :func:`encode_stats` gave, for a file that has a deletion vector now."""
+    members = stats.removesuffix("}").removesuffix(_TIGHT).removesuffix(",")
+    return members + ',"tightBounds":false}'
 
 
 def _nest(leaves: Sequence[StatsLeaf], texts: Mapping[Path, str | None]) -> str:

@@ -13,6 +13,13 @@ ALPHABET: Final = (
 _VALUES: Final = {char: value for value, char in enumerate(ALPHABET)}
 _BASE: Final = 85
 _WORD_BYTES: Final = 4
+_POWERS: Final = np.array([_BASE**power for power in (4, 3, 2, 1, 0)], np.int64)
+
+
+def z85_encode(data: bytes) -> str:
+    """Return ``data``, a multiple of 4 bytes, as z85 text."""
+    words = np.frombuffer(data, ">u4").astype(np.int64)
+    return "".join(ALPHABET[code] for code in (words[:, None] // _POWERS % _BASE).ravel().tolist())
 
 
 def z85_decode(text: str) -> bytes:
@@ -40,7 +47,6 @@ def z85_decode(text: str) -> bytes:
 
 _CODES: Final = np.full(256, -1, np.int64)
 _CODES[np.frombuffer(ALPHABET.encode(), np.uint8)] = np.arange(_BASE)
-_POWERS: Final = np.array([_BASE**power for power in (4, 3, 2, 1, 0)], np.int64)
 
 
 def decode_words(

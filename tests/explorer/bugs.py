@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltactl.errors import ObjectExistsError
 from deltactl.log.hint import HINT_NAME, encode_hint
@@ -23,7 +24,7 @@ from deltactl.log.writing import base as commit_base
 from deltactl.log.writing import rearrange as commit
 from deltactl.log.writing.action_lines import NewFile, add_line
 from deltactl.log.writing.base import CommitBase
-from deltactl.log.writing.conflicts import Verdict
+from deltactl.log.writing.carry import Group, Verdict, Winners
 from deltactl.log.writing.put import Sleep
 from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint
@@ -39,15 +40,16 @@ from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.storage.store import FileInfo, Store
 from tests.explorer import tested
 from tests.explorer.bug import Bug
+from tests.explorer.carry_bugs import CARRY_BUGS
 from tests.explorer.log_store_bugs import LOG_STORE_BUGS
 from tests.explorer.outcome_bugs import OUTCOME_BUGS
 
 
 def _skip_conflicts() -> AbstractContextManager[object]:
-    def nobody(groups: Sequence[Sequence[str]], *rest: object) -> Verdict:
-        return Verdict((True,) * len(groups))
+    def nobody(self: Any, groups: Sequence[Group], *rest: Any, **options: Any) -> list[Verdict]:
+        return [Verdict(group) for group in groups]
 
-    return patch.object(commit, "decide", nobody)
+    return patch.object(Winners, "judge", nobody)
 
 
 def _skip_recheck() -> AbstractContextManager[object]:
@@ -135,21 +137,23 @@ def _clean_up_too_much() -> AbstractContextManager[object]:
 
 
 def _drop_vectors_on_rebase() -> AbstractContextManager[object]:
-    def forgetful(self: Any, base: CommitBase, tail: Tail) -> None:
-        self._base = base
-        self._metadata = tail.singletons.metadata or self._metadata
-        again = set(tail.adds["path"].to_pylist())
-        gone = [path for path in tail.removes["path"].to_pylist() if path not in again]
-        self._touched = pa.chunked_array([*self._touched.chunks, pa.array(gone, pa.string())])
+    learn = Winners.learn
 
-    return patch.object(commit.Committer, "_learn", forgetful)
+    def forgetful(self: Any, tail: Tail) -> None:
+        again = pc.is_in(tail.removes["path"], value_set=tail.adds["path"])
+        removes = tail.removes.filter(pc.invert(again))
+        learn(self, replace(tail, adds=tail.adds.slice(0, 0), removes=removes))
+
+    return patch.object(Winners, "learn", forgetful)
 
 
 def _forget_earlier_winners() -> AbstractContextManager[object]:
     commit_lot = commit.Committer.commit
 
     def anew(self: Any, *args: Any) -> Any:
-        self._touched = pa.chunked_array([], pa.string())
+        winners = self._winners
+        winners._adds, winners._removes = winners._adds.slice(0, 0), winners._removes.slice(0, 0)
+        winners._index()
         return commit_lot(self, *args)
 
     return patch.object(commit.Committer, "commit", anew)
@@ -325,4 +329,5 @@ BUGS: Sequence[Bug] = (
     ),
     *LOG_STORE_BUGS,
     *OUTCOME_BUGS,
+    *CARRY_BUGS,
 )

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from deltactl.log.commits import columns as commit_columns
 from deltactl.log.commits.lines import CommitLines
+from deltactl.log.writing import vectors
 from deltactl.operations.checkpoint import tasks as checkpoint_tasks
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.operations.vacuum import tasks as vacuum_tasks
@@ -108,6 +109,8 @@ def one_thread() -> Iterator[None]:
     with (
         explored_stores(),
         patch.object(commit_columns, "_read", _remembering(commit_columns._read)),
+        # A file for each vector, which can be left behind.
+        patch.object(vectors, "_MOST_INLINE_BYTES", 0),
         patch.object(checkpoint_tasks, "read_ahead", iter),
         patch.object(vacuum_tasks._persist, "__defaults__", (waits["sleep"],)),
     ):
@@ -179,6 +182,22 @@ FOREIGN: Mapping[str, Make] = {
 }
 
 
+def _with_vectors() -> Scene:
+    return small_files(**{"delta.enableDeletionVectors": "true"})
+
+
+# Who changes inputs of an optimize that may write deletion vectors.
+CHANGING: Mapping[str, Make] = {
+    "deletion vector": _delete_row("first"),
+    "deletion vector of the next file": _delete_row("second"),
+    "delete of the same file": _delete("second"),
+    "update": lambda scene: writers.update(scene, "second"),
+    "overwrite": FOREIGN["overwrite"],
+    "restore": writers.restore,
+    "optimize": OPTIMIZE,
+}
+
+
 def _tracked() -> Scene:
     return small_files("rowTracking")
 
@@ -188,6 +207,10 @@ PAIRS: Sequence[Scenario] = (
     *(
         Scenario(f"optimize against {name}", small_files, (OPTIMIZE, other))
         for name, other in FOREIGN.items()
+    ),
+    *(
+        Scenario(f"optimize with vectors against {name}", _with_vectors, (OPTIMIZE, other))
+        for name, other in CHANGING.items()
     ),
     Scenario("optimize against append, with times", _timed, (OPTIMIZE, APPEND)),
     Scenario("optimize against append, with row ids", _tracked, (OPTIMIZE, APPEND)),
@@ -246,6 +269,11 @@ TRIPLES: Sequence[Scenario] = (
         small_files,
         (OPTIMIZE, _delete_row("first"), FULL),
         shared_data=True,
+    ),
+    Scenario(
+        "optimize with vectors against two winners",
+        _with_vectors,
+        (OPTIMIZE, _delete_row("first"), _delete_row("second")),
     ),
     Scenario("optimize, append and checkpoint", long_log, (OPTIMIZE, APPEND, CHECKPOINT)),
     Scenario(

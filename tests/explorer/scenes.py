@@ -35,14 +35,16 @@ class Scene:
 class _Past:
     """Builds a table event by event, each so many days ago."""
 
-    def __init__(self, *features: str) -> None:
+    def __init__(self, *features: str, **properties: str) -> None:
         self.store = MemoryStore(f"memory://explored/{next(_NUMBERS)}")
         self._ids = itertools.count(1)
         self.builder: TableBuilder
-        self.ago(100, lambda: self._create(features))
+        self.ago(100, lambda: self._create(features, properties))
 
-    def _create(self, features: tuple[str, ...]) -> None:
-        self.builder = TableBuilder(self.store, COLUMNS, partition_by=["p"], features=features)
+    def _create(self, features: tuple[str, ...], properties: Mapping[str, str]) -> None:
+        self.builder = TableBuilder(
+            self.store, COLUMNS, partition_by=["p"], features=features, properties=properties
+        )
 
     def ago(self, days: int, act: Callable[[], Any]) -> Any:
         before = set(self.store.contents())
@@ -78,12 +80,12 @@ class _Past:
         )
 
 
-def small_files(*features: str) -> Scene:
+def small_files(*features: str, **properties: str) -> Scene:
     """Partition a: ``first``, of whose rows one is deleted, and ``second``; b: ``other``.
 
     A file that was removed long ago and one that nobody names are due for a vacuum.
     """
-    past = _Past("deletionVectors", *features)
+    past = _Past("deletionVectors", *features, **properties)
     first, second, gone, other = past.append(60, "a", "a", "a", "b")
     past.ago(50, lambda: past.builder.delete_rows(first, [0]))
     past.ago(40, lambda: past.builder.remove(gone))

@@ -291,6 +291,46 @@ def delete_row(scene: Scene, which: str) -> Program:
     return _foreign(f"delete row of {which}", plan, _without(ids))
 
 
+def update(scene: Scene, which: str) -> Program:
+    """Change the last row of a file: deleted by a deletion vector, written to a new file."""
+    (changed,) = _ids_of(scene, scene.adds[which])[-1:]
+    new = {"id": changed, "v": -changed}
+
+    def plan(attempt: _Attempt) -> list[Action] | None:
+        actions: list[Action] = []
+        for add, places in _where_ids(attempt, {changed}):
+            actions += attempt.delete_positions(add, places)
+        return [*actions, attempt.write_rows([new])] if actions else None
+
+    row = (("id", changed), ("v", new["v"]), ("p", "a"))
+    rest = _without([changed])
+    return _foreign(f"update {which}", plan, lambda before: tuple(sorted([*rest(before), row])))
+
+
+def restore(scene: Scene) -> Program:
+    """Make live what once was: the files of the scene, none of their rows deleted."""
+    wanted = {
+        add["path"]: {key: value for key, value in add.items() if key != "deletionVector"}
+        for add in scene.adds.values()
+    }
+    rows = tuple(
+        sorted(
+            (*sorted(row.items()), *sorted(add["partitionValues"].items()))
+            for add in wanted.values()
+            for row in naive.stored_rows(scene.files[naive.file_names(add)[0]][0])
+        )
+    )
+
+    def plan(attempt: _Attempt) -> list[Action]:
+        live = {(add["path"], "deletionVector" in add): add for add in attempt.state.files.values()}
+        kept = {(path, False) for path in wanted}
+        removes = [attempt.remove(add) for key, add in live.items() if key not in kept]
+        adds = [add for path, add in wanted.items() if (path, False) not in live]
+        return [*removes, *({"add": {**add, "dataChange": True}} for add in adds)]
+
+    return _foreign("restore", plan, lambda before: rows)
+
+
 def overwrite(number: int = 7) -> Program:
     rows = _new_rows(number)
 

@@ -81,6 +81,7 @@ def _render_partitions(page: Page, plan: OptimizePlan) -> None:
 def _render_result(page: Page, report: OptimizeReport) -> None:
     if not report.versions:
         page.line(Styled("Nothing was committed", Tone.CAUTION))
+        _render_races(page, report)
         return
     versions = ", ".join(map(str, report.versions))
     removed = format_count(report.files_removed, "file", "files")
@@ -97,6 +98,7 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
             ("undo", describe_undo(report.version_before)),
         ]
     )
+    _render_races(page, report)
     for stray in report.strays:
         page.line(Styled("not removed: ", Tone.CAUTION), stray)
     for stray in report.strays_removed:
@@ -121,6 +123,22 @@ def _rewrite_fields(counts: RewriteCounts | None) -> Iterator[tuple[str, str]]:
 def describe_groups(groups: int, size_bytes: int) -> str:
     """Say how many row groups there are, and of what size."""
     return f"{format_count(groups, 'row group')}, {format_size(size_bytes)}"
+
+
+def _render_races(page: Page, report: OptimizeReport) -> None:
+    """Say what other writers did to the bins, and what became of it."""
+    if report.carried_bins:
+        bins = format_count(report.carried_bins, "bin")
+        page.line(
+            f"{format_count(report.carried_rows, 'row')} of {bins} deleted by other writers "
+            "during the run: deleted in the new files too"
+        )
+    if report.dropped:
+        left = format_count(len(report.conflicts), "bin is", "bins are")
+        page.line(
+            f"{format_count(len(report.dropped), 'bin')} taken by other writers, "
+            f"planned again in {format_count(report.rounds - 1, 'round')}; {left} left"
+        )
 
 
 def describe_undo(version_before: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from deltactl.protocol.actions import (
     JSON_NAMES,
     DomainMetadata,
 )
+from deltactl.protocol.deletion_vectors import DeletionVector
 from deltactl.protocol.paths import encode_path
 
 _REMOVE_COLUMNS = (
@@ -39,6 +40,7 @@ class NewFile:
     num_records: int
     stats: str | None
     tags: Mapping[str, str] = field(default_factory=dict)
+    deletion_vector: DeletionVector | None = None
 
 
 def line(action: str, body: Mapping[str, Any]) -> str:
@@ -65,6 +67,8 @@ def add_line(file: NewFile, row_ids: tuple[int, int] | None, *, data_change: boo
         body["stats"] = file.stats
     if file.tags:
         body["tags"] = dict(file.tags)
+    if file.deletion_vector is not None:
+        body["deletionVector"] = json_value("deletion_vector", asdict(file.deletion_vector))
     if row_ids is not None:
         body["baseRowId"], body["defaultRowCommitVersion"] = row_ids
     return line("add", body)

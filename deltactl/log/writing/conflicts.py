@@ -1,18 +1,12 @@
-"""Decide which bins of a dataChange=false commit remain valid after the commits of others. Pure.
+"""Changes of the whole table under which rewritten files may not be committed. Pure.
 
-Source: PROTOCOL.md and Delta's conflict rules for commits without data change: concurrent appends
-never conflict; a commit that touched the path of an input (removed it, changed its deletion vector
-or added it again) conflicts with the group that rewrote it.
+Source: PROTOCOL.md and Delta's conflict rules for commits without data change. What others did to
+single files is judged by ``carry``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from collections.abc import Set
 
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.features import REGISTRY
@@ -25,42 +19,19 @@ _ROW_TRACKING_KEYS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The groups that may still be committed (a flag each), and why others may not."""
-
-    survives: tuple[bool, ...]
-    reason: str | None = None
-
-
-def decide(
-    groups: Sequence[Sequence[str]],
-    touched_paths: pa.ChunkedArray,
-    before: Metadata,
-    after: Metadata | None,
-    gained_features: Set[str] = frozenset(),
-) -> Verdict:
-    """Compare groups of rewritten files with the winners' actions.
+def find_conflict(
+    before: Metadata, after: Metadata | None, gained_features: Set[str] = frozenset()
+) -> str | None:
+    """Return why no file written under the old metadata may be committed; ``None`` if it may.
 
     Args:
-        groups: names of each group's inputs, as ``decoded_names`` returns them.
-        touched_paths: names of every add and remove of the winners.
-        before: the table's metadata when the groups were written.
+        before: the table's metadata when the files were written.
         after: the winners' metadata, if they changed it.
         gained_features: features that the protocol has now and did not have when they were written.
     """
-    reason: str | None = None
     if missed := {n for n in gained_features & REGISTRY.keys() if REGISTRY[n].binds_new_files}:
-        reason = f"another writer enabled {', '.join(sorted(missed))}, which new files must follow"
-        return Verdict((False,) * len(groups), reason)
-    if after is not None and (reason := _metadata_conflict(before, after)):
-        return Verdict((False,) * len(groups), reason)
-    flat = pa.array([path for group in groups for path in group], pa.string())
-    hit = pc.is_in(flat, value_set=touched_paths).to_pylist()
-    ends = list(accumulate(len(group) for group in groups))
-    survives = tuple(not any(hit[a:b]) for a, b in pairwise([0, *ends]))
-    reason = None if all(survives) else "another writer rewrote or deleted some of its input files"
-    return Verdict(survives, reason)
+        return f"another writer enabled {', '.join(sorted(missed))}, which new files must follow"
+    return None if after is None else _metadata_conflict(before, after)
 
 
 def _metadata_conflict(before: Metadata, after: Metadata) -> str | None:

@@ -8,34 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from deltactl.clock import Clock
-from deltactl.errors import ConflictError
-from deltactl.log.commits.file_actions import decoded_names
+from deltactl.errors import CommitOutcomeUnknownError, ConflictError, DeltactlError
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.action_lines import NewFile, add_line, domain_line, line, remove_lines
+from deltactl.log.writing.action_lines import add_line, domain_line, line, remove_lines
 from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.carry import Group, Verdict, Winners
 from deltactl.log.writing.commit_info import Description, commit_info
-from deltactl.log.writing.conflicts import Verdict, decide
+from deltactl.log.writing.compaction_tags import tag_removes
+from deltactl.log.writing.conflicts import find_conflict
 from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.row_ids import RowIds
+from deltactl.log.writing.vectors import VectorWriter, may_write_vectors
+from deltactl.parquet.reader import load_deletion_vector
 from deltactl.protocol.actions import DomainMetadata, Metadata
 from deltactl.protocol.features import Operation, ensure_supported, list_features
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Inputs and outputs that are committed together or not at all.
-
-    ``removed`` holds rows of ``ADD_SCHEMA`` plus ``num_records``.
-    """
-
-    removed: pa.Table
-    added: tuple[NewFile, ...]
+from deltactl.protocol.properties import TableProperties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,46 +44,66 @@ class Draft(Description):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A commit: its version, which groups it contains (a flag each), why not the others."""
+    """A commit that succeeded: its version, and a verdict for each group, with what it holds."""
 
     version: int
-    kept: tuple[bool, ...]
-    reason: str | None
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def kept(self) -> tuple[bool, ...]:
+        """Return for each group whether it was committed."""
+        return tuple(verdict.group is not None for verdict in self.verdicts)
 
 
 class Committer:
-    """Commits groups in batches, on top of the commits of other writers.
+    """Commits batches of groups, one after another, on top of what other writers commit.
 
-    All groups were written from one snapshot; each is compared with every commit of others since
-    then, for any number of our batches in between.
+    All groups were written from one snapshot; each is judged against every commit of others since
+    then, however many batches of ours came between. Rows that others deleted from inputs are
+    deleted from the outputs where the table may have deletion vectors written.
     """
 
-    def __init__(self, snapshot: Snapshot, *, clock: Clock, sleep: Sleep) -> None:
-        """Commit groups that were planned and written from ``snapshot``."""
+    def __init__(self, snapshot: Snapshot, files: pa.Table, *, clock: Clock, sleep: Sleep) -> None:
+        """Start from the snapshot that the groups were written from; they remove ``files``."""
         self._store, self._clock, self._sleep = snapshot.store, clock, sleep
         self._origin = snapshot.metadata
         self._origin_features = list_features(snapshot.protocol)
         self._base = CommitBase.of(snapshot)
-        self._touched = pa.chunked_array([], pa.string())
+        self._winners = Winners(files)
         self._metadata: Metadata | None = None
+        self.strays: list[str] = []
+        """Files of deletion vectors of lost attempts that could not be removed."""
 
     def commit(self, groups: Sequence[Group], draft: Draft) -> Committed:
-        """Commit the groups whose inputs no other writer touched.
+        """Commit the groups that the commits of other writers still allow.
 
         Raises:
-            ConflictError: no group is left.
-            CommitOutcomeUnknownError: it is not known whether the commit succeeded.
+            ConflictError: no group may be committed.
+            CommitOutcomeUnknownError: the store never said whether the commit succeeded.
             NotATableError: the log is gone.
             UnsupportedFeatureError: a winner upgraded the protocol beyond this program.
             StorageError: the store failed, and the commit does not exist.
         """
-        inputs = [decoded_names(group.removed).to_pylist() for group in groups]
-        verdict, domains = Verdict((), None), self._base.domains
+        vectors = VectorWriter(self._store, self._clock)
+        try:
+            committed = self._commit(groups, draft, vectors)
+        except CommitOutcomeUnknownError:
+            raise  # the vectors may be in the log
+        except DeltactlError:
+            self.strays += vectors.discard()
+            raise
+        chosen = [verdict.group for verdict in committed.verdicts if verdict.group is not None]
+        self.strays += vectors.discard(file for group in chosen for file in group.added)
+        return committed
+
+    def _commit(self, groups: Sequence[Group], draft: Draft, vectors: VectorWriter) -> Committed:
+        verdicts: list[Verdict] = []
+        domains = self._base.domains
 
         def encode(base: CommitBase, txn_id: str) -> bytes:
-            nonlocal verdict, domains
-            verdict = self._judge(base, inputs)
-            chosen = [g for g, keep in zip(groups, verdict.survives, strict=True) if keep]
+            nonlocal verdicts, domains
+            verdicts = [_attach(v, vectors, base) for v in self._judge(base, groups)]
+            chosen = [verdict.group for verdict in verdicts if verdict.group is not None]
             info = commit_info(
                 base.times(self._store, self._clock),
                 draft,
@@ -109,31 +123,41 @@ class Committer:
             sleep=self._sleep,
         )
         self._base = replace(won, domains=domains)
-        return Committed(won.version, verdict.survives, verdict.reason)
+        return Committed(won.version, tuple(verdicts))
 
-    def _judge(self, base: CommitBase, inputs: Sequence[Sequence[str]]) -> Verdict:
-        # Before each attempt: a winner over an earlier batch may have upgraded the protocol.
+    def _judge(self, base: CommitBase, groups: Sequence[Group]) -> Sequence[Verdict]:
+        # Before each attempt: a winner of an earlier batch may have raised the protocol.
         ensure_supported(base.protocol, base.metadata, Operation.REWRITE)
         gained = list_features(base.protocol) - self._origin_features
-        verdict = decide(inputs, self._touched, self._origin, self._metadata, gained)
-        if not any(verdict.survives):
-            raise ConflictError(
-                f"nothing could be committed: {verdict.reason}",
-                hint="Rerun; the table is as the other writers left it.",
+        reason = find_conflict(self._origin, self._metadata, gained)
+        if reason is None:
+            verdicts = self._winners.judge(
+                groups,
+                partial(load_deletion_vector, self._store),
+                may_write_vectors=may_write_vectors(base.protocol, base.metadata),
             )
-        return verdict
+            if any(verdict.group is not None for verdict in verdicts):
+                return verdicts
+            reason = verdicts[0].reason
+        raise ConflictError(
+            f"nothing could be committed: {reason}",
+            hint="Rerun; the table is as the other writers left it.",
+        )
 
     def _learn(self, base: CommitBase, winners: Tail) -> None:
         self._base = base
         self._metadata = winners.singletons.metadata or self._metadata
-        self._touched = pa.chunked_array(
-            [
-                *self._touched.chunks,
-                *decoded_names(winners.adds).chunks,
-                *decoded_names(winners.removes).chunks,
-            ],
-            pa.string(),
-        )
+        self._winners.learn(winners)
+
+
+def _attach(verdict: Verdict, vectors: VectorWriter, base: CommitBase) -> Verdict:
+    """Write the deletion vector of a verdict, if it has one, for the output of its group."""
+    group, deleted = verdict.group, verdict.deleted
+    if group is None or deleted is None:
+        return verdict
+    (output,) = group.added
+    output = vectors.attach(output, deleted, TableProperties(base.metadata.configuration))
+    return replace(verdict, group=replace(group, added=(output,)))
 
 
 def _encode(
@@ -145,11 +169,13 @@ def _encode(
     """Return the content of the next version's commit, and the domains after it."""
     lines = [line("commitInfo", info)]
     row_ids = RowIds.of(base)
+    is_tagged = may_write_vectors(base.protocol, base.metadata)
     for group in groups:
         for file in group.added:
             ids = None if row_ids is None else (row_ids.take(file.num_records), base.version + 1)
             lines.append(add_line(file, ids))
-        lines += remove_lines(group.removed, deletion_timestamp_ms)
+        removed = tag_removes(group) if is_tagged else group.removed
+        lines += remove_lines(removed, deletion_timestamp_ms)
     domains = dict(base.domains)
     if row_ids is not None and row_ids.grew:
         domain = row_ids.domain()

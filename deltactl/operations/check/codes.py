@@ -100,6 +100,12 @@ _ROWS = (
     CheckCode("PATH_INVALID", _E, "readers refuse the path or read a different file", _WRITER),
     CheckCode("FILE_DUPLICATE", _E, "rows of the file are read more than once", _WRITER),
     CheckCode(
+        "REMOVE_MISSED",
+        _E,
+        "the file is still live: its rows are read although they were removed or rewritten",
+        _WRITER,
+    ),
+    CheckCode(
         "PATH_ENCODING",
         _E,
         "readers ignore a remove whose path text differs from the add: rows stay or repeat",

@@ -27,6 +27,7 @@ from deltactl.log.commits.partition_keys import list_key_sets
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_problem
 from deltactl.operations.check.findings import Findings
+from deltactl.operations.check.vector_index import VectorIndex
 from deltactl.operations.path_encoding.index import PathTextIndex
 from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
 from deltactl.protocol.names import LOG_DIR, commit_name
@@ -109,9 +110,10 @@ class CommitChecker:
         listing: LogListing,
         findings: Findings,
         path_texts: PathTextIndex,
+        vectors: VectorIndex,
     ) -> None:
         self._store, self._listing, self._findings = store, listing, findings
-        self._path_texts = path_texts
+        self._path_texts, self._vectors = path_texts, vectors
         self._times: dict[int, int | None] = {}
         self._keys: dict[int, frozenset[frozenset[str]]] = {}
         self._empty: set[int] = set()
@@ -138,8 +140,15 @@ class CommitChecker:
             for place, problem in find_file_repeats(parsed):
                 self._add("COMMIT_AMBIGUOUS", problem, versions[done + place])
             self._path_texts.take_removed(parsed.removes)
+            self._vectors.take(parsed, versions[done : done + len(parsed.commits)])
             done += len(parsed.commits)
         self._check_missing_schemas()
+
+    @property
+    def unread(self) -> set[int]:
+        """Return the versions whose commits are missing, or cannot be parsed."""
+        known = self._listing.commits
+        return self.broken | set(range(max(known, default=-1))) - known.keys()
 
     def check_times(self, metadata: Metadata) -> None:
         """Check in-commit timestamps, if enabled: each is present, and they increase."""
@@ -189,6 +198,7 @@ class CommitChecker:
             self._empty.add(version)
         info = next(find_actions(name, data, "commitInfo"), None)
         self._times[version] = in_commit_timestamp(info)
+        self._vectors.take_writer(version, (info or {}).get("engineInfo"))
         for problem in (*find_repeats(name, data), *find_shared_lines(data, info)):
             self._add("COMMIT_AMBIGUOUS", problem, version)
         self._keys[version] = list_partition_keys(data)

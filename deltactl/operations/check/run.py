@@ -43,6 +43,7 @@ from deltactl.operations.check.report import CheckReport, Looked
 from deltactl.operations.check.resume import ResumeFile, read_version
 from deltactl.operations.check.state import StateChecker
 from deltactl.operations.check.tasks import CheckSpec
+from deltactl.operations.check.vector_index import VectorIndex
 from deltactl.operations.check.versions import (
     AllFiles,
     LiveFiles,
@@ -82,6 +83,7 @@ class _Run:
     findings: Findings = field(default_factory=Findings)
     looked: Looked = field(default_factory=Looked)
     _path_texts: PathTextIndex = field(init=False)
+    _vectors: VectorIndex = field(default_factory=VectorIndex)
 
     def __post_init__(self) -> None:
         self._path_texts = PathTextIndex(self.store.uri)
@@ -90,7 +92,7 @@ class _Run:
         listing = list_log(self.store)
         if listing.latest_version is None:
             raise no_table_error(self.store)
-        commits = CommitChecker(self.store, listing, self.findings, self._path_texts)
+        commits = CommitChecker(self.store, listing, self.findings, self._path_texts, self._vectors)
         commits.run()
         self.looked.num_commits = len(listing.commits)
         check_gaps(listing, self.findings)
@@ -113,6 +115,7 @@ class _Run:
         snapshot = self._check_state(listing, snapshot, broken)
         if snapshot is None:
             return self._report(None, unsupported=unsupported)
+        self._vectors.check(snapshot, commits.unread, self.findings)
         if self.options.all_versions and self.options.checkpoints:
             self.looked.num_checksums += check_older_checksums(
                 listing, snapshot, broken, self.findings
@@ -175,7 +178,7 @@ class _Run:
         A checkpoint can open and still be corrupt further in: then an older one is used.
         """
         before = len(self.findings.rows)
-        state = StateChecker(snapshot, self.findings, self._path_texts)
+        state = StateChecker(snapshot, self.findings, self._path_texts, self._vectors)
         try:
             state.run()
         except CorruptLogError as error:

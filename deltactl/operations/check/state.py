@@ -19,8 +19,9 @@ from deltactl.log.writing.row_ids import read_high_water_mark
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.identity import IdentityChecker
 from deltactl.operations.check.partitions import check_partitions
+from deltactl.operations.check.vector_index import VECTOR_COLUMNS, VectorIndex
 from deltactl.operations.find_files import find_path_problem
-from deltactl.operations.path_encoding.index import PATH_COLUMNS, PathTextIndex
+from deltactl.operations.path_encoding.index import PathTextIndex
 from deltactl.protocol.features import DELETION_VECTORS, ROW_TRACKING, has_feature
 from deltactl.protocol.paths import holds_character, is_absolute, not_java_text_mask
 from deltactl.protocol.stats import num_records
@@ -52,6 +53,7 @@ class StateChecker:
     snapshot: Snapshot
     findings: Findings
     path_texts: PathTextIndex
+    vectors: VectorIndex
     num_files: int = 0
     size_bytes: int = 0
     _ids: list[tuple[Numbers, Numbers]] = field(default_factory=list)
@@ -68,6 +70,7 @@ class StateChecker:
         """
         snapshot = self.snapshot
         self.path_texts.forget_live()
+        self.vectors.forget_live()
         identity = IdentityChecker(snapshot.metadata, self.findings)
         for batch in snapshot.file_batches(STATE_COLUMNS):
             _ensure_text(batch)
@@ -120,6 +123,7 @@ class StateChecker:
                 "files have deletion vectors, but the protocol does not list deletionVectors",
             )
         self._vectors_seen = True
+        self.vectors.take_live(batch)
         deleted = pc.struct_field(vectors, "cardinality")
         rows = num_records(batch["stats"])
         wrong = pc.fill_null(pc.or_(pc.less(deleted, 0), pc.greater(deleted, rows)), False)
@@ -136,10 +140,12 @@ class StateChecker:
         """Find files that are live under several deletion vectors."""
         if not self.path_texts.has_repeated_names():
             return
-        files = pa.concat_tables(list(self.snapshot.file_batches(PATH_COLUMNS)))
+        files = pa.concat_tables(list(self.snapshot.file_batches(VECTOR_COLUMNS)))
         counts = files.group_by(["path", "encoded_path"]).aggregate([([], "count_all")])
         for row in counts.filter(pc.greater(counts["count_all"], 1)).to_pylist():
+            newest = self.vectors.describe(files.filter(pc.equal(files["path"], row["path"])))
             problem = f"it is live {row['count_all']} times, under different deletion vectors"
+            problem += newest
             self._add("FILE_DUPLICATE", problem, row["path"])
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +18,8 @@ from deltactl.errors import (
     explain_foreign,
 )
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.rearrange import Committer, Draft, Group
+from deltactl.log.writing.carry import Group
+from deltactl.log.writing.rearrange import Committed, Committer, Draft
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.options import OptimizeOptions
@@ -47,9 +48,16 @@ class _Totals:
     bytes_removed: int = 0
     rows: int = 0
     vectors: int = 0
+    carried_bins: int = 0
+    carried_rows: int = 0
 
-    def add(self, version: int, groups: Sequence[Group]) -> None:
-        self.versions.append(version)
+    def add(self, committed: Committed) -> None:
+        verdicts = committed.verdicts
+        groups = [verdict.group for verdict in verdicts if verdict.group is not None]
+        carried = [verdict.carried_rows for verdict in verdicts if verdict.group is not None]
+        self.versions.append(committed.version)
+        self.carried_rows += sum(carried)
+        self.carried_bins += sum(map(bool, carried))
         self.vectors += count_vectors(groups)
         for group in groups:
             self.files_added += len(group.added)
@@ -60,44 +68,55 @@ class _Totals:
 
 
 class OptimizeRun:
-    """The state of one run."""
+    """The state of one run: of its first round, and of those for bins that were lost."""
 
     def __init__(
-        self,
-        snapshot: Snapshot,
-        plan: OptimizePlan,
-        options: OptimizeOptions,
-        bins: Sequence[pa.Table],
-        context: RunContext,
-        *,
-        run_id: str,
-        folders: Callable[[], Iterable[str]],
+        self, plan: OptimizePlan, options: OptimizeOptions, context: RunContext, run_id: str
     ) -> None:
-        self._snapshot, self._plan, self._options = snapshot, plan, options
-        self._bins, self._context = bins, context
-        self._run_id, self._folders = run_id, folders
-        self._store = snapshot.store
-        self._committer = Committer(snapshot, clock=context.clock, sleep=context.sleep)
-        self._draft = _build_draft(snapshot, plan, options, context)
+        self._plan, self._options, self._context = plan, options, context
+        self.run_id = run_id
         self._batch: list[Group] = []
         self._batch_bytes = 0
         self._batch_started = context.clock.monotonic()
         self._totals = _Totals()
         self._rewritten = RewriteCounts()
         self._failures: list[BinFailure] = []
-        self._conflicts: list[BinFailure] = []
-        self._errors: list[DeltactlError] = []
+        self._dropped: list[BinFailure] = []
+        self._left: list[BinFailure] = []
+        self._lost: list[pa.Table] = []
+        self._failure: DeltactlError | None = None
+        self._conflict: ConflictError | None = None
         self._committed: set[str] = set()  # outputs
         self._strays: list[str] = []
         self._strays_removed: list[str] = []
+        self.num_bins = 0
+        self.rounds = 0
 
-    def collect(self, outcomes: Outcomes) -> OptimizeReport:
-        """Commit the bins that the engine finishes; return the report.
+    def begin_round(self, snapshot: Snapshot, plan: OptimizePlan, bins: Sequence[pa.Table]) -> None:
+        """Take the bins of a plan; those that were lost before are among them, or need no work."""
+        context = self._context
+        self._store = snapshot.store
+        self._bins = bins
+        self._committer = Committer(snapshot, plan.files, clock=context.clock, sleep=context.sleep)
+        self._draft = _build_draft(snapshot, plan, self._options, context)
+        self.num_bins += len(bins)
+        self.rounds += 1
+        self.forget_lost()
+
+    @property
+    def lost_names(self) -> pa.ChunkedArray | None:
+        """Return the names of the files of bins that other writers took; ``None`` if none were."""
+        return pa.concat_tables(self._lost)["path"] if self._lost else None
+
+    def forget_lost(self) -> None:
+        """Count the lost bins as done again, or as nothing to do any more."""
+        self._lost, self._left, self._conflict = [], [], None
+
+    def collect(self, outcomes: Outcomes, folders: Iterable[str]) -> None:
+        """Commit the bins of a round that the engine finishes; ``folders`` hold their outputs.
 
         Raises:
-            ConflictError: other writers took every bin.
             CommitOutcomeUnknownError: the outcome of a commit is unknown; all outputs are kept.
-            DeltactlError: nothing was committed; the first failure.
         """
         try:
             for outcome in outcomes:
@@ -109,7 +128,7 @@ class OptimizeRun:
                     "bin %d: %s done", outcome.task_id, format_count(removed.num_rows, "file")
                 )
                 self._rewritten.add(outcome.result.groups)
-                group = Group(removed, outcome.result.outputs)
+                group = Group(removed, outcome.result.outputs, outcome.result.inputs)
                 self._batch.append(group)
                 self._batch_bytes += _input_bytes(group)
                 if self._batch_is_due():
@@ -120,10 +139,20 @@ class OptimizeRun:
         except BaseException:
             self._discard(self._batch)
             raise
+        finally:
+            self._strays += self._committer.strays
         if self._context.engine.leaves_strays:
-            self._delete_orphans()
-        if self._errors and not self._totals.versions:
-            raise self._errors[0]
+            self._delete_orphans(folders)
+
+    def finish(self) -> OptimizeReport:
+        """Return the report of all rounds.
+
+        Raises:
+            ConflictError: nothing was committed, and other writers took every bin.
+            DeltactlError: nothing was committed; the first failure.
+        """
+        if not self._totals.versions and (error := self._failure or self._conflict):
+            raise error
         return self._report(interrupted=self._context.is_cancelled)
 
     def _batch_is_due(self) -> bool:
@@ -152,30 +181,38 @@ class OptimizeRun:
             return
         bins = format_count(len(batch), "bin")
         _log.info("%s: committed version %d, %s", self._store.uri, committed.version, bins)
-        kept = [g for g, keep in zip(batch, committed.kept, strict=True) if keep]
-        self._totals.add(committed.version, kept)
+        kept = [verdict.group for verdict in committed.verdicts if verdict.group is not None]
+        self._totals.add(committed)
         self._committed.update(file.path for group in kept for file in group.added)
-        conflict = ConflictError(committed.reason or "another writer committed first")
-        for group, keep in zip(batch, committed.kept, strict=True):
-            if not keep:
-                self._lose(group, conflict)
+        for group, verdict in zip(batch, committed.verdicts, strict=True):
+            if verdict.group is None:
+                self._lose(group, ConflictError(verdict.reason or "another writer was faster"))
+            else:
+                self._discard([group])  # an output without a live row
 
     def _lose(self, group: Group, error: DeltactlError) -> None:
         """Record a bin that was rewritten but is known not to be in the log; delete its outputs."""
         failure = BinFailure(group.removed.num_rows, _input_bytes(group), error.message)
-        (self._conflicts if isinstance(error, ConflictError) else self._failures).append(failure)
-        self._errors.append(error)
+        if isinstance(error, ConflictError):
+            self._conflict = self._conflict or error
+            self._lost.append(group.removed)
+            self._left.append(failure)
+            self._dropped.append(failure)
+        else:
+            self._failure = self._failure or error
+            self._failures.append(failure)
         self._discard([group])
 
     def _fail(self, files: pa.Table, raised: Exception) -> None:
         error = explain_foreign(f"rewriting {files.num_rows} files", raised)
         size = int(pc.sum(files["size_bytes"]).as_py() or 0)
         self._failures.append(BinFailure(files.num_rows, size, error.message))
-        self._errors.append(error)
+        self._failure = self._failure or error
 
     def _discard(self, groups: Sequence[Group]) -> None:
-        """Delete outputs that no commit can name."""
-        self._remove([file.path for group in groups for file in group.added])
+        """Delete the outputs that are in no commit, and cannot be in one."""
+        outputs = (file.path for group in groups for file in group.added)
+        self._remove([path for path in outputs if path not in self._committed])
 
     def _remove(self, names: Sequence[str]) -> None:
         if not names:
@@ -185,12 +222,12 @@ class OptimizeRun:
         except DeltactlError:
             self._strays += names  # continue: they are harmless, and are reported
 
-    def _delete_orphans(self) -> None:
+    def _delete_orphans(self, folders: Iterable[str]) -> None:
         """Delete outputs of failed or repeated attempts; all commit outcomes are known here."""
         known = self._committed.union(self._strays)
-        orphans = find_orphaned_outputs(self._store, self._folders(), self._run_id, known)
+        orphans = find_orphaned_outputs(self._store, folders, self.run_id, known)
         self._remove(orphans)
-        self._strays_removed = sorted(set(orphans).difference(self._strays))
+        self._strays_removed += sorted(set(orphans).difference(self._strays))
 
     def _report(self, *, interrupted: bool) -> OptimizeReport:
         totals = self._totals
@@ -207,11 +244,15 @@ class OptimizeRun:
             deletion_vectors_removed=totals.vectors,
             rewritten=self._rewritten,
             failures=tuple(self._failures),
-            conflicts=tuple(self._conflicts),
+            conflicts=tuple(self._left),
+            dropped=tuple(self._dropped),
+            carried_bins=totals.carried_bins,
+            carried_rows=totals.carried_rows,
+            rounds=self.rounds,
             strays=tuple(self._strays),
             strays_removed=tuple(self._strays_removed),
             interrupted=interrupted,
-            run_id=self._run_id,
+            run_id=self.run_id,
             options=self._options,
         )
 

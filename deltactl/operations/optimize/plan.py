@@ -102,9 +102,15 @@ class OptimizePlan:
 
 
 def plan_optimize(
-    snapshot: Snapshot, options: OptimizeOptions, now_ms: int, warn: Warn = ignore_warning
+    snapshot: Snapshot,
+    options: OptimizeOptions,
+    now_ms: int,
+    warn: Warn = ignore_warning,
+    names: pa.ChunkedArray | None = None,
 ) -> OptimizePlan:
     """Choose what to rewrite, from the log alone (a purge of dropped columns reads footers).
+
+    Only files with one of ``names`` are considered, unless it is ``None``.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
@@ -115,7 +121,7 @@ def plan_optimize(
     ensure_columns(snapshot, "rewrite files", unless_empty=True)
     fields = snapshot.metadata.known_partition_fields
     predicate = None if options.where is None else parse_predicate(options.where, fields)
-    files, unmatched, table_bytes = _load_files(snapshot, predicate)
+    files, unmatched, table_bytes = _load_files(snapshot, predicate, names)
     target = choose_target_bytes(
         options.target_bytes, snapshot.properties.target_file_size, table_bytes
     )
@@ -188,7 +194,7 @@ class _Choice:
 
 
 def _load_files(
-    snapshot: Snapshot, predicate: PartitionPredicate | None
+    snapshot: Snapshot, predicate: PartitionPredicate | None, names: pa.ChunkedArray | None
 ) -> tuple[pa.Table, int, int]:
     """Return matching files without statistics, the number of others, and the table's bytes."""
     tables, unmatched, table_bytes = [], 0, 0
@@ -196,8 +202,10 @@ def _load_files(
         table_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
         counted = batch.append_column("num_records", num_records(batch["stats"]))
         counted = counted.drop_columns("stats")
+        if names is not None:
+            counted = counted.filter(pc.is_in(counted["path"], value_set=names))
         if predicate is not None:
-            mask = predicate.evaluate(batch["partition_values"])
+            mask = predicate.evaluate(counted["partition_values"])
             matched = counted.filter(mask)
             unmatched += counted.num_rows - matched.num_rows
             counted = matched

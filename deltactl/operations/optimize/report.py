@@ -25,9 +25,11 @@ class OptimizeReport:
 
     ``versions`` are those committed; ``strays`` names orphaned outputs, not committed, that could
     not be removed; ``strays_removed`` those that failed or repeated attempts of an engine wrote and
-    that were removed. ``rewritten`` counts row groups, also those of bins
-    that were not committed; for a dry run, what would be done. ``skipped`` says how much work was
-    pending if it was below the threshold.
+    that were removed. ``rewritten`` counts row groups, also those of bins that were not committed;
+    for a dry run, what would be done. ``dropped`` are the bins that other writers took, in any
+    round; they were planned again, and ``conflicts`` are those left after the last of ``rounds``.
+    ``carried_bins`` were committed with deletions of others: ``carried_rows`` rows of outputs.
+    ``skipped`` says how much work was pending if it was below the threshold.
     """
 
     plan: OptimizePlan
@@ -44,6 +46,10 @@ class OptimizeReport:
     rewritten: RewriteCounts | None = None
     failures: tuple[BinFailure, ...] = ()
     conflicts: tuple[BinFailure, ...] = ()
+    dropped: tuple[BinFailure, ...] = ()
+    carried_bins: int = 0
+    carried_rows: int = 0
+    rounds: int = 0
     strays: tuple[str, ...] = ()
     strays_removed: tuple[str, ...] = ()
     interrupted: bool = False
@@ -107,6 +113,10 @@ class OptimizeReport:
             },
             "failures": [_failure(f) for f in self.failures],
             "conflicts": [_failure(f) for f in self.conflicts],
+            "dropped": [_failure(f) for f in self.dropped],
+            "carried_bins": self.carried_bins,
+            "carried_rows": self.carried_rows,
+            "rounds": self.rounds,
             "strays": list(self.strays),
             "strays_removed": list(self.strays_removed),
             "interrupted": self.interrupted,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.tasks import LazyTasks
-from deltactl.errors import DataFileError, UsageError
+from deltactl.errors import DataFileError, DeltactlError, UsageError
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.after_commit import follow_commit
@@ -51,6 +51,8 @@ _MEMORY_PER_INPUT_BYTE = 6
 
 # How many times longer it takes to decode and encode a byte than to copy it, at least.
 _DECODING_OVER_COPYING = 8
+# How often the bins that other writers took are planned again.
+_ROUNDS_AGAIN: Final = 3
 
 
 def optimize_table(
@@ -68,7 +70,7 @@ def optimize_table(
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
         PredicateError: ``options.where`` is not about partition columns.
-        ConflictError: other writers took every bin.
+        ConflictError: other writers took every bin, and there is still work.
         EngineUnavailableError: the engine cannot run here.
         DeltactlError: every bin failed; the first failure.
     """
@@ -76,7 +78,7 @@ def optimize_table(
         context.warn(
             f"Apache Spark reads {options.codec} only if its codec is installed on the cluster"
         )
-    snapshot, plan = outlast_cleanup(lambda: _make_plan(store, options, context))
+    snapshot, plan = _make_plan(store, options, context)
     _log.info(
         "%s: %s in %s, %d bytes, version %d",
         store.uri, format_count(plan.files.num_rows, "file"), format_count(plan.num_bins, "bin"),
@@ -149,11 +151,19 @@ def _ensure_codec(store: Store, plan: OptimizePlan, codec: str) -> None:
 
 
 def _make_plan(
-    store: Store, options: OptimizeOptions, context: RunContext
+    store: Store,
+    options: OptimizeOptions,
+    context: RunContext,
+    names: pa.ChunkedArray | None = None,
 ) -> tuple[Snapshot, OptimizePlan]:
-    snapshot = load_snapshot(store, warn=context.warn)
-    now_ms = context.clock.now_ms()
-    return snapshot, plan_optimize(snapshot, options, now_ms, context.warn)
+    """Plan the latest version; only the files of these names, if there are some."""
+
+    def make() -> tuple[Snapshot, OptimizePlan]:
+        snapshot = load_snapshot(store, warn=context.warn)
+        now_ms = context.clock.now_ms()
+        return snapshot, plan_optimize(snapshot, options, now_ms, context.warn, names)
+
+    return outlast_cleanup(make)
 
 
 def execute_optimize(
@@ -162,26 +172,48 @@ def execute_optimize(
     options: OptimizeOptions,
     context: RunContext,
 ) -> OptimizeReport:
-    """Rewrite the bins of a plan and commit them in batches, as ``options`` says."""
-    run_id = context.run_id or context.clock.new_id()
-    spec = build_spec(snapshot, plan, options, run_id, context.storage_options)
+    """Rewrite the bins of a plan and commit them in batches, as ``options`` says.
+
+    The files of bins that other writers took are planned again, from the newest version.
+    """
+    run = OptimizeRun(plan, options, context, context.run_id or context.clock.new_id())
+    spec = build_spec(snapshot, plan, options, run.run_id, context.storage_options)
+    _run_round(run, snapshot, plan, spec, context)
+    while (names := run.lost_names) is not None and not context.is_cancelled:
+        try:
+            snapshot, again = _make_plan(snapshot.store, options, context, names)
+            if again.is_empty:
+                run.forget_lost()
+                break
+            spec = build_spec(snapshot, again, options, run.run_id, context.storage_options)
+        except DeltactlError as error:
+            context.warn(f"the bins that other writers took were not planned again: {error}")
+            break
+        if again.table_id != plan.table_id or run.rounds > _ROUNDS_AGAIN:
+            break
+        _log.info("%s: %s again", snapshot.store.uri, format_count(again.num_bins, "bin"))
+        _run_round(run, snapshot, again, spec, context)
+    return run.finish()
+
+
+def _run_round(
+    run: OptimizeRun,
+    snapshot: Snapshot,
+    plan: OptimizePlan,
+    spec: RewriteSpec,
+    context: RunContext,
+) -> None:
     bins = list(plan.iter_bins())
     sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
+    first = run.num_bins  # outputs of all rounds have different names
     tasks = LazyTasks(
         [_estimate_memory(size) for size in sizes],
-        lambda number: _build_task(spec, snapshot, plan, number, bins[number]),
+        lambda number: _build_task(spec, snapshot, plan, first + number, bins[number]),
         sizes,
     )
-    run = OptimizeRun(
-        snapshot,
-        plan,
-        options,
-        bins,
-        context,
-        run_id=run_id,
-        folders=lambda: (_output_folder(spec, snapshot, files) for files in bins),
-    )
-    return run.collect(context.run(partial(rewrite_files, spec), tasks))
+    run.begin_round(snapshot, plan, bins)
+    folders = (_output_folder(spec, snapshot, files) for files in bins)
+    run.collect(context.run(partial(rewrite_files, spec), tasks), folders)
 
 
 def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:

@@ -16,7 +16,7 @@ import pytest
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.cli.conftest import RunCli
-from tests.support.table_builder import Column, TableBuilder, multiset
+from tests.support.table_builder import Column, TableBuilder, commit_path, multiset
 
 ROW = {"id": 1, "v": "x" * 50}
 
@@ -262,19 +262,64 @@ def test_a_failed_bin_is_partial_success(cli: RunCli, table: TableBuilder) -> No
     assert "f00006.parquet" in ran.err
 
 
-def test_a_lost_bin_is_partial_success(
+class Rival:
+    """Deletes a row of a file of some days, each time before optimize commits a bin of that day."""
+
+    def __init__(
+        self, table: TableBuilder, monkeypatch: pytest.MonkeyPatch, *days: bytes, times: int = 99
+    ) -> None:
+        self.table, self.days, self.left = table, days, times
+        self.real: Callable[..., None] = LocalStore.put_if_absent
+        self.patch = monkeypatch
+        self.commits = 0
+        monkeypatch.setattr(LocalStore, "put_if_absent", lambda *args: self.put(*args))
+
+    def put(self, store: LocalStore, name: str, data: bytes) -> None:
+        victims = [path for path in self.table.data if any(d in path.encode() for d in self.days)]
+        if self.left and any(path.encode()[:14] in data for path in victims):
+            self.left -= 1
+            self.patch.setattr(LocalStore, "put_if_absent", self.real)
+            while Path("events", commit_path(self.table.version + 1)).exists():
+                self.table.note([])
+            row, at = divmod(self.commits, 3)
+            deletes = [victims[at]] + ([victims[5 + at]] if len(victims) > 5 else [])
+            self.table.commit(*(a for v in deletes for a in self.table.delete_actions(v, [row])))
+            self.commits += 1
+            self.patch.setattr(LocalStore, "put_if_absent", lambda *args: self.put(*args))
+        self.real(store, name, data)
+
+
+def test_a_lost_bin_is_done_again(
     cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Callable[..., None] = LocalStore.put_if_absent
-    victim = list(table.data)[5]
+    Rival(table, monkeypatch, b"2024-01-02", times=1)
+    ran = cli("optimize", "events", "--no-lease")
+    assert ran.code == 0
+    assert ran.out.startswith("8 files became 2 in version 3, 4\n")
+    assert "1 bin taken by other writers, planned again in 1 round; 0 bins are left" in ran.out
+    rows = Table("events").scan().read_all().to_pylist()
+    assert multiset(rows) == multiset(table.rows())
 
-    def lose_once(*arguments: Any) -> None:
-        monkeypatch.setattr(LocalStore, "put_if_absent", real)
-        table.remove(victim)
-        real(*arguments)
 
-    monkeypatch.setattr(LocalStore, "put_if_absent", lose_once)
-    ran = cli("optimize", "events", "--no-lease", "--min-interval", "1d")
+def test_rows_that_others_deleted_are_carried_over(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.change_metadata(properties={"delta.enableDeletionVectors": "true"})
+    Rival(table, monkeypatch, b"2024-01-02", times=3)
+    ran = cli("optimize", "events", "--no-lease", "-o", "json")
+    result = json.loads(ran.out)["result"]
+    assert (ran.code, result["carried_bins"], result["carried_rows"]) == (0, 1, 3)
+    assert (result["rounds"], result["dropped"], len(result["versions"])) == (1, [], 1)
+    rows = Table("events").scan().read_all().to_pylist()
+    assert multiset(rows) == multiset(table.rows())
+
+
+def test_a_bin_that_is_lost_in_every_round_is_partial_success(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        Rival(table, patch, b"2024-01-02")
+        ran = cli("optimize", "events", "--no-lease", "--min-interval", "1d")
     assert ran.code == 5
     assert "error: 3 files were left as they were: " in ran.err
     assert "hint: Rerun for the rest. 5 files became 1 in version 3." in ran.err
@@ -286,19 +331,13 @@ def test_a_lost_bin_is_partial_success(
     assert multiset(rows) == multiset(table.rows())
 
 
-def test_a_lost_race_exits_4(
+def test_a_race_lost_in_every_round_exits_4(
     cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Callable[..., None] = LocalStore.put_if_absent
-
-    def lose(*arguments: Any) -> None:
-        monkeypatch.setattr(LocalStore, "put_if_absent", real)
-        table.remove(*table.data)
-        real(*arguments)
-
-    monkeypatch.setattr(LocalStore, "put_if_absent", lose)
+    rival = Rival(table, monkeypatch, b"2024-01-01", b"2024-01-02")
     ran = cli("optimize", "events", "--no-lease")
     assert (ran.code, ran.out) == (4, "")
+    assert rival.commits == 4
     assert "error: " in ran.err
     assert "hint: " in ran.err
     assert {str(p) for p in Path("events").rglob("part-*")} == set()

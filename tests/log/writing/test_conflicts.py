@@ -3,32 +3,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from deltactl.log.writing.conflicts import decide
+from deltactl.log.writing.conflicts import find_conflict
 from deltactl.protocol.actions import Metadata
 
 BEFORE = Metadata("id", "{}", ("p",), {"a": "b"})
-
-
-def touched(*paths: str) -> pa.ChunkedArray:
-    return pa.chunked_array([list(paths)], pa.string())
-
-
-def test_nobody_else_wrote() -> None:
-    verdict = decide([["a", "b"], ["c"]], touched(), BEFORE, None)
-    assert (verdict.survives, verdict.reason) == ((True, True), None)
-
-
-def test_no_groups() -> None:
-    assert decide([], touched("a"), BEFORE, None).survives == ()
-
-
-def test_groups_fall_alone() -> None:
-    verdict = decide([["a", "b"], ["c"], [], ["d", "e"]], touched("b", "x", "d"), BEFORE, None)
-    assert verdict.survives == (False, True, True, False)
-    assert verdict.reason is not None
 
 
 @pytest.mark.parametrize(
@@ -40,7 +20,7 @@ def test_groups_fall_alone() -> None:
     ],
 )
 def test_metadata_under_which_files_stay_valid(change: dict[str, Any]) -> None:
-    assert decide([["a"]], touched(), BEFORE, replace(BEFORE, **change)).survives == (True,)
+    assert find_conflict(BEFORE, replace(BEFORE, **change)) is None
 
 
 @pytest.mark.parametrize(
@@ -55,14 +35,12 @@ def test_metadata_under_which_files_stay_valid(change: dict[str, Any]) -> None:
     ],
 )
 def test_metadata_under_which_they_do_not(change: dict[str, Any], word: str) -> None:
-    verdict = decide([["a"], ["b"]], touched(), BEFORE, replace(BEFORE, **change))
-    assert verdict.survives == (False, False)
-    assert verdict.reason is not None
-    assert word in verdict.reason
+    reason = find_conflict(BEFORE, replace(BEFORE, **change))
+    assert reason is not None
+    assert word in reason
 
 
 def test_features_that_files_would_lack() -> None:
     lacking = {"materializePartitionColumns", "other"}
-    verdict = decide([["a"]], touched(), BEFORE, None, lacking)
-    assert verdict.survives == (False,)
-    assert decide([["a"]], touched(), BEFORE, None, {"rowTracking"}).survives == (True,)
+    assert find_conflict(BEFORE, None, lacking) is not None
+    assert find_conflict(BEFORE, None, {"rowTracking"}) is None

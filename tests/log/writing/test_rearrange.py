@@ -21,7 +21,8 @@ from deltactl.errors import (
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing import base as commit_base
 from deltactl.log.writing.action_lines import NewFile
-from deltactl.log.writing.rearrange import Committer, Draft, Group
+from deltactl.log.writing.carry import Group
+from deltactl.log.writing.rearrange import Committer, Draft
 from deltactl.protocol.stats import num_records
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
@@ -67,7 +68,8 @@ def group_of(snapshot: Snapshot, rows: slice, *added: NewFile) -> Group:
 
 def commit(store: Store, *groups: Group, snapshot: Snapshot | None = None) -> Any:
     naps: list[float] = []
-    committer = Committer(snapshot or load(store), clock=FixedClock(), sleep=naps.append)
+    files = pa.concat_tables([group.removed for group in groups])
+    committer = Committer(snapshot or load(store), files, clock=FixedClock(), sleep=naps.append)
     return committer.commit(groups, DRAFT)
 
 

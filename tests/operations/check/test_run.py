@@ -193,6 +193,14 @@ def add_it_again(builder: TableBuilder) -> None:
     builder.commit(add)
 
 
+def remove_by_path_alone(builder: TableBuilder) -> None:
+    """A writer that does not know deletion vectors: the file stays live."""
+    path = next(path for path, vector in builder.state.files if vector)
+    action = builder.remove_action(path)
+    del action["remove"]["deletionVector"]
+    builder.commit(action, engineInfo="Rewriter/1")
+
+
 def lose_a_file(builder: TableBuilder) -> None:
     builder.store.delete_many(["p=1/f00002.parquet"])
 
@@ -284,6 +292,7 @@ DAMAGES: list[tuple[str, Callable[[TableBuilder], None]]] = [
     ("COMPACTED_WRONG", resurrect_a_file),
     ("PATH_INVALID", leave_the_folder),
     ("FILE_DUPLICATE", add_it_again),
+    ("REMOVE_MISSED", remove_by_path_alone),
     ("FILE_MISSING", lose_a_file),
     ("FILE_SIZE", lengthen_a_file),
     ("FILE_UNREADABLE", tear_a_file),
@@ -606,6 +615,60 @@ def test_members_of_a_checksum(member: str) -> None:
         changed = {**node, member: left}
         builder.store.put(name, json.dumps(changed).encode())
         assert codes(check(builder.store, checkpoints=True)) == found
+
+
+def test_a_remove_by_path_alone_names_its_writer() -> None:
+    builder = table()
+    remove_by_path_alone(builder)
+    (row,) = check(builder.store).findings.to_pylist()
+    assert (row["code"], row["version"]) == ("REMOVE_MISSED", 5)
+    assert row["problem"].startswith("version 5 (by 'Rewriter/1') removed it, but not under")
+    assert "restore" in row["repair"]
+
+
+def test_a_delete_that_removes_by_path_alone_leaves_the_file_live_twice() -> None:
+    """trinodb/trino#31253: rows that were deleted are there, and the others twice."""
+    builder = table()
+    path = next(path for path, vector in builder.state.files if vector)
+    remove, add = builder.delete_actions(path, [0, 1, 2])
+    del remove["remove"]["deletionVector"]
+    builder.commit(remove, add, engineInfo="Rewriter/1")
+    rows = {row["code"]: row for row in check(builder.store).findings.to_pylist()}
+    assert rows.keys() == {"FILE_DUPLICATE", "REMOVE_MISSED"}
+    assert "version 5 (by 'Rewriter/1') added the newest" in rows["FILE_DUPLICATE"]["problem"]
+
+
+def test_an_older_version_is_not_judged_by_later_commits() -> None:
+    builder = table()
+    remove_by_path_alone(builder)
+    assert codes(check(builder.store, version=4)) == []
+
+
+def test_a_file_that_was_removed_rightly_and_restored_is_not_missed() -> None:
+    builder = table()
+    path = next(path for path, vector in builder.state.files if vector)
+    before = builder.find(path)
+    builder.commit(builder.remove_action(path), {"add": {**before, "deletionVector": None}})
+    builder.delete_rows(path, [3])
+    builder.commit(builder.remove_action(path), {"add": before})
+    assert codes(check(builder.store)) == []
+
+
+def test_a_checkpoint_by_path_alone_loses_a_file_with_a_vector() -> None:
+    """trinodb/trino#31252: found without comparing checkpoints."""
+    builder = table()
+    path = next(path for path, vector in builder.state.files if vector)
+    builder.checkpoint()
+    name = only_file(builder, ".checkpoint.parquet")
+
+    def lose(actions: list[Any]) -> list[Any]:
+        return [a for a in actions if not a["add"] or a["add"]["path"] != path]
+
+    edit_parquet(builder.store, name, lose)
+    (row,) = check(builder.store).findings.to_pylist()
+    assert (row["code"], row["version"], row["file"]) == ("CHECKPOINT_WRONG", 4, name)
+    assert "it lacks 1 file with" in row["problem"]
+    assert "version 4 (" in row["problem"]
 
 
 def test_every_code_is_provoked() -> None:

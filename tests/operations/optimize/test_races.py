@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from deltactl.engine.local import LocalEngine
 from deltactl.errors import ConflictError, UnsupportedFeatureError
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
 from deltactl.operations.run_context import RunContext
+from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Store
 from deltactl.table import Table
@@ -53,10 +54,17 @@ class RacingStore(ForwardingStore):
 class Race:
     """A table with three partitions of three files, and a writer beside the optimize."""
 
-    def __init__(self, *features: str, mapping: str = "none") -> None:
+    def __init__(
+        self, *features: str, mapping: str = "none", properties: Mapping[str, str] | None = None
+    ) -> None:
         self.store = MemoryStore(f"memory://race/{next(_NUMBERS)}")
         self.builder = TableBuilder(
-            self.store, COLUMNS, partition_by=["p"], features=features, mapping=mapping
+            self.store,
+            COLUMNS,
+            partition_by=["p"],
+            features=features,
+            mapping=mapping,
+            properties=properties,
         )
         self.paths: dict[str, list[str]] = {}
         for p in "abc":
@@ -106,6 +114,9 @@ class Race:
         named = set(live) | set(self.builder.data)
         left = {n for n in self.store.contents() if n.endswith(".parquet") and LOG not in n}
         assert left <= named, "an output that lost was not removed"
+        vectors = set(vector_files(snapshot.files["deletion_vector"]).to_pylist())
+        stored = {n for n in self.store.contents() if n.endswith(".bin")}
+        assert {n for n in stored if "00ab-cdef" not in n} <= vectors, "a vector was left behind"
 
     def partitions_committed(self, report: OptimizeReport) -> list[str]:
         """Partitions of the files that our commits removed, a letter each."""
@@ -157,16 +168,18 @@ def test_a_deleted_input_drops_its_bin_only() -> None:
     race = Race()
     report = race.run(before_1=lambda: race.builder.remove(race.paths["b"][1]))
     assert race.partitions_committed(report) == ["a", "c"]
-    (conflict,) = report.conflicts
-    assert (conflict.files, report.files_removed, report.files_added) == (3, 6, 2)
+    (dropped,) = report.dropped
+    assert (dropped.files, report.files_removed, report.files_added) == (3, 6, 2)
     assert not report.failures
+    assert not report.conflicts, "the two files that are left need no rewrite"
     race.assert_sound()
 
 
 def test_rows_deleted_from_an_input_do_not_rise_again() -> None:
     race = Race("deletionVectors")
     report = race.run(before_1=lambda: race.builder.delete_rows(race.paths["a"][0], [1, 2]))
-    assert race.partitions_committed(report) == ["b", "c"]
+    assert race.partitions_committed(report) == ["a", "b", "c"]
+    assert (len(report.versions), report.rounds, len(report.dropped)) == (2, 2, 1)
     race.assert_sound()
 
 
@@ -174,7 +187,8 @@ def test_a_renewed_deletion_vector_of_an_input() -> None:
     race = Race("deletionVectors")
     race.builder.delete_rows(race.paths["c"][0], [0])
     report = race.run(before_1=lambda: race.builder.delete_rows(race.paths["c"][0], [4], "i"))
-    assert race.partitions_committed(report) == ["a", "b"]
+    assert race.partitions_committed(report) == ["a", "b", "c"]
+    assert (len(report.versions), report.rounds, len(report.dropped)) == (2, 2, 1)
     race.assert_sound()
 
 
@@ -187,7 +201,8 @@ def test_statistics_renewed_by_adding_an_input_again() -> None:
         race.builder.commit({"add": add}, operation="COMPUTE STATS")
 
     report = race.run(before_1=add_again)
-    assert race.partitions_committed(report) == ["b", "c"]
+    assert race.partitions_committed(report) == ["a", "b", "c"]
+    assert not report.dropped
     race.assert_sound()
 
 
@@ -200,9 +215,8 @@ def test_an_overwrite_leaves_nothing_to_commit() -> None:
         removes = [race.builder.remove_action(path) for path in everything]
         race.builder.commit(*removes, *adds, operation="WRITE")
 
-    with pytest.raises(ConflictError) as caught:
-        race.run(before_1=overwrite)
-    assert caught.value.exit_code == 4
+    report = race.run(before_1=overwrite)
+    assert (report.versions, report.conflicts, len(report.dropped)) == ((), (), 3)
     race.assert_sound()
 
 
@@ -213,8 +227,8 @@ def test_another_optimize_of_the_same_files() -> None:
     def other() -> None:
         first.append(Table(race.store.uri, store=race.store).optimize())
 
-    with pytest.raises(ConflictError):
-        race.run(before_1=other)
+    report = race.run(before_1=other)
+    assert (report.versions, report.conflicts, len(report.dropped)) == ((), (), 3)
     assert first[0].versions == (race.start + 1,)
     assert race.builder.version == race.start
     table = Table(race.store.uri, store=race.store)
@@ -261,10 +275,16 @@ def test_changes_that_make_files_invalid(
     change: Callable[[TableBuilder], object], words: str
 ) -> None:
     race = Race("columnMapping")
-    with pytest.raises(ConflictError, match=words):
-        race.run(before_1=lambda: change(race.builder))
-    left = {n for n in race.store.contents() if n.endswith(".parquet")}
-    assert left == set(race.builder.data)
+    if words == "replaced":
+        with pytest.raises(ConflictError, match=words):
+            race.run(before_1=lambda: change(race.builder))
+        left = {n for n in race.store.contents() if n.endswith(".parquet")}
+        assert left == set(race.builder.data)
+        return
+    report = race.run(before_1=lambda: change(race.builder))
+    assert all(words in dropped.reason for dropped in report.dropped)
+    assert (len(report.dropped), report.rounds, report.conflicts) == (3, 2, ())
+    race.assert_sound()
 
 
 @pytest.mark.parametrize("options", [OptimizeOptions(), IN_LOTS], ids=["one-commit", "in-lots"])
@@ -289,8 +309,10 @@ def test_an_upgrade_that_asks_for_more_in_each_file() -> None:
     def upgrade() -> None:
         race.builder.commit(race.builder.protocol_action(["materializePartitionColumns"]))
 
-    with pytest.raises(ConflictError, match="materializePartitionColumns"):
-        race.run(before_1=upgrade)
+    report = race.run(before_1=upgrade)
+    assert all("materializePartitionColumns" in dropped.reason for dropped in report.dropped)
+    assert (len(report.dropped), report.rounds) == (3, 2)
+    race.assert_sound()
 
 
 def test_an_upgrade_we_know() -> None:
@@ -320,8 +342,8 @@ def test_a_loss_between_two_lots() -> None:
         race.builder.delete_rows(race.paths["c"][2], [0])
 
     report = race.run(IN_LOTS, before_2=between)
-    assert report.versions == (race.start + 1, race.start + 3)
-    assert race.partitions_committed(report) == ["a", "b"]
+    assert report.versions == (race.start + 1, race.start + 3, race.start + 4)
+    assert race.partitions_committed(report) == ["a", "b", "c"]
     race.assert_sound()
 
 
@@ -333,8 +355,8 @@ def test_a_change_of_metadata_between_two_lots() -> None:
         race.builder.change_metadata(properties={"delta.enableRowTracking": "true"})
 
     report = race.run(IN_LOTS, before_2=between)
-    assert report.versions == (race.start + 1,)
-    assert len(report.conflicts) == 2
+    assert report.versions == (race.start + 1, race.start + 3, race.start + 4)
+    assert (len(report.dropped), report.conflicts) == (2, ())
     race.assert_sound()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow.parquet as pq
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from deltactl.engine.base import Done
 from deltactl.engine.local import LocalEngine
 from deltactl.operations.optimize.commit_bins import OptimizeRun, Outcomes
-from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
+from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.optimize.tasks import RewriteResult
 from deltactl.operations.run_context import RunContext
 from tests.support.stores import MemoryStore, opened_as
@@ -26,14 +26,14 @@ def test_offsets_count_live_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[RewriteResult] = []
 
     class Watching(OptimizeRun):
-        def collect(self, outcomes: Outcomes) -> OptimizeReport:
+        def collect(self, outcomes: Outcomes, folders: Iterable[str]) -> None:
             def watch() -> Iterator[Done[RewriteResult]]:
                 for outcome in outcomes:
                     assert isinstance(outcome, Done)
                     found.append(outcome.result)
                     yield outcome
 
-            return super().collect(watch())
+            super().collect(watch(), folders)
 
     monkeypatch.setattr("deltactl.operations.optimize.run.OptimizeRun", Watching)
     with opened_as(store):

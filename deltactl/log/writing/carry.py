@@ -1,0 +1,282 @@
+"""What becomes of rewritten files after the commits that won before them. Pure but for ``read``.
+
+Source: PROTOCOL.md, "Action Reconciliation", "Deletion Vectors", and Delta's conflict rules for
+commits without data change: concurrent appends never conflict. Outputs keep the order of their
+inputs, so rows that another writer deleted from an input can be found in the output: position, less
+the rows deleted before it when it was read, plus the first row of the input in the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from deltactl.errors import DataFileError
+from deltactl.log.commits.file_actions import decoded_names, file_keys
+from deltactl.log.replay import Tail, reconcile
+from deltactl.log.writing.action_lines import NewFile
+from deltactl.protocol.actions import ADD_SCHEMA, REMOVE_SCHEMA
+from deltactl.protocol.deletion_vectors import DeletionVector
+from deltactl.protocol.stats import num_records
+
+ReadVector = Callable[[DeletionVector], BitMap64]
+
+_REWRITTEN: Final = "another writer rewrote or deleted some of its input files"
+_NO_VECTORS: Final = (
+    "another writer deleted rows of its input files, and deletion vectors may not be written here"
+)
+_NO_OFFSETS: Final = "another writer deleted rows of its input files, whose order was not kept"
+_RESTORED: Final = "another writer restored rows of its input files"
+_OTHER_IDS: Final = "another writer changed the row ids or facts of its input files"
+_ALL_GONE: Final = "other writers removed all of its input files"
+_FACTS: Final = ("size_bytes", "base_row_id", "default_row_commit_version")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Inputs and outputs that are committed together or not at all.
+
+    ``removed`` holds rows of ``ADD_SCHEMA`` plus ``num_records``. ``inputs`` has ``first_row`` and
+    ``physical_rows`` for each of them if the only output keeps their order (see ``RewriteResult``):
+    rows deleted by others can then be carried over. ``first_row`` is null where the ``remove``
+    names another deletion vector than the one that was read.
+    """
+
+    removed: pa.Table
+    added: tuple[NewFile, ...]
+    inputs: pa.RecordBatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What may be committed of a group: ``None`` and a reason if nothing.
+
+    ``deleted`` are the rows of the output that other writers deleted; none if the output has no
+    live row and is left out. ``carried_rows`` counts them.
+    """
+
+    group: Group | None
+    reason: str | None = None
+    deleted: BitMap64 | None = None
+    carried_rows: int = 0
+
+
+class Winners:
+    """The newest actions of other writers on the files of a run, since these were read."""
+
+    def __init__(self, files: pa.Table) -> None:
+        """``files``: rows of ``ADD_SCHEMA``, all that the run may remove."""
+        self._names = decoded_names(files)
+        self._adds = ADD_SCHEMA.empty_table()
+        self._removes = REMOVE_SCHEMA.empty_table()
+        self._index()
+
+    def learn(self, tail: Tail) -> None:
+        """Take in commits that are newer than all before."""
+        adds, removes = self._pick(tail.adds), self._pick(tail.removes)
+        if adds.num_rows or removes.num_rows:
+            merged = reconcile(
+                pa.concat_tables([_at(self._adds, 0), _at(adds, 1)]),
+                pa.concat_tables([_at(self._removes, 0), _at(removes, 1)]),
+                file_keys,
+            )
+            self._adds, self._removes = merged.adds, merged.removes
+            self._index()
+
+    def _pick(self, actions: pa.Table) -> pa.Table:
+        return actions.filter(pc.is_in(decoded_names(actions), value_set=self._names))
+
+    def _index(self) -> None:
+        names = (decoded_names(self._adds), decoded_names(self._removes))
+        self._touched = pa.chunked_array([*names[0].chunks, *names[1].chunks], pa.string())
+        self._adds_of = _rows_by_name(names[0])
+        self._removes_of = _rows_by_name(names[1])
+        self._remove_keys = file_keys(self._removes).to_pylist()
+        self._data_changes = self._removes["data_change"].to_pylist()
+        self._add_texts = self._adds["encoded_path"].to_pylist()
+        self._remove_texts = self._removes["encoded_path"].to_pylist()
+
+    def judge(
+        self, groups: Sequence[Group], read: ReadVector, *, may_write_vectors: bool
+    ) -> list[Verdict]:
+        """Return what may be committed of each group.
+
+        ``read`` gives the rows of a deletion vector; raises ``DataFileError`` if it cannot.
+        """
+        if not len(self._touched):
+            return [Verdict(group) for group in groups]
+        return [self._judge(group, read, may_write_vectors) for group in groups]
+
+    def _judge(self, group: Group, read: ReadVector, may_write_vectors: bool) -> Verdict:
+        names = decoded_names(group.removed)
+        hit = np.flatnonzero(pc.is_in(names, value_set=self._touched).to_numpy())
+        if not len(hit):
+            return Verdict(group)
+        carried = _Carried(group, self._like(group.removed), read)
+        for row, name in zip(hit.tolist(), names.take(pa.array(hit)).to_pylist(), strict=True):
+            reason = self._replay(carried, row, name)
+            if reason is not None:
+                return Verdict(None, reason)
+        return carried.verdict(may_write_vectors)
+
+    def _replay(self, carried: _Carried, row: int, name: str) -> str | None:
+        """Apply what was done to an input; return the reason if that is not possible."""
+        adds, removes = self._adds_of.get(name, []), self._removes_of.get(name, [])
+        texts = {self._add_texts[at] for at in adds} | {self._remove_texts[at] for at in removes}
+        if texts != {carried.texts[row]}:
+            return _REWRITTEN  # readers do not agree on whether two texts are one file
+        key = carried.keys[row]
+        is_removed = any(self._remove_keys[at] == key for at in removes)
+        if not adds:
+            # A `remove` of another vector than the newest leaves the file live for readers.
+            changes = [self._data_changes[at] for at in removes]
+            return carried.drop(row) if is_removed and all(changes) else _REWRITTEN
+        if len(adds) > 1:
+            return _REWRITTEN
+        return carried.replace(row, adds[0], is_removed)
+
+    def _like(self, files: pa.Table) -> pa.Table:
+        """Return the adds with the columns of other files."""
+        columns = self._adds.append_column("num_records", num_records(self._adds["stats"]))
+        arrays = [
+            columns[field.name].cast(field.type)
+            if field.name in columns.schema.names
+            else pa.nulls(columns.num_rows, field.type)
+            for field in files.schema
+        ]
+        return pa.table(arrays, schema=files.schema)
+
+
+def _at(actions: pa.Table, seq: int) -> pa.Table:
+    return actions.append_column("seq", pa.array(np.full(actions.num_rows, seq), pa.int64()))
+
+
+def _rows_by_name(names: pa.ChunkedArray) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for row, name in enumerate(names.to_pylist()):
+        found.setdefault(name, []).append(row)
+    return found
+
+
+class _Carried:
+    """A group while the changes of its inputs are applied to it."""
+
+    def __init__(self, group: Group, adds: pa.Table, read: ReadVector) -> None:
+        """``adds``: what other writers added, with the columns of the group's files."""
+        self._group, self._read = group, read
+        self._files = pa.concat_tables([group.removed, adds])
+        self.keys = file_keys(group.removed).to_pylist()
+        self.texts = group.removed["encoded_path"].to_pylist()
+        self._num_rows = sum(file.num_records for file in group.added)
+        self._rows = np.arange(group.removed.num_rows)
+        self._kept = np.ones(group.removed.num_rows, np.bool_)
+        self._exact = np.ones(group.removed.num_rows, np.bool_)
+        self._deleted = BitMap64()
+        self._is_ordered = group.inputs is not None and len(group.added) <= 1
+
+    def drop(self, row: int) -> str | None:
+        """Delete all rows of an input that others removed."""
+        if not self._is_ordered:
+            return _NO_OFFSETS
+        start, end = self._span(row)
+        self._kept[row] = False
+        if start < end:
+            self._deleted.add_range(start, end)
+        return None
+
+    def replace(self, row: int, add: int, is_removed: bool) -> str | None:
+        """Apply the vector with which others added an input again."""
+        at = self._group.removed.num_rows + add
+        (before, after) = self._files.take(pa.array([row, at])).to_pylist()
+        if _facts(before) != _facts(after):
+            return _OTHER_IDS
+        self._rows[row] = at
+        if before["deletion_vector"] == after["deletion_vector"]:
+            return None
+        if not is_removed:
+            return _REWRITTEN  # live with both vectors: not for us to decide which is meant
+        if not self._is_ordered:
+            return _NO_OFFSETS
+        try:
+            old, new = self._load(before), self._load(after)
+        except DataFileError as error:
+            return f"the deletion vector of another writer cannot be used: {error.message}"
+        return self._delete(row, old, new)
+
+    def _delete(self, row: int, old: BitMap64, new: BitMap64) -> str | None:
+        physical = int(self._group.inputs["physical_rows"][row].as_py())  # type: ignore[index]
+        if not old.issubset(new):
+            return _RESTORED
+        if new and new.max() >= physical:
+            return f"another writer deleted row {new.max()} of a file with {physical} rows"
+        start, end = self._span(row)
+        moved = shift_positions(old, new, start)
+        if start + physical - len(old) != end:
+            return "the rows of an input are not where they were written"
+        self._deleted |= moved
+        self._exact[row] = False
+        return None
+
+    def _load(self, file: Mapping[str, Any]) -> BitMap64:
+        node = file["deletion_vector"]
+        return BitMap64() if node is None else self._read(DeletionVector(**node))
+
+    def _span(self, row: int) -> tuple[int, int]:
+        """Return the first row of an input in the output, and that of the next one."""
+        assert self._group.inputs is not None
+        starts = self._group.inputs["first_row"]
+        last = row + 1 == len(starts)
+        return starts[row].as_py(), self._num_rows if last else starts[row + 1].as_py()
+
+    def verdict(self, may_write_vectors: bool) -> Verdict:
+        """Return what is left to commit."""
+        removed = self._files.take(pa.array(self._rows[self._kept]))
+        if not removed.num_rows:
+            return Verdict(None, _ALL_GONE)
+        count = len(self._deleted)
+        group = replace(self._group, removed=removed, inputs=self._inputs())
+        if not count:
+            return Verdict(group)
+        if count == self._num_rows:
+            return Verdict(replace(group, added=(), inputs=None), carried_rows=count)
+        if not may_write_vectors:
+            return Verdict(None, _NO_VECTORS)
+        return Verdict(group, deleted=self._deleted, carried_rows=count)
+
+    def _inputs(self) -> pa.RecordBatch | None:
+        inputs = self._group.inputs
+        if inputs is None:
+            return None
+        nulls = pa.nulls(inputs.num_rows, pa.int64())
+        first = pc.if_else(pa.array(self._exact), inputs["first_row"], nulls)
+        index = inputs.schema.get_field_index("first_row")
+        return inputs.set_column(index, "first_row", first).filter(pa.array(self._kept))
+
+
+def _facts(file: Mapping[str, Any]) -> tuple[Any, ...]:
+    values = dict(file["partition_values"] or ())
+    return (values, *(file[name] for name in _FACTS))
+
+
+def shift_positions(old: BitMap64, new: BitMap64, first_row: int) -> BitMap64:
+    """Return where rows that only ``new`` deletes are in an output without those of ``old``.
+
+    Args:
+        old: the rows of the input that were deleted when it was read.
+        new: those deleted now; all of ``old`` among them.
+        first_row: where the live rows of the input begin in the output.
+    """
+    positions = _array(new - old)
+    ranks = np.searchsorted(_array(old), positions).astype(np.uint64)
+    return BitMap64(positions - ranks + np.uint64(first_row))
+
+
+def _array(bitmap: BitMap64) -> npt.NDArray[np.uint64]:
+    return np.asarray(bitmap.to_array(), np.uint64)

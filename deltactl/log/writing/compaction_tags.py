@@ -1,0 +1,53 @@
+"""Tags of a ``remove`` that say where the rows of the file are now.
+
+Source: delta-io/delta#7407; Databricks writes the same. A writer that lost the race against our
+commit can replay its deletion on our output. Which rows were deleted before is in the deletion
+vector of the same ``remove``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pyarrow as pa
+
+from deltactl.log.writing.carry import Group
+from deltactl.protocol.actions import STRING_MAP
+from deltactl.protocol.paths import encode_path
+
+COMPACTED_INTO: Final = "compactedInto"
+COMPACTION_INFO: Final = "compactionInfo"
+
+
+def tag_removes(group: Group) -> pa.Table:
+    """Return the files that a group removes, with the tags beside those that they have.
+
+    A file has no tags of ours if they would not be exact: without an output that keeps the order,
+    and where the ``remove`` names another deletion vector than the one that was read.
+    """
+    if group.inputs is None or len(group.added) != 1:
+        return group.removed
+    target = json.dumps([encode_path(group.added[0].path)], ensure_ascii=False)
+    tags = [
+        own if first is None else [*_others(own), *_ours(target, first, physical)]
+        for own, first, physical in zip(
+            group.removed["tags"].to_pylist(),
+            group.inputs["first_row"].to_pylist(),
+            group.inputs["physical_rows"].to_pylist(),
+            strict=True,
+        )
+    ]
+    index = group.removed.schema.get_field_index("tags")
+    return group.removed.set_column(index, "tags", pa.array(tags, STRING_MAP))
+
+
+def _others(tags: list[tuple[str, Any]] | None) -> list[tuple[str, Any]]:
+    ours = (COMPACTED_INTO, COMPACTION_INFO)
+    return [(key, value) for key, value in tags or () if key not in ours]
+
+
+def _ours(target: str, first_row: int, physical_rows: int) -> list[tuple[str, str]]:
+    run = {"rowOffsetInTarget": first_row, "sourceNumPhysicalRecords": physical_rows}
+    info = json.dumps([run], separators=(",", ":"))
+    return [(COMPACTED_INTO, target), (COMPACTION_INFO, info)]

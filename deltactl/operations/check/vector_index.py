@@ -1,0 +1,196 @@
+"""Find what readers that compare files by path alone leave: a file is a path and its vector.
+
+A ``remove`` without the deletion vector of the file that it means leaves the file live
+(trinodb/trino#31253); a checkpoint that keeps one action for each path loses the file that a
+deletion wrote (trinodb/trino#31252). Source: PROTOCOL.md, "Action Reconciliation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.commits.changes import ParsedCommits
+from deltactl.log.commits.file_actions import decoded_names
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.check.findings import Findings
+from deltactl.protocol.deletion_vectors import unique_ids
+from deltactl.protocol.spark_hash import Hashes, hash_names
+from deltactl.units import format_count
+
+VECTOR_COLUMNS: Final = ("path", "encoded_path", "deletion_vector")
+"""Columns of a file action that tell which logical file it names."""
+
+Versions: TypeAlias = npt.NDArray[np.int64]
+_Actions: TypeAlias = tuple[Hashes, Hashes, Versions]
+
+_NEVER: Final = -1
+
+
+@dataclass(slots=True)
+class VectorIndex:
+    """Index, by hashes, the adds with deletion vectors and the removes of commits.
+
+    Memory: 24 bytes for each of them and for each live file with a vector, and the writer of each
+    commit.
+    """
+
+    _adds: list[_Actions] = field(default_factory=list)
+    _removes: list[_Actions] = field(default_factory=list)
+    _live: list[_Actions] = field(default_factory=list)
+    _writers: dict[int, str] = field(default_factory=dict)
+
+    def take_writer(self, version: int, writer: object) -> None:
+        """Remember the ``engineInfo`` of a commit."""
+        if isinstance(writer, str):
+            self._writers[version] = writer
+
+    def take(self, parsed: ParsedCommits, versions: Sequence[int]) -> None:
+        """Add the file actions of commits; ``versions`` are those of these commits."""
+        numbers = np.asarray(versions, np.int64)
+        adds = parsed.adds.filter(pc.is_valid(parsed.adds["deletion_vector"]))
+        for files, index in ((adds, self._adds), (parsed.removes, self._removes)):
+            index.append((*_hash(files), numbers[files["commit"].to_numpy()]))
+
+    def forget_live(self) -> None:
+        """Discard the live files."""
+        self._live.clear()
+
+    def take_live(self, files: pa.Table) -> None:
+        """Add live files."""
+        files = files.filter(pc.is_valid(files["deletion_vector"]))
+        names, keys = _hash(files)
+        self._live.append((names, keys, np.full(len(names), _NEVER)))
+
+    def describe(self, files: pa.Table) -> str:
+        """Return which commit added the newest of these files, and its writer, if it is known."""
+        _, keys, versions = _join(self._adds)
+        found = versions[np.isin(keys, _hash(files)[1])]
+        return f"; {self._name(int(found.max()))} added the newest" if len(found) else ""
+
+    def check(self, snapshot: Snapshot, broken: set[int], findings: Findings) -> None:
+        """Compare the live files with the commits, from the last one that cannot be read."""
+        last = snapshot.version
+        first = max((version + 1 for version in broken if version <= last), default=0)
+        adds, removes = (_between(_join(part), first, last) for part in (self._adds, self._removes))
+        live = _join(self._live)
+        if len(live[0]):
+            self._find_missed(snapshot, live, _newest(adds, live[1]), removes, findings)
+        self._find_lost(snapshot, live, adds, removes, findings)
+
+    def _find_missed(
+        self,
+        snapshot: Snapshot,
+        live: _Actions,
+        added: Versions,
+        removes: _Actions,
+        findings: Findings,
+    ) -> None:
+        """Find removes of live files, younger than their adds, under other vectors."""
+        order = np.argsort(live[0], kind="stable")
+        names, keys, added = live[0][order], live[1][order], added[order]
+        starts, ends = (np.searchsorted(names, removes[0], side) for side in ("left", "right"))
+        counts = ends - starts
+        at = np.repeat(np.arange(len(counts)), counts)
+        place = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts) + starts[at]
+        missed = (removes[1][at] != keys[place]) & (removes[2][at] > added[place])
+        hit = keys[place[missed]].tolist(), removes[2][at[missed]].tolist()
+        found = dict(zip(*hit, strict=True))
+        for path, key in self._paths(snapshot, found.keys()):
+            version = found[key]
+            findings.add(
+                "REMOVE_MISSED",
+                f"{self._name(version)} removed it, but not under its deletion vector: "
+                "it is still live",
+                version=version,
+                file=path,
+            )
+
+    @staticmethod
+    def _paths(snapshot: Snapshot, keys: Collection[int]) -> list[tuple[str, int]]:
+        wanted = np.array(list(keys), np.uint64)
+        found: list[tuple[str, int]] = []
+        for batch in snapshot.file_batches(VECTOR_COLUMNS) if len(wanted) else ():
+            hashes = _hash(batch)[1]
+            hit = np.isin(hashes, wanted)
+            paths = batch["path"].filter(pa.array(hit)).to_pylist()
+            found += zip(paths, hashes[hit].tolist(), strict=True)
+        return found
+
+    def _find_lost(
+        self,
+        snapshot: Snapshot,
+        live: _Actions,
+        adds: _Actions,
+        removes: _Actions,
+        findings: Findings,
+    ) -> None:
+        """Find files that commits added, and that are gone although no commit removed them."""
+        checkpoint = snapshot.segment.checkpoint
+        if checkpoint is None:
+            return
+        keys = np.unique(adds[1])
+        added, removed = _newest(adds, keys), _newest(removes, keys)
+        lost = (added > removed) & (added <= checkpoint.version) & ~np.isin(keys, live[1])
+        if lost.any():
+            versions = np.unique(added[lost])
+            findings.add(
+                "CHECKPOINT_WRONG",
+                f"it lacks {format_count(int(lost.sum()), 'file')} with deletion vectors that no "
+                f"commit removed; "
+                f"{self._name(int(versions[0]))} added the first of them",
+                version=checkpoint.version,
+                file=checkpoint.names[0],
+            )
+
+    def _name(self, version: int) -> str:
+        writer = self._writers.get(version)
+        by = "its commitInfo does not name the writer" if writer is None else f"by {writer!r}"
+        return f"version {version} ({by})"
+
+
+def _hash(files: pa.Table) -> tuple[Hashes, Hashes]:
+    """Return hashes of the names, and of the names with the ids of the vectors."""
+    names = pa.chunked_array(decoded_names(files).chunks, pa.string())
+    vectors = pa.chunked_array(
+        [pc.fill_null(unique_ids(chunk), "") for chunk in files["deletion_vector"].chunks],
+        pa.string(),
+    )
+    return hash_names(names), hash_names(names) ^ _turn(hash_names(vectors))
+
+
+def _turn(hashes: Hashes) -> Hashes:
+    return hashes * np.uint64(0x9E3779B97F4A7C15)
+
+
+def _join(parts: Sequence[_Actions]) -> _Actions:
+    names, keys, versions = zip(*parts, strict=True) if parts else ([], [], [])
+    none = np.zeros(0, np.uint64)
+    return (
+        np.concatenate([none, *names]),
+        np.concatenate([none, *keys]),
+        np.concatenate([np.zeros(0, np.int64), *versions]),
+    )
+
+
+def _between(actions: _Actions, first: int, last: int) -> _Actions:
+    hit = (actions[2] >= first) & (actions[2] <= last)
+    return actions[0][hit], actions[1][hit], actions[2][hit]
+
+
+def _newest(actions: _Actions, keys: Hashes) -> Versions:
+    """Return the newest version in which each key is named; -1 for none."""
+    found = np.full(len(keys), _NEVER, np.int64)
+    if len(actions[1]):
+        order = np.lexsort((actions[2], actions[1]))
+        known, versions = actions[1][order], actions[2][order]
+        last = np.searchsorted(known, keys, "right") - 1
+        hit = (last >= 0) & (known[np.maximum(last, 0)] == keys)
+        found[hit] = versions[last[hit]]
+    return found

@@ -1,0 +1,106 @@
+"""Mistakes sown into carrying the deletes of other writers over to outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyroaring import BitMap64
+
+from deltactl.log.replay import Tail
+from deltactl.log.writing import carry
+from deltactl.log.writing.carry import Group, Verdict, Winners
+from deltactl.log.writing.vectors import VectorWriter
+from tests.explorer.bug import Bug
+
+
+def _forget_the_vector_read() -> AbstractContextManager[object]:
+    shift = carry.shift_positions
+
+    def unranked(old: BitMap64, new: BitMap64, first_row: int) -> BitMap64:
+        return shift(BitMap64(), new - old, first_row)
+
+    return patch.object(carry, "shift_positions", unranked)
+
+
+def _start_a_row_late() -> AbstractContextManager[object]:
+    span = carry._Carried._span
+
+    def late(self: Any, row: int) -> tuple[int, int]:
+        start, end = span(self, row)
+        return (start + 1, end + 1) if row else (start, end)
+
+    return patch.object(carry._Carried, "_span", late)
+
+
+def _forget_earlier_vectors() -> AbstractContextManager[object]:
+    """Only the winners of the last lost attempt are carried over."""
+    learn = Winners.learn
+
+    def forgetful(self: Any, tail: Tail) -> None:
+        self._adds, self._removes = self._adds.slice(0, 0), self._removes.slice(0, 0)
+        self._index()
+        learn(self, tail)
+
+    return patch.object(Winners, "learn", forgetful)
+
+
+def _remove_old_identities() -> AbstractContextManager[object]:
+    judge = Winners.judge
+
+    def old(self: Any, groups: Sequence[Group], *rest: Any, **options: Any) -> list[Verdict]:
+        return [
+            verdict if verdict.group is None else _with_inputs_of(group, verdict.group, verdict)
+            for group, verdict in zip(groups, judge(self, groups, *rest, **options), strict=True)
+        ]
+
+    return patch.object(Winners, "judge", old)
+
+
+def _with_inputs_of(read: Group, now: Group, verdict: Verdict) -> Verdict:
+    still = pc.is_in(read.removed["path"], value_set=now.removed["path"])
+    removed: pa.Table = read.removed.filter(still)
+    return replace(verdict, group=replace(now, removed=removed))
+
+
+def _keep_vectors_of_lost_attempts() -> AbstractContextManager[object]:
+    return patch.object(VectorWriter, "discard", lambda self, files=(): [])
+
+
+CARRY_BUGS: Sequence[Bug] = (
+    Bug(
+        "rank not reduced by the vector read",
+        _forget_the_vector_read,
+        "optimize with vectors against deletion vector",
+        "ConsistentRead",
+    ),
+    Bug(
+        "first row of the next input off by one",
+        _start_a_row_late,
+        "optimize with vectors against deletion vector of the next file",
+        "ConsistentRead",
+    ),
+    Bug(
+        "vector of an earlier winner lost on the second retry",
+        _forget_earlier_vectors,
+        "optimize with vectors against two winners",
+        "ConsistentRead",
+    ),
+    Bug(
+        "old identity removed",
+        _remove_old_identities,
+        "optimize with vectors against deletion vector of the next file",
+        "ConsistentRead",
+    ),
+    Bug(
+        "vector of a lost attempt left behind",
+        _keep_vectors_of_lost_attempts,
+        "optimize with vectors against two winners",
+        "nobody leaves files behind",
+    ),
+)

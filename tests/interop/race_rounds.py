@@ -1,0 +1,278 @@
+"""Another writer deletes and updates rows of a table while optimize runs on it, round after round.
+
+``make races`` runs 30 rounds beside Delta on Spark, which writes deletion vectors, on a local disk,
+and 30 beside delta-rs, which writes files anew, on MinIO.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from deltactl import OptimizeOptions, Table
+from deltactl.operations.check.options import CheckOptions, Depth
+from deltactl.operations.optimize.report import OptimizeReport
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.open import open_store
+from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.support.delta_spark import delta_session
+from tests.support.object_servers import ObjectServer, delta_rs_options, minio
+from tests.support.table_builder import Column, TableBuilder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILES, ROWS = 24, 400
+_NO_OPTIONS: Mapping[str, str] = {}
+
+
+@dataclass
+class Model:
+    """What the table should hold: ``v`` by ``id``, and the row id of each once it was read."""
+
+    rows: dict[int, int] = field(default_factory=dict)
+    row_ids: dict[int, int] = field(default_factory=dict)
+
+
+class Side(Protocol):
+    """Another writer, and a table of it."""
+
+    uri: str
+    options: Mapping[str, str]
+
+    def append(self, first: int) -> None:
+        """Add ``FILES`` files of ``ROWS`` rows each; ids begin at ``first``."""
+
+    def change(self, condition: str, *, delete: bool) -> None:
+        """Delete some rows, or add 1 to their ``v``."""
+
+    def choose(self, chance: random.Random, model: Model) -> tuple[str, list[int]]:
+        """Return a condition, and the ids that it means."""
+
+    def verify(self, model: Model) -> None:
+        """Compare what others read with the model."""
+
+
+class SparkSide:
+    """Delta on Spark, on a local disk, with deletion vectors, row tracking and a change feed."""
+
+    options = _NO_OPTIONS
+
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        self.uri, self._spark, self._path = str(path), spark, path
+        spark.sql(
+            f"CREATE TABLE delta.`{path}` (id BIGINT, v BIGINT, s STRING) USING delta "
+            "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true', "
+            "'delta.enableRowTracking' = 'true', 'delta.enableChangeDataFeed' = 'true')"
+        )
+
+    def append(self, first: int) -> None:
+        frame = self._spark.range(first, first + FILES * ROWS, 1, FILES)
+        frame = frame.selectExpr("id", "0L AS v", "'x' || id AS s")
+        frame.write.format("delta").mode("append").save(self.uri)
+
+    def change(self, condition: str, *, delete: bool) -> None:
+        table = f"delta.`{self.uri}`"
+        what = f"DELETE FROM {table}" if delete else f"UPDATE {table} SET v = v + 1"
+        self._spark.sql(f"{what} WHERE {condition}")
+
+    def choose(self, chance: random.Random, model: Model) -> tuple[str, list[int]]:
+        key = chance.randrange(97)
+        return f"id % 97 = {key}", [number for number in model.rows if number % 97 == key]
+
+    def verify(self, model: Model) -> None:
+        query = f"SELECT id, v, _metadata.row_id AS r FROM delta.`{self.uri}`"
+        found = self._spark.sql(query).collect()
+        moved = [row for row in found if model.row_ids.setdefault(row["id"], row["r"]) != row["r"]]
+        assert not moved, moved[:5]
+        assert len({row["r"] for row in found}) == len(found), "two rows have one row id"
+        _compare("Spark", found, model)
+        self._verify_changes(model)
+        _compare("DuckDB", rows_with_duckdb(self._path), model)
+        _compare("delta-rs", rows_with_delta_rs(self._path), model)
+
+    def _verify_changes(self, model: Model) -> None:
+        """The change feed has what Spark changed, and nothing of our commits."""
+        feed = self._spark.read.format("delta").option("readChangeFeed", "true")
+        changes = feed.option("startingVersion", 1).load(self.uri)
+        sums = changes.selectExpr(
+            "id", "v", "IF(_change_type IN ('insert', 'update_postimage'), 1, -1) AS n"
+        )
+        left = sums.groupBy("id", "v").sum("n").where("`sum(n)` != 0").collect()
+        found = {(row["id"], row["v"]): row["sum(n)"] for row in left}
+        assert found == dict.fromkeys(model.rows.items(), 1), "change feed"
+
+
+class DeltaRsSide:
+    """delta-rs on an S3 server: it removes a file with deleted rows, and writes the others anew."""
+
+    def __init__(self, server: ObjectServer) -> None:
+        self.uri, self.options = f"{server.bucket}/races", server.options
+        self._options = delta_rs_options(server.endpoint)
+        self._builder = TableBuilder(
+            open_store(self.uri, self.options),
+            [Column("id"), Column("v")],
+            features=["deletionVectors"],
+            properties={"delta.enableDeletionVectors": "true"},
+        )
+
+    def append(self, first: int) -> None:
+        import pyarrow as pa
+        from deltalake import write_deltalake
+
+        for start in range(first, first + FILES * ROWS, ROWS):
+            rows = pa.table({"id": range(start, start + ROWS), "v": [0] * ROWS})
+            write_deltalake(self.uri, rows, mode="append", storage_options=self._options)
+
+    def change(self, condition: str, *, delete: bool) -> None:
+        from deltalake import DeltaTable
+
+        table = DeltaTable(self.uri, storage_options=self._options)
+        if delete:
+            table.delete(condition)
+        else:
+            table.update(updates={"v": "v + 1"}, predicate=condition)
+
+    def choose(self, chance: random.Random, model: Model) -> tuple[str, list[int]]:
+        start = chance.choice(list(model.rows))
+        condition = f"id >= {start} AND id < {start + 20}"
+        return condition, [number for number in range(start, start + 20) if number in model.rows]
+
+    def verify(self, model: Model) -> None:
+        import pyarrow as pa
+        from deltalake import DeltaTable, QueryBuilder
+
+        table = DeltaTable(self.uri, storage_options=self._options)
+        query = QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
+        _compare("delta-rs", pa.table(query).to_pylist(), model)
+
+
+def _compare(reader: str, rows: list[Any], model: Model) -> None:
+    assert Counter((row["id"], row["v"]) for row in rows) == Counter(model.rows.items()), reader
+
+
+class Waiting(ForwardingStore):
+    """Lets the other writer commit a number of times before our first attempt."""
+
+    def __init__(self, inner: Any, writer: Writer, commits: int) -> None:
+        super().__init__(inner)
+        self._writer, self._commits = writer, commits
+
+    def put_if_absent(self, name: str, data: bytes) -> None:
+        while self._commits:
+            self._commits -= 1
+            self._writer.wait_for_a_commit()
+        super().put_if_absent(name, data)
+
+
+@dataclass
+class Writer:
+    """A thread in which the other side deletes and updates, and tells the model of it."""
+
+    side: Side
+    model: Model
+    seed: int
+    commits: int = 0
+    lost: int = 0
+    errors: list[str] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def run(self) -> None:
+        chance = random.Random(self.seed)
+        while not self._stop.is_set():
+            self._change(*self.side.choose(chance, self.model), delete=chance.random() < 0.7)
+            with self._changed:
+                self._changed.notify_all()
+
+    def _change(self, condition: str, hit: list[int], *, delete: bool) -> None:
+        try:
+            self.side.change(condition, delete=delete)
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            if not any(word in text.upper() for word in ("CONCURRENT", "CONFLICT")):
+                self.errors.append(text[:500])
+                self._stop.set()
+            self.lost += 1
+            return
+        for number in hit:
+            if delete:
+                del self.model.rows[number]
+            else:
+                self.model.rows[number] += 1
+        self.commits += 1
+
+    def wait_for_a_commit(self) -> None:
+        with self._changed:
+            self._changed.wait(60)
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        thread = threading.Thread(target=self.run)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            thread.join()
+        assert not self.errors, self.errors
+
+
+def race(side: Side, number: int, model: Model) -> OptimizeReport:
+    """One round: new files, changes beside an optimize; all readers see the rows of the model."""
+    first = number * FILES * ROWS
+    side.append(first)
+    model.rows |= dict.fromkeys(range(first, first + FILES * ROWS), 0)
+    writer = Writer(side, model, number)
+    store = Waiting(open_store(side.uri, side.options), writer, 1 + number % 3)
+    with writer.beside():
+        table = Table(side.uri, storage_options=side.options, store=store)
+        report = table.optimize(OptimizeOptions())
+    side.verify(model)
+    checked = Table(side.uri, storage_options=side.options).check(CheckOptions(depth=Depth.DATA))
+    assert not checked.findings.num_rows, checked.findings.to_pylist()
+    print(
+        f"round {number}: versions {report.versions}, {report.carried_rows} rows carried in "
+        f"{report.carried_bins} bins, {len(report.dropped)} bins dropped, {report.rounds} rounds; "
+        f"the other writer: {writer.commits} commits, {writer.lost} lost",
+        file=sys.stderr,
+    )
+    return report
+
+
+def race_often(side: Side, rounds: int) -> int:
+    """Run rounds on one table; return the number of rows carried over."""
+    model = Model()
+    reports = [race(side, number, model) for number in range(rounds)]
+    assert all(report.versions for report in reports)
+    assert not any(report.conflicts or report.failures for report in reports)
+    carried = sum(report.carried_rows for report in reports)
+    print(f"{rounds} rounds, {carried} rows carried over, nothing left", file=sys.stderr)
+    return carried
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--side", choices=["spark", "minio"])
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        if arguments.side != "minio":
+            with delta_session(Path(scratch)) as spark:
+                race_often(SparkSide(spark, Path(scratch, "table")), arguments.rounds)
+        if arguments.side != "spark":
+            with minio(Path(scratch)) as server:
+                race_often(DeltaRsSide(server), arguments.rounds)
+
+
+if __name__ == "__main__":
+    main()
