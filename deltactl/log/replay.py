@@ -114,7 +114,7 @@ def live_batches(
     *,
     by_text: bool = False,
 ) -> Iterator[pa.Table]:
-    """Yield live files: those of the checkpoint that the tail does not name, then those of the tail.
+    """Yield live files: those of the checkpoint that the tail does not name, then the tail.
 
     With ``by_text`` two spellings of a path are two files: the files that are live for
     any reader are then included.

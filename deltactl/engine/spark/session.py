@@ -149,7 +149,7 @@ def _silence_context(context: Any, verbose: int) -> None:
 
 
 def _tell_refused(session: SparkSession, conf: Mapping[str, str]) -> None:
-    """Report refused settings: a server accepts only some, and PySpark's warning shows the value."""
+    """Report refused settings: a server accepts only some; PySpark's warning shows values."""
     for key, value in conf.items():
         if session.conf.get(key, None) != value:
             _log.warning("the Spark Connect server did not take the setting %s", key)
