@@ -31,12 +31,12 @@ _NOT_JAVA: Final = (
 
 _DOT: Final = ord(".")
 _SLASH: Final = ord("/")
-# Texts that URI normalisation may change: "." and ".." segments, doubled slashes. The two slashes
-# before an authority are not among them.
+# Paths that URI normalization may change: "." and ".." segments, double slashes. The two slashes
+# before an authority do not count.
 _NOT_NORMAL: Final = r"(?:^|/)\.\.?(?:[/?#]|$)|[^:/]//|:////|^////|/.*://"
 
 _S3_ALIASES: Final = ("^(?i:s3[an])://", "s3://")
-# Two slashes are not a local path: "file://host/share" names another machine.
+# With two slashes, a path is not local: "file://host/share" names another machine.
 _LOCAL_FILES: Final = (r"^(?i:file):(?:/|///+|//(?i:localhost)/+)([^/]|$)", r"/\1")
 
 _Bytes = npt.NDArray[np.uint8]
@@ -54,14 +54,14 @@ _HEX: Final = _hex_values()
 
 
 def decode_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Names of ``add.path`` texts: percent-decoded exactly once.
+    """Return the names of ``add.path`` strings: percent-decoded exactly once.
 
     Args:
-        paths: ``string`` or ``large_string``; nulls stay null. A ``%`` without two hex digits
-            behind it stays as it is.
+        paths: ``string`` or ``large_string``; nulls stay null. A ``%`` that is not followed by two
+            hex digits stays unchanged.
 
     Returns:
-        The same kind, type and chunks. The input itself where nothing is escaped.
+        The same kind, type and chunks; the input itself if nothing is escaped.
 
     Raises:
         CorruptLogError: a decoded name is not UTF-8; the message names the path.
@@ -72,7 +72,7 @@ def decode_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArra
 def _by_chunk(
     values: pa.Array | pa.ChunkedArray, convert: Callable[[pa.Array], pa.Array]
 ) -> pa.Array | pa.ChunkedArray:
-    """``convert`` on each chunk; the input itself when every chunk came back unchanged."""
+    """Call ``convert`` for each chunk; return the input itself if no chunk changes."""
     if not isinstance(values, pa.ChunkedArray):
         return convert(values)
     before = values.chunks
@@ -89,7 +89,7 @@ def _decode_array(array: pa.Array) -> pa.Array:
     decoded = np.empty_like(data)
     moved = np.zeros_like(offsets)
     has_high_bytes = False
-    # By blocks of rows: temporaries then stay in cache, which is most of the speed.
+    # In blocks of rows, so that temporary arrays stay in the CPU cache: most of the speed.
     for first in range(0, len(array), _BLOCK_ROWS):
         rows = offsets[first : first + _BLOCK_ROWS + 1]
         block, ends, high = _decode_block(data[rows[0] : rows[-1]], rows - rows[0])
@@ -104,7 +104,7 @@ def _decode_array(array: pa.Array) -> pa.Array:
 
 
 def _decode_block(data: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets, bool]:
-    """Decoded bytes, the offsets of the rows in them, and whether bytes over 0x7F came up."""
+    """Return decoded bytes, the rows' offsets in them, and whether any decoded byte is >= 0x80."""
     escapes = _find_escapes(data, offsets)
     if not len(escapes):
         return data, offsets, False
@@ -119,7 +119,7 @@ def _decode_block(data: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets, bo
 
 
 def _text_buffers(array: pa.Array) -> tuple[_Bytes, _Offsets]:
-    """Bytes of the rows of ``array`` and ``len + 1`` offsets into them, from 0."""
+    """Return the bytes of the rows of ``array``, and ``len + 1`` offsets into them, from 0."""
     wide = pa.types.is_large_string(array.type)
     _, offset_buffer, data_buffer = array.buffers()
     raw = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
@@ -138,7 +138,7 @@ def _holds(data: _Bytes, byte: int) -> bool:
 
 
 def _find_escapes(data: _Bytes, offsets: _Offsets) -> _Offsets:
-    """Positions of ``%`` that start a well-formed escape within one row, ascending."""
+    """Return positions of each ``%`` that starts a valid escape within one row, ascending."""
     percents = np.flatnonzero(data == _PERCENT)
     row_ends = offsets[np.searchsorted(offsets, percents, side="right")]
     percents = percents[percents + 2 < row_ends]
@@ -164,23 +164,23 @@ def _ensure_utf8(decoded: pa.Array, paths: pa.Array) -> None:
     try:
         decoded.validate(full=True)
     except pa.ArrowInvalid:
-        for path in paths:  # the table is broken: speed no longer matters, the culprit does
+        for path in paths:  # find the invalid path; speed no longer matters
             if path.is_valid:
                 decode_path(path.as_py())
         raise CorruptLogError("a path of the log does not decode to UTF-8") from None
 
 
 def normalize_paths(texts: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """``add.path`` texts as Delta on Spark compares them: after ``java.net.URI.normalize``.
+    """Return ``add.path`` strings as Delta on Spark compares them: as ``java.net.URI.normalize``.
 
-    ``.`` segments, ``..`` segments with a folder before them and doubled slashes go; escapes stay
-    as they are written.
+    It removes ``.`` segments, ``..`` segments with a directory before them, and double slashes;
+    escapes do not change.
 
     Args:
-        texts: paths as logged, ``string`` or ``large_string``; nulls stay null.
+        texts: paths as in the log, ``string`` or ``large_string``; nulls stay null.
 
     Returns:
-        The same kind, type and chunks. The input itself where every text is normal.
+        The same kind, type and chunks; the input itself if every path is normal.
     """
     return _by_chunk(texts, _normalize_array)
 
@@ -196,7 +196,7 @@ def _normalize_array(array: pa.Array) -> pa.Array:
 
 
 def _may_be_not_normal(array: pa.Array) -> bool:
-    """Look in all bytes at once for a slash before a slash or a dot, and for a dot in front."""
+    """Search all bytes at once for a slash before a slash or dot, and for a dot at a start."""
     if not len(array):
         return False
     data, offsets = _text_buffers(array)
@@ -210,9 +210,9 @@ def _may_be_not_normal(array: pa.Array) -> bool:
 
 
 def absolute_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """:func:`is_absolute` of each row as booleans; null rows give false."""
-    # Few tables have any, and looking for a character is many times as fast as for a text, and
-    # that many times as fast as an expression.
+    """Return ``paths.is_absolute`` of each row as booleans; false for null."""
+    # Few tables have absolute paths. A search for a character is many times as fast as one for a
+    # string, which is many times as fast as a regular expression.
     suspects = pc.starts_with(paths, "/")
     if holds_character(paths, ":"):
         suspects = pc.or_(suspects, pc.match_substring(paths, ":/"))
@@ -222,26 +222,26 @@ def absolute_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArr
 
 
 def holds_character(texts: pa.Array | pa.ChunkedArray, character: str) -> bool:
-    """Whether any row of ``string`` or ``large_string`` has an ASCII character.
+    """Return whether any row of ``string`` or ``large_string`` contains an ASCII character.
 
-    It is looked for in the bytes of all rows at once, which takes a tenth of what a kernel does.
+    Searches the bytes of all rows at once, which takes a tenth of the time of an Arrow kernel.
     """
     chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
     return any(_holds(_text_buffers(chunk)[0], ord(character)) for chunk in chunks if len(chunk))
 
 
 def canonical_paths(decoded: pa.Array | pa.ChunkedArray, scheme: str) -> pa.Array | pa.ChunkedArray:
-    """One spelling for absolute names, so that equal files have equal text.
+    """Return one form of each absolute name, so that names of the same file are equal.
 
-    Writers spell the same file ``file:/x``, ``file:///x`` or ``/x``, and ``s3a://``, ``s3n://`` or
-    ``s3://``. Relative names and other schemes are left alone.
+    Writers write the same file as ``file:/x``, ``file:///x`` or ``/x``, and as ``s3a://``,
+    ``s3n://`` or ``s3://``. Relative names and other schemes do not change.
 
     Args:
         decoded: decoded names, ``string`` or ``large_string``.
-        scheme: of the table's store; with ``file`` local URIs become plain paths.
+        scheme: scheme of the table's store; with ``file``, local URIs become plain paths.
 
     Returns:
-        The same kind; the input itself when no row is absolute.
+        The same kind; the input itself if no row is absolute.
     """
 
     def canonical(array: pa.Array) -> pa.Array:
@@ -257,12 +257,12 @@ def canonical_paths(decoded: pa.Array | pa.ChunkedArray, scheme: str) -> pa.Arra
 
 
 def not_java_text_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return which texts of the log have escapes that ``java.net.URI`` does not make.
+    """Return which paths of the log have escapes that ``java.net.URI`` does not make.
 
-    VACUUM of Delta on Spark deletes the file of such a text, although it is live (docs/adr/0004).
+    VACUUM of Delta on Spark deletes the file of such a path, although it is live (docs/adr/0004).
 
     Args:
-        paths: texts as written; null rows give false.
+        paths: paths as in the log; false for null.
     """
     rest = pc.replace_substring_regex(paths, _JAVA_ESCAPED, "")
     return pc.fill_null(pc.match_substring_regex(rest, _NOT_JAVA), False)

@@ -1,9 +1,9 @@
-"""Paths of data files: ``add.path`` text, decoded names, Hive folders, absolute or not.
+"""Paths of data files: encode, decode and normalize one path; Hive names of directories.
 
-Three spellings exist (PROTOCOL: Add File and Remove File, Partition Value Serialization):
+A value has three forms (PROTOCOL: Add File and Remove File, Partition Value Serialization):
 
-- the *value*, say ``a:b 1``;
-- the decoded *name* in the store, where folders are Hive-escaped (step A): ``p=a%3Ab 1/x.parquet``;
+- the *value*, for example ``a:b 1``;
+- the decoded *name* in the store, with Hive-escaped directories (step A): ``p=a%3Ab 1/x.parquet``;
 - the *path* in the log, the name as a URI (step B): ``p=a%253Ab%201/x.parquet``.
 
 Paths are decoded exactly once, to the name. ``+`` never means a space.
@@ -20,19 +20,19 @@ from urllib.parse import quote, unquote_to_bytes
 from deltactl.errors import CorruptLogError
 
 HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-"""Stands for null and the empty string in folder names; never in the log."""
+"""Replaces null and the empty string in directory names; never in the log."""
 
 _CONTROLS: Final = [*range(0x20), 0x7F]
 _HIVE_ESCAPES: Final = {c: f"%{c:02X}" for c in [*_CONTROLS, *map(ord, "\"#%'*/:=?\\{[]^")]}
-# ASCII that `java.net.URI` leaves as it is in a path. Of the rest of Unicode it escapes control and
-# space characters only.
+# ASCII characters that `java.net.URI` does not escape in a path. Of all other characters, it
+# escapes only control and space characters.
 _URI_SAFE: Final = "!$&'()*+,-./:;=@_~"
 _JAVA_ESCAPES: Final = frozenset({"Cc", "Zs", "Zl", "Zp"})
 _NON_ASCII: Final = re.compile(r"([^\x00-\x7F]+)")
 _ASCII: Final = "".join(map(chr, range(0x80)))
 _ESCAPED_RUN: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
-# A scheme counts only with a slash behind it: "part:0.parquet" is a file name.
+# A scheme must be followed by a slash: "part:0.parquet" is a file name.
 ABSOLUTE: Final = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?/"
 _IS_ABSOLUTE: Final = re.compile(ABSOLUTE)
 _URI_PARTS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*:)?(//[^/?#]*)?([^?#]*)(.*)", re.DOTALL)
@@ -40,7 +40,7 @@ _LOOKS_LIKE_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?!/)")
 
 
 def decode_path(path: str) -> str:
-    """The name of one ``add.path``; as :func:`decode_paths`."""
+    """Return the decoded name of one ``add.path``; see ``path_columns.decode_paths``."""
     try:
         return unquote_to_bytes(path.encode()).decode()
     except UnicodeError:
@@ -48,11 +48,11 @@ def decode_path(path: str) -> str:
 
 
 def encode_path(name: str) -> str:
-    """Return the ``add.path`` of a decoded name (step B); ``decode_path`` gives the name back.
+    """Return the ``add.path`` of a decoded name (step B); ``decode_path`` is the inverse.
 
-    The text is the one that ``java.net.URI`` makes of the name: VACUUM of Delta on Spark deletes
-    live files that have another text in the log (docs/adr/0004).
-    In a relative name, a colon that would make its first part read as a scheme is escaped.
+    The result is the one of ``java.net.URI``: VACUUM of Delta on Spark deletes live files with
+    another encoding in the log (docs/adr/0004).
+    In a relative name, a colon is escaped if the first part would otherwise look like a scheme.
     """
     encoded = "".join(
         quote(part, safe=_URI_SAFE) if part.isascii() else _encode_other(part)
@@ -73,7 +73,7 @@ def normalize_path(text: str) -> str:
     assert match is not None
     scheme, authority, path, rest = match[1] or "", match[2] or "", match[3], match[4]
     if scheme and not authority and not path.startswith("/"):
-        return text  # Java takes "scheme:name" for an opaque URI
+        return text  # for Java, "scheme:name" is an opaque URI
     normal = _normalize_segments(path)
     if normal == path:
         return text
@@ -81,7 +81,7 @@ def normalize_path(text: str) -> str:
 
 
 def _normalize_segments(path: str) -> str:
-    """Source: ``java.net.URI.normalize``; a ``..`` without a folder before it stays."""
+    """Source: ``java.net.URI.normalize``; a ``..`` without a directory before it stays."""
     is_absolute_path = path.startswith("/")
     segments = [(i, part) for i, part in enumerate(filter(None, path.split("/")))]
     kept: list[tuple[int, str]] = []
@@ -94,7 +94,7 @@ def _normalize_segments(path: str) -> str:
         return "/" if is_absolute_path else ""
     is_folder = path.endswith("/") or kept[-1] != segments[-1]
     first, name = kept[0]
-    # Without it the first segment would read as a scheme.
+    # Without it, the first segment would look like a scheme.
     dot = "./" if not is_absolute_path and first > 0 and ":" in name else ""
     start = "/" if is_absolute_path else dot
     return f"{start}{'/'.join(part for _, part in kept)}{'/' if is_folder else ''}"
@@ -115,10 +115,10 @@ def ascii_directory(name: str) -> str:
 
 
 def hive_unescape(text: str) -> str:
-    """The text behind a part of a folder name; undoes :func:`hive_escape`.
+    """Return the text of a part of a directory name; the inverse of :func:`hive_escape`.
 
-    Some writers escape non-ASCII characters as UTF-8 too, so runs of escapes are read as UTF-8,
-    and only where that fails byte by byte, as Hive itself does.
+    Some writers also escape non-ASCII characters, as UTF-8. So consecutive escapes are decoded as
+    UTF-8; if that fails, each byte becomes a character, as in Hive.
     """
     return _ESCAPED_RUN.sub(_unescape_run, text)
 
@@ -132,16 +132,16 @@ def _unescape_run(match: re.Match[str]) -> str:
 
 
 def hive_value(text: str) -> str | None:
-    """The value behind ``name=`` in a folder's name; ``None`` for the Hive placeholder."""
+    """Return the value after ``name=`` in a directory name; ``None`` for the Hive placeholder."""
     return None if text == HIVE_NULL else hive_unescape(text)
 
 
 def partition_folder(pairs: Sequence[tuple[str, str | None]]) -> str:
-    """Folder of a partition as a decoded name: ``a=1/b=__HIVE_DEFAULT_PARTITION__``.
+    """Return the directory of a partition, decoded: ``a=1/b=__HIVE_DEFAULT_PARTITION__``.
 
     Args:
-        pairs: column name (as the folder shall show it) and value text in partition order;
-            ``None`` and ``""`` become the Hive placeholder. Empty gives ``""``.
+        pairs: column name (as in the directory name) and value, in partition order; ``None`` and
+            ``""`` become the Hive placeholder. Without pairs, the result is ``""``.
     """
     return "/".join(
         f"{hive_escape(name)}={hive_escape(value) if value else HIVE_NULL}" for name, value in pairs
@@ -149,14 +149,14 @@ def partition_folder(pairs: Sequence[tuple[str, str | None]]) -> str:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a decoded name is a URI or starts at a root, rather than lying under the table."""
+    """Return whether a decoded name is a URI or a path from ``/``, not relative to the table."""
     return _IS_ABSOLUTE.match(path) is not None
 
 
 def leaves_root(name: str) -> bool:
-    """Whether ``..`` parts of a relative decoded name climb out of the table's root.
+    """Return whether ``..`` parts of a relative decoded name lead out of the table's root.
 
-    Absolute names are judged by :func:`is_absolute`; here only their ``..`` parts are.
+    Of absolute names, only the ``..`` parts are checked; use :func:`is_absolute` for them.
     """
     depth = 0
     for part in name.split("/"):
