@@ -1,4 +1,4 @@
-"""Maintain Delta Lake tables: the library under the ``deltactl`` command.
+"""Maintain Delta Lake tables: the library that the ``deltactl`` command uses.
 
     from deltactl import Table
 
@@ -124,7 +124,7 @@ __all__ = [
     "convert",
 ]
 
-_ELSEWHERE: Final = {
+_MODULES: Final = {
     "CheckOptions": "deltactl.operations.check.options",
     "CheckReport": "deltactl.operations.check.report",
     "CheckpointOptions": "deltactl.operations.checkpoint.options",
@@ -148,14 +148,14 @@ _ELSEWHERE: Final = {
     "VacuumReport": "deltactl.operations.vacuum.report",
     "convert": "deltactl.operations.convert.run",
 }
-"""Where the public names live that are not errors."""
+"""The modules of the public names that are not errors."""
 
 
 def __getattr__(name: str) -> object:
-    """Import the module of a public name, and keep the name for the next time."""
+    """Return a public name; import its module on first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_ELSEWHERE.get(name, "deltactl.errors")), name)
+    value: object = getattr(import_module(_MODULES.get(name, "deltactl.errors")), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""``python -m deltactl``."""
+"""The entry point of ``python -m deltactl``."""
 
 from __future__ import annotations
 

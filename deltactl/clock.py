@@ -1,7 +1,7 @@
-"""The time and fresh ids, as something to be passed in.
+"""The time and new ids, as an object that callers pass.
 
-Nothing below ``cli`` asks the machine for either: retention, commit timestamps and names of files
-then repeat exactly in a test.
+Nothing below ``cli`` reads the system clock or makes random ids itself, so that a test can repeat
+retention, commit timestamps and file names exactly.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the time and fresh ids come from."""
+    """The source of the time and of new ids."""
 
     def now_ms(self) -> int:
-        """Wall clock: milliseconds since 1970-01-01T00:00:00Z. It may step backwards."""
+        """Return milliseconds since 1970-01-01T00:00:00Z; the clock may go backwards."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary point, never backwards: for measuring how long a step took."""
+        """Return seconds from an arbitrary point, which never decrease: to measure durations."""
         ...
 
     def new_id(self) -> str:
-        """A fresh UUID in its textual form, lower case."""
+        """Return a new UUID as a lower-case string."""
         ...
 
 
@@ -31,13 +31,13 @@ class SystemClock:
     """The clock of this machine, and random (version 4) ids."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970-01-01T00:00:00Z."""
+        """Return milliseconds since 1970-01-01T00:00:00Z."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary point."""
+        """Return seconds from an arbitrary point."""
         return time.monotonic()
 
     def new_id(self) -> str:
-        """A random UUID."""
+        """Return a random UUID."""
         return str(uuid.uuid4())

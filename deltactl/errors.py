@@ -1,36 +1,36 @@
-"""Every error deltactl raises: one tree, each leaf with a stable code and an exit status.
+"""All errors that deltactl raises: one tree, each class with a stable code and an exit status.
 
     DeltactlError                     exit 1
     ├── UsageError                    exit 2   an option or argument is wrong
-    │   └── PredicateError                     a --where that cannot be parsed or answered
-    ├── TableError                    exit 1   the table, as it is, cannot serve the request
-    │   ├── NotATableError                     no _delta_log with commits at this place
+    │   └── PredicateError                     a --where that is not valid
+    ├── TableError                    exit 1   the table is not valid for the request
+    │   ├── NotATableError                     no _delta_log with commits at this address
     │   ├── VersionNotFoundError               time travel out of range
-    │   ├── CorruptLogError                    a log file is broken
+    │   ├── CorruptLogError                    a log file is not valid
     │   │   ├── LogGapError                    versions are missing
     │   │   ├── MissingActionError             no protocol or metaData
-    │   │   └── MissingLogFileError            a file that the log names is gone
-    │   ├── DataFileError                      a data file or deletion vector is missing or broken
+    │   │   └── MissingLogFileError            a file that the log names does not exist
+    │   ├── DataFileError                      a data file or deletion vector is not valid
     │   └── VerificationError                  rewritten rows do not equal the live input rows
-    ├── ConflictError                 exit 4   lost to a concurrent writer; may be tried again
-    │   ├── CommitOutcomeUnknownError          the store did not say whether a commit landed
-    │   └── LeaseHeldError                     the same command is at work on this table
+    ├── ConflictError                 exit 4   a concurrent writer won; a retry may succeed
+    │   ├── CommitOutcomeUnknownError          the store did not say whether it committed
+    │   └── LeaseHeldError                     the same command is running on this table
     ├── PartialSuccessError           exit 5   some tasks failed, the rest is committed
-    │   ├── TimeLimitError                     the time was up (exit 1 where nothing was finished)
-    │   └── NotBegunError                      a table of several whose turn never came
-    ├── SafetyError                   exit 6   refused by a safety rule
+    │   ├── TimeLimitError                     the time limit is over (exit 1 if nothing finished)
+    │   └── NotBegunError                      one of several tables, which was not started
+    ├── SafetyError                   exit 6   a safety rule refuses the request
     │   └── ConversionError                    files of a directory that cannot become a table
-    ├── UnsupportedFeatureError       exit 7   a table feature this operation must not touch
-    ├── StorageError                  exit 8   the store said no
+    ├── UnsupportedFeatureError       exit 7   a table feature that the operation does not support
+    ├── StorageError                  exit 8   the store refused or failed
     │   ├── ObjectNotFoundError                no such file
-    │   ├── ObjectExistsError                  put-if-absent found the name taken
+    │   ├── ObjectExistsError                  put-if-absent found an existing file
     │   └── AccessDeniedError                  credentials or permissions
-    ├── OutOfMemoryError              exit 1   the process got no more memory
-    ├── EngineUnavailableError        exit 9   the engine asked for cannot run here
+    ├── OutOfMemoryError              exit 1   the process could not allocate memory
+    ├── EngineUnavailableError        exit 9   the requested engine is not available
     ├── InterruptedRunError           exit 130 a signal ended the run (143 for SIGTERM)
-    └── InternalError                 exit 1   a bug in deltactl, dressed for the user
+    └── InternalError                 exit 1   a bug in deltactl
 
-A message says what failed, on which file or version, and why; ``hint`` says what to do next.
+A message says what failed, on which file or version, and why; ``hint`` says what to do.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Warn: TypeAlias = Callable[[str], None]
 
 
 MALFORMED: Final = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
-"""What access to JSON of an unexpected form raises; ``OverflowError`` for infinite numbers."""
+"""Errors of access to JSON of an unexpected form; ``OverflowError`` is for infinite numbers."""
 
 
 def first_line(error: BaseException, most: int = 200) -> str:
@@ -76,67 +76,67 @@ class UsageError(DeltactlError):
 
 
 class PredicateError(UsageError):
-    """A predicate cannot be parsed, or asks about something other than partition columns."""
+    """A predicate cannot be parsed, or uses other columns than partition columns."""
 
     code = "PREDICATE"
 
 
 class TableError(DeltactlError):
-    """The table, as it is, cannot serve the request."""
+    """The table is not valid for the request."""
 
     code = "TABLE"
 
 
 class NotATableError(TableError):
-    """No Delta log with commits at this place."""
+    """No Delta log with commits at this address."""
 
     code = "NOT_A_TABLE"
 
 
 class VersionNotFoundError(TableError):
-    """The version or timestamp asked for is outside what the log can rebuild."""
+    """The log cannot rebuild the requested version or timestamp."""
 
     code = "VERSION_NOT_FOUND"
 
 
 class CorruptLogError(TableError):
-    """A file of the transaction log is broken; the message names file and version."""
+    """A file of the transaction log is not valid; the message names the file and version."""
 
     code = "LOG_CORRUPT"
 
 
 class LogGapError(CorruptLogError):
-    """Versions are missing between the checkpoint and the version asked for."""
+    """Versions are missing between the checkpoint and the requested version."""
 
     code = "LOG_GAP"
 
 
 class MissingActionError(CorruptLogError):
-    """The log holds no protocol or no metaData action up to the version asked for."""
+    """The log has no protocol or no metaData action up to the requested version."""
 
     code = "LOG_ACTION_MISSING"
 
 
 class MissingLogFileError(CorruptLogError):
-    """A file that the log names, or that was listed in it, is gone: lost, or just cleaned up."""
+    """A file that the log names, or that was listed in it, does not exist: lost or cleaned up."""
 
     code = "LOG_FILE_MISSING"
 
 
 class DataFileError(TableError):
-    """A data file or deletion vector is missing, broken, or not what the log says."""
+    """A data file or deletion vector is missing, not valid, or differs from the log."""
 
     code = "DATA_FILE"
 
 
 class VerificationError(TableError):
-    """Rewritten rows do not equal the live rows of the inputs; nothing was committed."""
+    """Rewritten rows do not equal the live rows of the input files; nothing was committed."""
 
     code = "VERIFICATION"
 
 
 class ConflictError(DeltactlError):
-    """A concurrent writer won; running again may succeed."""
+    """A concurrent writer won; a retry may succeed."""
 
     code = "CONFLICT"
     exit_code = 4
@@ -144,28 +144,28 @@ class ConflictError(DeltactlError):
 
 
 class CommitOutcomeUnknownError(ConflictError):
-    """The store did not tell whether a commit landed, and reading back did not settle it."""
+    """The store did not say whether it committed, and reading the log did not show it either."""
 
     code = "COMMIT_UNKNOWN"
 
 
 class LeaseHeldError(ConflictError):
-    """Another run of the same command is at work on this table."""
+    """Another run of the same command is running on this table."""
 
     code = "LEASE_HELD"
 
 
 class PartialSuccessError(DeltactlError):
-    """Some tasks failed, or lost to another writer; what finished is committed."""
+    """Some tasks failed, or lost to another writer; finished tasks are committed."""
 
     code = "PARTIAL"
     exit_code = 5
 
 
 class TimeLimitError(PartialSuccessError):
-    """The time that the run was given is up; what finished is committed.
+    """The time limit of the run was reached; finished tasks are committed.
 
-    ``exit_code`` is 1 where nothing was finished: there is no success to be a part of.
+    ``exit_code`` is 1 if nothing finished, since that is not a partial success.
     """
 
     code = "TIMEOUT"
@@ -177,23 +177,23 @@ class TimeLimitError(PartialSuccessError):
 
 
 class NotBegunError(PartialSuccessError):
-    """A table of several that was not begun, because another one failed."""
+    """One of several tables, which was not started because another one failed."""
 
     code = "NOT_BEGUN"
     retryable = True
 
 
 class SafetyError(DeltactlError):
-    """Refused by a rule that protects data."""
+    """A rule that protects data refuses the request."""
 
     code = "SAFETY"
     exit_code = 6
 
 
 class ConversionError(SafetyError):
-    """Files of a directory that cannot become a table; ``problems`` has all of them.
+    """Files of a directory cannot become a table; ``problems`` has all of them.
 
-    Each problem is (path, column or ``None``, why).
+    Each problem is (path, column or ``None``, reason).
     """
 
     code = "CONVERSION"
@@ -210,7 +210,7 @@ class ConversionError(SafetyError):
 
 
 class UnsupportedFeatureError(DeltactlError):
-    """The table uses a feature that this operation must not touch."""
+    """The table uses a feature that this operation does not support."""
 
     code = "UNSUPPORTED_FEATURE"
     exit_code = 7
@@ -224,25 +224,25 @@ class StorageError(DeltactlError):
 
 
 class ObjectNotFoundError(StorageError):
-    """The store holds nothing under this name."""
+    """The store has no file of this name."""
 
     code = "OBJECT_NOT_FOUND"
 
 
 class ObjectExistsError(StorageError):
-    """Put-if-absent found the name taken."""
+    """Put-if-absent found an existing file of this name."""
 
     code = "OBJECT_EXISTS"
 
 
 class AccessDeniedError(StorageError):
-    """Credentials or permissions do not allow this."""
+    """Credentials or permissions do not allow the request."""
 
     code = "ACCESS_DENIED"
 
 
 class OutOfMemoryError(DeltactlError):
-    """The process got no more memory, or no more threads."""
+    """The process could not allocate memory, or start a thread."""
 
     code = "MEMORY"
 
@@ -256,7 +256,7 @@ class OutOfMemoryError(DeltactlError):
 
 
 class EngineUnavailableError(DeltactlError):
-    """The engine asked for cannot run here."""
+    """The requested engine is not available."""
 
     code = "ENGINE_UNAVAILABLE"
     exit_code = 9
@@ -265,7 +265,7 @@ class EngineUnavailableError(DeltactlError):
 class InterruptedRunError(DeltactlError):
     """A signal ended the run; ``exit_code`` is 128 plus the signal's number.
 
-    ``is_part_done`` tells whether anything had been finished by then.
+    ``is_part_done`` says whether any task had finished.
     """
 
     code = "INTERRUPTED"
@@ -285,13 +285,13 @@ class InterruptedRunError(DeltactlError):
 
 
 class InternalError(DeltactlError):
-    """A mistake of ours: only the program raises it, in place of what nobody foresaw."""
+    """A bug in deltactl; the program raises it in place of an unexpected exception."""
 
     code = "INTERNAL"
 
 
 def explain_foreign(what: str, error: Exception) -> DeltactlError:
-    """Give an error of ours as it is, and for any other one that says ``what`` failed."""
+    """Return a deltactl error unchanged; for any other error, return one that names ``what``."""
     match error:
         case DeltactlError():
             return error

@@ -1,4 +1,4 @@
-"""``Table``: the library under the commands."""
+"""``Table``: the Python interface to one Delta table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 Timestamp: TypeAlias = int | str | datetime
-"""An instant: ms since 1970 UTC, RFC 3339 text, or a datetime (UTC where it has no zone)."""
+"""Milliseconds since 1970 UTC, an RFC 3339 string, or a datetime (UTC if it has no zone)."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -54,7 +54,7 @@ def _to_ms(timestamp: Timestamp) -> int:
 
 
 class TableWarning(UserWarning):
-    """Something about a table that did not stop the work, such as an invalid _last_checkpoint."""
+    """A problem of a table that did not stop the run, such as an invalid _last_checkpoint."""
 
 
 def _warn(message: str) -> None:
@@ -62,7 +62,7 @@ def _warn(message: str) -> None:
 
 
 class Table:
-    """A Delta table at a URI. Opening reads nothing; each call looks at the log anew."""
+    """A Delta table at a URI. Creating it reads nothing; each call reads the log again."""
 
     def __init__(
         self,
@@ -73,24 +73,24 @@ class Table:
         log_store: DynamoDbLogStore | None = None,
         warn: Warn = _warn,
     ) -> None:
-        """Name a table.
+        """Set the address of a table and how to access it.
 
         Args:
             uri: a local path, ``file:`` URI or object store URI.
             storage_options: settings for the file system; never shown or logged.
             store: use this store instead of opening ``uri``.
             log_store: where all writers of a table on S3 agree on commits; S3 itself if ``None``.
-            warn: takes what is worth knowing but stops nothing.
+            warn: receives warnings, which do not stop a run.
         """
         address = os.fspath(uri)
         self._store = store or open_table_store(address, storage_options, log_store)
-        self._looking = ReadOnlyStore(store or open_store(address, storage_options))
+        self._read_only_store = ReadOnlyStore(store or open_store(address, storage_options))
         self._warn = warn
         self._storage_options = dict(storage_options or {})
 
     def _store_for(self, dry_run: bool) -> Store:
-        """The store of a run; that of a dry one changes nothing, whoever left what half done."""
-        return self._looking if dry_run else self._store
+        """Return the store of a run: read-only for a dry run, which finishes no started commit."""
+        return self._read_only_store if dry_run else self._store
 
     def _context(
         self,
@@ -104,14 +104,14 @@ class Table:
 
     @property
     def uri(self) -> str:
-        """The table's root as an absolute URI."""
+        """Return the table's root as an absolute URI."""
         return self._store.uri
 
     def snapshot(self, version: int | None = None, timestamp: Timestamp | None = None) -> Snapshot:
-        """The table at a version, at a time, or now.
+        """Return the table at a version, at a timestamp, or the latest.
 
         Raises:
-            DeltactlError: no table there, no such version, or a damaged log.
+            DeltactlError: the table or version does not exist, or the log is not valid.
         """
         if version is not None and timestamp is not None:
             raise UsageError("give a version or a timestamp, not both")
@@ -130,18 +130,18 @@ class Table:
         until: int | None = None,
         operations: Sequence[str] = (),
     ) -> pa.Table:
-        """The commits, newest first: Delta's columns, then ``reconstructible`` and ``problem``.
+        """Return commits, newest first: Delta's columns, ``reconstructible`` and ``problem``.
 
-        Works on damaged logs too; a commit that is missing or broken is a row with a ``problem``.
+        Also reads invalid logs: a missing or invalid commit is a row with a ``problem``.
 
         Args:
-            limit: at most so many, and no other commits are read.
+            limit: the most commits to return; no others are read.
             since: only commits at or after this time, ms since 1970 UTC.
             until: only commits at or before this time.
             operations: only commits of these operations.
 
         Raises:
-            DeltactlError: no table there, or the store refuses.
+            DeltactlError: the table does not exist, or the store failed.
         """
         from deltactl.operations.history.run import HistoryOptions, load_history
 
@@ -151,10 +151,10 @@ class Table:
         return load_history(self._store, options, self._warn).table()
 
     def detail(self, version: int | None = None) -> DetailReport:
-        """What the table is: ``row`` has the columns of Delta's ``DESCRIBE DETAIL``.
+        """Describe the table: ``row`` has the columns of Delta's ``DESCRIBE DETAIL``.
 
         Raises:
-            DeltactlError: no table there, no such version, or a damaged log.
+            DeltactlError: the table or version does not exist, or the log is not valid.
         """
         from deltactl.operations.detail import load_detail
 
@@ -169,8 +169,8 @@ class Table:
         """Stream the live logical rows, partition columns included, in schema order.
 
         Raises:
-            UnsupportedFeatureError: a reader feature this program does not know.
-            DataFileError: while reading: a missing or broken data file or deletion vector.
+            UnsupportedFeatureError: the table has a reader feature that deltactl does not know.
+            DataFileError: while reading: a data file or deletion vector is missing or not valid.
         """
         return scan_snapshot(self.snapshot(version, timestamp), columns)
 
@@ -185,11 +185,11 @@ class Table:
     ) -> OptimizeReport:
         """Merge small files and rewrite files with many deleted rows; see ``optimize_table``.
 
-        ``engine`` is ``LocalEngine()``, the default, or ``SparkEngine(session)``: a session of
-        yours, classic or Spark Connect, which is used as it is and not stopped.
+        ``engine`` is ``LocalEngine()``, the default, or ``SparkEngine(session)`` with your classic
+        or Spark Connect session, whose settings stay and which is not stopped.
 
         Raises:
-            DeltactlError: refused, lost to other writers, or every bin failed.
+            DeltactlError: a rule refused, other writers won, or every bin failed.
         """
         from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 
@@ -209,12 +209,12 @@ class Table:
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> VacuumReport:
-        """Remove files that no version inside the retention needs. see ``vacuum_table``.
+        """Remove files that no version inside the retention needs; see ``vacuum_table``.
 
-        Nothing is asked: who calls this has decided.
+        Does not ask for confirmation.
 
         Raises:
-            DeltactlError: refused, or nothing could be removed.
+            DeltactlError: a rule refused, or no file could be removed.
         """
         from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 
@@ -234,10 +234,10 @@ class Table:
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> CheckpointReport:
-        """Write a checkpoint, read it back, and point the log at it; see ``checkpoint_table``.
+        """Write a checkpoint, verify it, and update ``_last_checkpoint``; see ``checkpoint_table``.
 
         Raises:
-            DeltactlError: refused, or what was stored is not the snapshot.
+            DeltactlError: a rule refused, or the stored checkpoint is not the snapshot.
         """
         from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 
@@ -251,7 +251,7 @@ class Table:
     def repair_checkpoints(
         self, *, engine: Engine | None = None, dry_run: bool = False
     ) -> RepairReport:
-        """Check every checkpoint and the hint; write anew what is proven wrong.
+        """Check all checkpoints and ``_last_checkpoint``; rewrite those that are proven wrong.
 
         Raises:
             DeltactlError: the latest version cannot be rebuilt, or the store failed.
@@ -272,12 +272,12 @@ class Table:
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> CheckReport:
-        """Tell whether log, files and statistics agree; see ``check_table``. Writes nothing.
+        """Check whether log, files and statistics agree; see ``check_table``. Writes nothing.
 
-        ``report.findings`` is a table of what is wrong; a broken table is no error.
+        ``report.findings`` has a row for each problem; a problem raises no error.
 
         Raises:
-            DeltactlError: no table there, no such version, or the store failed.
+            DeltactlError: the table or version does not exist, or the store failed.
         """
         from deltactl.operations.check.options import CheckOptions
         from deltactl.operations.check.run import check_table
@@ -295,15 +295,15 @@ class Table:
         confirm: Confirm | None = None,
         dry_run: bool = False,
     ) -> PathRepairReport:
-        """Remove live files that a ``remove`` names by another text; see ``repair_paths``.
+        """Remove live files whose ``remove`` has another path encoding; see ``repair_paths``.
 
         Args:
-            texts: the live paths to remove, as the log has them; all certain ones where empty.
-            confirm: is asked before the commit.
-            dry_run: only look.
+            texts: the live paths to remove, as in the log; if empty, all that are certain.
+            confirm: called before the commit, to allow or refuse it.
+            dry_run: report only; write nothing.
 
         Raises:
-            DeltactlError: refused, another writer touched the files, or the store failed.
+            DeltactlError: a rule refused, another writer changed the files, or the store failed.
         """
         from deltactl.operations.check.fix import repair_paths
 
@@ -322,15 +322,15 @@ class Table:
         output_root: str | None = None,
         dry_run: bool = False,
     ) -> ManifestReport:
-        """Bring symlink manifests in line with the table; see ``generate_manifests``.
+        """Update the symlink manifests to match the table; see ``generate_manifests``.
 
         Args:
-            options: which partitions, and how files are named.
-            output_root: where to put ``_symlink_format_manifest``; the table itself if ``None``.
-            dry_run: only compare.
+            options: the partitions to include, and how files are named.
+            output_root: the directory for ``_symlink_format_manifest``; ``None``: the table's.
+            dry_run: compare only; write nothing.
 
         Raises:
-            DeltactlError: refused (deletion vectors, column mapping), or the store failed.
+            DeltactlError: a rule refused (deletion vectors, column mapping), or the store failed.
         """
         from deltactl.operations.manifest.run import ManifestOptions
         from deltactl.operations.purge_first import generate_after_purge

@@ -1,8 +1,9 @@
-"""Sizes, durations, instants and counts: text to integers and back.
+"""Parse and format sizes, durations, timestamps and counts.
 
 Numbers inside the program are plain integers with the unit in their name (``size_bytes``,
-``retention_ms``, ``timestamp_ms``); text exists only at the edges. A bare number is never guessed
-at: ``--retention 168`` read as days instead of hours would delete data.
+``retention_ms``, ``timestamp_ms``); only input and output are
+strings. A number without a unit is an error: ``--retention 168`` read as hours instead of days
+would delete data.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from deltactl.errors import UsageError
 
 _MAX_LONG: Final = 2**63 - 1
 
-# As in coreutils: KB counts by 1000, KiB by 1024, and so does the bare letter (which is also how
-# Spark and Hadoop read "128m").
+# As in coreutils: KB is 1000 bytes, KiB is 1024. A letter alone is also 1024, as Spark and Hadoop
+# read "128m".
 _PREFIXES: Final = "KMGTPE"
 _SIZE_UNITS: Final[dict[str, int]] = {
     "b": 1,
@@ -70,10 +71,10 @@ _CYCLE_MS: Final = 146_097 * DAY_MS
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size such as ``128MiB``, ``1GB``, ``1.5 GiB``, ``512k`` or ``100 bytes``.
+    """Return the bytes of a size: ``128MiB``, ``1GB``, ``1.5 GiB``, ``512k``, ``100 bytes``.
 
-    ``KB``, ``MB``, ... are powers of 1000; ``KiB``, ``MiB``, ... and the bare letters ``K``,
-    ``M``, ... powers of 1024. Case does not matter; parts of a byte are dropped.
+    ``KB``, ``MB``, ... are powers of 1000; ``KiB``, ``MiB``, ... and the single letters ``K``,
+    ``M``, ... powers of 1024. Case does not matter; fractions of a byte are dropped.
 
     Raises:
         UsageError: no unit, an unknown unit, or more than 2^63-1 bytes.
@@ -95,12 +96,12 @@ def parse_size(text: str) -> int:
 
 
 def format_size(n: int) -> str:
-    """Bytes for people, in binary units with at most one decimal: ``1.5 MiB``, ``12 B``."""
+    """Return a size as text, in binary units with at most one decimal: ``1.5 MiB``, ``12 B``."""
     sign, amount = ("-", -n) if n < 0 else ("", n)
     if amount < 1024:
         return f"{sign}{amount} B"
     power, tenths = 0, 10240
-    while tenths >= 10240 and power < len(_PREFIXES):  # 1023.96 would print as 1024 of its unit
+    while tenths >= 10240 and power < len(_PREFIXES):  # 1023.96 KiB would print as "1024 KiB"
         power += 1
         scale = 1024**power
         tenths = (amount * 20 + scale) // (2 * scale)  # rounded half up, exactly
@@ -109,10 +110,10 @@ def format_size(n: int) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds of ``7d``, ``1h30m``, ``interval 7 days``, ``1 week 2 days`` or ``PT1H``.
+    """Return milliseconds of ``7d``, ``1h30m``, ``interval 7 days``, ``1 week 2 days`` or ``PT1H``.
 
-    Reads options and the interval properties of a table alike (``interval`` is optional, case does
-    not matter; ``m`` is minutes). Less than a millisecond is dropped, as Delta does.
+    For options and for interval properties of a table: ``interval`` is optional, case does not
+    matter, and ``m`` is minutes. Fractions of a millisecond are dropped, as Delta does.
 
     Raises:
         UsageError: no unit, unknown unit, months or years (they have no fixed length), negative,
@@ -173,9 +174,9 @@ def _fitting(value: int, text: str, what: str) -> int:
 
 
 def format_duration(ms: int) -> str:
-    """A duration without loss, largest unit first: ``7d``, ``1d 12h``, ``1min 23.456s``, ``250ms``.
+    """Return a duration as exact text: ``7d``, ``1d 12h``, ``1min 23.456s``, ``250ms``.
 
-    ``parse_duration`` reads it back to the same number unless it is negative.
+    ``parse_duration`` returns the same number for it, unless it is negative.
     """
     if ms < 0:
         return f"-{format_duration(-ms)}"
@@ -193,18 +194,18 @@ def format_duration(ms: int) -> str:
 
 
 def parse_timestamp(text: str) -> int:
-    """Milliseconds since 1970 of an instant: RFC 3339, ``2024-01-31 12:00:00.5`` or ``2024-01-31``.
+    """Return milliseconds since 1970: of RFC 3339, ``2024-01-31 12:00:00.5`` or ``2024-01-31``.
 
-    Without a zone the text is UTC, whatever the zone of this machine. Less than a millisecond is
-    dropped.
+    A timestamp without a time zone is UTC, in any time zone of this machine. Fractions of a
+    millisecond are dropped.
 
     Raises:
-        UsageError: another form (a bare number among them), or no such day or time.
+        UsageError: the form is another one, such as a number, or the day or time does not exist.
     """
     stripped = text.strip()
     if _BARE_NUMBER.fullmatch(stripped):
         raise UsageError(
-            f"timestamp {text!r} is a bare number",
+            f"timestamp {text!r} is only a number",
             hint='Write the timestamp as in RFC 3339, such as "2024-01-31T12:00:00Z".',
         )
     match = _TIMESTAMP.fullmatch(stripped)
@@ -238,13 +239,13 @@ def _zone_ms(zone: str | None) -> int:
 
 
 def format_timestamp(ms: int) -> str:
-    """RFC 3339 in UTC with milliseconds: ``2024-01-31T12:00:00.000Z``.
+    """Return a timestamp in UTC with milliseconds, as RFC 3339: ``2024-01-31T12:00:00.000Z``.
 
-    Never fails: a log may hold any number. Years outside 0000-9999 get the sign and the digits
-    that ISO 8601 gives them (``+292278994-08-17T07:12:55.807Z``).
+    Accepts every integer, since a log may contain any. Years outside 0000-9999 have a sign and
+    more digits, as in ISO 8601 (``+292278994-08-17T07:12:55.807Z``).
     """
     cycles, within = divmod(ms, _CYCLE_MS)
-    # 1970 plus at most 400 years stays inside what datetime can hold.
+    # 1970 plus at most 400 years is in the range of datetime.
     moment = _EPOCH + timedelta(milliseconds=within)
     year = moment.year + cycles * _CYCLE_YEARS
     shown = f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}"
@@ -266,7 +267,7 @@ _AGE_UNITS: Final = (
 
 
 def format_age(ms: int) -> str:
-    """Age in milliseconds for people, rounded down: ``3 h ago``, ``just now``, ``in 2 d``."""
+    """Return an age in ms as text, rounded down: ``3 h ago``, ``just now``, ``in 2 d``."""
     for unit in _AGE_UNITS:
         if abs(ms) >= unit.ms:
             amount = f"{abs(ms) // unit.ms:,} {unit.name}"
@@ -275,7 +276,7 @@ def format_age(ms: int) -> str:
 
 
 def format_count(n: int, noun: str | None = None, plural: str | None = None) -> str:
-    """A count with separated thousands, and its noun if given: ``1,234``, ``1 file``."""
+    """Return a count with commas, and its noun if given: ``1,234``, ``1 file``."""
     if noun is None:
         return f"{n:,}"
     return f"{n:,} {noun if abs(n) == 1 else plural or f'{noun}s'}"

@@ -23,7 +23,7 @@ from deltactl.log.commits.parser import CommitParser
 from deltactl.log.commits.singletons import Singletons
 from deltactl.protocol.actions import ADD_SCHEMA, REMOVE_SCHEMA
 from deltactl.protocol.names import CompactedFile, parse_log_name
-from deltactl.protocol.paths import normalize_paths
+from deltactl.protocol.path_columns import normalize_paths
 from deltactl.storage.store import FileInfo, Store
 
 _KeysOf = Callable[[pa.Table], pa.ChunkedArray]

@@ -28,7 +28,7 @@ _FIRST_COMMON_SECOND: Final = -2_208_988_800
 
 
 NEW_CALENDAR: Final = {_VERSION: b"3.5.0"}
-"""The footer entry with which Spark reads old dates as proleptic Gregorian.
+"""The footer entry with which Spark reads dates before 1582 as proleptic Gregorian.
 
 Without it, Spark 3 refuses to read them, unless its session has a rebase mode.
 """
@@ -44,11 +44,11 @@ def holds_days(schema: pa.Schema) -> bool:
 
 
 def is_in_old_calendar(metadata: pq.FileMetaData, physical_type: str) -> bool:
-    """Whether Spark reads dates and timestamps of a file as those of the old calendar.
+    """Return whether Spark reads dates and timestamps of a file in the legacy calendar.
 
     Args:
         metadata: the file's footer.
-        physical_type: of the column in question; ``INT96`` has a rule of its own.
+        physical_type: the physical type of the column; ``INT96`` has a rule of its own.
     """
     facts = metadata.metadata or {}
     version = facts.get(_VERSION)
@@ -60,7 +60,7 @@ def is_in_old_calendar(metadata: pq.FileMetaData, physical_type: str) -> bool:
 
 
 def old_columns(metadata: pq.FileMetaData, names: Set[str]) -> frozenset[str]:
-    """Those of top-level columns with leaves that may be times of the old calendar."""
+    """Return the top-level columns with leaves that may be in the legacy calendar."""
     if metadata.metadata is None or _VERSION not in metadata.metadata:
         return frozenset()
     leaves = map(metadata.schema.column, range(metadata.num_columns))
@@ -70,12 +70,12 @@ def old_columns(metadata: pq.FileMetaData, names: Set[str]) -> frozenset[str]:
         if leaf.physical_type in ("INT32", "INT64", "INT96")
         and is_in_old_calendar(metadata, leaf.physical_type)
     ]
-    # A name may have dots itself: one column too many is looked at, never one too few.
+    # A name may contain dots: this may return a column too many, but never one too few.
     return frozenset(n for n in names if any(path.startswith(f"{n}.") for path in paths))
 
 
 def holds_disputed_days(array: pa.Array) -> bool:
-    """Whether a column has dates or timestamps, at any depth, that the two calendars dispute."""
+    """Return whether a column has, at any depth, values that differ between the two calendars."""
     return any(_has_disputed_values(leaf) for _, leaf in walk_arrays(array))
 
 

@@ -1,4 +1,4 @@
-"""Rows of a files table as values, for the files a command is about to touch."""
+"""Rows of a table of file actions as Python values, for the files that a command reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltactl.protocol.deletion_vectors import (
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One data file to read: what its ``add`` says, values only. ``path`` is decoded."""
+    """One data file to read, as described by its ``add`` action; ``path`` is decoded."""
 
     path: str
     size_bytes: int
@@ -26,7 +26,7 @@ class DataFile:
 
 
 def iter_data_files(files: pa.Table) -> Iterator[DataFile]:
-    """Each row of a table with ``ADD_SCHEMA`` columns as a :class:`DataFile`, in order."""
+    """Yield each row of a table with ``ADD_SCHEMA`` columns as a :class:`DataFile`, in order."""
     for batch in files.to_batches(max_chunksize=1024):
         for row in batch.to_pylist():
             yield DataFile(

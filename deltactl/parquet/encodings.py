@@ -1,9 +1,9 @@
-"""Which columns of a data file are worth a dictionary, and which the effort of a codec.
+"""Choose the columns of a data file that get a dictionary, and the compression level of each.
 
-Arrow tries a dictionary for every column and gives up at a page full of distinct values, by when
-it has hashed them all for nothing: a third of the time it takes to write a table with a few such
-columns, and a larger file. A codec searches noise for repeats as long as its level says, and finds
-none. A look at some rows tells beforehand.
+Arrow tries a dictionary for every column and stops when a page is full of distinct values. All
+values were hashed by then, which is a third of the time to write a table with a few such columns,
+and the file is larger. A codec searches random data for repeats as long as its level says, and
+finds none. A sample of the rows shows both before writing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from deltactl.parquet.nested import walk_arrays
 
 Compress: TypeAlias = Callable[[pa.Table, int], Mapping[str, int]]
-"""Bytes of each leaf, by Parquet path, of rows compressed at a level."""
+"""Returns the compressed bytes of each leaf, by Parquet path, of rows at a level."""
 
 DICTIONARY_PAGE_BYTES: Final = 1 << 20
 """Arrow's own limit for a dictionary."""
@@ -26,17 +26,17 @@ _SAMPLES: Final = 16
 _SAMPLE_ROWS: Final = 256
 _ENOUGH_VALUES: Final = 256
 _REPEATS: Final = 4
-"""How often a value has to occur, on average, for the indices to save more than they cost."""
+"""A dictionary is smaller if each value occurs at least this often on average."""
 
 _FASTEST_LEVEL: Final = 1
 _COMPRESSED_ROWS: Final = 8192
 _WORTH_A_TRIAL: Final = 4 * _COMPRESSED_ROWS
 _NO_GAIN: Final = 1.002
-"""A level is wasted on a column that takes at most so many times as much at the fastest one."""
+"""Use the fastest level if its size is at most this many times the size of the full level."""
 
 
 def choose_dictionary_columns(table: pa.Table) -> list[str]:
-    """Parquet paths of the leaves to encode with a dictionary, judged by rows of ``table``."""
+    """Return Parquet paths of the leaves to encode with a dictionary, by a sample of ``table``."""
     samples: dict[str, list[pa.Array]] = {}
     for batch in _sample(table):
         for field, column in zip(batch.schema, batch.columns, strict=True):
@@ -48,9 +48,9 @@ def choose_dictionary_columns(table: pa.Table) -> list[str]:
 
 
 def choose_levels(table: pa.Table, level: int, compress: Compress) -> int | dict[str, int]:
-    """The level of each leaf by Parquet path: the fastest one where ``level`` saves no bytes.
+    """Return the level of each leaf by Parquet path: the fastest if ``level`` saves no bytes.
 
-    Judged by neighbouring rows from the middle of ``table``, as pages have them.
+    The sample is consecutive rows from the middle of ``table``, as in a page.
     """
     if level <= _FASTEST_LEVEL or table.num_rows < _WORTH_A_TRIAL:
         return level
@@ -63,7 +63,7 @@ def choose_levels(table: pa.Table, level: int, compress: Compress) -> int | dict
 
 
 def _sample(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Rows from places spread over the table: neighbours resemble each other."""
+    """Yield rows from many positions, since consecutive rows are often similar."""
     rows = table.num_rows
     if rows <= _SAMPLES * _SAMPLE_ROWS:
         yield from table.to_batches()
@@ -80,9 +80,9 @@ def _is_worth_it(leaves: Sequence[pa.Array], growth: float) -> bool:
     values = pa.chunked_array(leaves, type_).drop_null()
     count = len(values)
     if count < _ENOUGH_VALUES:
-        return True  # too few to tell, or to matter
+        return True  # too few to decide, or to matter
     distinct = pc.count_distinct(values).as_py()
-    # Drawn without end from n values, samples repeat as birthdays do: that gives n.
+    # Estimate the number of distinct values from repeats in the sample (birthday problem).
     total = distinct if distinct < count // 2 else count * count / (2 * max(count - distinct, 1))
     width = values.nbytes / count
     return bool(total * width <= DICTIONARY_PAGE_BYTES and total * _REPEATS <= count * growth)

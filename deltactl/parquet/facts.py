@@ -1,4 +1,4 @@
-"""What only the rows of a data file tell, seen once while they pass to the writer."""
+"""Facts that only the rows of a data file show, collected while the file is written."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _INTEGERS = {32: pa.int32(), 64: pa.int64()}
 
 
 class FactCollector:
-    """Looks for NaN and -0.0 in float leaves, and counts null lists and maps."""
+    """Finds NaN and -0.0 in float leaves, and counts null lists and maps."""
 
     def __init__(self, schema: pa.Schema, columns: StatsColumns) -> None:
-        # Those inside lists and maps have no bounds that anyone reads.
+        # No reader uses bounds of leaves inside lists and maps.
         self._floats = {
             path: leaf.index
             for path, leaf in index_leaves(schema).items()
@@ -31,8 +31,8 @@ class FactCollector:
         }
 
     def collect(self, batch: pa.RecordBatch) -> None:
-        """See the rows of a batch."""
-        # One occurrence is enough: such leaves are looked at no more.
+        """Collect facts from the rows of a batch."""
+        # One occurrence is enough: such leaves are not searched again.
         for path in tuple(self._nan_free):
             if pc.any(pc.is_nan(select_leaf(batch, path))).as_py():
                 self._nan_free.discard(path)
@@ -43,7 +43,7 @@ class FactCollector:
             self._nulls[path] += select_leaf(batch, path).null_count
 
     def finish(self) -> RowFacts:
-        """What statistics need to know."""
+        """Return the facts for the statistics."""
         return RowFacts(frozenset(self._nan_free), dict(self._nulls))
 
     @property
@@ -68,7 +68,7 @@ class FactCollector:
 
 
 def select_leaf(batch: pa.RecordBatch, path: Path) -> pa.Array:
-    """A leaf's column, null also where a struct above it is."""
+    """Return the column of a leaf; it is null where a struct above it is null."""
     array = batch.column(batch.schema.get_field_index(path[0]))
     for name in path[1:]:
         array = pc.struct_field(array, [array.type.get_field_index(name)])
@@ -76,7 +76,7 @@ def select_leaf(batch: pa.RecordBatch, path: Path) -> pa.Array:
 
 
 def _has_negative_zero(array: pa.Array) -> bool:
-    # Its bits are those of the least integer.
+    # -0.0 has the same bits as the smallest integer.
     width = array.type.bit_width
     least = pc.min(array.view(_INTEGERS[width])).as_py()
     return bool(least == -(1 << (width - 1)))

@@ -1,7 +1,7 @@
-"""The Delta type of each column of a foreign Parquet file, by its footer.
+"""Derive the Delta type of each column of a Parquet file from its footer.
 
 Source: PROTOCOL.md, "Primitive Types" and "Column Mapping"; where the protocol leaves a choice,
-what Spark makes of the same Parquet type. Every column is nullable: files prove nothing more.
+the type is Spark's for the same Parquet type. Every column is nullable: files cannot prove more.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ _TEXTS: Final = frozenset({"JSON", "ENUM"})
 
 @dataclass(frozen=True, slots=True)
 class FileSchema:
-    """The columns of a file; ``unusable`` names those that no Delta type can hold, and why.
+    """The columns of a file; ``unusable`` names those without a Delta type, and the reasons.
 
-    ``nanoseconds`` names columns stored as nanoseconds, of which Delta keeps microseconds.
+    ``nanoseconds`` names columns stored as nanoseconds, of which Delta stores microseconds.
     """
 
     struct: StructType
@@ -64,14 +64,14 @@ class FileSchema:
 
 
 class _UnusableTypeError(Exception):
-    """A type without a place in Delta; the text says what it is."""
+    """A type that Delta does not have; the message names it."""
 
 
 def read_file_schema(metadata: pq.FileMetaData) -> FileSchema:
-    """The Delta columns of a Parquet file, in its order; what never has a value is void.
+    """Return the Delta columns of a Parquet file, in its order; Arrow's null type becomes void.
 
     Raises:
-        DataFileError: the name of a column is no text.
+        DataFileError: the name of a column is not UTF-8.
     """
     try:
         return _read_file_schema(metadata)
@@ -95,18 +95,18 @@ def _read_file_schema(metadata: pq.FileMetaData) -> FileSchema:
 
 
 def _doubled(struct: StructType, prefix: str) -> Iterator[tuple[str, str]]:
-    """Columns whose names differ by case alone, or not at all: Delta tells them not apart."""
+    """Yield columns whose names are equal or differ only in case: Delta ignores case."""
     seen: dict[str, str] = {}
     for field in struct.fields:
         name = f"{prefix}{field.name}"
         if (other := seen.setdefault(field.name.lower(), name)) is not name:
-            yield name, f"has the same name as {other!r}, whose letters differ in case at most"
+            yield name, f"has the same name as {other!r}; names that differ only in case are equal"
         if isinstance(field.type, StructType):
             yield from _doubled(field.type, f"{name}.")
 
 
 class _SchemaReader:
-    """Walks Arrow's types together with Parquet's leaves, which know what Arrow leaves out."""
+    """Reads Arrow's types together with Parquet's leaves, which have facts that Arrow omits."""
 
     def __init__(self, metadata: pq.FileMetaData) -> None:
         self._schema = metadata.schema
@@ -114,7 +114,7 @@ class _SchemaReader:
         self.nanoseconds: list[str] = []
 
     def read(self, kind: pa.DataType, path: str) -> DeltaType:
-        """The Delta type of a column or member; the leaves below it are passed."""
+        """Return the Delta type of a column or member, and move past its leaves."""
         if isinstance(kind, pa.BaseExtensionType) and kind.extension_name != "arrow.json":
             raise _UnusableTypeError(f"type {kind.extension_name} is not a type of Delta")
         if isinstance(kind, pa.BaseExtensionType):
@@ -136,7 +136,7 @@ class _SchemaReader:
         stored = {m.name: m for m in kind}
         if "typed_value" in stored and "metadata" in stored:
             raise _UnusableTypeError("is a shredded variant, which this program does not write")
-        # Writers of variants leave the annotation out; the shape is theirs alone.
+        # Writers of variants omit the annotation; no other group has these members.
         if stored.keys() == {"value", "metadata"} and all(
             pa.types.is_binary(m.type) and not m.nullable for m in kind
         ):
@@ -154,7 +154,7 @@ class _SchemaReader:
             if kind.unit == "ns":
                 self.nanoseconds.append(path)
             return PrimitiveType("timestamp_ntz" if kind.tz is None else "timestamp")
-        if pa.types.is_duration(kind):  # Arrow's own idea: Parquet has a plain INT64
+        if pa.types.is_duration(kind):  # only Arrow has this type: Parquet has a plain INT64
             return PrimitiveType("long")
         if pa.types.is_decimal(kind):
             if kind.precision > MAX_DECIMAL_DIGITS or kind.scale < 0:

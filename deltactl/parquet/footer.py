@@ -1,8 +1,8 @@
-"""Statistics out of Parquet footers.
+"""Derive statistics of the log from Parquet footers.
 
-What a footer says is not what the log wants to know. Its null counts are of leaves, so those of
-lists and maps count elements; its float bounds leave NaN out. What it cannot tell comes along as
-:class:`RowFacts` from whoever saw the rows.
+The two differ. A footer has null counts of leaves, so those of lists and maps count elements; its
+float bounds exclude NaN. The missing facts come as :class:`RowFacts` from the code that reads or
+writes the rows.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from deltactl.protocol.stats_columns import StatsColumns
 TIME_UNITS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 
 
-# Before, a null list of structs was no null in a footer that Arrow wrote.
+# Earlier versions of Arrow do not count a null list of structs as a null.
 COUNTS_NULL_LISTS: Final = int(pa.__version__.partition(".")[0]) >= 26
 
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """What only the rows tell: leaves free of NaN, null counts of lists and maps."""
+    """Facts that only the rows show: leaves without NaN, null counts of lists and maps."""
 
     nan_free: Set[Path] = frozenset()
     nested_null_counts: Mapping[Path, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ NO_FACTS = RowFacts()
 
 @dataclass(frozen=True, slots=True)
 class LeafColumn:
-    """A leaf of the file: its index among all, and its Arrow type."""
+    """A leaf of the file: its index among all leaves, and its Arrow type."""
 
     index: int
     type: pa.DataType
@@ -51,10 +51,10 @@ class LeafColumn:
 def read_file_stats(
     metadata: pq.FileMetaData, columns: StatsColumns, facts: RowFacts = NO_FACTS
 ) -> FileStats:
-    """Statistics of a whole file for the leaves asked for.
+    """Return statistics of a whole file for the leaves in ``columns``.
 
-    Row groups are merged; a bound that one of them lacks is not known for the file. Leaves that
-    the file does not hold say nothing.
+    If a row group has no bound, the bound of the file is unknown. Leaves that the file does not
+    have are left out.
     """
     found = index_leaves(metadata.schema.to_arrow_schema())
     leaves = {}
@@ -63,10 +63,10 @@ def read_file_stats(
             leaves[leaf.path] = LeafStats(facts.nested_null_counts.get(leaf.path))
             continue
         if leaf.kind == "void":
-            # No file holds them: they are null in every row.
+            # No file stores them: they are null in every row.
             leaves[leaf.path] = LeafStats(metadata.num_rows)
             continue
-        # A variant is null where its metadata are, which every variant has.
+        # Every variant has metadata, so it is null where they are null.
         column = found.get((*leaf.path, "metadata") if leaf.kind == "variant" else leaf.path)
         if column is None:
             continue
@@ -76,7 +76,7 @@ def read_file_stats(
 
 
 def index_leaves(schema: pa.Schema) -> dict[Path, LeafColumn]:
-    """Leaves outside lists and maps by path: dotted paths of the footer itself are ambiguous."""
+    """Return leaves outside lists and maps by path: dotted paths of footers are ambiguous."""
     leaves = (leaf for member in schema for leaf in walk_leaves(member.type, (member.name,)))
     return {
         leaf.path: LeafColumn(index, leaf.type)
@@ -112,10 +112,10 @@ def _bound(values: list[Value | None], choose: Callable[[list[Any]], Any]) -> Va
 
 
 def _decode(raw: Any, type_: pa.DataType, *, upper: bool = False) -> Value | None:
-    """A value as :class:`LeafStats` has it, from the footer's physical one."""
+    """Return a physical value of the footer in the form of :class:`LeafStats`."""
     if pa.types.is_decimal(type_):
         unscaled = int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else int(raw)
-        # By way of text: arithmetic would round to the digits of the decimal context.
+        # From a string: arithmetic would round to the digits of the decimal context.
         return Decimal(f"{unscaled}e{-type_.scale}")
     if pa.types.is_timestamp(type_) and isinstance(raw, int):
         times, over = TIME_UNITS[type_.unit]
@@ -125,16 +125,16 @@ def _decode(raw: Any, type_: pa.DataType, *, upper: bool = False) -> Value | Non
             return bytes(raw).decode()
     if isinstance(raw, (int, float)):
         return raw
-    return None  # among others INT96, whose bounds are in no order
+    return None  # such as INT96, whose bounds have no defined order
 
 
 def read_null_counts(metadata: pq.FileMetaData) -> dict[str, int]:
-    """Null slots of each top-level column, as :func:`count_nulls` counts them in rows.
+    """Return the null count of each top-level column, as :func:`count_nulls` counts in rows.
 
-    Columns that hold lists or maps are left out where Arrow is too old to count theirs.
+    Columns with lists or maps are left out if Arrow is too old to count theirs.
 
     Raises:
-        DataFileError: the footer does not tell.
+        DataFileError: the footer has no null count.
     """
     counts: dict[str, int] = {}
     index = 0
@@ -160,16 +160,16 @@ def _null_slots(metadata: pq.FileMetaData, index: int, name: str) -> int:
 
 def _chunk_nulls(chunk: pq.ColumnChunkMetaData) -> int | None:
     if chunk.num_values == 0:
-        return 0  # an empty row group, of which Arrow keeps no statistics
+        return 0  # an empty row group, for which Arrow writes no statistics
     stats = chunk.statistics
     return int(stats.null_count) if stats is not None and stats.has_null_count else None
 
 
 def count_nulls(array: pa.Array) -> int:
-    """Null slots of a column: rows that are null, or for nested types what Parquet counts so.
+    """Return the nulls of a column: null rows, or for nested types the nulls that Parquet counts.
 
-    That is the sum over leaves of how often a leaf has no value: null itself, below a null
-    struct, or once for each null or empty list or map above it.
+    These are, summed over the leaves, the places without a value: the leaf is null, a struct above
+    it is null, or a list or map above it is null or empty (one for each).
     """
     type_ = array.type
     if isinstance(array, pa.ExtensionArray):
@@ -182,7 +182,7 @@ def count_nulls(array: pa.Array) -> int:
 
 
 def _count_nulls_of_lists(array: pa.Array) -> int:
-    # Null rows may still span values; dropping them leaves only values that count.
+    # Null rows may have values below them, which do not count: drop these rows.
     present = array.drop_null() if array.null_count else array
     offsets = present.offsets.to_numpy(zero_copy_only=False)
     empty = int(np.count_nonzero(offsets[1:] == offsets[:-1])) + int(array.null_count)

@@ -1,7 +1,7 @@
-"""Statistics of many footers at once, as columns: little Python per column chunk.
+"""Read statistics of many footers at once, as columns, with little Python per column chunk.
 
-What footers cannot tell stays unknown: bounds of floats, which leave NaN out; null counts of
-lists and maps, which count elements; bounds of times where Spark wrote them in its old calendar.
+Facts that footers do not have stay unknown: bounds of floats, which exclude NaN; null counts of
+lists and maps, which count elements; bounds of timestamps that Spark wrote in its legacy calendar.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNSIGNED_BITS = {"uint8": 32, "uint16": 32, "uint32": 32, "uint64": 64}
 def read_leaf_columns(
     footers: Sequence[pq.FileMetaData], columns: StatsColumns
 ) -> dict[Path, LeafColumns]:
-    """What footers of one schema say of the leaves asked for; others than theirs are left out."""
+    """Return statistics of the leaves in ``columns`` that the footers, of one schema, have."""
     if not footers:
         return {}
     schema = footers[0].schema
@@ -43,13 +43,14 @@ def read_leaf_columns(
             if leaf.path[0] in arrow_schema.names:
                 unknown[leaf.path] = LeafColumns(pa.nulls(len(footers), pa.int64()))
         elif column is not None:
-            stored = schema.column(column.index).physical_type  # INT96 is in no useful order
+            # Bounds of INT96 have no defined order.
+            stored = schema.column(column.index).physical_type
             with_bounds = leaf.has_bounds and leaf.kind != "float" and stored != "INT96"
             if with_bounds and leaf.kind in _TIMES:
                 with_bounds = not any(is_in_old_calendar(footer, stored) for footer in footers)
             readers.append(_LeafReader(leaf, column, with_bounds))
     groups = [[footer.row_group(i) for i in range(footer.num_row_groups)] for footer in footers]
-    # Most files have one row group: then a leaf is one pass over all files.
+    # Most files have one row group: then one pass over all files reads a leaf.
     single = [file[0] for file in groups] if all(len(file) == 1 for file in groups) else None
     return unknown | {
         reader.leaf.path: reader.finish(
@@ -61,7 +62,7 @@ def read_leaf_columns(
 
 
 class _LeafReader:
-    """Takes one leaf out of many footers."""
+    """Reads one leaf of many footers."""
 
     def __init__(self, leaf: StatsLeaf, column: LeafColumn, with_bounds: bool) -> None:
         self.leaf = leaf
@@ -70,13 +71,13 @@ class _LeafReader:
         self._with_bounds = with_bounds
 
     def read_files(self, files: Sequence[Sequence[pq.RowGroupMetaData]]) -> _Chunks:
-        """Null counts and bounds of each file, given by its row groups."""
+        """Return null counts and bounds of each file, given its row groups."""
         merged = [self._merge(groups) for groups in files]
         nulls, lower, upper = ([file[i] for file in merged] for i in range(3))
         return nulls, lower, upper
 
     def finish(self, found: _Chunks, prefix: int) -> LeafColumns:
-        """What was read, as columns; strings are cut to ``prefix``."""
+        """Return what was read, as columns; strings are truncated to ``prefix``."""
         nulls, lower, upper = found
         counts = pa.array(nulls, pa.int64())
         if not self._with_bounds:
@@ -93,14 +94,14 @@ class _LeafReader:
         )
 
     def read_chunks(self, groups: Sequence[pq.RowGroupMetaData]) -> _Chunks:
-        """Null counts and bounds of each row group's chunk; ``None`` where unknown."""
+        """Return null counts and bounds of each row group's chunk; ``None`` if unknown."""
         index = self._index
         chunks = [group.column(index) for group in groups]
         found = [chunk.statistics for chunk in chunks]
         nulls = [
             (stats.null_count if stats.has_null_count else None)
             if stats is not None
-            # Arrow keeps no statistics of a chunk without values.
+            # Arrow writes no statistics of a chunk without values.
             else (0 if chunk.num_values == 0 else None)
             for stats, chunk in zip(found, chunks, strict=True)
         ]
@@ -116,10 +117,10 @@ class _LeafReader:
         return nulls, lower, upper
 
     def _merge(self, groups: Sequence[pq.RowGroupMetaData]) -> _File:
-        """A file's row groups as one; what one of them does not know is not known of the file."""
+        """Merge the row groups of a file; a fact that one of them lacks is unknown for the file."""
         nulls, lower, upper = self.read_chunks(groups)
         sizes = [group.column(self._index).num_values for group in groups]
-        # A chunk of nothing but null has no bounds, and takes none from the others.
+        # A chunk with only nulls has no bounds, and does not hide those of other chunks.
         held = [i for i, size in enumerate(sizes) if nulls[i] != size and self._with_bounds]
         lower, upper = [lower[i] for i in held], [upper[i] for i in held]
         return (
@@ -130,12 +131,12 @@ class _LeafReader:
 
 
 def _decoder(type_: pa.DataType) -> Decode | None:
-    """How a physical bound becomes a value that compares rightly; ``None``: it is one."""
+    """Return how to make a physical bound comparable; ``None`` if it already is."""
     if pa.types.is_decimal(type_):
         scale = type_.scale
         return lambda raw: Decimal(f"{_to_integer(raw)}e{-scale}")
     if (bits := _UNSIGNED_BITS.get(str(type_))) is not None:
-        # Stored in a signed field of that width.
+        # Stored as a signed integer of that width.
         return lambda raw: raw % (1 << bits)
     return None
 

@@ -1,6 +1,6 @@
-"""What a data file really holds: rows, nulls and bounds, out of its rows.
+"""Compute rows, nulls and bounds of a data file from its rows, to compare them with the log.
 
-For comparing with what the log says of it. Memory holds a batch.
+One batch of rows is in memory at a time.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from deltactl.storage.store import Store
 
 @dataclass(slots=True)
 class Measured:
-    """Rows of a file, deleted ones included in ``num_rows`` and ``stored_nulls`` alone.
+    """Counts of a file; only ``num_rows`` and ``stored_nulls`` include deleted rows.
 
-    ``leaves`` are the nulls and bounds of live rows, as ``LeafStats`` has values; NaN has no place
-    in bounds.
+    ``leaves`` are the nulls and bounds of live rows, in the form of ``LeafStats``; bounds exclude
+    NaN.
     """
 
     num_rows: int = 0
@@ -43,17 +43,17 @@ def measure_file(
     leaves: Sequence[StatsLeaf],
     deleted: BitMap64 | None = None,
 ) -> Measured:
-    """Read a file to its end.
+    """Read a whole file and return what it contains.
 
     Args:
-        store: the table's.
-        reader: with physical names, of at least the columns that hold ``leaves``.
-        file: which one; its deletion vector is not looked at.
-        leaves: those to count and bound.
-        deleted: places of rows that are not live.
+        store: the store of the table.
+        reader: reads by physical names, and at least the columns with ``leaves``.
+        file: the file; its deletion vector is ignored.
+        leaves: the leaves to count nulls and compute bounds of.
+        deleted: positions of deleted rows.
 
     Raises:
-        DataFileError: it cannot be read, or not as the table's columns.
+        DataFileError: the file cannot be read, or not with the types of the table.
     """
     found = Measured(
         leaves={leaf.path: LeafStats(0) for leaf in leaves},
@@ -88,7 +88,7 @@ def _merge(before: LeafStats, values: pa.Array, leaf: StatsLeaf) -> LeafStats:
 
 
 def _comparable(values: pa.Array) -> pa.Array:
-    """Moments as microseconds, dates as days; NaN as null."""
+    """Return timestamps as microseconds, dates as days, and NaN as null."""
     kind = values.type
     if pa.types.is_timestamp(kind):
         return values.view(pa.int64())

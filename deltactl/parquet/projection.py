@@ -1,8 +1,8 @@
-"""From the columns a data file has to the columns a table wants.
+"""Convert the columns of a data file to the columns of a table.
 
 Source: PROTOCOL.md, "Reader Requirements for Column Mapping", "Reader Requirements for Type
-Widening"; data files may be older than the schema, so every level may miss members, hold extra
-ones, or hold narrower types.
+Widening"; data files may be older than the schema, so at every level members may be
+missing, extra, or of a narrower type.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from deltactl.protocol.variants import read_variant
 
 
 class FileFields:
-    """The columns of a file, or the members of a struct in it, indexed: tables can be wide.
+    """The columns of a file, or the members of a struct in it, indexed for wide tables.
 
     Raises:
-        DataFileError: two have one name; which is meant would be a guess.
+        DataFileError: two have the same name, so a name is ambiguous.
     """
 
     def __init__(self, fields: Iterable[pa.Field]) -> None:
@@ -44,13 +44,13 @@ class FileFields:
             raise DataFileError(f"the file has {twice!r} twice")
 
     def members(self, index: int) -> FileFields:
-        """The members of one of them, a struct; none where it is no struct."""
+        """Return the members of one field; none if it is not a struct."""
         kind = self._fields[index].type
         return FileFields(kind if pa.types.is_struct(kind) else ())
 
     @cached_property
     def by_folded_name(self) -> Mapping[str, Sequence[int]]:
-        """Places by name in lower case."""
+        """Return indexes by lower-case name."""
         found = defaultdict(list)
         for index, name in enumerate(self.names):
             found[name.lower()].append(index)
@@ -58,22 +58,22 @@ class FileFields:
 
     @cached_property
     def by_id(self) -> Mapping[bytes, int]:
-        """Places by Parquet field id, as its text."""
+        """Return indexes by Parquet field id, as a string."""
         ids = [(field.metadata or {}).get(PARQUET_FIELD_ID) for field in self._fields]
         return {number: index for index, number in reversed([*enumerate(ids)]) if number}
 
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """Finds a table's field among a file's, by the table's column mapping mode."""
+    """Finds the field of a file for a field of the table, by the column mapping mode."""
 
     mode: str
 
     def find(self, wanted: Field, present: FileFields) -> int | None:
-        """The index of the field that holds ``wanted``; ``None`` means it reads as null.
+        """Return the index of the field for ``wanted``; ``None`` means that it reads as null.
 
         Raises:
-            DataFileError: several might hold it.
+            DataFileError: several fields match.
         """
         if self.mode == "id":
             return present.by_id.get(str(wanted.field_id).encode())
@@ -81,19 +81,19 @@ class Matcher:
         found = present.by_name.get(name)
         if found is not None or self.mode == "name":
             return found
-        # Writers that fold case differ from the schema in nothing else.
+        # Some writers change the case of names, and nothing else.
         folded = present.by_folded_name.get(name.lower(), ())
         if len(folded) > 1:
             alike = " and ".join(repr(present.names[index]) for index in folded)
-            raise DataFileError(f"column {name!r} may be {alike}")
+            raise DataFileError(f"column {name!r} is ambiguous: the file has {alike}")
         return folded[0] if folded else None
 
 
 def ensure_field_ids(matcher: Matcher, file_schema: pa.Schema, name: str) -> None:
-    """Refuse a file without any field id in a table that maps by id: all would read as null.
+    """Refuse a file without field ids in a table that maps by id: all would read as null.
 
     Raises:
-        DataFileError: naming the file.
+        DataFileError: the file has none; the message names it.
     """
     if (
         matcher.mode == "id"
@@ -108,13 +108,13 @@ def ensure_field_ids(matcher: Matcher, file_schema: pa.Schema, name: str) -> Non
 def convert(
     array: pa.Array, delta_type: DeltaType, target: pa.DataType, match: Matcher
 ) -> pa.Array:
-    """A file's column as the table's type: renamed, reordered, widened, missing members null.
+    """Return a file's column in the table's type: renamed, reordered, widened, with nulls added.
 
     Args:
         array: as read from Parquet.
-        delta_type: the table's type, whose ids and names are looked for.
-        target: the Arrow type wanted; its members correspond to ``delta_type``'s stored ones.
-        match: how members are found.
+        delta_type: the table's type, with the ids and names to find.
+        target: the Arrow type to return; it has the members of ``delta_type`` that are stored.
+        match: finds members.
 
     Raises:
         pa.ArrowException: the values do not fit the type.
@@ -136,10 +136,10 @@ def convert(
 
 
 def _ensure_kind(stored: pa.DataType, wanted: DeltaType) -> None:
-    """Refuse a column that is no struct, list or map where the table has one.
+    """Refuse a column that is not a struct, list or map although the table's is.
 
     Raises:
-        pa.ArrowTypeError: it is not.
+        pa.ArrowTypeError: the kinds differ.
     """
     fits = {
         StructType: pa.types.is_struct,
@@ -147,14 +147,14 @@ def _ensure_kind(stored: pa.DataType, wanted: DeltaType) -> None:
         ArrayType: lambda kind: hasattr(kind, "value_field") and not pa.types.is_map(kind),
     }.get(type(wanted))
     if fits is not None and not fits(stored):
-        raise pa.ArrowTypeError(f"the file has {stored} there")
+        raise pa.ArrowTypeError(f"the file has type {stored} instead")
 
 
 def _convert_struct(
     array: pa.StructArray, struct: StructType, target: pa.StructType, match: Matcher
 ) -> pa.Array:
     present = FileFields(array.type)
-    # With physical names void members are not in the target: pair by what is stored.
+    # With physical names, the target has no void members: pair the stored members only.
     wanted = [f for f in struct.fields if target.get_field_index(_name_in(target, f)) >= 0]
     children = []
     for member, field in zip(wanted, target, strict=True):
@@ -199,15 +199,15 @@ def _convert_map(
 
 
 def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Widen a primitive column; timestamps change their zone mark, never their instant.
+    """Widen a primitive column; timestamps may get or lose a time zone, but keep their value.
 
-    Parquet's INT96 and zone-less timestamps under a Delta ``timestamp`` column are UTC.
+    INT96 and timestamps without a time zone are UTC in a Delta ``timestamp`` column.
     """
     source = array.type
     if source == target:
         return array
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target):
-        # Nanoseconds are cut off; a time too far for microseconds must not wrap round.
+        # Nanoseconds are truncated; a timestamp out of range for microseconds must not overflow.
         micros = array.cast(pa.timestamp("us", source.tz), safe=source.unit != "ns")
         if (source.tz is None) == (target.tz is None):
             return micros.cast(target)
@@ -217,12 +217,12 @@ def cast_leaf(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(target) and pa.types.is_integer(source):
         return pc.cast(array.cast(pa.decimal128(_INTEGER_DIGITS[str(source)], 0)), target)
     if _loses(source, target):
-        raise pa.ArrowInvalid(f"{source} is no type that widens to it")
+        raise pa.ArrowInvalid(f"{source} cannot be widened to {target}")
     return array.cast(target)
 
 
 def _loses(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether Arrow would cast between these types without a word on what is lost."""
+    """Return whether Arrow would cast between these types without an error on data loss."""
     if pa.types.is_floating(source):
         narrower = pa.types.is_floating(target) and target.bit_width < source.bit_width
         lost = narrower or pa.types.is_decimal(target) or pa.types.is_boolean(target)

@@ -1,4 +1,4 @@
-"""A data file of a table as its live logical rows.
+"""Read the live logical rows of a data file.
 
 Source: PROTOCOL.md, "Deletion Vectors", "Column Mapping", "Type Widening", "Row Tracking".
 """
@@ -51,9 +51,9 @@ _READ_WHOLE_BYTES = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class LiveBatch:
-    """Live rows of a run of physical rows: ``first_row`` is the first one's place in the file.
+    """Live rows of consecutive physical rows, of which the first is ``first_row`` of the file.
 
-    ``mask`` tells which of the physical rows ``first_row`` ... are live; ``None`` means all.
+    ``mask`` says which of these physical rows are live; ``None`` means all.
     """
 
     columns: pa.RecordBatch
@@ -64,12 +64,12 @@ class LiveBatch:
 
 @dataclass(frozen=True)
 class RowReader:
-    """Reads files of one table with one schema, names and mapping mode.
+    """Reads files of one table with one schema, naming and column mapping mode.
 
-    ``extra`` columns (row tracking's materialised ones) are looked for by plain name and are null
-    where a file lacks them. ``verify_pages``: check the checksums of pages, where a file has them.
-    ``for_rewrite``: refuse values that mean something else to some readers once they stand in
-    another file (see ``calendar``).
+    ``extra`` columns (the materialized ones of row tracking) are found by name and are null in
+    files without them. ``verify_pages``: check the checksums of pages in files that have them.
+    ``for_rewrite``: refuse values that some readers would read differently from a rewritten file
+    (see ``calendar``).
     """
 
     struct: StructType
@@ -105,11 +105,11 @@ class RowReader:
         batch_rows: int = DEFAULT_BATCH_ROWS,
         source: pa.NativeFile | None = None,
     ) -> Iterator[LiveBatch]:
-        """Stream the live rows of a file in file order, from ``source`` where it is open already.
+        """Yield the live rows of a file in file order, from ``source`` if it is already open.
 
         Raises:
-            DataFileError: file or deletion vector missing, broken, or not what the log says.
-            UnsupportedFeatureError: a type or deletion vector this program does not know.
+            DataFileError: the file or deletion vector is missing, invalid, or not as in the log.
+            UnsupportedFeatureError: a type or deletion vector is not supported.
         """
         deleted = read_deletion_vector(store, file)
         with self.open(store, file, source) as parquet:
@@ -214,7 +214,7 @@ class RowReader:
             yield from self._constant_batches(rows, constants, batch_rows)
             return
         disputed = old_columns(parquet.metadata, names) if self.for_rewrite else frozenset()
-        # Bins run side by side already: threads inside each would only get in their way.
+        # Bins already run in parallel: threads inside each would only compete with them.
         chosen = sorted(names)
         for batch in parquet.iter_batches(
             batch_rows, row_groups=groups, columns=chosen, use_threads=False
@@ -343,10 +343,10 @@ class _Constant:
 
 
 def ensure_readable_path(path: str) -> None:
-    """Refuse a relative path that climbs out of the table's folder.
+    """Refuse a relative path that leads out of the table's directory.
 
     Raises:
-        DataFileError: naming the path.
+        DataFileError: the path does; the message names it.
     """
     if not is_absolute(path) and leaves_root(path):
         raise DataFileError(
@@ -356,21 +356,21 @@ def ensure_readable_path(path: str) -> None:
 
 
 def read_deletion_vector(store: Store, file: DataFile) -> BitMap64 | None:
-    """Rows of a file that are deleted, as physical positions; ``None`` without a vector.
+    """Return positions of the deleted rows of a file; ``None`` without a deletion vector.
 
     Raises:
-        DataFileError: the vector's file is missing, torn, or fails its checksum.
+        DataFileError: the vector's file is missing, truncated, or fails its checksum.
     """
     vector = file.deletion_vector
     return None if vector is None else load_deletion_vector(store, vector)
 
 
 def load_deletion_vector(store: Store, vector: DeletionVector, *, count: bool = True) -> BitMap64:
-    """The rows that a vector deletes; ``count`` them, or take any number.
+    """Return the rows that a vector deletes; with ``count``, compare their number with the log.
 
     Raises:
-        DataFileError: the vector's file is missing, torn, or fails its checksum; another number of
-            rows than the log promises.
+        DataFileError: the vector's file is missing, truncated, or fails its checksum; or the number
+            of rows differs from the log.
     """
     name = vector.file_name
     if name is None:
@@ -385,7 +385,7 @@ def load_deletion_vector(store: Store, vector: DeletionVector, *, count: bool = 
 
 @contextmanager
 def naming_file(path: str) -> Iterator[None]:
-    """Map what Arrow and the store raise to a ``DataFileError`` that names the file."""
+    """Map errors of Arrow and of the store to a ``DataFileError`` that names the file."""
     try:
         yield
     except ObjectNotFoundError as error:

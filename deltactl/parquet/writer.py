@@ -1,4 +1,4 @@
-"""A data file: written from batches in bounded memory, described by the footer that was stored.
+"""Write a data file from batches in bounded memory; take its statistics from the stored footer.
 
 Source: PROTOCOL.md, "Data Files", "Column Mapping"; physical types as Delta on Spark reads them.
 """
@@ -38,11 +38,11 @@ _LEVELLED: Final = frozenset({"zstd", "gzip", "brotli"})
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How Parquet is written; a row group ends at whichever of its two limits comes first.
+    """Options of Parquet files; a row group ends at the first of its two limits.
 
-    ``codec`` is zstd, snappy, gzip, lz4, brotli or none; ``level`` ``None`` is the codec's own,
-    and another is the most that is spent on a column (see ``choose_levels``).
-    ``variants`` are the groups to annotate as such (see ``schema.variant_groups``).
+    ``codec`` is zstd, snappy, gzip, lz4, brotli or none. ``level`` is the highest level for a
+    column (see ``choose_levels``); ``None`` is the codec's default.
+    ``variants`` are the groups to annotate as variants (see ``schema.variant_groups``).
     """
 
     codec: str = "zstd"
@@ -56,7 +56,7 @@ class WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """What was stored: ``null_counts`` (see ``count_nulls``) and rows are the footer's own."""
+    """A stored file: ``null_counts`` (see ``count_nulls``) and rows are from its footer."""
 
     name: str
     size_bytes: int
@@ -112,14 +112,14 @@ class DataFileWriter:
     """Writes one data file; leaving the ``with`` block before ``close`` discards it.
 
     Args:
-        store: where to.
-        name: relative to the store's root; must not exist.
+        store: the store to write to.
+        name: relative to the store's root; the file must not exist.
         schema: physical names, with Parquet field ids where the table has them.
-        options: see there.
-        stats: leaves to describe.
+        options: the options of the file.
+        stats: leaves to return statistics of.
 
     Raises:
-        UnsupportedFeatureError: a schema that Parquet has no columns for.
+        UnsupportedFeatureError: Parquet cannot store the schema.
     """
 
     def __init__(
@@ -159,22 +159,22 @@ class DataFileWriter:
         """Append rows; they are kept until a row group is full.
 
         Raises:
-            DataFileError: columns other than the schema's, or values that do not fit it.
+            DataFileError: the columns differ from the schema, or values do not fit it.
             StorageError: the store failed.
         """
         if batch.schema.names != self._schema.names or batch.schema.types != self._schema.types:
-            # Arrow would cast, or pair by position.
-            raise DataFileError(f"{self._name}: rows with other columns than the file's")
+            # Arrow would cast, or match columns by position.
+            raise DataFileError(f"{self._name}: rows and file have different columns")
         rows = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
         self._facts.collect(rows)
         for table in self._pending.add(rows):
             self._write_group(table)
 
     def close(self) -> WrittenFile:
-        """Store the rest, and describe the file by the footer that the store then gives.
+        """Store the rest, read the footer from the store, and return its facts.
 
         Raises:
-            DataFileError: what was stored is not what was written.
+            DataFileError: the stored file differs from the rows that were written.
             StorageError: the store failed.
         """
         with self._naming_file():
@@ -201,13 +201,13 @@ class DataFileWriter:
         return written
 
     def abort(self) -> None:
-        """Discard the file unless it was closed; an error in doing so hides no other."""
+        """Discard the file unless it was closed; an error here does not replace another one."""
         if self._closed:
             return
         self._closed = True
         self._pending.take()
         with suppress(Exception):
-            # Else its destructor would write the footer, later and on a closed sink.
+            # Otherwise its destructor would write the footer later, to a closed sink.
             if self._writer is not None:
                 self._writer.close()
         with suppress(OSError, ValueError, DeltactlError):
@@ -226,7 +226,7 @@ class DataFileWriter:
             self._write_group(table)
 
     def _finish_parquet(self) -> None:
-        """Write the footer, without what readers would draw wrong conclusions from."""
+        """Write the footer, without facts that make readers return wrong results."""
         self._held.hold()
         self._open_writer(self._schema.empty_table()).close()
         tail = self._held.release()
@@ -237,7 +237,7 @@ class DataFileWriter:
         self._sink.write(tail)
 
     def _open_writer(self, first: pa.Table) -> pq.ParquetWriter:
-        """The Parquet writer, whose encodings the first row group decides."""
+        """Return a Parquet writer with encodings chosen by the first row group."""
         if self._writer is None:
             self._writer = open_parquet(self._held, first, self._options)
         return self._writer
@@ -287,13 +287,13 @@ def new_parquet(
         compression_level=level,
         use_dictionary=dictionaries,
         dictionary_pagesize_limit=DICTIONARY_PAGE_BYTES,
-        # Values that are encoded between two looks at the page's size: the default 1024 is slower.
+        # Values that are encoded between two checks of the page's size; the default 1024 is slower.
         write_batch_size=_WRITE_BATCH_ROWS,
-        # Lets readers skip pages; costs nothing that can be measured.
+        # Lets readers skip pages; the cost was too small to measure.
         write_page_index=True,
-        # Arrow's own schema would bring back types that the table does not have.
+        # With Arrow's own schema, readers would restore types that the table does not have.
         store_schema=False,
-        # Short decimals as INT32 and INT64, as other writers of Delta have them.
+        # Short decimals as INT32 and INT64, as other writers of Delta store them.
         store_decimal_as_integer=True,
         use_deprecated_int96_timestamps=False,
     )

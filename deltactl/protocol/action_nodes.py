@@ -1,4 +1,4 @@
-"""Singletons as the objects of the log: what stands behind their key in a line of JSON.
+"""Encode non-file actions as JSON objects of the log, without the key of the action.
 
 Source: PROTOCOL.md, "Actions". The inverse of the ``parse_`` functions of ``protocol.actions``.
 """
@@ -14,12 +14,12 @@ _FEATURES_WRITER: Final = 7
 
 
 def encode_protocol(protocol: Protocol) -> dict[str, Any]:
-    """A ``protocol`` object; feature lists only where the versions ask for them."""
+    """Return a ``protocol`` object; it has feature lists only if the versions need them."""
     node: dict[str, Any] = {
         "minReaderVersion": protocol.min_reader_version,
         "minWriterVersion": protocol.min_writer_version,
     }
-    # At these versions the lists must be there, even empty (PROTOCOL.md, "Checkpoint Schema").
+    # These versions require the lists, even if they are empty (PROTOCOL.md, "Checkpoint Schema").
     if protocol.reader_features or protocol.min_reader_version >= _FEATURES_READER:
         node["readerFeatures"] = sorted(protocol.reader_features or ())
     if protocol.writer_features or protocol.min_writer_version >= _FEATURES_WRITER:
@@ -28,7 +28,7 @@ def encode_protocol(protocol: Protocol) -> dict[str, Any]:
 
 
 def encode_metadata(metadata: Metadata) -> dict[str, Any]:
-    """A ``metaData`` object; members that are null are left out."""
+    """Return a ``metaData`` object; null members are left out."""
     node = {
         "id": metadata.id,
         "name": metadata.name,
@@ -46,13 +46,13 @@ def encode_metadata(metadata: Metadata) -> dict[str, Any]:
 
 
 def encode_txn(txn: Txn) -> dict[str, Any]:
-    """A ``txn`` object."""
+    """Return a ``txn`` object."""
     node = {"appId": txn.app_id, "version": txn.version, "lastUpdated": txn.last_updated_ms}
     return {name: value for name, value in node.items() if value is not None}
 
 
 def encode_domain(domain: DomainMetadata) -> dict[str, Any]:
-    """A ``domainMetadata`` object."""
+    """Return a ``domainMetadata`` object."""
     return {
         "domain": domain.domain,
         "configuration": domain.configuration,

@@ -1,7 +1,7 @@
-"""Actions of the log: Arrow layout of file actions, small values for the singletons.
+"""Actions of the log: Arrow schemas of file actions, classes for non-file actions.
 
-Source: PROTOCOL.md, "Actions". File actions never become objects: they are rows of the tables
-described by :data:`ADD_SCHEMA` and :data:`REMOVE_SCHEMA`.
+Source: PROTOCOL.md, "Actions". File actions are not objects but rows of tables with
+the schemas :data:`ADD_SCHEMA` and :data:`REMOVE_SCHEMA`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ JSON_NAMES: Mapping[str, str] = {
     "deletion_timestamp_ms": "deletionTimestamp",
     "extended_file_metadata": "extendedFileMetadata",
 }
-"""Column of our tables to the member of the action in the log."""
+"""Column names of these schemas, and the names of the action's members in the log."""
 
 DELETION_VECTOR_JSON_NAMES = (
     "storageType",
@@ -93,7 +93,7 @@ DELETION_VECTOR_JSON_TYPE = pa.struct(
         for name, ours in zip(DELETION_VECTOR_JSON_NAMES, DELETION_VECTOR_TYPE, strict=True)
     ]
 )
-"""The same as the log names it."""
+"""The type of a deletion vector with the names of the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,8 @@ class Protocol:
 class Metadata:
     """The ``metaData`` action; the schema is parsed on first use.
 
-    ``schema_string`` is ``None`` where the action has none, as in version 0 of some tables; like an
-    empty text it stands for a schema without columns.
+    ``schema_string`` is ``None`` if the action has none, as in version 0 of some tables. ``None``
+    and an empty string are a schema without columns.
     """
 
     id: str
@@ -138,20 +138,20 @@ class Metadata:
 
     @cached_property
     def partition_fields(self) -> tuple[Field, ...]:
-        """The partition columns' fields in partition order; their physical names key the values."""
+        """The fields of the partition columns, in partition order."""
         for name in self.missing_partition_columns:
             raise CorruptLogError(f"partition column {name!r} is not in the table's schema")
         return self.known_partition_fields
 
     @cached_property
     def known_partition_fields(self) -> tuple[Field, ...]:
-        """The same, without the partition columns that are not in the schema."""
+        """The fields of the partition columns that are in the schema, in partition order."""
         found = map(self.schema.find, self.partition_columns)
         return tuple(field for field in found if field is not None)
 
     @cached_property
     def partition_names(self) -> Mapping[str, str]:
-        """Names of partition columns by physical name; one that no field has is its own."""
+        """Names of partition columns by physical name; without a field, the name is both."""
         fields = [(name, self.schema.find(name)) for name in self.partition_columns]
         return {f.physical_name if f else name: f.name if f else name for name, f in fields}
 
@@ -173,7 +173,7 @@ class Metadata:
 
 
 def is_same_metadata(one: Metadata, other: Metadata) -> bool:
-    """Whether two say the same, however their schemas are laid out as JSON."""
+    """Return whether two are equal, whatever the layout of their schemas' JSON."""
     if replace(one, schema_string="") != replace(other, schema_string=""):
         return False
     mine, others = one.schema_string or "", other.schema_string or ""
@@ -185,7 +185,7 @@ def is_same_metadata(one: Metadata, other: Metadata) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Txn:
-    """The ``txn`` action: how far an application has written."""
+    """The ``txn`` action: the latest version that an application has written."""
 
     app_id: str
     version: int
@@ -194,7 +194,7 @@ class Txn:
 
 @dataclass(frozen=True, slots=True)
 class DomainMetadata:
-    """The ``domainMetadata`` action; ``removed`` ones cancel older configuration."""
+    """The ``domainMetadata`` action; if ``removed``, it deletes the domain."""
 
     domain: str
     configuration: str
@@ -202,7 +202,7 @@ class DomainMetadata:
 
 
 def parse_protocol(node: Mapping[str, Any]) -> Protocol:
-    """A ``protocol`` object of the log as a value."""
+    """Parse a ``protocol`` object of the log."""
     reader, writer = node.get("readerFeatures"), node.get("writerFeatures")
     return Protocol(
         min_reader_version=int(node["minReaderVersion"]),
@@ -213,7 +213,7 @@ def parse_protocol(node: Mapping[str, Any]) -> Protocol:
 
 
 def parse_metadata(node: Mapping[str, Any]) -> Metadata:
-    """A ``metaData`` object of the log as a value; maps may come as lists of pairs (Parquet)."""
+    """Parse a ``metaData`` object of the log; maps may be lists of pairs (from Parquet)."""
     schema_string = node.get("schemaString")
     created = node.get("createdTime")
     return Metadata(
@@ -231,7 +231,7 @@ def parse_metadata(node: Mapping[str, Any]) -> Metadata:
 
 def _texts(values: Any) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise TypeError(f"{values!r} is no list of texts")
+        raise TypeError(f"{values!r} is not a list of strings")
     return tuple(values)
 
 
@@ -240,13 +240,13 @@ def _string_map(pairs: Any) -> dict[str, str]:
 
 
 def parse_txn(node: Mapping[str, Any]) -> Txn:
-    """A ``txn`` object of the log as a value."""
+    """Parse a ``txn`` object of the log."""
     updated = node.get("lastUpdated")
     return Txn(str(node["appId"]), int(node["version"]), None if updated is None else int(updated))
 
 
 def parse_domain_metadata(node: Mapping[str, Any]) -> DomainMetadata:
-    """A ``domainMetadata`` object of the log as a value."""
+    """Parse a ``domainMetadata`` object of the log."""
     return DomainMetadata(
         domain=str(node["domain"]),
         configuration=str(node.get("configuration") or ""),

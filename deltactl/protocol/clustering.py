@@ -11,9 +11,9 @@ CLUSTERING_DOMAIN = "delta.clustering"
 
 
 def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[tuple[str, ...], ...]:
-    """Physical name paths of the clustering columns; empty when the table is not clustered.
+    """Return physical name paths of the clustering columns; empty if the table is not clustered.
 
-    The protocol prints plain names, Delta on Spark writes name paths: both are read.
+    The protocol shows names, Delta on Spark writes name paths: both are read.
     """
     domain = domains.get(CLUSTERING_DOMAIN)
     if domain is None:
@@ -22,4 +22,4 @@ def clustering_columns(domains: Mapping[str, DomainMetadata]) -> tuple[tuple[str
         columns = json.loads(domain.configuration).get("clusteringColumns") or []
         return tuple((c,) if isinstance(c, str) else tuple(map(str, c)) for c in columns)
     except (ValueError, TypeError, AttributeError, RecursionError):
-        return ()  # of no use to anyone; statistics and display can do without
+        return ()  # not valid: only statistics and display use it, and work without it

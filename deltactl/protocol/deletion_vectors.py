@@ -1,7 +1,7 @@
 """Deletion vectors: descriptors, bitmaps and their framing (PROTOCOL: Deletion Vectors).
 
-A vector names the rows of one Parquet file that are deleted, by physical position from 0. Nothing
-here reads a file: callers fetch the bytes and hand them over.
+A vector has the physical positions, from 0, of the deleted rows of one Parquet file. This module
+reads no files: callers pass the bytes.
 
     stored:  read_framed(bytes from offset on) -> decode_bitmap -> live_mask
     inline:  decode_inline(descriptor)                          -> live_mask
@@ -37,7 +37,7 @@ _NATIVE_MAGIC: Final = 1681511376
 _UUID_CHARS: Final = 20
 _UUID_FORM: Final = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
 _HEX_DIGITS: Final = np.array([f"{byte:02x}" for byte in range(256)])
-# The standard serialisation of a 32-bit bitmap without containers.
+# The standard serialization of a 32-bit bitmap without containers.
 _EMPTY_ROARING: Final = struct.pack("<II", 12346, 0)
 _MAX_POSITION: Final = 2**63 - 1
 
@@ -49,13 +49,13 @@ class DeletionVector:
     Args:
         storage_type: ``u`` (UUID file under the table), ``p`` (absolute URI) or ``i`` (inline).
         path_or_inline_dv: as in the log.
-        offset: of the size field in the file; ``None`` where the log has none.
-        size_bytes: of the serialised bitmap, without framing and before z85.
-        cardinality: rows deleted.
+        offset: of the size field in the file; ``None`` if the log has none.
+        size_bytes: of the serialized bitmap, without framing and before z85.
+        cardinality: number of deleted rows.
 
     Raises:
         CorruptLogError: a required field is missing, or offset or size is negative.
-        UnsupportedFeatureError: another storage type.
+        UnsupportedFeatureError: the storage type is not known.
     """
 
     storage_type: str
@@ -66,7 +66,7 @@ class DeletionVector:
 
     def __post_init__(self) -> None:
         required = (self.storage_type, self.path_or_inline_dv, self.size_bytes, self.cardinality)
-        if any(value is None for value in required):  # out of a log, whatever the types promise
+        if any(value is None for value in required):  # the log may have nulls
             raise CorruptLogError(
                 f"deletion vector {self.path_or_inline_dv!r} lacks one of storageType,"
                 " pathOrInlineDv, sizeInBytes and cardinality"
@@ -84,12 +84,12 @@ class DeletionVector:
 
     @property
     def file_name(self) -> str | None:
-        """Decoded name of the file: relative to the table's root, or absolute; ``None`` if inline.
+        """Return the decoded name of the file, relative or absolute; ``None`` if inline.
 
-        The prefix of a relative name is text from the log: ask ``paths.leaves_root``.
+        The prefix of a relative name is from the log: check it with ``paths.leaves_root``.
 
         Raises:
-            CorruptLogError: the text holds no UUID, or the URI does not decode.
+            CorruptLogError: the text contains no UUID, or the URI cannot be decoded.
         """
         text = self.path_or_inline_dv
         if self.storage_type == INLINE:
@@ -100,7 +100,7 @@ class DeletionVector:
         try:
             name = f"deletion_vector_{UUID(bytes=z85_decode(encoded))}.bin"
         except ValueError as error:
-            raise CorruptLogError(f"deletion vector {text!r} names no UUID: {error}") from None
+            raise CorruptLogError(f"deletion vector {text!r} has no valid UUID: {error}") from None
         return f"{prefix}/{name}" if prefix else name
 
 
@@ -121,13 +121,13 @@ def unique_ids(dv: pa.StructArray | pa.ChunkedArray) -> pa.Array | pa.ChunkedArr
 
 
 def vector_files(dv: pa.ChunkedArray) -> pa.ChunkedArray:
-    """:attr:`DeletionVector.file_name` of each row; null where there is no vector or it is inline.
+    """Return :attr:`DeletionVector.file_name` of each row; null without a file.
 
     Args:
         dv: structs with ``storage_type`` and ``path_or_inline_dv``.
 
     Raises:
-        UnsupportedFeatureError, CorruptLogError: as :class:`DeletionVector` has it.
+        UnsupportedFeatureError, CorruptLogError: as for :class:`DeletionVector`.
     """
     if dv.null_count == len(dv):
         return pa.chunked_array([pa.nulls(len(dv), pa.string())])
@@ -147,7 +147,7 @@ def vector_files(dv: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _relative_vector_files(texts: pa.Array) -> pa.Array:
-    """Names of files of UUID-relative vectors, all at once; null for whatever is not plainly one.
+    """Return file names of vectors with a valid UUID, all at once; null for all others.
 
     Args:
         texts: storage type and path of each vector in one text, without nulls.
@@ -157,7 +157,7 @@ def _relative_vector_files(texts: pa.Array) -> pa.Array:
     if not plain.any():
         return pa.nulls(len(texts), pa.string())
     data = np.frombuffer(texts.buffers()[2], np.uint8)
-    plain[plain] = data[offsets[:-1][plain]] == ord(UUID_RELATIVE)  # others may begin at the end
+    plain[plain] = data[offsets[:-1][plain]] == ord(UUID_RELATIVE)  # others may start at the end
     if not plain.any():
         return pa.nulls(len(texts), pa.string())
     ends = np.where(plain, offsets[1:], _UUID_CHARS)
@@ -199,16 +199,16 @@ def encode_file(
 def decode_bitmap(
     data: bytes, *, what: str = "deletion vector", cardinality: int | None = None
 ) -> BitMap64:
-    """Deleted row positions from a serialised bitmap, portable or native (PROTOCOL: Format).
+    """Return deleted row positions from a bitmap, portable or native (PROTOCOL: Format).
 
     Args:
         data: magic number and bitmap, without framing.
-        what: the file or vector, for the message of an error.
-        cardinality: rows the descriptor promises; not compared when ``None``.
+        what: the file or vector, for error messages.
+        cardinality: number of rows in the descriptor; not compared if ``None``.
 
     Raises:
-        DataFileError: unknown magic number, broken bytes, or another number of rows. Nothing is
-            allocated on the word of a count in ``data``.
+        DataFileError: the magic number is unknown, the bytes are not valid, or the number of rows
+            differs. No memory is allocated because of a count in ``data``.
     """
     try:
         (magic,) = struct.unpack_from("<I", data)
@@ -229,15 +229,15 @@ def decode_bitmap(
 
 
 def _native_to_portable(data: bytes) -> bytes:
-    """The portable form, without magic, of Spark's older one: count, then (length, bitmap) each."""
+    """Convert Spark's older form (count, then length and bitmap of each) to the portable one."""
     (count,) = struct.unpack_from("<I", data, 4)
     buckets: list[bytes] = []
     position = 8
-    for high_bits in range(count):  # ends at the first bucket that the bytes do not hold
+    for high_bits in range(count):  # ends at the first bucket that is not in the bytes
         (length,) = struct.unpack_from("<I", data, position)
         bitmap = data[position + 4 : position + 4 + length]
         if len(bitmap) != length:
-            raise ValueError("it ends early")
+            raise ValueError("it is truncated")
         if bitmap != _EMPTY_ROARING:
             buckets.append(struct.pack("<I", high_bits) + bitmap)
         position += 4 + length
@@ -245,21 +245,21 @@ def _native_to_portable(data: bytes) -> bytes:
 
 
 def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:
-    """The bitmap's bytes for :func:`decode_bitmap`, size and checksum verified.
+    """Return the bitmap's bytes for :func:`decode_bitmap`; verify size and checksum.
 
     Args:
         data: the file from ``dv.offset`` (0 if absent) on, at least
-            ``dv.size_bytes + FRAME_OVERHEAD`` bytes; what follows them is not looked at.
+            ``dv.size_bytes + FRAME_OVERHEAD`` bytes; the bytes after them are ignored.
         dv: the descriptor.
-        what: the file, for the message of an error.
+        what: the file, for error messages.
 
     Raises:
-        DataFileError: the file ends early, or its size or checksum is another.
+        DataFileError: the file is truncated, or its size or checksum differs.
     """
     needed = dv.size_bytes + FRAME_OVERHEAD
     place = f"{what} at offset {dv.offset or 0}"
     if len(data) < needed:
-        raise DataFileError(f"{place} ends early: {len(data)} of {needed} bytes are there")
+        raise DataFileError(f"{place} is truncated: it has {len(data)} of {needed} bytes")
     (size,) = struct.unpack_from(">i", data)
     if size != dv.size_bytes:
         raise DataFileError(
@@ -273,10 +273,10 @@ def read_framed(data: bytes, dv: DeletionVector, what: str) -> bytes:
 
 
 def decode_inline(dv: DeletionVector, *, count: bool = True) -> BitMap64:
-    """Deleted row positions of an inline vector, the cardinality verified unless told not to.
+    """Return deleted row positions of an inline vector; with ``count``, verify their number.
 
     Raises:
-        DataFileError: not z85, shorter than ``size_bytes``, or as :func:`decode_bitmap`.
+        DataFileError: not z85, shorter than ``size_bytes``, or as for :func:`decode_bitmap`.
     """
     what = f"inline deletion vector {dv.path_or_inline_dv[:40]!r}"
     try:
@@ -290,11 +290,11 @@ def decode_inline(dv: DeletionVector, *, count: bool = True) -> BitMap64:
 
 
 def live_mask(bitmap: BitMap64, first_row: int, num_rows: int) -> pa.BooleanArray:
-    """Which of the rows ``first_row`` to ``first_row + num_rows - 1`` of a file are live.
+    """Return which of the rows ``first_row`` to ``first_row + num_rows - 1`` are live.
 
     Returns:
-        ``num_rows`` booleans, true for live rows: a filter for the batch read at that place. Rows
-        of ``bitmap`` outside the range cost nothing.
+        ``num_rows`` booleans, true for live rows, to filter the batch of these rows. Rows of
+        ``bitmap`` outside the range cost no time.
     """
     live = np.ones(num_rows, np.bool_)
     if num_rows and bitmap:
@@ -306,10 +306,10 @@ def live_mask(bitmap: BitMap64, first_row: int, num_rows: int) -> pa.BooleanArra
 
 
 def ensure_within(bitmap: BitMap64, num_rows: int, what: str) -> None:
-    """Refuse a vector that deletes rows which a file of ``num_rows`` does not have.
+    """Refuse a vector with rows that a file of ``num_rows`` does not have.
 
     Raises:
-        DataFileError: it does; the vector belongs to another file.
+        DataFileError: it has such rows; the vector is for another file.
     """
     if bitmap and bitmap.max() >= num_rows:
         raise DataFileError(f"{what} deletes row {bitmap.max()} of a file with {num_rows} rows")

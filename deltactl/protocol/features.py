@@ -1,8 +1,8 @@
-"""Table features as rows of one registry: what each is, and what an operation may do with it.
+"""The registry of table features: the facts of each, and the operations that it allows.
 
-Source: PROTOCOL.md, "Table Features" and its appendix; the RFC folder for names not there yet.
-Adding a feature is adding a row. Other modules ask :func:`ensure_supported`, or use the rows below
-and the facts in them; no feature's name stands anywhere else.
+Source: PROTOCOL.md, "Table Features" and its appendix; Delta's RFCs for names that are not there.
+To add a feature, add a row. Other modules call :func:`ensure_supported`, or use the rows below and
+their facts; they contain no feature names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_WRITER_VERSION = 7
 
 
 class Operation(Enum):
-    """What a command wants to do with a table."""
+    """What a command does with a table."""
 
     READ = "read rows of"
     REWRITE = "rewrite files of"
@@ -31,7 +31,7 @@ class Operation(Enum):
 
 EVERYTHING = frozenset(Operation)
 READ_ONLY = frozenset({Operation.READ})
-# Statistics and paths stay as they are: what is in the data files does not matter.
+# Statistics and paths do not change, so the content of data files does not matter.
 NO_REWRITE = EVERYTHING - {Operation.REWRITE}
 NOTHING: frozenset[Operation] = frozenset()
 _DEFAULT = "EXISTS_DEFAULT"
@@ -57,20 +57,20 @@ def _has_variant(metadata: Metadata) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One row: ``allows`` is what may be done while ``active`` holds; inactive ones bind nothing.
+    """A row of the registry; a feature that is not ``active`` for a table restricts nothing.
 
     Args:
-        name: in the protocol action.
-        reader: whether readers must know it.
-        legacy_reader: the protocol version from which the feature is implied; 0: never.
-        legacy_writer: the same for writers.
-        allows: operations on a table that has the feature.
-        active: whether the feature binds, by the metadata.
+        name: the name in the protocol action.
+        reader: whether readers must support it.
+        legacy_reader: the lowest reader version that implies the feature; 0: none.
+        legacy_writer: the same for writer versions.
+        allows: operations on a table with the active feature.
+        active: returns, from the metadata, whether the feature is active.
         column_types: types of columns that need the feature.
-        brings_types: whether it brings types that this program does not know.
-        switch: the property that needs the feature in a new table if true.
+        brings_types: whether it adds types that deltactl does not support.
+        switch: the boolean property that needs the feature in a new table.
         needs: names of the features that it needs.
-        also: names of other features that serve for it.
+        also: names of other features that may replace it.
         binds_new_files: whether files written before the feature may break its rules.
     """
 
@@ -132,7 +132,7 @@ _ROWS = (
     CHECKPOINT_PROTECTION,
     Feature("columnMappingUsageTracking"),
     MATERIALIZE_PARTITION_COLUMNS,
-    # Statistics in UTF-8 order stay valid under any collation; the schema is not touched.
+    # Statistics in UTF-8 order are valid for any collation; the schema does not change.
     Feature("collations"),
     Feature("collations-preview"),
     Feature(
@@ -142,7 +142,7 @@ _ROWS = (
         also=("variantType-preview", "variantShredding", "variantShredding-preview"),
     ),
     Feature("variantType-preview", reader=True),
-    # Only unshredded variants can be carried through; without a variant column there are none.
+    # Only unshredded variants can be rewritten; without a variant column, there are none.
     Feature("variantShredding", reader=True, allows=NO_REWRITE, active=_has_variant),
     Feature("variantShredding-preview", reader=True, allows=NO_REWRITE, active=_has_variant),
     Feature("icebergCompatV1", allows=NO_REWRITE, active=_enabled("delta.enableIcebergCompatV1")),
@@ -153,7 +153,7 @@ _ROWS = (
         allows=NO_REWRITE,
         active=_enabled("delta.enableIcebergWriterCompatV1"),
     ),
-    # Whose latest commits only a catalog or coordinator knows, or whose data lies elsewhere.
+    # Only a catalog or coordinator knows the latest commits, or the data are elsewhere.
     Feature("catalogManaged", reader=True, allows=NOTHING),
     Feature("catalogOwned-preview", reader=True, allows=NOTHING),
     Feature("coordinatedCommits-preview", allows=READ_ONLY),
@@ -169,7 +169,7 @@ REGISTRY: dict[str, Feature] = {row.name: row for row in _ROWS}
 
 
 def list_features(protocol: Protocol) -> frozenset[str]:
-    """Names of all features a protocol supports: listed ones and those its versions imply."""
+    """Return names of all features of a protocol: listed, or implied by its versions."""
     listed = (protocol.reader_features or frozenset()) | (protocol.writer_features or frozenset())
     implied = {
         row.name
@@ -192,10 +192,10 @@ def has_feature(protocol: Protocol, *features: Feature) -> bool:
 
 
 def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operation) -> None:
-    """Refuse what a table's protocol does not let this program do.
+    """Refuse an operation that deltactl does not support for the table's features.
 
     Raises:
-        UnsupportedFeatureError: naming every feature or version in the way.
+        UnsupportedFeatureError: the message names each unsupported feature or version.
     """
     blockers = list(_version_blockers(protocol, operation))
     relevant = (
@@ -212,10 +212,10 @@ def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operatio
     ]
     is_mapped = metadata.column_mapping_mode != "none"
     if is_mapped and operation not in _NAMELESS and not has_feature(protocol, COLUMN_MAPPING):
-        # Some readers map such a table's columns, others do not.
+        # For such a table, some readers use column mapping and others do not.
         blockers.append("delta.columnMapping.mode without columnMapping in the protocol")
     if operation is Operation.REWRITE:
-        # Spark reads it where a file lacks the column; rewritten, the column is there, and null.
+        # Spark reads it if a file lacks the column; a rewritten file has the column, with nulls.
         columns = walk_fields(metadata.schema)
         blockers += [f"{_DEFAULT} of column {c.name!r}" for c in columns if _DEFAULT in c.metadata]
     if blockers:

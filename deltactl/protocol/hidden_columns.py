@@ -1,4 +1,4 @@
-"""Columns that writers of Delta put into data files and that are no columns of the table.
+"""Columns that writers of Delta add to data files and that are not columns of the table.
 
 Source: PROTOCOL.md, "Add CDC File" and "Row Tracking"; Delta on Spark for the names of the columns
 with row ids and row commit versions, which end in a random UUID.
@@ -22,13 +22,13 @@ _ROW_TRACKING: Final = re.compile(
 
 
 def is_hidden_column(field: Field, *, has_values: bool) -> bool:
-    """Return whether a top-level column of a data file is Delta's own.
+    """Return whether a top-level column of a data file was added by Delta.
 
-    A ``_change_type`` with values is a column of the user: it was read from a change data feed.
-    Delta on Spark writes ``__is_cdc`` only beside a ``_change_type``.
+    A ``_change_type`` with values is the user's column: it was read from a change data feed.
+    Delta on Spark writes ``__is_cdc`` only together with ``_change_type``.
 
     Args:
-        field: the column, by the name and type that the file has.
+        field: the column, with its name and type in the file.
         has_values: whether a row may have a value in ``_change_type``, or no file has that column.
     """
     if field.name == CHANGE_TYPE:

@@ -1,7 +1,7 @@
-"""Names of the files in ``_delta_log``, as typed values and back (PROTOCOL: File Types).
+"""Parse and format names of files in ``_delta_log`` (PROTOCOL: File Types).
 
-A version is written with exactly 20 digits, which is what makes the byte order of a listing the
-order of versions, ``N.checkpoint*`` before ``N.crc`` before ``N.json``.
+A version has exactly 20 digits, so that the byte order of a listing is the order of versions, and
+of one version ``N.checkpoint*`` comes before ``N.crc`` before ``N.json``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CommitFile:
 
 @dataclass(frozen=True, slots=True)
 class ChecksumFile:
-    """``N.crc``: the state of the table at a version, summed up."""
+    """``N.crc``: a summary of the table at a version."""
 
     version: int
 
@@ -68,13 +68,13 @@ LogFile: TypeAlias = CommitFile | ChecksumFile | CheckpointFile | CompactedFile
 
 
 def parse_log_name(name: str) -> LogFile | None:
-    """What the file ``name`` directly in ``_delta_log`` is; ``None`` for names to be ignored.
+    """Parse the name of a file directly in ``_delta_log``; ``None`` for names to ignore.
 
-    Ignored are unknown names, temporary and side files, versions over 2^63-1, a part outside its
-    count and a compaction that ends before it starts: no error, since the protocol leaves room for
-    files of others.
+    These are unknown names, temporary and side files, versions over 2^63-1, a part outside its
+    count, and a compaction that ends before it starts. They are no errors, since the protocol
+    allows other files.
     """
-    # Nearly every name of a long log is a commit, so that form is told without the regex engine.
+    # Nearly every name of a long log is a commit, so that form needs no regular expression.
     if len(name) == _COMMIT_LENGTH and name.endswith(".json"):
         digits = name[:20]
         if not (digits.isascii() and digits.isdigit()):
@@ -88,7 +88,7 @@ def parse_log_name(name: str) -> LogFile | None:
 
 
 def commit_version(name: str) -> int | None:
-    """The version whose commit a name relative to the table's root is; ``None`` for all others."""
+    """Return the version of a commit, by its name in the table; ``None`` for other names."""
     folder, _, file_name = name.rpartition("/")
     parsed = parse_log_name(file_name) if folder == LOG_DIR else None
     return parsed.version if isinstance(parsed, CommitFile) else None
@@ -118,31 +118,31 @@ def _parse_checkpoint(version: int, suffix: str) -> CheckpointFile | None:
 
 
 def version_prefix(version: int) -> str:
-    """Start of a listing that must see everything of ``version`` and later: 20 digits and a dot."""
+    """Return where a listing of ``version`` and later must start: 20 digits and a dot."""
     return f"{version:020d}."
 
 
 def commit_name(version: int) -> str:
-    """``N.json``."""
+    """Return ``N.json``."""
     return f"{version:020d}.json"
 
 
 def checksum_name(version: int) -> str:
-    """``N.crc``."""
+    """Return ``N.crc``."""
     return f"{version:020d}.crc"
 
 
 def checkpoint_name(
     version: int, unique_id: str | None = None, file_format: CheckpointFormat = "parquet"
 ) -> str:
-    """``N.checkpoint.parquet``, or with ``unique_id`` the UUID-named form of the V2 spec."""
+    """Return ``N.checkpoint.parquet``, or with ``unique_id`` the UUID-named form (V2 spec)."""
     if unique_id is None:
         return f"{version:020d}.checkpoint.parquet"
     return f"{version:020d}.checkpoint.{unique_id}.{file_format}"
 
 
 def compacted_name(start: int, end: int) -> str:
-    """``x.y.compacted.json``, both versions included."""
+    """Return ``x.y.compacted.json``; both versions are included."""
     return f"{start:020d}.{end:020d}.compacted.json"
 
 
@@ -155,4 +155,4 @@ TABLE_MARKERS: Final = (
     ".hoodie/hoodie.properties",
     "metadata/version-hint.text",
 )
-"""Files that tell, where nothing is listed, that a folder holds a table; some have none."""
+"""Files that show, without a listing, that a directory is a table; some tables have none."""

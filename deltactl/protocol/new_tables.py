@@ -1,4 +1,4 @@
-"""The protocol of a table that is being created: what its types and properties ask for.
+"""The protocol of a new table, from the features that its types and properties need.
 
 Source: PROTOCOL.md, "Table Features" and "Table properties".
 """
@@ -23,14 +23,14 @@ from deltactl.protocol.schema import StructType, leaf_types
 
 PLAIN: Final = Protocol(1, 2)
 _MAPPED: Final = Protocol(2, 5)
-# Versions (1, 2) imply these; with lists of features they have to be named.
+# Versions (1, 2) imply these; lists of features must name them.
 _ALWAYS: Final = frozenset({APPEND_ONLY.name, INVARIANTS.name})
 
 _FLAGS: Final[Mapping[str, str | None]] = {
     "delta.appendonly": None,
     **{row.switch.lower(): row.name for row in REGISTRY.values() if row.switch is not None},
 }
-"""Properties that are switches, in lower case, and the feature that each needs when on."""
+"""Boolean properties in lower case, and the feature that each needs if true."""
 
 _FREE: Final = frozenset(
     key.lower()
@@ -58,14 +58,14 @@ _FREE: Final = frozenset(
         "delta.tuneFileSizesForRewrites",
     )
 )
-"""Properties that ask for no feature, in lower case."""
+"""Properties that need no feature, in lower case."""
 
 
 def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
-    """The features that a new table's properties ask for.
+    """Return the features that a new table's properties need.
 
     Raises:
-        UsageError: a ``delta.`` property that is unknown, or that needs more than being set.
+        UsageError: a ``delta.`` property is unknown, or setting it needs more than its value.
     """
     found = set()
     for key, value in properties.items():
@@ -91,7 +91,7 @@ def list_property_features(properties: Mapping[str, str]) -> frozenset[str]:
 
 
 def list_type_features(schema: StructType) -> frozenset[str]:
-    """The features that a schema's types ask for."""
+    """Return the features that a schema's types need."""
     found = {leaf.name for leaf in leaf_types(schema)}
     return frozenset(
         row.name for row in REGISTRY.values() if not found.isdisjoint(row.column_types)
@@ -99,7 +99,7 @@ def list_type_features(schema: StructType) -> frozenset[str]:
 
 
 def choose_protocol(features: Iterable[str]) -> Protocol:
-    """The least protocol that supports the features, which legacy versions express if they can."""
+    """Return the lowest protocol that supports the features, in legacy versions if possible."""
     wanted = frozenset(features)
     if not wanted:
         return PLAIN

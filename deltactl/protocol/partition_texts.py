@@ -1,6 +1,6 @@
-"""One partition value's text to a Python value that Arrow takes for the column's type.
+"""Parse the string of a partition value to a Python value for the column's Arrow type.
 
-Section "Partition Value Serialization" of the protocol, and what writers really emit.
+Source: PROTOCOL.md, "Partition Value Serialization", and the forms that writers really use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 
 Parser = Callable[[str], object]
-"""Reads a text that is not empty; raises ``ValueError`` or ``ArithmeticError``."""
+"""Parses a string that is not empty; raises ``ValueError`` or ``ArithmeticError``."""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -35,10 +35,10 @@ _CYCLE_DAYS: Final = 146_097
 
 
 def text_parser(type: pa.DataType) -> Parser | None:  # noqa: PLR0911 - a table of types
-    """The parser for a column of ``type``; ``None`` where the type cannot partition a table.
+    """Return the parser for a column of ``type``; ``None`` if it cannot be a partition column.
 
-    Timestamps give microseconds since 1970 (UTC, or local for a type without zone), dates days
-    since 1970.
+    Timestamps become microseconds since 1970 (UTC, or local for a type without time zone), dates
+    days since 1970.
     """
     if pa.types.is_signed_integer(type):
         return _integer_parser(type.bit_width)
@@ -59,7 +59,7 @@ def text_parser(type: pa.DataType) -> Parser | None:  # noqa: PLR0911 - a table 
 
 def _integer_parser(bits: int) -> Parser:
     def parse(text: str) -> int:
-        # int() alone would take "1_000" and digits of other scripts.
+        # int() alone would accept "1_000" and digits of other scripts.
         if not _INTEGER.fullmatch(text):
             raise ValueError(text)
         return _within(int(text), bits)
@@ -80,7 +80,7 @@ def _parse_float(text: str) -> float:
 
 
 def _decimal_parser(precision: int, scale: int) -> Parser:
-    # Digits beyond the scale would be another partition: never rounded away.
+    # Digits beyond the scale are another partition, so they are not rounded.
     context = Context(prec=precision, traps=[Inexact])
     unit = Decimal((0, (1,), -scale))
 
@@ -88,7 +88,7 @@ def _decimal_parser(precision: int, scale: int) -> Parser:
         if not _NUMBER.fullmatch(text):
             raise ValueError(text)
         value = Decimal(text).quantize(unit, context=context)
-        if not value.is_finite():  # more digits than the precision holds
+        if not value.is_finite():  # more digits than the precision
             raise OverflowError(text)
         return value
 
@@ -104,7 +104,7 @@ def _parse_boolean(text: str) -> bool:
 
 def _parse_binary(text: str) -> bytes:
     # delta-rs, and the protocol's example, escape every byte; Spark writes the bytes as UTF-8.
-    # Only a text of nothing but escapes can be told to be the former.
+    # Only a string that consists of escapes is recognized as escaped.
     if _UNICODE_ESCAPES.fullmatch(text):
         return bytes(int(code, 16) for code in text[2:].split("\\u"))
     return text.encode()
@@ -120,7 +120,7 @@ def _parse_instant(text: str) -> int:
 
 
 def _parse_local(text: str) -> int:
-    # As Spark does, a zone behind a zone-less value is read over.
+    # As in Spark, a time zone after a value without time zone is ignored.
     return _within(_local_us(_match_moment(text)), 64)
 
 
@@ -132,7 +132,7 @@ def _match_moment(text: str) -> re.Match[str]:
 
 
 def _days(match: re.Match[str]) -> int:
-    # Through an equal year of another cycle: Arrow and Spark know years that datetime does not.
+    # Uses an equal year of another cycle: Arrow and Spark have years that datetime does not.
     cycles, year = divmod(int(match["year"]), _CYCLE_YEARS)
     day = date(year + _CYCLE_YEARS, int(match["month"]), int(match["day"]))
     return day.toordinal() - _EPOCH_ORDINAL + (cycles - 1) * _CYCLE_DAYS

@@ -1,8 +1,8 @@
-"""Partition values: texts of ``add.partitionValues`` to typed Arrow columns, and the map itself.
+"""Partition values: strings of ``add.partitionValues`` to typed Arrow columns, and the map itself.
 
-Section "Partition Value Serialization" of the protocol. Texts outlive the schema: after type
-widening an old file keeps ``1`` under a column that is now a double, or ``2024-01-01`` under one
-that is now a timestamp without zone, so each type reads every form that can widen to it.
+Source: PROTOCOL.md, "Partition Value Serialization". The strings do not change with the schema:
+after type widening, an old file has ``1`` in a column that is now a double, or ``2024-01-01`` in
+one that is now a timestamp without time zone. So each type reads every form that can widen to it.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _MAP_TYPE: Final = pa.map_(pa.string(), pa.string())
 def parse_partition_column(
     values: pa.Array | pa.ChunkedArray, type: pa.DataType, *, column: str | None = None
 ) -> pa.Array | pa.ChunkedArray:
-    """Typed partition values of one column.
+    """Return typed partition values of one column.
 
     Args:
-        values: texts, ``string`` or ``large_string``; null and ``""`` both mean null.
+        values: strings, ``string`` or ``large_string``; null and ``""`` both mean null.
         type: integers, floats, decimal128, bool, date32, ``timestamp("us", "UTC")``,
             ``timestamp("us")``, string or binary. Timestamps without a zone are read as UTC.
-        column: name for the message of an error.
+        column: the column's name, for error messages.
 
     Returns:
-        The same kind and chunks as ``values``, of ``type``. Each distinct text is parsed once.
+        The same kind and chunks as ``values``, of ``type``. Each distinct string is parsed once.
 
     Raises:
-        CorruptLogError: a text that is no value of the type, or a type that cannot partition.
+        CorruptLogError: a string is not a valid value, or the type cannot be a partition column's.
     """
     if not isinstance(values, pa.ChunkedArray):
         return _parse_chunks([values], type, column)[0]
@@ -62,13 +62,15 @@ def _parse_strings(texts: pa.Array, type: pa.DataType) -> pa.Array:
 
 def _parse_distinct(distinct: pa.Array, type: pa.DataType, column: str | None) -> pa.Array:
     if pa.types.is_timestamp(type) or pa.types.is_date(type):
-        # A table may have a moment for each file; Arrow's cast knows the usual forms.
+        # A table may have one timestamp per file; Arrow's cast is fast and knows the usual forms.
         with contextlib.suppress(pa.ArrowInvalid):
             return _cast_moments(_parse_strings(distinct, distinct.type), type)
     parse = text_parser(type)
     if parse is None:
         named = f" {column!r}" if column else ""
-        raise CorruptLogError(f"partition column{named} has type {type}, which cannot partition")
+        raise CorruptLogError(
+            f"partition column{named} has type {type}, which cannot partition a table"
+        )
     of_column = f" of column {column!r}" if column else ""
     parsed: list[object] = []
     for text in distinct.to_pylist():
@@ -82,25 +84,25 @@ def _parse_distinct(distinct: pa.Array, type: pa.DataType, column: str | None) -
 
 
 def _cast_moments(texts: pa.Array, type: pa.DataType) -> pa.Array:
-    """``texts`` cast; raises ``ArrowInvalid`` unless all have one form that Arrow knows."""
+    """Cast ``texts``; raise ``ArrowInvalid`` unless all have one form that Arrow knows."""
     try:
         return texts.cast(type)
     except pa.ArrowInvalid:
         if not pa.types.is_timestamp(type) or type.tz != "UTC":
             raise
-    # No zone in the texts: local time in UTC.
+    # No time zone in the strings: they are UTC.
     return texts.cast(pa.timestamp(type.unit)).cast(type)
 
 
 def lookup_map(maps: pa.Array | pa.ChunkedArray, key: str) -> pa.Array | pa.ChunkedArray:
-    """The value under ``key`` in each row; null where the row or the key is missing.
+    """Return the value of ``key`` in each row; null if the row is null or has no such key.
 
     Args:
-        maps: ``map<string, string>``, rows of any layout. Of a doubled key the last counts.
+        maps: ``map<string, string>``, rows of any layout. The last of duplicate keys counts.
         key: the column's physical name.
 
     Returns:
-        The same kind, of the map's value type.
+        The same kind, with the map's value type.
     """
     if not isinstance(maps, pa.ChunkedArray):
         return _lookup_array(maps, key)
@@ -122,16 +124,16 @@ def _lookup_array(maps: pa.Array, key: str) -> pa.Array:
     indices[rows] = hits
     missing = np.ones(len(maps), np.bool_)
     missing[rows] = False
-    if maps.null_count:  # a null row may still span entries
+    if maps.null_count:  # a null row may still have entries
         missing |= maps.is_null().to_numpy(zero_copy_only=False)
     return items.take(pa.array(indices, mask=missing if missing.any() else None))
 
 
 def drop_stale_nulls(maps: pa.MapArray, keys: Collection[str]) -> pa.MapArray:
-    """The maps without null values under other keys than ``keys``; the input where there are none.
+    """Remove null values of keys other than ``keys``; return the input itself if there are none.
 
-    Rows that were read as columns have a null for every key that any row of the log has: after a
-    change of the partition columns those of the old ones must not be written.
+    Rows that were read as columns have a null for every key in any row of the log. After a change
+    of the partition columns, the nulls of old columns must not be written.
     """
     offsets = maps.offsets.to_numpy(zero_copy_only=False)
     first, last = int(offsets[0]), int(offsets[-1])
@@ -146,18 +148,18 @@ def drop_stale_nulls(maps: pa.MapArray, keys: Collection[str]) -> pa.MapArray:
 
 
 def _starts_of_nulls(maps: pa.MapArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
-    """Arrow takes a null for the start of a row as the word that the row is null."""
+    """Return which row starts must be null: Arrow then makes these rows null."""
     if not maps.null_count:
         return None
     return np.append(maps.is_null().to_numpy(zero_copy_only=False), False)
 
 
 def build_map(columns: Mapping[str, pa.Array], *, num_rows: int | None = None) -> pa.MapArray:
-    """``map<string, string>`` with one entry per column in every row, in the order of ``columns``.
+    """Return ``map<string, string>`` rows with an entry per column, in the order of ``columns``.
 
     Args:
-        columns: texts, all of one length; nulls become null values under their key.
-        num_rows: needed where ``columns`` is empty (every row is then an empty map).
+        columns: strings, of equal length; nulls become null values of their key.
+        num_rows: required if ``columns`` is empty (every row is then an empty map).
     """
     arrays = [_as_strings(column) for column in columns.values()]
     rows = len(arrays[0]) if arrays else num_rows or 0
@@ -168,7 +170,7 @@ def build_map(columns: Mapping[str, pa.Array], *, num_rows: int | None = None) -
         return pa.MapArray.from_arrays(offsets, empty, empty, _MAP_TYPE)
     names = pa.array(list(columns), pa.string())
     keys = names.take(pa.array(np.tile(np.arange(width), rows)))
-    # Column by column to row by row.
+    # From column order to row order.
     order = np.arange(width * rows).reshape(width, rows).T.ravel()
     items = arrays[0] if width == 1 else pa.concat_arrays(arrays).take(pa.array(order))
     return pa.MapArray.from_arrays(offsets, keys, items, _MAP_TYPE)

@@ -1,9 +1,9 @@
-"""Paths of data files: ``add.path`` text, decoded names, Hive folders, absolute or not.
+"""Paths of data files: encode, decode and normalize one path; Hive names of directories.
 
-Three spellings exist (PROTOCOL: Add File and Remove File, Partition Value Serialization):
+A value has three forms (PROTOCOL: Add File and Remove File, Partition Value Serialization):
 
-- the *value*, say ``a:b 1``;
-- the decoded *name* in the store, where folders are Hive-escaped (step A): ``p=a%3Ab 1/x.parquet``;
+- the *value*, for example ``a:b 1``;
+- the decoded *name* in the store, with Hive-escaped directories (step A): ``p=a%3Ab 1/x.parquet``;
 - the *path* in the log, the name as a URI (step B): ``p=a%253Ab%201/x.parquet``.
 
 Paths are decoded exactly once, to the name. ``+`` never means a space.
@@ -12,263 +12,35 @@ Paths are decoded exactly once, to the name. ``+`` never means a space.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 from unicodedata import category
 from urllib.parse import quote, unquote_to_bytes
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from deltactl.errors import CorruptLogError
 
 HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
-"""Stands for null and the empty string in folder names; never in the log."""
+"""Replaces null and the empty string in directory names; never in the log."""
 
-_PERCENT: Final = ord("%")
-_BLOCK_BYTES: Final = 1 << 20
-_BLOCK_ROWS: Final = 1 << 14
 _CONTROLS: Final = [*range(0x20), 0x7F]
 _HIVE_ESCAPES: Final = {c: f"%{c:02X}" for c in [*_CONTROLS, *map(ord, "\"#%'*/:=?\\{[]^")]}
-# ASCII that `java.net.URI` leaves as it is in a path. Of the rest of Unicode it escapes control and
-# space characters only.
+# ASCII characters that `java.net.URI` does not escape in a path. Of all other characters, it
+# escapes only control and space characters.
 _URI_SAFE: Final = "!$&'()*+,-./:;=@_~"
 _JAVA_ESCAPES: Final = frozenset({"Cc", "Zs", "Zl", "Zp"})
-# Escapes of the control and space characters above; then those of other characters, and of any in
-# lower case. A colon may be escaped in the first part of a path.
-_JAVA_ESCAPED: Final = (
-    r"%C2%(?:[89][0-9A-F]|A0)|%E1%9A%80|%E2%80%(?:8[0-9A]|A[89F])|%E2%81%9F|%E3%80%80"
-)
-_NOT_JAVA: Final = (
-    r"%(?:[0-9A-Fa-f]?[a-f]|[a-f][0-9A-F]|[89A-F][0-9A-F]|2[146-9A-E]|3[0-9BD]|4[0-9A-F]|5[0-9AF]"
-    r"|6[1-9A-F]|7[0-9AE])"
-)
 _NON_ASCII: Final = re.compile(r"([^\x00-\x7F]+)")
 _ASCII: Final = "".join(map(chr, range(0x80)))
 _ESCAPED_RUN: Final = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 
-_DOT: Final = ord(".")
-_SLASH: Final = ord("/")
-# Texts that URI normalisation may change: "." and ".." segments, doubled slashes. The two slashes
-# before an authority are not among them.
-_NOT_NORMAL: Final = r"(?:^|/)\.\.?(?:[/?#]|$)|[^:/]//|:////|^////|/.*://"
+# A scheme must be followed by a slash: "part:0.parquet" is a file name.
+ABSOLUTE: Final = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?/"
+_IS_ABSOLUTE: Final = re.compile(ABSOLUTE)
 _URI_PARTS: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*:)?(//[^/?#]*)?([^?#]*)(.*)", re.DOTALL)
-
-# A scheme counts only with a slash behind it: "part:0.parquet" is a file name.
-_ABSOLUTE: Final = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:)?/"
-_IS_ABSOLUTE: Final = re.compile(_ABSOLUTE)
 _LOOKS_LIKE_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(?!/)")
-
-_S3_ALIASES: Final = ("^(?i:s3[an])://", "s3://")
-# Two slashes are not a local path: "file://host/share" names another machine.
-_LOCAL_FILES: Final = (r"^(?i:file):(?:/|///+|//(?i:localhost)/+)([^/]|$)", r"/\1")
-
-_Bytes = npt.NDArray[np.uint8]
-_Offsets = npt.NDArray[np.int64]
-
-
-def _hex_values() -> npt.NDArray[np.int16]:
-    table = np.full(256, -1, np.int16)
-    for digit in "0123456789abcdefABCDEF":
-        table[ord(digit)] = int(digit, 16)
-    return table
-
-
-_HEX: Final = _hex_values()
-
-
-def decode_paths(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Names of ``add.path`` texts: percent-decoded exactly once.
-
-    Args:
-        paths: ``string`` or ``large_string``; nulls stay null. A ``%`` without two hex digits
-            behind it stays as it is.
-
-    Returns:
-        The same kind, type and chunks. The input itself where nothing is escaped.
-
-    Raises:
-        CorruptLogError: a decoded name is not UTF-8; the message names the path.
-    """
-    return _by_chunk(paths, _decode_array)
-
-
-def _by_chunk(
-    values: pa.Array | pa.ChunkedArray, convert: Callable[[pa.Array], pa.Array]
-) -> pa.Array | pa.ChunkedArray:
-    """``convert`` on each chunk; the input itself when every chunk came back unchanged."""
-    if not isinstance(values, pa.ChunkedArray):
-        return convert(values)
-    before = values.chunks
-    after = [convert(chunk) for chunk in before]
-    if all(new is old for new, old in zip(after, before, strict=True)):
-        return values
-    return pa.chunked_array(after, values.type)
-
-
-def _decode_array(array: pa.Array) -> pa.Array:
-    data, offsets = _text_buffers(array)
-    if not _holds(data, _PERCENT):
-        return array
-    decoded = np.empty_like(data)
-    moved = np.zeros_like(offsets)
-    has_high_bytes = False
-    # By blocks of rows: temporaries then stay in cache, which is most of the speed.
-    for first in range(0, len(array), _BLOCK_ROWS):
-        rows = offsets[first : first + _BLOCK_ROWS + 1]
-        block, ends, high = _decode_block(data[rows[0] : rows[-1]], rows - rows[0])
-        start = moved[first]
-        decoded[start : start + len(block)] = block
-        moved[first : first + len(rows)] = ends + start
-        has_high_bytes |= high
-    result = _text_array(array, decoded[: moved[-1]], moved)
-    if has_high_bytes:
-        _ensure_utf8(result, array)
-    return result
-
-
-def _decode_block(data: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets, bool]:
-    """Decoded bytes, the offsets of the rows in them, and whether bytes over 0x7F came up."""
-    escapes = _find_escapes(data, offsets)
-    if not len(escapes):
-        return data, offsets, False
-    codes = (_HEX[data[escapes + 1]] << 4 | _HEX[data[escapes + 2]]).astype(np.uint8)
-    decoded = data.copy()
-    decoded[escapes] = codes
-    keep = np.ones(len(data), np.bool_)
-    keep[escapes + 1] = False
-    keep[escapes + 2] = False
-    moved = offsets - 2 * np.searchsorted(escapes, offsets)
-    return decoded[keep], moved, bool((codes >= 0x80).any())
-
-
-def _text_buffers(array: pa.Array) -> tuple[_Bytes, _Offsets]:
-    """Bytes of the rows of ``array`` and ``len + 1`` offsets into them, from 0."""
-    wide = pa.types.is_large_string(array.type)
-    _, offset_buffer, data_buffer = array.buffers()
-    raw = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)
-    offsets = raw[array.offset : array.offset + len(array) + 1].astype(np.int64)
-    first, last = int(offsets[0]), int(offsets[-1])
-    if data_buffer is None:
-        return np.empty(0, np.uint8), offsets
-    return np.frombuffer(data_buffer, np.uint8)[first:last], offsets - first
-
-
-def _holds(data: _Bytes, byte: int) -> bool:
-    return any(
-        bool((data[start : start + _BLOCK_BYTES] == byte).any())
-        for start in range(0, len(data), _BLOCK_BYTES)
-    )
-
-
-def _find_escapes(data: _Bytes, offsets: _Offsets) -> _Offsets:
-    """Positions of ``%`` that start a well-formed escape within one row, ascending."""
-    percents = np.flatnonzero(data == _PERCENT)
-    row_ends = offsets[np.searchsorted(offsets, percents, side="right")]
-    percents = percents[percents + 2 < row_ends]
-    is_hex = (_HEX[data[percents + 1]] >= 0) & (_HEX[data[percents + 2]] >= 0)
-    escapes: _Offsets = percents[is_hex]
-    return escapes
-
-
-def _text_array(like: pa.Array, data: _Bytes, offsets: _Offsets) -> pa.Array:
-    wide = pa.types.is_large_string(like.type)
-    validity = None
-    if like.null_count:
-        validity = pc.is_valid(like).buffers()[1]
-    buffers = [
-        validity,
-        pa.py_buffer(offsets if wide else offsets.astype(np.int32)),
-        pa.py_buffer(data),
-    ]
-    return pa.Array.from_buffers(like.type, len(like), buffers, like.null_count)
-
-
-def _ensure_utf8(decoded: pa.Array, paths: pa.Array) -> None:
-    try:
-        decoded.validate(full=True)
-    except pa.ArrowInvalid:
-        for path in paths:  # the table is broken: speed no longer matters, the culprit does
-            if path.is_valid:
-                decode_path(path.as_py())
-        raise CorruptLogError("a path of the log does not decode to UTF-8") from None
-
-
-def normalize_paths(texts: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """``add.path`` texts as Delta on Spark compares them: after ``java.net.URI.normalize``.
-
-    ``.`` segments, ``..`` segments with a folder before them and doubled slashes go; escapes stay
-    as they are written.
-
-    Args:
-        texts: paths as logged, ``string`` or ``large_string``; nulls stay null.
-
-    Returns:
-        The same kind, type and chunks. The input itself where every text is normal.
-    """
-    return _by_chunk(texts, _normalize_array)
-
-
-def _normalize_array(array: pa.Array) -> pa.Array:
-    if not _may_be_not_normal(array):
-        return array
-    mask = pc.fill_null(pc.match_substring_regex(array, _NOT_NORMAL), False)
-    if not pc.any(mask).as_py():
-        return array
-    normal = [_normalize_uri(text) for text in array.filter(mask).to_pylist()]
-    return pc.replace_with_mask(array, mask, pa.array(normal, array.type))
-
-
-def _may_be_not_normal(array: pa.Array) -> bool:
-    """Look in all bytes at once for a slash before a slash or a dot, and for a dot in front."""
-    if not len(array):
-        return False
-    data, offsets = _text_buffers(array)
-    for start in range(0, len(data), _BLOCK_BYTES):
-        block = data[start : start + _BLOCK_BYTES + 1]
-        after = block[1:][block[:-1] == _SLASH]
-        if ((after == _SLASH) | (after == _DOT)).any():
-            return True
-    starts = offsets[:-1]
-    return bool((data[starts[starts < len(data)]] == _DOT).any())
-
-
-def _normalize_uri(text: str) -> str:
-    match = _URI_PARTS.fullmatch(text)
-    assert match is not None
-    scheme, authority, path, rest = match[1] or "", match[2] or "", match[3], match[4]
-    if scheme and not authority and not path.startswith("/"):
-        return text  # Java takes "scheme:name" for an opaque URI
-    normal = _normalize_segments(path)
-    if normal == path:
-        return text
-    return f"{scheme}{authority if authority != '//' else ''}{normal}{rest}"
-
-
-def _normalize_segments(path: str) -> str:
-    """Source: ``java.net.URI.normalize``; a ``..`` without a folder before it stays."""
-    is_absolute_path = path.startswith("/")
-    segments = [(i, part) for i, part in enumerate(filter(None, path.split("/")))]
-    kept: list[tuple[int, str]] = []
-    for place, part in segments:
-        if part == ".." and kept and kept[-1][1] != "..":
-            kept.pop()
-        elif part != ".":
-            kept.append((place, part))
-    if not kept:
-        return "/" if is_absolute_path else ""
-    is_folder = path.endswith("/") or kept[-1] != segments[-1]
-    first, name = kept[0]
-    # Without it the first segment would read as a scheme.
-    dot = "./" if not is_absolute_path and first > 0 and ":" in name else ""
-    start = "/" if is_absolute_path else dot
-    return f"{start}{'/'.join(part for _, part in kept)}{'/' if is_folder else ''}"
 
 
 def decode_path(path: str) -> str:
-    """The name of one ``add.path``; as :func:`decode_paths`."""
+    """Return the decoded name of one ``add.path``; see ``path_columns.decode_paths``."""
     try:
         return unquote_to_bytes(path.encode()).decode()
     except UnicodeError:
@@ -276,11 +48,11 @@ def decode_path(path: str) -> str:
 
 
 def encode_path(name: str) -> str:
-    """Return the ``add.path`` of a decoded name (step B); ``decode_path`` gives the name back.
+    """Return the ``add.path`` of a decoded name (step B); ``decode_path`` is the inverse.
 
-    The text is the one that ``java.net.URI`` makes of the name: VACUUM of Delta on Spark deletes
-    live files that have another text in the log (docs/adr/0004).
-    In a relative name, a colon that would make its first part read as a scheme is escaped.
+    The result is the one of ``java.net.URI``: VACUUM of Delta on Spark deletes live files with
+    another encoding in the log (docs/adr/0004).
+    In a relative name, a colon is escaped if the first part would otherwise look like a scheme.
     """
     encoded = "".join(
         quote(part, safe=_URI_SAFE) if part.isascii() else _encode_other(part)
@@ -293,6 +65,39 @@ def encode_path(name: str) -> str:
 
 def _encode_other(text: str) -> str:
     return "".join(quote(c) if category(c) in _JAVA_ESCAPES else c for c in text)
+
+
+def normalize_path(text: str) -> str:
+    """Return one ``add.path`` text after ``java.net.URI.normalize``."""
+    match = _URI_PARTS.fullmatch(text)
+    assert match is not None
+    scheme, authority, path, rest = match[1] or "", match[2] or "", match[3], match[4]
+    if scheme and not authority and not path.startswith("/"):
+        return text  # for Java, "scheme:name" is an opaque URI
+    normal = _normalize_segments(path)
+    if normal == path:
+        return text
+    return f"{scheme}{authority if authority != '//' else ''}{normal}{rest}"
+
+
+def _normalize_segments(path: str) -> str:
+    """Source: ``java.net.URI.normalize``; a ``..`` without a directory before it stays."""
+    is_absolute_path = path.startswith("/")
+    segments = [(i, part) for i, part in enumerate(filter(None, path.split("/")))]
+    kept: list[tuple[int, str]] = []
+    for place, part in segments:
+        if part == ".." and kept and kept[-1][1] != "..":
+            kept.pop()
+        elif part != ".":
+            kept.append((place, part))
+    if not kept:
+        return "/" if is_absolute_path else ""
+    is_folder = path.endswith("/") or kept[-1] != segments[-1]
+    first, name = kept[0]
+    # Without it, the first segment would look like a scheme.
+    dot = "./" if not is_absolute_path and first > 0 and ":" in name else ""
+    start = "/" if is_absolute_path else dot
+    return f"{start}{'/'.join(part for _, part in kept)}{'/' if is_folder else ''}"
 
 
 def hive_escape(text: str) -> str:
@@ -310,10 +115,10 @@ def ascii_directory(name: str) -> str:
 
 
 def hive_unescape(text: str) -> str:
-    """The text behind a part of a folder name; undoes :func:`hive_escape`.
+    """Return the text of a part of a directory name; the inverse of :func:`hive_escape`.
 
-    Some writers escape non-ASCII characters as UTF-8 too, so runs of escapes are read as UTF-8,
-    and only where that fails byte by byte, as Hive itself does.
+    Some writers also escape non-ASCII characters, as UTF-8. So consecutive escapes are decoded as
+    UTF-8; if that fails, each byte becomes a character, as in Hive.
     """
     return _ESCAPED_RUN.sub(_unescape_run, text)
 
@@ -327,16 +132,16 @@ def _unescape_run(match: re.Match[str]) -> str:
 
 
 def hive_value(text: str) -> str | None:
-    """The value behind ``name=`` in a folder's name; ``None`` for the Hive placeholder."""
+    """Return the value after ``name=`` in a directory name; ``None`` for the Hive placeholder."""
     return None if text == HIVE_NULL else hive_unescape(text)
 
 
 def partition_folder(pairs: Sequence[tuple[str, str | None]]) -> str:
-    """Folder of a partition as a decoded name: ``a=1/b=__HIVE_DEFAULT_PARTITION__``.
+    """Return the directory of a partition, decoded: ``a=1/b=__HIVE_DEFAULT_PARTITION__``.
 
     Args:
-        pairs: column name (as the folder shall show it) and value text in partition order;
-            ``None`` and ``""`` become the Hive placeholder. Empty gives ``""``.
+        pairs: column name (as in the directory name) and value, in partition order; ``None`` and
+            ``""`` become the Hive placeholder. Without pairs, the result is ``""``.
     """
     return "/".join(
         f"{hive_escape(name)}={hive_escape(value) if value else HIVE_NULL}" for name, value in pairs
@@ -344,61 +149,14 @@ def partition_folder(pairs: Sequence[tuple[str, str | None]]) -> str:
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a decoded name is a URI or starts at a root, rather than lying under the table."""
+    """Return whether a decoded name is a URI or a path from ``/``, not relative to the table."""
     return _IS_ABSOLUTE.match(path) is not None
 
 
-def absolute_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """:func:`is_absolute` of each row as booleans; null rows give false."""
-    # Few tables have any, and looking for a character is many times as fast as for a text, and
-    # that many times as fast as an expression.
-    suspects = pc.starts_with(paths, "/")
-    if holds_character(paths, ":"):
-        suspects = pc.or_(suspects, pc.match_substring(paths, ":/"))
-    if pc.any(suspects).as_py():
-        suspects = pc.match_substring_regex(paths, _ABSOLUTE)
-    return pc.fill_null(suspects, False)
-
-
-def holds_character(texts: pa.Array | pa.ChunkedArray, character: str) -> bool:
-    """Whether any row of ``string`` or ``large_string`` has an ASCII character.
-
-    It is looked for in the bytes of all rows at once, which takes a tenth of what a kernel does.
-    """
-    chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
-    return any(_holds(_text_buffers(chunk)[0], ord(character)) for chunk in chunks if len(chunk))
-
-
-def canonical_paths(decoded: pa.Array | pa.ChunkedArray, scheme: str) -> pa.Array | pa.ChunkedArray:
-    """One spelling for absolute names, so that equal files have equal text.
-
-    Writers spell the same file ``file:/x``, ``file:///x`` or ``/x``, and ``s3a://``, ``s3n://`` or
-    ``s3://``. Relative names and other schemes are left alone.
-
-    Args:
-        decoded: decoded names, ``string`` or ``large_string``.
-        scheme: of the table's store; with ``file`` local URIs become plain paths.
-
-    Returns:
-        The same kind; the input itself when no row is absolute.
-    """
-
-    def canonical(array: pa.Array) -> pa.Array:
-        mask = absolute_mask(array)
-        if not pc.any(mask).as_py():
-            return array
-        names = pc.replace_substring_regex(array.filter(mask), *_S3_ALIASES)
-        if scheme == "file":
-            names = pc.replace_substring_regex(names, *_LOCAL_FILES)
-        return pc.replace_with_mask(array, mask, names)
-
-    return _by_chunk(decoded, canonical)
-
-
 def leaves_root(name: str) -> bool:
-    """Whether ``..`` parts of a relative decoded name climb out of the table's root.
+    """Return whether ``..`` parts of a relative decoded name lead out of the table's root.
 
-    Absolute names are judged by :func:`is_absolute`; here only their ``..`` parts are.
+    Of absolute names, only the ``..`` parts are checked; use :func:`is_absolute` for them.
     """
     depth = 0
     for part in name.split("/"):
@@ -409,15 +167,3 @@ def leaves_root(name: str) -> bool:
         elif part not in ("", "."):
             depth += 1
     return False
-
-
-def not_java_text_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return which texts of the log have escapes that ``java.net.URI`` does not make.
-
-    VACUUM of Delta on Spark deletes the file of such a text, although it is live (docs/adr/0004).
-
-    Args:
-        paths: texts as written; null rows give false.
-    """
-    rest = pc.replace_substring_regex(paths, _JAVA_ESCAPED, "")
-    return pc.fill_null(pc.match_substring_regex(rest, _NOT_JAVA), False)

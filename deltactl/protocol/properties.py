@@ -53,15 +53,15 @@ KNOWN_PROPERTIES = (
     "delta.setTransactionRetentionDuration",
     "delta.targetFileSize",
 )
-"""Properties that people set; those that writers keep for themselves are left out."""
+"""Properties that users set; those that only writers set are left out."""
 
 
 @contextmanager
 def ensure_understood(key: str, until_then: str) -> Iterator[None]:
-    """Read a property that guards data or history: what it means is not to be guessed.
+    """Refuse an invalid value of a property that protects data or history; use no default.
 
     Raises:
-        SafetyError: it cannot be understood.
+        SafetyError: the value is not valid.
     """
     try:
         yield
@@ -74,10 +74,10 @@ def ensure_understood(key: str, until_then: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TableProperties:
-    """Reads a table's configuration; keys are found whatever their case, the exact one first.
+    """Reads a table's configuration; keys ignore case, but an exact match comes first.
 
-    A value that does not parse counts as unset: other writers own these texts, and a typo there
-    must not stop maintenance. What guards data or history is never guessed: those raise.
+    A value that does not parse counts as unset: other writers set it, and a typo must not stop
+    maintenance. For properties that protect data or history, it is an error instead.
     """
 
     configuration: Mapping[str, str]
@@ -88,17 +88,17 @@ class TableProperties:
         object.__setattr__(self, "_folded", folded)
 
     def text(self, key: str) -> str | None:
-        """The raw value, or ``None``."""
+        """Return the value as a string, or ``None``."""
         exact = self.configuration.get(key)
         return self._folded.get(key.lower()) if exact is None else exact
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """A boolean property."""
+        """Return a boolean property."""
         value = self.text(key)
         return default if value is None else value.strip().lower() == "true"
 
     def integer(self, key: str, default: int) -> int:
-        """An integer property."""
+        """Return an integer property."""
         value = self.text(key)
         try:
             return default if value is None else int(value)
@@ -106,7 +106,7 @@ class TableProperties:
             return default
 
     def size_bytes(self, key: str) -> int | None:
-        """A size; a bare number means bytes (other writers store it so)."""
+        """Return a size; a number without a unit is bytes, as other writers store it."""
         value = self.text(key)
         if value is None:
             return None
@@ -116,7 +116,7 @@ class TableProperties:
             return None
 
     def duration_ms(self, key: str, default_ms: int) -> int:
-        """A calendar interval in milliseconds."""
+        """Return an interval in milliseconds."""
         value = self.text(key)
         try:
             return default_ms if value is None else parse_duration(value)
@@ -156,7 +156,7 @@ class TableProperties:
 
     @property
     def in_commit_since(self) -> int | None:
-        """The first version that is timed by its in-commit timestamp; ``None``: none is."""
+        """The first version whose in-commit timestamp counts; ``None`` if none does."""
         if not self.in_commit_timestamps:
             return None
         return self.integer("delta.inCommitTimestampEnablementVersion", 0)
@@ -169,10 +169,10 @@ class TableProperties:
 
     @property
     def deleted_file_retention_ms(self) -> int:
-        """``delta.deletedFileRetentionDuration``: for how long removed files and tombstones stay.
+        """``delta.deletedFileRetentionDuration``: how long removed files and tombstones are kept.
 
         Raises:
-            UsageError: the property cannot be understood. It guards data: nobody may guess it.
+            UsageError: the value is not valid. It protects data, so there is no default for it.
         """
         value = self.text("delta.deletedFileRetentionDuration")
         return DEFAULT_RETENTION_MS if value is None else parse_duration(value)
@@ -222,14 +222,14 @@ class TableProperties:
         """``delta.logRetentionDuration``: how long versions are kept.
 
         Raises:
-            UsageError: the property cannot be understood.
+            UsageError: the value is not valid.
         """
         value = self.text("delta.logRetentionDuration")
         return 30 * DAY_MS if value is None else parse_duration(value)
 
     @property
     def txn_retention_ms(self) -> int | None:
-        """``delta.setTransactionRetentionDuration``; ``None``: for ever."""
+        """``delta.setTransactionRetentionDuration``; ``None`` means no limit."""
         key = "delta.setTransactionRetentionDuration"
         never = -1
         found = self.duration_ms(key, never)
@@ -245,7 +245,7 @@ class TableProperties:
         """``delta.requireCheckpointProtectionBeforeVersion``; 0: nothing is protected.
 
         Raises:
-            UsageError: the property cannot be understood.
+            UsageError: the value is not valid.
         """
         key = "delta.requireCheckpointProtectionBeforeVersion"
         value = self.text(key)

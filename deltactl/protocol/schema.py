@@ -1,4 +1,4 @@
-"""Delta schemas: JSON text to types, types to Arrow, column mapping names and ids.
+"""Delta schemas: parse JSON, convert types to Arrow, names and ids of column mapping.
 
 Source: PROTOCOL.md, "Schema Serialization Format", "Column Mapping", "Primitive Types".
 """
@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltactl.errors import MALFORMED, CorruptLogError, UnsupportedFeatureError
 
 Naming: TypeAlias = Literal["logical", "physical"]
-"""Which names an Arrow schema carries: those users see, or those stored in files."""
+"""Which names an Arrow schema has: those that users see, or those stored in files."""
 
 PHYSICAL_NAME_KEY = "delta.columnMapping.physicalName"
 FIELD_ID_KEY = "delta.columnMapping.id"
@@ -29,7 +29,7 @@ VARIANT_TYPE: Final = pa.struct(
         pa.field("metadata", pa.binary(), nullable=False),
     ]
 )
-"""Not shredded: a group of two required binaries, ``value`` first, as Spark writes it.
+"""An unshredded variant: a group of two required binaries, ``value`` first, as Spark writes it.
 
 Source: PROTOCOL.md, "Variant data in Parquet"; Parquet's VariantEncoding.md, "Variant in Parquet".
 """
@@ -58,7 +58,7 @@ _PRIMITIVES: Mapping[str, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveType:
-    """A type without children, by the name the schema JSON gives it."""
+    """A type without children; ``name`` is its name in the schema's JSON."""
 
     name: str
 
@@ -73,7 +73,7 @@ class ArrayType:
 
 @dataclass(frozen=True, slots=True)
 class MapType:
-    """Keys to values."""
+    """A map from a key type to a value type."""
 
     key: DeltaType
     value: DeltaType
@@ -96,19 +96,19 @@ class Field:
 
     @property
     def field_id(self) -> int | None:
-        """The Parquet field id that column mapping assigned, if any."""
+        """The Parquet field id from column mapping, if any."""
         value = self.metadata.get(FIELD_ID_KEY)
         return int(value) if value is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """Ordered fields; the table's schema itself is one."""
+    """Ordered fields; the table's schema is a struct type."""
 
     fields: tuple[Field, ...]
 
     def find(self, name: str) -> Field | None:
-        """The field of this name: exact first, else the only one that differs by case alone."""
+        """Return the field of this name, or else the only one that differs just in case."""
         for candidate in self.fields:
             if candidate.name == name:
                 return candidate
@@ -124,9 +124,9 @@ def parse_schema(text: str, *, is_mapped: bool = True) -> StructType:
 
     Args:
         text: the JSON.
-        is_mapped: whether the table maps columns. Else physical names and ids that a schema still
-            carries mean nothing (PROTOCOL.md, "Column Mapping", "Reader Requirements"), and no
-            field has them.
+        is_mapped: whether the table uses column mapping. Otherwise physical names and ids in the
+            schema have no meaning (PROTOCOL.md, "Column Mapping", "Reader Requirements"), and
+            the fields are returned without them.
 
     Raises:
         CorruptLogError: the text is not a Delta schema.
@@ -166,10 +166,10 @@ def _parse_type(node: Any, is_mapped: bool) -> DeltaType:
 
 def _parse_field(node: Mapping[str, Any], is_mapped: bool) -> Field:
     if not isinstance(node["name"], str):
-        raise TypeError(f"{node['name']!r} is no name of a field")
+        raise TypeError(f"{node['name']!r} is not the name of a field")
     metadata = node.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise TypeError(f"the metadata of field {node['name']!r} are no object")
+        raise TypeError(f"the metadata of field {node['name']!r} are not an object")
     if not is_mapped:
         metadata = {key: value for key, value in metadata.items() if key not in _MAPPING_KEYS}
     parsed = Field(
@@ -179,13 +179,13 @@ def _parse_field(node: Mapping[str, Any], is_mapped: bool) -> Field:
         metadata=metadata,
     )
     for name in (parsed.name, parsed.physical_name):
-        name.encode()  # raises for half of a surrogate pair, which JSON can spell
-    _ = parsed.field_id  # raises where it is no number
+        name.encode()  # raises for half of a surrogate pair, which JSON can contain
+    _ = parsed.field_id  # raises if it is not a number
     return parsed
 
 
 def render_type(kind: DeltaType) -> str:
-    """A type as SQL spells it: ``map<string,array<long>>``."""
+    """Return a type in SQL syntax: ``map<string,array<long>>``."""
     match kind:
         case StructType(fields):
             return f"struct<{','.join(f'{f.name}:{render_type(f.type)}' for f in fields)}>"
@@ -198,17 +198,17 @@ def render_type(kind: DeltaType) -> str:
 
 
 def is_void(delta_type: DeltaType) -> bool:
-    """Whether values of this type are never stored in data files."""
+    """Return whether values of this type are never stored in data files."""
     return isinstance(delta_type, PrimitiveType) and delta_type.name == "void"
 
 
 def is_variant(delta_type: DeltaType) -> bool:
-    """Whether values of this type are variants."""
+    """Return whether values of this type are variants."""
     return isinstance(delta_type, PrimitiveType) and delta_type.name == "variant"
 
 
 def walk_types(delta_type: DeltaType) -> Iterator[DeltaType]:
-    """The type and every type inside it."""
+    """Yield the type and every type inside it."""
     yield delta_type
     match delta_type:
         case StructType(fields):
@@ -222,12 +222,12 @@ def walk_types(delta_type: DeltaType) -> Iterator[DeltaType]:
 
 
 def leaf_types(delta_type: DeltaType) -> Iterator[PrimitiveType]:
-    """Every primitive type inside, nested ones included."""
+    """Return an iterator over every primitive type inside, at every depth."""
     return (kind for kind in walk_types(delta_type) if isinstance(kind, PrimitiveType))
 
 
 def walk_fields(struct: StructType) -> Iterator[Field]:
-    """Every field at every depth, those inside arrays and maps included."""
+    """Yield every field at every depth, also inside arrays and maps."""
     for child in struct.fields:
         yield child
         yield from _fields_inside(child.type)
@@ -245,9 +245,9 @@ def _fields_inside(delta_type: DeltaType) -> Iterator[Field]:
 
 
 def variant_groups(struct: StructType) -> frozenset[tuple[str, ...]]:
-    """Where a data file of this schema holds variants: paths of Parquet groups.
+    """Return the paths of Parquet groups that are variants in a data file of this schema.
 
-    Lists and maps add groups of their own: ``list.element``, ``key_value.key`` and so on (Parquet's
+    Lists and maps add groups: ``list.element``, ``key_value.key`` and so on (Parquet's
     LogicalTypes.md).
     """
     return frozenset(path for f in struct.fields for path in _variants((f.physical_name,), f.type))
@@ -269,13 +269,13 @@ def _variants(path: tuple[str, ...], delta_type: DeltaType) -> Iterator[tuple[st
 
 
 def arrow_type(delta_type: DeltaType, naming: Naming = "logical") -> pa.DataType:
-    """The Arrow type of a Delta type.
+    """Return the Arrow type of a Delta type.
 
     Timestamps are ``timestamp[us, UTC]``, timestamp_ntz ``timestamp[us]``. With physical naming,
-    void members are left out (files do not hold them) and structs carry their field ids.
+    void members are left out (files do not store them) and structs have their field ids.
 
     Raises:
-        UnsupportedFeatureError: a type this program does not know (geometry, nanoseconds, ...).
+        UnsupportedFeatureError: the type is not supported (geometry, nanoseconds, ...).
     """
     match delta_type:
         case StructType():
@@ -297,7 +297,7 @@ def _primitive_arrow(name: str) -> pa.DataType:
         return known
     if match := _DECIMAL.fullmatch(name):
         precision, scale = int(match[1]), int(match[2])
-        if 1 <= precision <= 38 and 0 <= scale <= precision:  # noqa: PLR2004 - Delta's own limit
+        if 1 <= precision <= 38 and 0 <= scale <= precision:  # noqa: PLR2004 - Delta's limit
             return pa.decimal128(precision, scale)
     raise UnsupportedFeatureError(
         f"column type {name!r} is not supported",
@@ -306,7 +306,7 @@ def _primitive_arrow(name: str) -> pa.DataType:
 
 
 def arrow_schema(struct: StructType, naming: Naming = "logical") -> pa.Schema:
-    """The Arrow schema of a struct; physical naming adds Parquet field ids and drops void."""
+    """Return the Arrow schema of a struct; physical naming adds field ids and drops void."""
     if naming == "logical":
         return pa.schema([pa.field(f.name, arrow_type(f.type), f.nullable) for f in struct.fields])
     return pa.schema([_physical_field(f) for f in struct.fields if not is_void(f.type)])
@@ -314,5 +314,5 @@ def arrow_schema(struct: StructType, naming: Naming = "logical") -> pa.Schema:
 
 def _physical_field(f: Field) -> pa.Field:
     metadata = None if f.field_id is None else {PARQUET_FIELD_ID: str(f.field_id).encode()}
-    # Stored columns are optional whatever the schema says: older rows may lack later columns.
+    # Stored columns are always optional: older rows may not have later columns.
     return pa.field(f.physical_name, arrow_type(f.type, "physical"), metadata=metadata)

@@ -1,4 +1,4 @@
-"""Delta types as the JSON text of ``metaData.schemaString``; ``schema.parse_schema`` reads it back.
+"""Encode Delta types as ``metaData.schemaString``; ``schema.parse_schema`` is the inverse.
 
 Source: PROTOCOL.md, "Schema Serialization Format".
 """
@@ -12,7 +12,7 @@ from deltactl.protocol.schema import ArrayType, DeltaType, Field, MapType, Primi
 
 
 def encode_schema(struct: StructType) -> str:
-    """The text of ``metaData.schemaString``, members in the order that Delta on Spark has."""
+    """Return ``metaData.schemaString``, with members in the order of Delta on Spark."""
     return json.dumps(_encode_type(struct), ensure_ascii=False, separators=(",", ":"))
 
 

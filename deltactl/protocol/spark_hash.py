@@ -1,7 +1,7 @@
-"""Spark's hash of texts: Murmur3 (x86, 32 bits), as its function ``hash``.
+"""Spark's hash of strings: Murmur3 (x86, 32 bits), as its function ``hash``.
 
-It differs from the published Murmur3 at the end of a text: each of the last one to three bytes goes
-through the whole mixing as a signed number of its own.
+It differs from the published Murmur3 at the end of a string: each of the last one to three bytes is
+mixed as a signed number of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 SPARK_SEED: Final = 42
-"""What Spark's ``hash`` starts from, and what it gives for null."""
+"""The seed of Spark's ``hash``, which is also its result for null."""
 
 _Hashes: TypeAlias = np.ndarray[Any, np.dtype[np.int32]]
 _Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint32]]
@@ -24,7 +24,7 @@ _OTHER_SEED: Final = 0x9E3779B9
 def hash_texts(
     texts: pa.StringArray, seed: int = SPARK_SEED
 ) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """The hash of each text's UTF-8 bytes; of null the seed, as in Spark.
+    """Return the hash of each string's UTF-8 bytes; for null the seed, as in Spark.
 
     Args:
         texts: ``string``, of any offset.
@@ -54,7 +54,7 @@ def hash_names(names: pa.ChunkedArray) -> Hashes:
 
 
 def hash_texts_64(texts: pa.StringArray) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Two of Spark's hashes side by side for each text: for telling many texts apart."""
+    """Return two of Spark's hashes in one number for each string, to distinguish many strings."""
     low, high = (hash_texts(texts, seed).view(np.uint32) for seed in (SPARK_SEED, _OTHER_SEED))
     return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
 
@@ -62,7 +62,7 @@ def hash_texts_64(texts: pa.StringArray) -> np.ndarray[Any, np.dtype[np.uint64]]
 def _hash_block(data: np.ndarray[Any, np.dtype[np.uint8]], offsets: _Sizes, seed: _Words) -> _Words:
     lengths = np.diff(offsets)
     starts = offsets[:-1]
-    # Room for the last word of the last row, which other rows' masks read past the end.
+    # Padding for the last word of the last row: masks of other rows read past the end.
     padded = np.concatenate([data, np.zeros(4, np.uint8)])
     words: _Words = np.ascontiguousarray(
         padded[:-3].astype(np.uint32)

@@ -1,6 +1,6 @@
-"""Statistics of a data file as the JSON text of ``add.stats``, and row counts out of such texts.
+"""Encode statistics of a data file as ``add.stats``, and read row counts from such strings.
 
-Source: PROTOCOL.md, "Per-file Statistics"; where it leaves a choice, what Delta on Spark writes,
+Source: PROTOCOL.md, "Per-file Statistics"; where it leaves a choice, the form of Delta on Spark,
 unless that would be wrong for some reader.
 """
 
@@ -42,10 +42,10 @@ _INFINITIES: Final = {True: '"Infinity"', False: '"-Infinity"'}
 
 @dataclass(frozen=True, slots=True)
 class LeafStats:
-    """What is known about one leaf: ``None`` means nothing is.
+    """Statistics of one leaf; ``None`` means unknown.
 
     ``minimum`` and ``maximum`` are bounds, not necessarily values of the file. Dates are days and
-    timestamps microseconds since 1970: Python's own types end at the year 9999, columns do not.
+    timestamps microseconds since 1970, since Python's own types end at the year 9999.
     """
 
     null_count: int | None = None
@@ -65,7 +65,7 @@ class FileStats:
 
 
 def encode_stats(file_stats: FileStats, columns: StatsColumns) -> str:
-    """The text of ``add.stats``, with the members and in the order that Delta on Spark has."""
+    """Return ``add.stats``, with the members of Delta on Spark in its order."""
     members = [f'"numRecords":{file_stats.num_records}']
     if columns.leaves:
         bounded = [leaf for leaf in columns.leaves if leaf.has_bounds]
@@ -92,7 +92,7 @@ def loosen_bounds(stats: str) -> str:
 
 
 def _nest(leaves: Sequence[StatsLeaf], texts: Mapping[Path, str | None]) -> str:
-    """An object of the leaves' texts; structs stay where all of their leaves say nothing."""
+    """Return an object of the leaves' values; structs without known leaves are kept."""
     tree: dict[str, Any] = {}
     for leaf in leaves:
         node = tree
@@ -126,7 +126,7 @@ def _encode_bound(
         case "float":
             text = _encode_float(float(value), upper=upper)
         case "decimal":
-            # All digits, never through a float, which has room for 15 of the 38.
+            # All digits: a float would keep only 15 of the 38.
             text = format(Decimal(value), "f")
         case "date":
             text = _encode_date(int(value))
@@ -145,15 +145,15 @@ def _encode_string(value: str, prefix: int, *, upper: bool) -> str | None:
 
 
 def truncate_minimum(value: str, prefix: int) -> str:
-    """A string of at most ``prefix`` characters that sorts at or before ``value``."""
+    """Return at most ``prefix`` characters that sort at or before ``value``."""
     return value[: max(prefix, 0)]
 
 
 def truncate_maximum(value: str, prefix: int) -> str | None:
-    """A short string that sorts, by UTF-8 bytes, at or after all that ``value`` does.
+    """Return a short string that sorts, by UTF-8 bytes, at or after ``value``.
 
-    The prefix is counted in UTF-16 code units, as Spark counts it, and grows past characters
-    that no tie-breaker exceeds, up to twice its length; ``None`` where that does not suffice.
+    The prefix is counted in UTF-16 code units, as in Spark. It grows past characters that no
+    appended character exceeds, up to twice its length; ``None`` if that is not enough.
     """
     end = _skip_units(value, max(prefix, 0))
     if end >= len(value):
@@ -173,7 +173,7 @@ def truncate_maximum(value: str, prefix: int) -> str | None:
 
 
 def _skip_units(value: str, limit: int) -> int:
-    """How many characters make up the first ``limit`` UTF-16 units; a pair is never split."""
+    """Return how many characters the first ``limit`` UTF-16 units are; pairs stay whole."""
     if value.isascii():
         return min(limit, len(value))
     units = 0
@@ -190,15 +190,15 @@ def _utf16_length(text: str) -> int:
 
 def _encode_float(value: float, *, upper: bool) -> str | None:
     if isnan(value):
-        # Its place in the order differs between readers: a column that has any has no bounds.
+        # Readers order NaN differently: a column with NaN has no bounds.
         return None
     if isinf(value):
         return _INFINITIES[value > 0]
     if value == 0:
-        # -0.0 and 0.0 are equal in SQL and apart in some readers' order: cover both.
+        # -0.0 and 0.0 are equal in SQL but not in some readers: the bounds include both.
         value = copysign(0.0, 1 if upper else -1)
-    # A float32 gets the digits of the double it equals: a reader that takes 1.1 for a double,
-    # as all do once the column is widened, would skip the file that holds 1.1f.
+    # A float32 has the digits of the equal double: a reader that reads 1.1 as a double,
+    # as all do after the column is widened, would skip a file with 1.1f.
     return repr(value)
 
 
@@ -210,10 +210,10 @@ def _encode_date(days: int) -> str | None:
 
 
 def _encode_timestamp(micros: int, zoned: bool, *, upper: bool) -> str | None:
-    """ISO 8601: milliseconds, as Delta on Spark writes them, and microseconds where those lie.
+    """Return ISO 8601 in milliseconds, as Delta on Spark, or in microseconds if these differ.
 
-    Spark floors both bounds and, when skipping files, takes a maximum for up to 1 ms more;
-    delta-rs and DuckDB take it at its word. A maximum exact to the microsecond is right for all.
+    Spark rounds both bounds down and, when it skips files, adds 1 ms to a maximum; delta-rs and
+    DuckDB do not. A maximum with exact microseconds is correct for all.
     """
     try:
         moment = _EPOCH + timedelta(microseconds=micros)
@@ -225,10 +225,10 @@ def _encode_timestamp(micros: int, zoned: bool, *, upper: bool) -> str | None:
 
 
 NUM_RECORDS_FIRST: Final = r'^\s*\{\s*"numRecords"\s*:\s*(?P<rows>[0-9]{1,18})\s*[,}]'
-"""A row count as the first member, where writers put it: there it can be nothing else."""
+"""Matches a row count as the first member, its usual place, where it cannot be another's."""
 _HEAD_CHARACTERS: Final = 48
 _MAX_RECORDS: Final = (1 << 63) - 1
-_MOST_DIGITS: Final = 400  # more than any double has, written out
+_MOST_DIGITS: Final = 400  # more digits than any double has
 
 
 def num_records(stats: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -238,7 +238,7 @@ def num_records(stats: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _num_records_of(texts: pa.Array) -> pa.Array:
-    # The head alone goes to the regular expression: the texts are long.
+    # Only the start is matched, since the strings are long.
     heads = pc.binary_slice(texts.cast(_binary_like(texts.type)), 0, _HEAD_CHARACTERS)
     rows = pc.struct_field(pc.extract_regex(heads, NUM_RECORDS_FIRST), "rows")
     rows = rows.cast(pa.string()).cast(pa.int64())
@@ -273,12 +273,12 @@ def row_count(value: object) -> int | None:
 
 
 def whole_number(value: Any) -> int | None:
-    """The number as an integer; ``None`` where it has a fraction, or is beyond all doubles.
+    """Return a number as an integer; ``None`` if it has a fraction or is out of range of doubles.
 
-    ``1e999999999`` is a short text: as an integer it would fill the memory.
+    ``1e999999999`` is short, but as an integer it would fill the memory.
 
     Raises:
-        ValueError, ArithmeticError, TypeError: the value is no number.
+        ValueError, ArithmeticError, TypeError: the value is not a number.
     """
     if isinstance(value, Decimal) and value.is_finite() and value.adjusted() > _MOST_DIGITS:
         return None

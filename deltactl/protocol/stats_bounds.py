@@ -1,7 +1,7 @@
-"""Statistics of many files at once: bounds as columns of JSON texts, joined to ``add.stats``.
+"""Encode statistics of many files at once: bounds as columns of JSON, joined to ``add.stats``.
 
-Source: PROTOCOL.md, "Per-file Statistics". The same texts as ``protocol/stats``, which describes
-one file that was just written, only made by Arrow kernels.
+Source: PROTOCOL.md, "Per-file Statistics". The result is as from ``protocol/stats``, which is for
+one new file, but Arrow kernels compute it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from deltactl.protocol.stats import Path, truncate_maximum, truncate_minimum
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
 from deltactl.protocol.stats_json import encode_strings, join_objects, quote_texts
 
-# Beyond them readers do not parse a date: of years 1 and 9999, as days and microseconds.
+# Limits of the dates that readers parse, years 1 and 9999, as days and microseconds.
 _FIRST_DAY: Final = -719162
 _LAST_DAY: Final = 2932896
 _DAY_US: Final = 86_400_000_000
@@ -28,7 +28,7 @@ _UNDECODED: Final = "\ufffd"
 
 @dataclass(frozen=True, slots=True)
 class LeafColumns:
-    """One leaf in many files: null counts (int64), bounds as JSON texts; null where unknown."""
+    """One leaf of many files: null counts (int64), bounds as JSON; null if unknown."""
 
     nulls: pa.Array
     lower: pa.Array | None = None
@@ -36,12 +36,12 @@ class LeafColumns:
 
 
 def encode_bounds(values: Sequence[Any], kind: str, string_prefix: int, *, upper: bool) -> pa.Array:
-    """Bounds of one leaf in many files as JSON texts.
+    """Return bounds of one leaf of many files as JSON.
 
     Args:
-        values: ``None`` where unknown; days, microseconds, integers, decimals, or UTF-8 bytes.
-        kind: as :class:`~deltactl.protocol.stats_columns.StatsLeaf` has it, floats excluded.
-        string_prefix: characters that strings are cut to.
+        values: ``None`` if unknown; days, microseconds, integers, decimals, or UTF-8 bytes.
+        kind: as in :class:`~deltactl.protocol.stats_columns.StatsLeaf`, except floats.
+        string_prefix: the number of characters that strings are truncated to.
         upper: whether these are maxima.
     """
     match kind:
@@ -65,7 +65,7 @@ def _encode_texts(values: Sequence[bytes | None], prefix: int, upper: bool) -> p
     long = pc.fill_null(pc.greater(pc.binary_length(raw), max(prefix, 0)), False)
     try:
         texts = raw.cast(pa.string())
-    except pa.ArrowInvalid:  # a bound that was cut within a character
+    except pa.ArrowInvalid:  # a bound that was truncated within a character
         texts = pa.array([_decode(value) for value in values], pa.string())
     if pc.any(long).as_py():
         cut = truncate_maximum if upper else truncate_minimum
@@ -89,13 +89,13 @@ def _encode_days(values: Sequence[int | None]) -> pa.Array:
 def _encode_micros(values: Sequence[int | None], zoned: bool, upper: bool) -> pa.Array:
     last = (_LAST_DAY + 1) * _DAY_US - 1
     micros = _within(pa.array(values, pa.int64()), _FIRST_DAY * _DAY_US, last)
-    # numpy floors, also before 1970.
+    # numpy rounds down, also before 1970.
     millis = pa.array(
         pc.fill_null(micros, 0).to_numpy() // 1000, mask=micros.is_null().to_numpy(False)
     )
     texts = millis.cast(pa.timestamp("ms")).cast(pa.string())
     if upper:
-        # A maximum exact to the microsecond is right for every reader.
+        # A maximum with exact microseconds is correct for every reader.
         exact = pc.equal(micros, pc.multiply(millis, 1000))
         texts = pc.if_else(exact, texts, micros.cast(pa.timestamp("us")).cast(pa.string()))
     end = 'Z"' if zoned else '"'
@@ -110,12 +110,12 @@ def _within(values: pa.Array, least: int, greatest: int) -> pa.Array:
 def encode_stats_of_files(
     num_records: pa.Array, leaves: Mapping[Path, LeafColumns], columns: StatsColumns
 ) -> pa.Array:
-    """The text of ``add.stats`` of each file.
+    """Return ``add.stats`` of each file.
 
     Args:
         num_records: rows of each file.
-        leaves: what is known of each leaf that the files hold; one they lack is null throughout.
-        columns: the leaves wanted, which decide members and their order.
+        leaves: statistics of each leaf in the files; a leaf that they lack is null in every row.
+        columns: the leaves to encode, which define the members and their order.
     """
     rows = len(num_records)
     unknown = pa.nulls(rows, pa.string())

@@ -1,4 +1,4 @@
-"""Which leaves of a table get statistics.
+"""Choose the leaves of a table that get statistics.
 
 Source: PROTOCOL.md, "Per-file Statistics"; the table properties ``delta.dataSkippingStatsColumns``
 and ``delta.dataSkippingNumIndexedCols``.
@@ -34,12 +34,12 @@ _UNBOUNDED = frozenset({"variant", "nested", "void", "other"})
 
 @dataclass(frozen=True, slots=True)
 class StatsLeaf:
-    """A column or struct member without members of its own that get statistics.
+    """A column or struct member that gets statistics and is not a struct itself.
 
-    ``kind`` says how bounds are written: integer, float, decimal, date, timestamp, timestamp_ntz,
+    ``kind`` is the format of its bounds: integer, float, decimal, date, timestamp, timestamp_ntz,
     string or boolean; variant, nested (arrays and maps), void and other leaves have null counts
-    only. Delta on Spark has no bounds of booleans, delta-rs has: its datasets find no row by a
-    column without them where other columns of the file have some.
+    only. Delta on Spark writes no bounds of booleans, delta-rs does: its datasets find no rows by a
+    column without bounds if other columns of the file have bounds.
     """
 
     path: tuple[str, ...]
@@ -47,7 +47,7 @@ class StatsLeaf:
 
     @property
     def has_bounds(self) -> bool:
-        """Whether minimum and maximum are kept."""
+        """Return whether minimum and maximum are written."""
         return self.kind not in _UNBOUNDED
 
 
@@ -55,7 +55,7 @@ class StatsLeaf:
 class StatsColumns:
     """The leaves of a table that get statistics, by physical path and in the schema's order.
 
-    ``tight_bounds``: say so in the text, which tables with deletion vectors ask for.
+    ``tight_bounds``: write ``tightBounds``, which tables with deletion vectors require.
     """
 
     leaves: tuple[StatsLeaf, ...] = ()
@@ -73,11 +73,11 @@ class _Leaf:
 def choose_stats_columns(
     metadata: Metadata, protocol: Protocol, *, clustering: Sequence[tuple[str, ...]] = ()
 ) -> StatsColumns:
-    """The leaves that the table's properties ask for.
+    """Return the leaves that the table's properties select.
 
     Args:
         metadata: columns and properties.
-        protocol: tells whether deletion vectors may appear.
+        protocol: whether it has deletion vectors.
         clustering: physical paths of clustering columns, which always have statistics.
     """
     properties = TableProperties(metadata.configuration)
@@ -96,7 +96,7 @@ def choose_stats_columns(
 
 
 def list_leaves(struct: StructType) -> tuple[StatsLeaf, ...]:
-    """Every leaf that could get statistics, in the schema's order."""
+    """Return every leaf that could get statistics, in the schema's order."""
     return tuple(StatsLeaf(leaf.physical, leaf.kind) for leaf in _walk(struct, (), ()))
 
 
@@ -138,9 +138,9 @@ def _fold(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def parse_column_list(text: str) -> list[tuple[str, ...]]:
-    """Column paths from ``a, b.c, `odd.name`.d``; a doubled backtick stands for one.
+    """Return column paths from ``a, b.c, `odd.name`.d``; two backticks mean one.
 
-    Texts that Delta on Spark would refuse give names that no column has.
+    For strings that Delta on Spark refuses, the names are not those of any column.
     """
     paths: list[tuple[str, ...]] = []
     names: list[str] = []

@@ -1,7 +1,7 @@
-"""Statistics structs to the JSON text that ``add.stats`` holds, column-wise.
+"""Encode columns of statistics structs as the JSON of ``add.stats``.
 
-Source: PROTOCOL.md, "Per-file Statistics". Needed where a checkpoint keeps ``stats_parsed`` only,
-and where statistics of many files are made at once.
+Source: PROTOCOL.md, "Per-file Statistics". For checkpoints with ``stats_parsed`` only, and for
+statistics of many files at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 
 def encode_stats_column(structs: pa.StructArray) -> pa.StringArray:
-    """JSON text of each ``stats_parsed`` struct; null members are left out, null structs null."""
+    """Return JSON of each ``stats_parsed`` struct, without null members; null for null."""
     return _encode(structs)
 
 
@@ -32,7 +32,7 @@ def _encode(array: pa.Array) -> pa.Array:
         return quote_texts(array.cast(pa.string()))
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
         return array.cast(pa.string())
-    # Binary and nested leaves have no min/max in the protocol: no information.
+    # Binary and nested leaves have no minimum or maximum in the protocol.
     return pa.nulls(len(array), pa.string())
 
 
@@ -47,11 +47,11 @@ def _encode_struct(array: pa.StructArray) -> pa.Array:
 
 
 def join_objects(members: Sequence[tuple[str, pa.Array]], num_rows: int) -> pa.Array:
-    """A JSON object a row of its members' texts; members that are null are left out."""
+    """Return a JSON object per row from its members' JSON, without null members."""
     if not members:
         return pa.array(["{}"] * num_rows, pa.string())
     # The leading "" keeps rows whose members are all null, which Arrow's join would drop;
-    # the comma it brings is cut off again.
+    # the comma that it adds is removed.
     joined = pc.binary_join_element_wise(
         "",
         *(
@@ -66,14 +66,14 @@ def join_objects(members: Sequence[tuple[str, pa.Array]], num_rows: int) -> pa.A
 
 
 def quote_texts(texts: pa.Array) -> pa.Array:
-    """JSON strings of texts that need no escapes."""
+    """Return JSON strings of texts that need no escapes."""
     return pc.binary_join_element_wise('"', texts, '"', "")
 
 
 def encode_strings(texts: pa.Array) -> pa.Array:
-    """JSON strings of any texts; nulls stay null."""
+    """Return JSON strings of any texts; nulls stay null."""
     if pc.any(pc.match_substring_regex(texts, r"[\x00-\x1f]")).as_py():
-        # Control characters are rare enough for the json module.
+        # Control characters are rare, so the json module is fast enough.
         return pa.array(
             [None if t is None else json.dumps(t, ensure_ascii=False) for t in texts.to_pylist()],
             pa.string(),
@@ -83,7 +83,7 @@ def encode_strings(texts: pa.Array) -> pa.Array:
 
 
 def _encode_floats(array: pa.Array) -> pa.Array:
-    # Not numbers in JSON: Delta on Spark writes these as strings.
+    # JSON has no such numbers: Delta on Spark writes them as strings.
     text = array.cast(pa.string())
     spelled = pc.if_else(pc.is_nan(array), '"NaN"', text)
     infinite = pc.is_inf(array)

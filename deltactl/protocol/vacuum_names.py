@@ -1,4 +1,4 @@
-"""Names that a vacuum may look at: hidden ones, files of a known kind, other tables' folders.
+"""Classify names for a vacuum: hidden names, files of known kinds, directories of other tables.
 
 Source: Delta's rule for hidden names, applied to every part of a name.
 """
@@ -22,25 +22,25 @@ _UNIFORM_DIR: Final = "metadata"
 _VECTOR: Final = r"(?:^|/)deletion_vector_[^/]*\.bin$"
 _CHANGE_DATA: Final = rf"(?:^|/){CHANGE_DATA_DIR}/"
 _KNOWN: Final = rf"(?i:\.parquet)$|{_VECTOR}"
-# (?s): a folder's name may hold a line end.
+# (?s): a directory name may contain a line break.
 _FOREIGN_FOLDER: Final = r"(?s)^(?:(?P<root>.*)/)?(?:_delta_log|\.hoodie)(?:/|$)"
 _ICEBERG_FILE: Final = (
     r"(?s)^(?:(?P<root>.*)/)?metadata/[^/]*(?:\.metadata\.json|version-hint\.text)$"
 )
-# Where folders of that name are hidden nobody has looked into them, and the table's own is on top.
+# If directories of that name are hidden, they were not listed; the table's own one is at its root.
 _HIDDEN_ICEBERG: Final = rf"(?s)^(?P<root>.*)/{_UNIFORM_DIR}(?:/|$)"
 
 
 class HiddenRule:
-    """Which names a vacuum of one table never lists and never deletes.
+    """The names that a vacuum of one table never lists and never deletes.
 
-    A part of a name hides it when it begins with ``.`` or ``_``, but for ``_delta_index*``,
-    ``_change_data*`` and ``<partition column>=*``; so does ``metadata`` where Iceberg readers of
-    the table keep theirs there.
+    A name is hidden if a part of it begins with ``.`` or ``_``, except ``_delta_index*``,
+    ``_change_data*`` and ``<partition column>=*``. If the table has Iceberg metadata (UniForm), the
+    part ``metadata`` is hidden too.
     """
 
     def __init__(self, metadata: Metadata) -> None:
-        """Take the rule's exemptions from the table."""
+        """Read the exceptions of the rule from the table."""
         exempt = (*_EXEMPT, *(f"{name}=" for name in metadata.partition_columns))
         formats = TableProperties(metadata.configuration).text(
             "delta.universalFormat.enabledFormats"
@@ -51,13 +51,13 @@ class HiddenRule:
         self._exempt_pattern = f"(^|/)(?:{joined})"
 
     def hides_part(self, part: str) -> bool:
-        """Whether one part of a name hides it and everything below."""
+        """Return whether one part of a name hides it and everything below."""
         if self.hides_metadata and part == _UNIFORM_DIR:
             return True
         return part[:1] in ("_", ".") and not part.startswith(self._exempt)
 
     def mask(self, names: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Which names are hidden, a boolean each."""
+        """Return which names are hidden, as booleans."""
         mask = pc.match_substring_regex(names, r"(?:^|/)[._]")
         if pc.any(mask).as_py():
             shown = pc.replace_substring_regex(names, self._exempt_pattern, r"\1x")
@@ -68,26 +68,26 @@ class HiddenRule:
 
 
 def vector_mask(names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which names are those of deletion vector files."""
+    """Return which names are names of deletion vector files."""
     return pc.match_substring_regex(names, _VECTOR)
 
 
 def change_data_mask(names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which names lie in a folder of change data."""
+    """Return which names are in a directory of change data."""
     return pc.match_substring_regex(names, _CHANGE_DATA)
 
 
 def known_kind_mask(names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Which names are of files that a Delta table is made of: Parquet and deletion vectors."""
+    """Return which names are Parquet files or deletion vectors, the files of a Delta table."""
     return pc.match_substring_regex(names, _KNOWN)
 
 
 def foreign_roots(files: pa.ChunkedArray, folders: Iterable[str], *, iceberg: bool) -> set[str]:
-    """Folders below the table's root that hold a table of their own; ``""`` is the root itself.
+    """Return directories that are tables of their own; ``""`` is the table's root itself.
 
-    A folder does if it has a ``_delta_log`` or ``.hoodie`` (the root's own log apart), or Iceberg
-    metadata. Without ``iceberg`` the table has such metadata itself: a folder of that name will do
-    then, but not the root's.
+    These have a ``_delta_log`` (except the root's), a ``.hoodie``, or Iceberg metadata. Without
+    ``iceberg``, the table itself has Iceberg metadata: then a ``metadata`` directory below another
+    directory is enough.
     """
     names = pa.chunked_array([*files.chunks, pa.array(list(folders), pa.string())], pa.string())
     roots: set[str] = set()
@@ -102,7 +102,7 @@ def foreign_roots(files: pa.ChunkedArray, folders: Iterable[str], *, iceberg: bo
 
 
 def below_mask(names: pa.ChunkedArray, folders: Iterable[str]) -> pa.ChunkedArray:
-    """Which names lie below one of the folders; the folder ``""`` holds everything."""
+    """Return which names are below one of the directories; every name is below ``""``."""
     mask = pa.chunked_array([pa.repeat(pa.scalar(False), len(names))])
     for folder in folders:
         mask = pc.or_(mask, pc.starts_with(names, f"{folder}/" if folder else ""))

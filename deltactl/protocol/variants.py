@@ -1,11 +1,11 @@
-"""Variants as Parquet groups hold them, shredded or not, to the two binaries Delta knows.
+"""Convert variants in Parquet groups, shredded or not, to the two binaries of Delta.
 
 Source: Parquet's VariantEncoding.md and VariantShredding.md; PROTOCOL.md, "Variant Data Type".
 
-Shredded groups are rebuilt column by column: each level gives one list with the binary of every
-row. What a file holds as binary already stays as it is; only the outermost layer of it is looked
-at, so that what is put together around it is never broken. Data that the specification calls
-invalid is refused: readers may take it differently, and rewriting it would settle that for good.
+Shredded groups are rebuilt column by column: each level returns a list with the binary of every
+row. Values that are binary in the file do not change; only their outermost level is parsed, so that
+a variant built from them is valid. Data that the specification calls invalid are refused: readers
+may read them differently, and a rewrite would make one reading permanent.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _LISTS: Final = (pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListVie
 
 
 def read_variant(array: pa.Array) -> pa.StructArray:
-    """A variant column as read from Parquet, in the type ``VARIANT_TYPE``; null rows stay null.
+    """Return a variant column from Parquet as ``VARIANT_TYPE``; null rows stay null.
 
     Args:
-        array: structs with ``metadata``, ``value`` and perhaps ``typed_value``, in any order.
+        array: structs with ``metadata``, ``value`` and optionally ``typed_value``, in any order.
 
     Raises:
-        DataFileError: the group is none of a variant, or its data break the specification.
-        UnsupportedFeatureError: values are shredded as a type that this program does not know.
+        DataFileError: the group is not a variant, or its data are invalid by the specification.
+        UnsupportedFeatureError: values are shredded as a type that is not supported.
     """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
@@ -64,11 +64,11 @@ def read_variant(array: pa.Array) -> pa.StructArray:
         else:
             value = _filled(array, "value", _binary(members.get("value"), "value"), _NULL)
     except pa.ArrowInvalid as error:
-        raise DataFileError(f"a variant column is broken: {error}"[:500]) from error
+        raise DataFileError(f"a variant column is not valid: {error}"[:500]) from error
     except RecursionError as error:
         raise UnsupportedFeatureError("a variant column is shredded too deeply") from error
     if isinstance(value, pa.ChunkedArray):
-        raise DataFileError("the variants of one batch take more than 2 GiB when put together")
+        raise DataFileError("the variants of one batch take more than 2 GiB when rebuilt")
     value = pc.fill_null(value, _NULL) if value.null_count else value
     metadata = _filled(array, "metadata", metadata, b"")
     mask = array.is_null() if array.null_count else None
@@ -76,19 +76,19 @@ def read_variant(array: pa.Array) -> pa.StructArray:
 
 
 def _filled(group: pa.Array, name: str, masked: pa.Array, filler: bytes) -> pa.Array:
-    """A member with something in every row, also under null groups, where nobody sees it.
+    """Return a member without nulls; under null groups, its value has no effect.
 
-    A value that is missing where there has to be one so becomes the variant null.
+    A required value that is missing becomes the variant null.
     """
     held = group.field(name)
     return _binary(held, name) if not held.null_count else pc.fill_null(masked, filler)
 
 
 def _members(group: pa.Array, known: Set[str], path: str) -> dict[str, pa.Array]:
-    """The group's columns by name, null where the group is."""
+    """Return the group's columns by name, null where the group is null."""
     names = [field.name for field in group.type] if pa.types.is_struct(group.type) else []
     if not names or len(set(names)) < len(names) or not set(names) <= known:
-        raise DataFileError(f"{path} is no group of a variant but {group.type}"[:500])
+        raise DataFileError(f"{path} is not a group of a variant but {group.type}"[:500])
     return dict(zip(names, group.flatten(), strict=True))
 
 
@@ -100,13 +100,13 @@ def _binary(array: pa.Array | None, path: str) -> pa.Array:
 
 
 def _rebuild(members: Mapping[str, pa.Array], metadata: Binaries, path: str) -> Binaries:
-    """Each row's binary from a group's ``value`` and ``typed_value``; ``None`` where missing."""
+    """Return each row's binary from ``value`` and ``typed_value``; ``None`` if missing."""
     values: Binaries = [None] * len(metadata)
     if "value" in members:
         values = _binary(members["value"], f"value at {path}").to_pylist()
         for value in values:
             if value is not None and _end(value, 0) not in {len(value), None}:
-                raise DataFileError(f"a variant's value at {path} does not end where it says")
+                raise DataFileError(f"a variant's value at {path} has the wrong length")
     typed = members.get("typed_value")
     if typed is None:
         return values
@@ -128,7 +128,7 @@ def _either(
     if encoded is not None:
         raise DataFileError(f"a variant has both value and typed_value at {path}")
     if value[0] & 3 == shredded_kind:
-        raise DataFileError(f"a variant at {path} is not shredded where its kind has to be")
+        raise DataFileError(f"a variant at {path} is not shredded, although its kind must be")
     return value
 
 
@@ -153,7 +153,7 @@ def _primitives(typed: pa.Array, path: str) -> Binaries:
 
 
 def _prefixed(head: bytes, array: pa.Array, width: int) -> Binaries:
-    """``head`` and the first bytes of each slot: Arrow is little-endian, as variants are."""
+    """Return ``head`` and the first bytes of each slot; Arrow and variants are little-endian."""
     slots: Binaries = array.view(pa.binary(array.type.bit_width // 8)).to_pylist()
     return [None if slot is None else head + slot[:width] for slot in slots]
 
@@ -186,7 +186,7 @@ def _array(elements: Iterator[bytes], count: int) -> bytes:
 def _objects(values: Binaries, typed: pa.Array, metadata: Binaries, path: str) -> Binaries:
     names = [field.name.encode() for field in typed.type]
     if len(set(names)) < len(names):
-        raise DataFileError(f"a variant at {path} is shredded twice by the same name")
+        raise DataFileError(f"a variant at {path} has two shredded fields of the same name")
     columns: dict[bytes, Binaries] = {}
     for name, column in zip(names, typed.flatten(), strict=True):
         inner = f"{path}.{name.decode()}"
@@ -210,7 +210,7 @@ def _object(
     dictionary: bytes,
     path: str,
 ) -> bytes:
-    """An object of the shredded fields found and those of ``residual``, whose bytes stay."""
+    """Return an object of the shredded fields and of the unchanged fields of ``residual``."""
     names, ids = _parse_metadata(dictionary)
     fields, body = ([], b"") if residual is None else _residual(residual, names, path)
     taken = {name for name, _, _ in fields}
@@ -234,9 +234,9 @@ def _object(
 def _residual(
     value: bytes, names: tuple[bytes, ...], path: str
 ) -> tuple[list[tuple[bytes, int, int]], bytes]:
-    """Name, id and offset of each field of an object, and the bytes that offsets point into."""
+    """Return name, id and offset of each field of an object, and the bytes of all values."""
     if value[0] & 3 != _OBJECT:
-        raise DataFileError(f"a variant at {path} is shredded as an object and is none")
+        raise DataFileError(f"a variant at {path} is shredded as an object but is not one")
     ids, offsets, _ = _layout(value, 0)
     fields = []
     for id_at, offset_at in zip(ids, offsets, strict=False):
@@ -249,7 +249,7 @@ def _residual(
 
 @lru_cache(maxsize=64)
 def _parse_metadata(metadata: bytes) -> tuple[tuple[bytes, ...], Mapping[bytes, int]]:
-    """The names by id, and ids by name: the first where a name repeats."""
+    """Return names by id, and ids by name; of a repeated name, the first id."""
     head = _uint(metadata, 0, 1)
     if head & 15 != 1:
         raise UnsupportedFeatureError(f"a variant's metadata has version {head & 15}, not 1")
@@ -263,7 +263,7 @@ def _parse_metadata(metadata: bytes) -> tuple[tuple[bytes, ...], Mapping[bytes, 
 
 
 def _layout(data: bytes, at: int) -> tuple[range, range, int]:
-    """Where an object or array has its ids and its offsets (a range steps by size), and ends."""
+    """Return positions of the ids and offsets of an object or array, and where it ends."""
     high, is_object = data[at] >> 2, data[at] & 3 == _OBJECT
     offset_size, id_size = (high & 3) + 1, (high >> 2 & 3) + 1 if is_object else 0
     count_size = 4 if high >> (4 if is_object else 2) & 1 else 1
@@ -274,7 +274,7 @@ def _layout(data: bytes, at: int) -> tuple[range, range, int]:
 
 
 def _end(data: bytes, at: int) -> int | None:
-    """Where the value that starts at ``at`` ends; ``None`` for types newer than this program."""
+    """Return where the value at ``at`` ends; ``None`` for unknown types."""
     kind, high = _uint(data, at, 1) & 3, data[at] >> 2
     if kind == _SHORT_STRING:
         return at + 1 + high

@@ -25,12 +25,12 @@ def z85_encode(data: bytes) -> str:
 def z85_decode(text: str) -> bytes:
     """Return the bytes of z85 ``text``.
 
-    A last group of 1 to 3 ``#`` stands for that many missing bytes: writers built on a Rust library
-    end vectors so, and no other group can start with ``#`` without passing 32 bits.
+    A last group that starts with 1 to 3 ``#`` lacks as many bytes: writers that use a Rust library
+    end vectors in this way. No other group can start with ``#``: it would exceed 32 bits.
 
     Raises:
-        ValueError: a length that is no multiple of 5, a character outside the alphabet, or a group
-            over 2^32-1.
+        ValueError: the length is not a multiple of 5, a character is not in the alphabet, or a
+            group is over 2^32-1.
     """
     if len(text) % 5:
         raise ValueError(f"z85 text has a multiple of 5 characters, not {len(text)}")
@@ -52,13 +52,13 @@ _CODES[np.frombuffer(ALPHABET.encode(), np.uint8)] = np.arange(_BASE)
 def decode_words(
     chars: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
-    """Words of many texts of one length, and which texts are plain z85, without padding.
+    """Decode many strings of equal length; also return which are valid z85 without padding.
 
     Args:
-        chars: a row a text; a multiple of 5 columns.
+        chars: one string per row; a multiple of 5 columns.
 
     Returns:
-        A word per group of 5; rows that are not plain hold nothing of use.
+        A word per group of 5; the words of other rows have no meaning.
     """
     codes = _CODES[chars]
     words = codes.reshape(len(chars), -1, 5) @ _POWERS

@@ -25,11 +25,9 @@ from deltactl.protocol.deletion_vectors import (
     vector_files,
 )
 from deltactl.protocol.partitions import parse_partition_column
+from deltactl.protocol.path_columns import absolute_mask, canonical_paths, decode_paths
 from deltactl.protocol.paths import (
-    absolute_mask,
-    canonical_paths,
     decode_path,
-    decode_paths,
     encode_path,
     hive_escape,
     hive_unescape,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl import Table
-from deltactl.protocol.paths import not_java_text_mask
+from deltactl.protocol.path_columns import not_java_text_mask
 
 NO_NEGATIVE_DECIMALS_IN_PARTITIONS: Final = True
 """delta-rs 1.6.6 writes the partition value -1.25 as ``-1.-25``: no reader can read the table then,

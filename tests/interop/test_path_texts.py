@@ -15,7 +15,8 @@ import pytest
 
 from deltactl import ConvertOptions, Table, VacuumOptions, convert
 from deltactl.operations.convert.options import parse_partition_by
-from deltactl.protocol.paths import encode_path, normalize_paths, partition_folder
+from deltactl.protocol.path_columns import normalize_paths
+from deltactl.protocol.paths import encode_path, partition_folder
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.path_texts import TextTable
 from tests.support.spark_matrix import settings

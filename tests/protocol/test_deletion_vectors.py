@@ -104,7 +104,7 @@ def test_descriptors_name_their_file_and_themselves(
 
 @pytest.mark.parametrize("text", ["", "short", "vBn[lx{q8@P<9BNH/is~", "####################"])
 def test_a_name_without_uuid_is_refused(text: str) -> None:
-    with pytest.raises(CorruptLogError, match="names no UUID"):
+    with pytest.raises(CorruptLogError, match="has no valid UUID"):
         _ = DeletionVector("u", text, 1, 36, 2).file_name
 
 
@@ -212,8 +212,8 @@ def test_several_vectors_share_a_file() -> None:
 @pytest.mark.parametrize(
     ("data", "dv", "message"),
     [
-        (SMALL_FILE[1:-1], SMALL, "ends early"),
-        (b"", SMALL, "ends early"),
+        (SMALL_FILE[1:-1], SMALL, "is truncated"),
+        (b"", SMALL, "is truncated"),
         (SMALL_FILE[1:], DeletionVector("u", "x", 1, 35, 2), "of 36 bytes where the log says 35"),
         (SMALL_FILE[1:-1] + b"\0", SMALL, "checksum"),
         (SMALL_FILE[1:20] + b"\xff" + SMALL_FILE[21:], SMALL, "checksum"),
@@ -311,5 +311,5 @@ def test_a_vector_file_that_cannot_be_named_is_refused(text: str) -> None:
         {"storage_type": "u", "path_or_inline_dv": "vBn[lx{q8@P<9BNH/isA"},
         {"storage_type": "u", "path_or_inline_dv": text},
     ]
-    with pytest.raises(CorruptLogError, match="names no UUID"):
+    with pytest.raises(CorruptLogError, match="has no valid UUID"):
         vector_files(pa.chunked_array([pa.array(rows)]))

@@ -11,20 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltactl.errors import CorruptLogError
-from deltactl.protocol.paths import (
+from deltactl.protocol.path_columns import (
     absolute_mask,
-    ascii_directory,
     canonical_paths,
-    decode_path,
     decode_paths,
+    holds_character,
+    normalize_paths,
+    not_java_text_mask,
+)
+from deltactl.protocol.paths import (
+    ascii_directory,
+    decode_path,
     encode_path,
     hive_escape,
     hive_unescape,
-    holds_character,
     is_absolute,
     leaves_root,
-    normalize_paths,
-    not_java_text_mask,
     partition_folder,
 )
 

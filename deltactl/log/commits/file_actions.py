@@ -19,7 +19,7 @@ from deltactl.protocol.actions import (
 )
 from deltactl.protocol.deletion_vectors import unique_ids
 from deltactl.protocol.partitions import build_map
-from deltactl.protocol.paths import decode_paths, normalize_paths
+from deltactl.protocol.path_columns import decode_paths, normalize_paths
 
 Convert = Callable[[pa.ChunkedArray], pa.Table]
 

@@ -23,7 +23,8 @@ from deltactl.operations.check.vector_index import VECTOR_COLUMNS, VectorIndex
 from deltactl.operations.find_files import find_path_problem
 from deltactl.operations.path_encoding.index import PathTextIndex
 from deltactl.protocol.features import DELETION_VECTORS, ROW_TRACKING, has_feature
-from deltactl.protocol.paths import holds_character, is_absolute, not_java_text_mask
+from deltactl.protocol.path_columns import holds_character, not_java_text_mask
+from deltactl.protocol.paths import is_absolute
 from deltactl.protocol.stats import num_records
 from deltactl.units import format_count
 

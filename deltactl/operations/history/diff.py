@@ -17,7 +17,7 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.history.run import ensure_in_log
 from deltactl.protocol.actions import ADD_SCHEMA, Metadata
 from deltactl.protocol.features import list_features
-from deltactl.protocol.paths import normalize_paths
+from deltactl.protocol.path_columns import normalize_paths
 from deltactl.protocol.schema import Field, render_type
 from deltactl.storage.store import Store
 

@@ -21,7 +21,7 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.columns import ensure_columns
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.protocol.paths import absolute_mask, canonical_paths, holds_character
+from deltactl.protocol.path_columns import absolute_mask, canonical_paths, holds_character
 from deltactl.storage.local.uris import uri_to_path
 from deltactl.storage.names import parse_scheme
 from deltactl.storage.store import Store

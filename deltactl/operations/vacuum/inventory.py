@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DeltactlError, ObjectNotFoundError, UsageError, first_line
 from deltactl.operations.vacuum.listing import Listing, stat_files
-from deltactl.protocol.paths import canonical_paths
+from deltactl.protocol.path_columns import canonical_paths
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 

@@ -24,7 +24,7 @@ from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import event_names, file_names
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.vacuum.options import VacuumOptions
-from deltactl.protocol.paths import absolute_mask
+from deltactl.protocol.path_columns import absolute_mask
 from deltactl.storage.open import open_store
 
 _REFERENCE = ("path", "deletion_vector")
