@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -186,6 +188,48 @@ def test_a_property_under_which_vectors_may_not_be_written(properties: dict[str,
     report = race.run(before_1=change)
     assert any("may not be written" in dropped.reason for dropped in report.dropped)
     assert "deletionVector" not in added(race, report)["a"]
+    race.assert_sound()
+
+
+def test_no_round_begins_after_the_time_limit() -> None:
+    race = Race("deletionVectors")
+    race.cancel = cancel = threading.Event()
+
+    def delete_late() -> None:
+        race.builder.delete_rows(race.paths["a"][0], [2])
+        cancel.set()
+
+    report = race.run(before_1=delete_late)
+    assert (report.rounds, report.interrupted) == (1, True)
+    assert [conflict.files for conflict in report.conflicts] == [3]
+    race.assert_sound()
+
+
+def test_only_the_files_of_lost_bins_are_planned_again() -> None:
+    race = Race("deletionVectors")
+
+    def write() -> None:
+        race.builder.delete_rows(race.paths["a"][0], [2])
+        race.builder.append(*([race.row(900 + n, "d")] for n in range(5)))
+
+    report = race.run(before_1=write)
+    assert (report.rounds, report.files_removed) == (2, 9)
+    assert report.caught_up_version == race.start
+    race.assert_sound()
+
+
+def test_bins_lost_in_every_round_are_left() -> None:
+    race = Race("deletionVectors")
+    numbers = itertools.count()
+
+    def delete() -> None:
+        race.catch_up()
+        race.builder.delete_rows(race.paths["a"][0], [next(numbers)])
+
+    # The first attempt of each round; the second of the first round commits the other bins.
+    report = race.run(before_1=delete, before_3=delete, before_4=delete, before_5=delete)
+    assert (report.rounds, len(report.dropped), len(report.conflicts)) == (4, 4, 1)
+    assert len(report.versions) == 1
     race.assert_sound()
 
 
