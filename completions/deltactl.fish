@@ -89,6 +89,8 @@ complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l commit-every -
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l max-concurrent -r -d 'Number of bins at the same time'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l memory -r -d 'Memory for the whole process'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l codec -r -d 'zstd, snappy, gzip, lz4, brotli or none'
+complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l rewrite -r -a 'auto copy encode' -d 'auto: copy large row groups, encode small ones; copy: copy all that can be; encode: copy none'
+complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l min-row-group -r -d 'With auto, copy row groups of at least this compressed size'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l verify -r -a 'counts full' -d 'counts: rows and nulls in the written footers; full: read all rows again'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l if-needed -r -d 'Run only if at least this much work is pending: files=N or size=SIZE'
 complete -c deltactl -n '__fish_seen_subcommand_from optimize' -l check -d 'Change nothing; exit 3 if there is work'

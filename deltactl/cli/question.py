@@ -1,4 +1,4 @@
-"""A question on the terminal, before something is done that cannot be taken back."""
+"""Ask for confirmation on the terminal before a change that cannot be undone."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _ANSWERS: Final = {"y": True, "yes": True, "n": False, "no": False, "": False}
 
 
 def ask(session: Session, question: str, show: RenderTable | None = None) -> bool:
-    """Show what it is about, and ask for yes or no.
+    """Show the plan, and return whether the user answers yes.
 
-    A signal or the time limit ends the run there, whatever is answered.
+    A signal or the time limit ends the run here, whatever the answer.
 
     Raises:
         SafetyError: there is no terminal.
         InterruptedRunError: a signal arrived.
         TimeLimitError: the time is up.
-        Abort: the terminal gives no more answers.
+        Abort: stdin has ended.
     """
     if session.shares_process or not sys.stdin.isatty():
         raise SafetyError(
-            f"nobody can be asked here, and --yes was not given: {question}",
+            f"not running interactively and --yes was not given: {question}",
             hint="Rerun with --dry-run, then with --yes. Nothing was removed.",
         )
     session.raise_if_cancelled()
@@ -40,7 +40,7 @@ def ask(session: Session, question: str, show: RenderTable | None = None) -> boo
         try:
             return _ask_until_answered(session, safe_text(session.label(question)))
         except BaseException:
-            _write(session, "\n")  # what is said of it does not belong on the question's line
+            _write(session, "\n")  # the error message starts on a new line
             raise
 
 
@@ -59,7 +59,7 @@ def _write(session: Session, text: str) -> None:
 
 
 def _read_line(session: Session) -> str:
-    """Wait for a line; a plain read would hear neither of a signal nor of the time limit."""
+    """Return a line of input; unlike a plain read, stop at a signal or the time limit."""
     while not _has_line():
         session.raise_if_cancelled()
     line = sys.stdin.readline()
@@ -72,5 +72,5 @@ def _read_line(session: Session) -> str:
 def _has_line() -> bool:
     try:
         return bool(select.select([sys.stdin], [], [], _SECONDS_BETWEEN_LOOKS)[0])
-    except (OSError, ValueError):  # nothing that can be waited for: reading it tells
+    except (OSError, ValueError):  # stdin does not support select: read it
         return True

@@ -27,9 +27,10 @@ from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.time_limit import TimeLimit
 from deltactl.cli.output.envelope import Envelope, ErrorInfo
 from deltactl.cli.output.log_handler import log_to
-from deltactl.cli.output.output import LogFormat, Output, OutputFormat, Rows
+from deltactl.cli.output.output import LogFormat, Output, OutputFormat
 from deltactl.cli.output.page import RenderTable, Styled, Tone
 from deltactl.cli.output.progress import ProgressForm, progress
+from deltactl.cli.output.rows import Rows
 from deltactl.cli.parsing.argv import mask_address
 from deltactl.cli.settings.file import ConfigSource, find_config_files, load_config_file
 from deltactl.cli.settings.sources import EnvironmentSource, Source

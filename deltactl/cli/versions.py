@@ -28,9 +28,9 @@ _LIBRARIES: Final = (
 def describe_versions(environ: Mapping[str, str]) -> Iterator[str]:
     """Give a line each for Python, the engines and the libraries; nothing is imported for it."""
     yield f"python     {platform.python_version()} on {platform.platform()}"
-    yield "engine     local: always there"
+    yield "engine     local: always available"
     missing = find_missing(environ, environ.get("SPARK_REMOTE"))
-    yield f"engine     spark: {'there' if missing is None else f'unavailable: {missing}'}"
+    yield f"engine     spark: {'available' if missing is None else f'unavailable: {missing}'}"
     for name in _LIBRARIES:
         yield f"{name:<10} {_installed(name)}"
 

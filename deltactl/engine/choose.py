@@ -23,8 +23,8 @@ class EngineName(StrEnum):
 class SparkFacts:
     """What is known of Spark without starting it.
 
-    ``cluster`` is what names the Spark to use, such as ``--master yarn``, or ``None`` where
-    nothing does; ``missing`` is what lacks on this machine for running it.
+    ``cluster`` is the setting that names the Spark to use, such as ``--master yarn``, or ``None``;
+    ``missing`` is what this machine lacks to run it.
     """
 
     cluster: str | None = None
@@ -42,10 +42,10 @@ class Decision:
 def choose_engine(
     wish: EngineName, facts: SparkFacts, input_bytes: int, threshold_bytes: int
 ) -> Decision:
-    """Choose by what was asked for, else by a cluster named, else by the size of the input.
+    """Choose by the wish of the user, else by a named cluster, else by the size of the input.
 
-    With ``auto`` a Spark that cannot run is a warning: a nightly job must not fail in the night
-    its input passes the threshold. With ``spark`` it is left to whoever starts it to fail.
+    With ``auto``, a Spark that cannot run is a warning: a scheduled job must not fail in the night
+    its input exceeds the threshold. With ``spark``, starting it fails.
     """
     if wish is not EngineName.AUTO:
         where = f", {facts.cluster}" if wish is EngineName.SPARK and facts.cluster else ""

@@ -1,4 +1,4 @@
-"""Tasks on threads of this process: Arrow's decoding and encoding leave the interpreter's lock."""
+"""Run tasks on threads of this process: Arrow decodes and encodes without the GIL."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class LocalEngine:
         cancel: CancelToken | None = None,
         on_progress: OnProgress | None = None,
     ) -> Iterator[Done[R] | Failed]:
-        """See :class:`deltactl.engine.base.Engine`. Closing the iterator waits for what runs."""
+        """See :class:`deltactl.engine.base.Engine`. Closing it waits for running tasks."""
         waiting, counter = open_tasks(tasks)
         running: dict[Future[R], Task[P]] = {}
         following = next(waiting, None)

@@ -1,4 +1,4 @@
-"""The limits of memory of this process."""
+"""Find the memory limits of this process."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from deltactl.engine.base import P, Progress, Task
 class LazyTasks(Generic[P]):
     """Tasks numbered from 0, of which only the weights are in memory all the time.
 
-    ``sizes`` are the bytes that each goes through, as progress tells them; by default the weights.
+    ``sizes`` are the bytes that each processes, for progress; by default the weights.
     """
 
     weights: Sequence[int]

@@ -1,4 +1,4 @@
-"""``_last_checkpoint``: a hint where to start listing, never more.
+"""``_last_checkpoint``: only a hint where to start listing.
 
 Source: PROTOCOL.md, "Last Checkpoint File" and "JSON checksum".
 """
@@ -21,15 +21,15 @@ HINT_NAME = f"{LOG_DIR}/{LAST_CHECKPOINT}"
 
 
 class _Literal(str):
-    """A JSON number, boolean or null kept as written."""
+    """A JSON number, boolean or null, kept as written."""
 
     __slots__ = ()
 
 
 def read_hint(store: Store, warn: Warn) -> int | None:
-    """The version the hint names, or ``None`` when it is absent or not to be trusted.
+    """Return the version of ``_last_checkpoint``; ``None`` if it is absent or not valid.
 
-    Never raises: a torn file, a wrong checksum or an unreadable hint is a warning.
+    Never raises: a truncated or unreadable file or a wrong checksum is a warning.
     """
     try:
         data = store.read(HINT_NAME)
@@ -41,7 +41,7 @@ def read_hint(store: Store, warn: Warn) -> int | None:
 
 
 def parse_hint(data: bytes, warn: Warn) -> int | None:
-    """The version that the content of ``_last_checkpoint`` names; a torn one is a warning."""
+    """Return the version in the content of ``_last_checkpoint``; if it is not valid, warn."""
     try:
         node = _load_verbatim(data)
         version = int(node["version"])
@@ -56,22 +56,22 @@ def parse_hint(data: bytes, warn: Warn) -> int | None:
 
 
 def encode_hint(node: Mapping[str, Any]) -> bytes:
-    """The content of ``_last_checkpoint`` with its checksum; keys keep their order.
+    """Return the content of ``_last_checkpoint`` with its checksum; keys keep their order.
 
-    The checksum is left out where the two orders of :func:`json_checksums` differ: any reader
-    would find one of them wrong.
+    The checksum is left out if the two orders of :func:`json_checksums` differ: some reader
+    would find it wrong.
     """
-    # As a reader gets it: numbers and literals as they are written.
+    # As a reader parses it: numbers and literals as they are written.
     by_path, by_text = json_checksums(_load_verbatim(json.dumps(node).encode()))
     body = dict(node) | ({"checksum": by_path} if by_path == by_text else {})
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def json_checksums(node: dict[str, Any]) -> tuple[str, str]:
-    """The checksum of a JSON object in both orders seen in the wild.
+    """Return the checksum of a JSON object in both orders that writers use.
 
-    The protocol sorts by path; Delta on Spark sorts the joined ``path=value`` texts, which
-    differs for arrays of more than ten scalars. A reader has to accept either.
+    The protocol sorts by path; Delta on Spark sorts the joined ``path=value`` strings, which
+    differs for arrays of more than ten scalars. A reader must accept both.
     """
     pairs = list(_flatten({k: v for k, v in node.items() if k != "checksum"}, ""))
     by_path = sorted(pairs, key=lambda pair: pair[0].encode())
@@ -124,16 +124,16 @@ def _scalar_text(value: object) -> str:
     return {True: "true", False: "false"}.get(value, "null")  # type: ignore[call-overload,no-any-return]
 
 
-@lru_cache(1024)  # a schema has few words, again and again
+@lru_cache(1024)  # a schema repeats few words
 def _encode(text: str) -> str:
     return quote(text, safe="-._~")
 
 
 def move_hint(store: Store, hint: Mapping[str, Any]) -> bool:
-    """Let ``_last_checkpoint`` name a checkpoint, unless there is a newer one.
+    """Write ``_last_checkpoint`` for a checkpoint, unless there is a newer one.
 
-    The log is listed anew: another writer may have checkpointed meanwhile. A hint that is torn,
-    or names what is not there, is replaced like any other.
+    The log is listed again: another writer may have written a checkpoint meanwhile. A file that is
+    not valid, or names a missing checkpoint, is replaced like any other.
 
     Returns:
         Whether it was written.

@@ -1,8 +1,8 @@
-"""One pass over the log's commits: in which versions each file was live.
+"""Find in which versions each file was live, by one pass over the commits.
 
-Files that no commit in the range speaks of were live in all of its versions. For every other
-(path, deletion vector) the commits tell the versions between which it was: it is born by an ``add``
-and dies by a ``remove``, and one whose first word is a ``remove`` was there before the range.
+Files that no commit in the range names were live in all of its versions. For every other
+(path, deletion vector) the commits give the versions: it begins with an ``add``
+and ends with a ``remove``. If its first action is a ``remove``, it was live before the range.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EVENTS = pa.schema(
         ("deletion_timestamp_ms", pa.int64()),
     ]
 )
-"""What a commit says of a file; ``path`` and ``vector_file`` are decoded names, as logged.
+"""Columns of file events; ``path`` and ``vector_file`` are decoded names, as logged.
 
 ``key`` and ``text_key`` are those of ``file_keys`` and ``text_keys``.
 """
@@ -47,7 +47,7 @@ EVENTS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class LogSweep:
-    """What the commits ``first`` to ``last``, both included, say of files.
+    """The file events of the commits ``first`` to ``last``, both included.
 
     ``events`` has the columns of :data:`EVENTS`; ``change_files`` are the decoded names of change
     data files with the ``version`` that wrote each.
@@ -60,9 +60,9 @@ class LogSweep:
 
 
 def first_rebuildable(store: Store, listing: LogListing, known: Checkpoint | None = None) -> int:
-    """The oldest version from which on every version up to the latest can be rebuilt.
+    """Return the oldest version from which all versions up to the latest can be rebuilt.
 
-    ``known`` is a checkpoint that was read already: looking into it again can be saved.
+    ``known`` is a checkpoint that was read already: it is not read again.
     """
     latest = listing.latest_version
     assert latest is not None
@@ -77,7 +77,7 @@ def first_rebuildable(store: Store, listing: LogListing, known: Checkpoint | Non
 
 
 def first_commit(listing: LogListing) -> int:
-    """The oldest version from which on all commits are there, up to the latest version."""
+    """Return the oldest version from which all commits exist, up to the latest version."""
     latest = listing.latest_version
     assert latest is not None
     version = latest + 1
@@ -240,9 +240,9 @@ def added_by_text(sweep: LogSweep) -> pa.Table:
 
 
 def _sort_events(events: pa.Table, key: str = "key") -> tuple[Counts, Counts]:
-    """A number for each key, and the order of events by key and version.
+    """Return a number for each key, and the order of events by key and version.
 
-    Within a version removes come first: of an odd commit that has both, the file is live after it.
+    Within a version removes come first: if a commit has both, the file is live after it.
     """
     if not events.num_rows:
         empty = np.zeros(0, np.int64)
@@ -254,7 +254,7 @@ def _sort_events(events: pa.Table, key: str = "key") -> tuple[Counts, Counts]:
 
 
 def version_ranges(first: int, flags: Flags) -> list[tuple[int, int]]:
-    """Stretches of versions, both ends included, whose flag is set; ``first`` is the first's."""
+    """Return the ranges of versions, both ends included, whose flag is set, from ``first`` on."""
     padded = np.concatenate([[False], flags, [False]])
     edges = np.flatnonzero(padded[1:] != padded[:-1])
     return [

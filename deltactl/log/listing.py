@@ -1,4 +1,4 @@
-"""One listing of ``_delta_log``, sorted into kinds of files."""
+"""List ``_delta_log`` and sort the files by kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deltactl.protocol.names import (
 )
 from deltactl.storage.store import FileInfo, Store
 
-# Of several complete checkpoints at one version any is correct; this order is Delta on Spark's.
+# Any complete checkpoint of a version is correct; this is the order of Delta on Spark.
 _KIND_ORDER: Final = {"classic": 0, "multipart": 1, "uuid": 2}
 
 
@@ -39,13 +39,13 @@ class Checkpoint:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Store names of the parts."""
+        """Return the names of the parts in the store."""
         return tuple(info.name for info in self.files)
 
 
 @dataclass(slots=True)
 class LogListing:
-    """What lies in the log from ``start_version`` on."""
+    """The files of the log from ``start_version`` on."""
 
     start_version: int
     commits: dict[int, FileInfo] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class LogListing:
 
     @property
     def latest_version(self) -> int | None:
-        """The newest version that a commit or checkpoint names."""
+        """Return the latest version that a commit or checkpoint names."""
         newest = [*self.commits.keys(), *(c.version for c in self.checkpoints)]
         return max(newest, default=None)
 
@@ -63,11 +63,11 @@ class LogListing:
 def list_log(store: Store, start_version: int = 0) -> LogListing:
     """List the log, from the files of ``start_version`` on.
 
-    Incomplete multi-part sets and zero-byte checkpoints are left out, as the protocol demands of
+    Incomplete multi-part checkpoints and empty ones are left out, as the protocol requires of
     readers; unknown names are ignored. A missing log gives an empty listing.
 
-    It is listed once, and again only where a commit is missing below another: a folder of a local
-    file system, read while files are created in it, may show the later one alone. A commit that
+    It is listed once, and again only if a commit is missing below another: a directory of a local
+    file system, listed while files are created in it, may show only the later one. A commit that
     is missing twice is missing.
     """
     listing = _list_once(store, start_version)
@@ -79,13 +79,13 @@ def list_log(store: Store, start_version: int = 0) -> LogListing:
 
 
 def outlast_cleanup(look: Callable[[], T]) -> T:
-    """List and read a log, and do so again where a log cleanup removed what had just been listed.
+    """List and read a log; repeat if a log cleanup removed files that were just listed.
 
     Args:
-        look: lists anew each time it is called; what it changes can be done twice.
+        look: lists the log each time; its effects may happen twice.
 
     Raises:
-        ObjectNotFoundError, MissingLogFileError: what is listed is missing time and again.
+        ObjectNotFoundError, MissingLogFileError: listed files are missing in every attempt.
     """
     for _ in range(_LOOKS - 1):
         try:
@@ -96,7 +96,7 @@ def outlast_cleanup(look: Callable[[], T]) -> T:
 
 
 def _first_missing(listing: LogListing) -> int | None:
-    """The lowest version above the newest checkpoint that has no commit, though a later one has."""
+    """Return the lowest version after the latest checkpoint without a commit, below one with."""
     newest = max((c.version for c in listing.checkpoints), default=listing.start_version - 1)
     above = sorted(version for version in listing.commits if version > newest)
     expected = range(newest + 1, newest + 1 + len(above))

@@ -1,4 +1,4 @@
-"""What to say where no table is."""
+"""The error for a path that is not a Delta table."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _LEVELS_UP = 4
 
 
 def no_table_error(store: Store) -> NotATableError:
-    """The error for a place without a Delta log, after a look at what is there instead.
+    """Return the error for a path without a Delta log; it says what is there instead.
 
     Raises:
-        StorageError: the place cannot be looked at.
+        StorageError: the path cannot be listed.
     """
     where = store.uri
     if next(iter(store.list_from(LOG_DIR)), None) is not None:
@@ -39,11 +39,11 @@ def no_table_error(store: Store) -> NotATableError:
 
 
 def find_table_above(store: Store, levels: int | None = _LEVELS_UP) -> str | None:
-    """The table that a place lies inside of, such as one of its partitions.
+    """Return the table that contains a path, such as one of its partitions.
 
     Args:
-        store: of the place.
-        levels: how many folders to look at above it; ``None`` for all.
+        store: of the path.
+        levels: how many parent directories to check; ``None`` for all.
     """
     scheme, separator, path = store.uri.partition("://")
     while levels is None or levels > 0:

@@ -1,4 +1,4 @@
-"""From what the log calls a file to its physical name under the root: one spelling each."""
+"""Map the paths of the log to physical names under the root: one spelling for each file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SLASH, _DOT, _COLON = b"/.:"
 
 
 def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The physical name of each decoded name; null for names outside the root, and nulls.
+    """Return the physical name of each decoded name; null for nulls and names outside the root.
 
     Raises:
-        SafetyError: it cannot be told whether a file lies in the root.
+        SafetyError: it is not known whether a file is in the root.
     """
     if not _may_be_odd(names):
         return names
@@ -40,16 +40,16 @@ def locate(store: Store, names: pa.ChunkedArray) -> pa.ChunkedArray:
             f"the log names a file that cannot be located: {error.message}",
             hint="Open the table by the address that its log uses.",
         ) from error
-    located = pa.array([name or None for name in found], pa.string())  # the root is no file
+    located = pa.array([name or None for name in found], pa.string())  # the root is not a file
     replaced = pc.replace_with_mask(names.combine_chunks(), odd.combine_chunks(), located)
     return pa.chunked_array([replaced], pa.string())
 
 
 def file_names(store: Store, files: pa.Table) -> pa.ChunkedArray:
-    """Physical names under the root of data files and of their deletion vectors.
+    """Return the physical names under the root of data files and of their deletion vectors.
 
     Args:
-        store: the table's.
+        store: of the table.
         files: rows with ``path`` and ``deletion_vector``.
     """
     names = locate(store, files["path"])
@@ -61,15 +61,15 @@ def file_names(store: Store, files: pa.Table) -> pa.ChunkedArray:
 
 
 def event_names(store: Store, events: pa.Table) -> pa.ChunkedArray:
-    """As :func:`file_names`, of rows with ``path`` and ``vector_file``."""
+    """Return names as :func:`file_names`, of rows with ``path`` and ``vector_file``."""
     joined = pa.chunked_array([*events["path"].chunks, *events["vector_file"].chunks], pa.string())
     return locate(store, joined.drop_null()).drop_null()
 
 
 def _may_be_odd(names: pa.ChunkedArray) -> bool:
-    """Tell, in half the time of the pattern, that every name is plain.
+    """Return False if every name is plain; this takes half the time of the pattern.
 
-    A slash before another, before a dot, or after a colon is looked for in all texts as one.
+    All strings are searched at once for a slash before a slash or dot, or after a colon.
     """
     edges = (pc.starts_with(names, "/"), pc.starts_with(names, "."), pc.ends_with(names, "/"))
     if any(pc.any(edge).as_py() for edge in edges):

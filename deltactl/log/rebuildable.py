@@ -1,4 +1,4 @@
-"""Which versions the log can still rebuild.
+"""Find which versions the log can still rebuild.
 
 A version needs every commit since commit 0, or since a checkpoint that can be read.
 """
@@ -18,10 +18,10 @@ from deltactl.storage.store import Store
 def find_rebuildable(
     store: Store, listing: LogListing, wanted: AbstractSet[int], broken: AbstractSet[int]
 ) -> set[int]:
-    """Those of the ``wanted`` versions that can be rebuilt.
+    """Return those of the ``wanted`` versions that can be rebuilt.
 
-    ``broken`` are versions whose commit is there but cannot be read. Checkpoints are looked into
-    only where a wanted version has nothing else to stand on.
+    ``broken`` are versions whose commit exists but cannot be read. Checkpoints are read
+    only if a wanted version cannot be rebuilt otherwise.
     """
     checkpoints = {
         version: list(found) for version, found in groupby(listing.checkpoints, lambda c: c.version)
@@ -37,7 +37,7 @@ def find_rebuildable(
 
 
 def _runs(versions: list[int], readable: AbstractSet[int]) -> list[list[int]]:
-    """Stretches of versions, each reachable from the one before it by its own commit."""
+    """Return runs of versions, each reachable from the previous one by its commit."""
     runs: list[list[int]] = []
     for version in versions:
         if version in readable and runs and runs[-1][-1] == version - 1:
@@ -53,7 +53,7 @@ def _find_anchor(
     checkpoints: dict[int, list[Checkpoint]],
     readable: AbstractSet[int],
 ) -> int:
-    """Where in a run rebuilding can begin: at commit 0, else at the first good checkpoint."""
+    """Return where in a run rebuilding can begin: at commit 0, or the first valid checkpoint."""
     if run[0] == 0 and 0 in readable:
         return 0
     for index, version in enumerate(run):
@@ -63,7 +63,7 @@ def _find_anchor(
 
 
 def _can_read(store: Store, checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint can be read now, by this user: a history shows what there is."""
+    """Return whether a checkpoint can be read now, by this user."""
     try:
         return is_readable(store, checkpoint)
     except StorageError:
@@ -71,16 +71,16 @@ def _can_read(store: Store, checkpoint: Checkpoint) -> bool:
 
 
 def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False) -> str | None:
-    """Why a checkpoint cannot be used, as far as its singletons and sidecars' names tell.
+    """Return why a checkpoint cannot be used, by its non-file actions and sidecar names.
 
     Args:
-        store: where it is.
+        store: of the table.
         checkpoint: the checkpoint.
-        all_rows: look also at every row for a second action.
+        all_rows: also check every row for a second action.
 
     Raises:
-        ObjectNotFoundError: a file of it that was listed is gone by now.
-        StorageError: the store does not let us see; that is no fault of the checkpoint.
+        ObjectNotFoundError: a listed file of it was deleted meanwhile.
+        StorageError: the store failed; the checkpoint may be valid.
     """
     from deltactl.log.checkpoint.read import ensure_one_action_a_row, read_head
 
@@ -103,10 +103,10 @@ def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False
 
 
 def is_readable(store: Store, checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint is there with its singletons and its sidecars.
+    """Return whether a checkpoint exists with its non-file actions and its sidecars.
 
     Raises:
-        StorageError: the store does not let us see; that is no fault of the checkpoint.
+        StorageError: the store failed; the checkpoint may be valid.
     """
     try:
         return find_problem(store, checkpoint) is None
@@ -115,10 +115,10 @@ def is_readable(store: Store, checkpoint: Checkpoint) -> bool:
 
 
 def is_sound(store: Store, checkpoint: Checkpoint) -> bool:
-    """Whether every file of a checkpoint can be read to its end; reads them all.
+    """Return whether every file of a checkpoint can be read to its end; reads them all.
 
     Raises:
-        StorageError: the store does not let us see; that is no fault of the checkpoint.
+        StorageError: the store failed; the checkpoint may be valid.
     """
     from deltactl.log.checkpoint.read import (
         FILE_COLUMNS,
@@ -143,7 +143,7 @@ def is_sound(store: Store, checkpoint: Checkpoint) -> bool:
 
 
 def torn_file(store: Store, checkpoint: Checkpoint) -> str | None:
-    """The name of a Parquet file of a checkpoint that was plainly cut off; costs a few bytes each.
+    """Return a Parquet file of a checkpoint that is truncated; reads a few bytes of each.
 
     Raises:
         StorageError: it cannot be read.

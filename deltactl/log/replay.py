@@ -1,10 +1,10 @@
-"""Columnar reconciliation: the newest action on each (path, deletion vector) wins.
+"""Action reconciliation over Arrow columns: the latest action of a (path, DV id) wins.
 
 Paths are compared as Delta on Spark does (:func:`file_keys`). Readers on the Delta kernel compare
-them as they are written, so more files may be live for them: ``by_text`` gives those as well.
+them as they are written, so more files may be live for them: ``by_text`` includes those.
 
-Source: PROTOCOL.md, "Action Reconciliation". Memory holds the log's tail and its keys; the
-checkpoint streams past them, so a table's size does not matter here.
+Source: PROTOCOL.md, "Action Reconciliation". The log's tail and its keys are in memory; the
+checkpoint is streamed, so memory does not depend on the table's size.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _KeysOf = Callable[[pa.Table], pa.ChunkedArray]
 
 @dataclass(slots=True)
 class Tail:
-    """What the commits after the checkpoint say, reconciled among themselves.
+    """The reconciled actions of the commits after the checkpoint.
 
-    ``by_text`` is the same for readers that do not normalise paths, where that is different.
+    ``by_text`` has those for readers that do not normalise paths, if they differ.
     """
 
     adds: pa.Table
@@ -47,7 +47,7 @@ def replay_tail(store: Store, tail: Sequence[FileInfo], partition_keys: Iterable
     """Read and reconcile the commits of a segment.
 
     Raises:
-        CorruptLogError: a commit is broken; names file and line.
+        CorruptLogError: a commit is not valid; names file and line.
     """
     names = [info.name for info in tail]
     contents = zip(names, store.read_many(names), strict=True)
@@ -66,7 +66,7 @@ def replay_tail(store: Store, tail: Sequence[FileInfo], partition_keys: Iterable
 
 
 def is_compacted(name: str) -> bool:
-    """Whether a log file's store name is that of a compacted file."""
+    """Return whether a name in the log is that of a log compaction file."""
     return isinstance(parse_log_name(name.rpartition("/")[2]), CompactedFile)
 
 
@@ -79,7 +79,7 @@ def reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
     """Keep the newest action, that with the greatest ``seq``, on each key."""
     add_keys, remove_keys = keys_of(adds), keys_of(removes)
     keys = pa.chunked_array([*add_keys.chunks, *remove_keys.chunks], pa.string())
-    # Huge pages make the growth of a large hash table several times as dear in Arrow's own pool.
+    # In Arrow's own pool, huge pages make the growth of a large hash table several times slower.
     coded = pc.dictionary_encode(keys, memory_pool=pa.system_memory_pool())
     distinct = coded.chunk(0).dictionary if coded.num_chunks else pa.array([], pa.string())
     if len(distinct) < len(keys):
@@ -96,7 +96,7 @@ def reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Which part of a version's file actions: pieces of the checkpoint, and the tail or not."""
+    """A part of a version's file actions: pieces of the checkpoint, with or without the tail."""
 
     pieces: tuple[Piece, ...] | None = None
     with_tail: bool = True
@@ -114,10 +114,10 @@ def live_batches(
     *,
     by_text: bool = False,
 ) -> Iterator[pa.Table]:
-    """Live files in batches: the checkpoint's without what the tail speaks of, then the tail's.
+    """Yield live files: those of the checkpoint that the tail does not name, then the tail.
 
-    With ``by_text`` two texts of a path are two files, normalised or not: what any reader takes for
-    live is then among the files.
+    With ``by_text`` two spellings of a path are two files: the files that are live for
+    any reader are then included.
     """
     keys_of = text_keys if by_text else file_keys
     if by_text:
@@ -136,7 +136,7 @@ def tombstone_batches(
     columns: Sequence[str],
     share: Share = WHOLE,
 ) -> Iterator[pa.Table]:
-    """Tombstones in batches, expired ones included: retention is the caller's rule."""
+    """Yield tombstones in batches, expired ones included: the caller applies the retention."""
     if head is not None:
         for batch in read_removes(store, head, _with_keys(columns, tail), share.pieces):
             yield _without(batch, tail, file_keys).select(columns)

@@ -1,4 +1,4 @@
-"""Which log files rebuild a version: one checkpoint, then the commits after it.
+"""Choose the log files that rebuild a version: one checkpoint and the commits after it.
 
 Source: PROTOCOL.md, "Action Reconciliation" and "Log Compaction Files".
 """
@@ -20,8 +20,8 @@ _SHOWN = 5
 class LogSegment:
     """The files that rebuild ``version``.
 
-    ``tail`` holds commits and compacted files after the checkpoint in ascending order; ``commit``
-    is the file of ``version`` itself, absent when only its checkpoint is left.
+    ``tail`` has commits and log compaction files after the checkpoint in ascending order;
+    ``commit`` is the file of ``version`` itself, ``None`` if only its checkpoint is left.
     """
 
     version: int
@@ -31,12 +31,12 @@ class LogSegment:
 
     @property
     def checkpoint_version(self) -> int:
-        """The checkpoint's version, -1 without one."""
+        """Return the checkpoint's version, -1 without one."""
         return -1 if self.checkpoint is None else self.checkpoint.version
 
 
 def list_from_hint(store: Store, warn: Warn, version: int | None = None) -> LogListing:
-    """List from the hinted checkpoint; from zero where that cannot serve ``version``."""
+    """List from the checkpoint of ``_last_checkpoint``; from 0 if ``version`` needs older files."""
     hinted = read_hint(store, warn)
     if hinted is not None and (version is None or hinted <= version):
         listing = list_log(store, hinted)
@@ -53,12 +53,12 @@ def select_segment(
     skip: frozenset[Checkpoint] = frozenset(),
     where: str = "the table",
 ) -> LogSegment:
-    """Choose the newest usable checkpoint at or below ``version`` and the commits that follow it.
+    """Choose the latest usable checkpoint at or below ``version``, and the commits after it.
 
     Args:
-        listing: what the log holds.
-        version: the version wanted; the latest when ``None``.
-        skip: checkpoints found unreadable.
+        listing: the files of the log.
+        version: the version to rebuild; ``None`` for the latest.
+        skip: checkpoints that cannot be read.
         where: the table's name, for messages.
 
     Raises:
@@ -82,7 +82,7 @@ def select_segment(
     checkpoint = max(usable, key=lambda c: c.version, default=None)
     first = 0 if checkpoint is None else checkpoint.version + 1
     gaps = (v for v in range(first, wanted + 1) if v not in listing.commits)
-    # No more than are shown: a stray file may have any version.
+    # No more than are shown: an unrelated file may have any version.
     missing = list(islice(gaps, _SHOWN + 1))
     if missing:
         raise _gap(where, wanted, checkpoint, missing)
@@ -91,7 +91,7 @@ def select_segment(
 
 
 def _choose_tail(listing: LogListing, first: int, last: int) -> list[FileInfo]:
-    """Commits from ``first`` to ``last``, each stretch replaced by the longest compacted file."""
+    """Return the commits ``first`` to ``last``, with log compaction files for long ranges."""
     longest: dict[int, int] = {}
     for low, high in listing.compacted:
         if first <= low < high <= last:

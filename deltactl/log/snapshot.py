@@ -1,4 +1,4 @@
-"""A table at one version: singletons in hand, files on demand."""
+"""A table at one version: non-file actions loaded, files on demand."""
 
 from __future__ import annotations
 
@@ -49,27 +49,27 @@ class Snapshot:
 
     @property
     def head(self) -> CheckpointHead | None:
-        """The checkpoint that the version is rebuilt from: where its file actions lie."""
+        """Return the checkpoint that the version is rebuilt from."""
         return self._head
 
     @property
     def tail(self) -> Tail:
-        """What the commits after the checkpoint say, reconciled."""
+        """Return the reconciled actions of the commits after the checkpoint."""
         return self._tail
 
     @cached_property
     def timestamp(self) -> int:
-        """When the version was committed (ms): its in-commit timestamp, else the file's time."""
+        """Return when the version was committed (ms): in-commit timestamp, or the file's time."""
         return commit_timestamp(self.store, self.segment, self.metadata)
 
     @cached_property
     def properties(self) -> TableProperties:
-        """The table's typed ``delta.*`` properties."""
+        """Return the table's typed ``delta.*`` properties."""
         return TableProperties(self.metadata.configuration)
 
     @cached_property
     def files(self) -> pa.Table:
-        """All live files: one row each, columns of ``protocol.actions.ADD_SCHEMA``."""
+        """Return all live files: one row each, columns of ``protocol.actions.ADD_SCHEMA``."""
         with self._lock:
             batches = list(self.file_batches())
             return pa.concat_tables(batches) if batches else ADD_SCHEMA.empty_table()
@@ -84,20 +84,20 @@ class Snapshot:
 
     @property
     def num_files(self) -> int:
-        """How many files are live."""
+        """Return the number of live files."""
         return self._totals[0]
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all live files, deleted rows included."""
+        """Return the bytes of all live files, deleted rows included."""
         return self._totals[1]
 
     def file_batches(self, columns: Sequence[str] = FILE_COLUMNS) -> Iterator[pa.Table]:
-        """Stream live files with the given columns; memory holds one batch and the log's tail."""
+        """Stream live files with given columns; one batch and the log's tail are in memory."""
         return live_batches(self.store, self._head, self._tail, columns)
 
     def kept_batches(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """As :meth:`file_batches`, with the files that only some readers take for live."""
+        """Stream files as :meth:`file_batches`, with those that are live for some readers only."""
         return live_batches(self.store, self._head, self._tail, columns, by_text=True)
 
     def tombstone_batches(self, columns: Sequence[str] = TOMBSTONE_COLUMNS) -> Iterator[pa.Table]:
@@ -115,9 +115,9 @@ def load_snapshot(
 ) -> Snapshot:
     """Rebuild a version from the log.
 
-    Without a ``listing`` the log is listed here, and again where a log cleanup is faster. A
-    checkpoint or compacted file that cannot be read is left aside with a warning when other files
-    can still rebuild the version; the checkpoints in ``skip`` are not looked at.
+    Without a ``listing`` the log is listed here, and again if a log cleanup is faster. A
+    checkpoint or log compaction file that cannot be read is ignored with a warning if other files
+    can still rebuild the version; the checkpoints in ``skip`` are not read.
 
     Raises:
         NotATableError: there is no log.

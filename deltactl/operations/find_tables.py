@@ -48,8 +48,8 @@ def find_tables(pattern: str, open_store: OpenStore) -> list[str]:
     if not found:
         raise NotATableError(
             f"no Delta table matches {pattern!r}",
-            hint="A table is a directory with a _delta_log. Quote the glob, so that the shell "
-            "does not expand it.",
+            hint="Quote the glob, so that the shell does not expand it. A table is a directory "
+            "with a _delta_log.",
         )
     return [base + name for name in found]
 

@@ -65,6 +65,8 @@ def _purge(store: Store, context: RunContext) -> tuple[Snapshot, LiveFiles]:
     report = optimize_table(store, OptimizeOptions(purge=True), context)
     if report.interrupted:
         raise InterruptedRunError(
-            "interrupted during the purge", is_part_done=bool(report.versions), hint="Run again."
+            "interrupted during the purge",
+            is_part_done=bool(report.versions),
+            hint="Rerun with --purge-first.",
         )
     return load_table(store, None, context.warn)

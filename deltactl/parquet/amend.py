@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from deltactl.errors import DataFileError
 from deltactl.parquet.format import (
+    BOUNDS,
     END_BYTES,
     MAGIC,
     ColumnChunk,
@@ -27,7 +28,6 @@ from deltactl.parquet.format import (
     FileMetaData,
     RowGroup,
     SchemaElement,
-    Statistics,
 )
 from deltactl.parquet.thrift import Kind, ThriftError, ThriftStruct, decode, encode
 
@@ -65,15 +65,15 @@ def amend_footer(
         footer = decode(tail[max(start, 0) : -END_BYTES])
     except ThriftError as error:
         raise DataFileError(f"the Parquet footer is not valid: {error}") from error
-    for group in _members(footer, FileMetaData.ROW_GROUPS):
-        for index, chunk in enumerate(_members(group, RowGroup.COLUMNS)):
-            column = _struct(chunk, ColumnChunk.META_DATA)
+    for group in footer.members(FileMetaData.ROW_GROUPS):
+        for index, chunk in enumerate(group.members(RowGroup.COLUMNS)):
+            column = chunk.struct(ColumnChunk.META_DATA)
             if index in unbounded:
                 chunk.drop(_COLUMN_INDEX)
-                _struct(column, ColumnMetaData.STATISTICS).drop(frozenset(Statistics))
+                column.struct(ColumnMetaData.STATISTICS).drop(BOUNDS)
             if index in opaque:
                 column.drop({ColumnMetaData.ENCODING_STATS})
-    _annotate(iter(_members(footer, FileMetaData.SCHEMA)), None, variants)
+    _annotate(iter(footer.members(FileMetaData.SCHEMA)), None, variants)
     amended = encode(footer)
     return tail[:start] + amended + len(amended).to_bytes(4, "little") + MAGIC
 
@@ -92,17 +92,6 @@ def _annotate(
         element.set(SchemaElement.LOGICAL_TYPE, Kind.STRUCT, _VARIANT)
     for _ in range(element.get(SchemaElement.NUM_CHILDREN) or 0):
         _annotate(elements, path, variants)
-
-
-def _members(struct: ThriftStruct, number: int) -> list[ThriftStruct]:
-    """Return the members of a list field; none if it is absent."""
-    found = struct.get(number)
-    return found.members if found is not None else []
-
-
-def _struct(struct: ThriftStruct, number: int) -> ThriftStruct:
-    """Return a struct field; an empty struct if it is absent."""
-    return struct.get(number) or ThriftStruct()
 
 
 class HeldSink(io.RawIOBase):

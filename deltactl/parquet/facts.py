@@ -47,14 +47,24 @@ class FactCollector:
         return RowFacts(frozenset(self._nan_free), dict(self._nulls))
 
     @property
+    def nan_paths(self) -> frozenset[Path]:
+        """Return the float leaves with NaN."""
+        return frozenset(self._floats.keys() - self._nan_free)
+
+    @property
+    def negative_zero_paths(self) -> frozenset[Path]:
+        """Return the float leaves with -0.0."""
+        return frozenset(self._floats.keys() - self._zero_free)
+
+    @property
     def nan_columns(self) -> frozenset[int]:
         """Parquet's indexes of leaves with NaN."""
-        return frozenset(self._floats[path] for path in self._floats.keys() - self._nan_free)
+        return frozenset(self._floats[path] for path in self.nan_paths)
 
     @property
     def negative_zero_columns(self) -> frozenset[int]:
         """Parquet's indexes of leaves with -0.0."""
-        return frozenset(self._floats[path] for path in self._floats.keys() - self._zero_free)
+        return frozenset(self._floats[path] for path in self.negative_zero_paths)
 
 
 def select_leaf(batch: pa.RecordBatch, path: Path) -> pa.Array:

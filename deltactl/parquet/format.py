@@ -17,34 +17,97 @@ END_BYTES: Final = 8
 class FileMetaData(IntEnum):
     """Field numbers of the footer."""
 
-    SCHEMA, ROW_GROUPS = 2, 4
+    SCHEMA, NUM_ROWS, ROW_GROUPS, CREATED_BY, COLUMN_ORDERS = 2, 3, 4, 6, 7
 
 
 class SchemaElement(IntEnum):
     """Field numbers of a node of the schema."""
 
-    NAME, NUM_CHILDREN, LOGICAL_TYPE = 4, 5, 10
+    TYPE, TYPE_LENGTH, REPETITION, NAME, NUM_CHILDREN = 1, 2, 3, 4, 5
+    CONVERTED_TYPE, SCALE, PRECISION, FIELD_ID, LOGICAL_TYPE = 6, 7, 8, 9, 10
 
 
 class RowGroup(IntEnum):
     """Field numbers of a row group."""
 
-    COLUMNS = 1
+    COLUMNS, TOTAL_BYTE_SIZE, NUM_ROWS, SORTING_COLUMNS = 1, 2, 3, 4
+    FILE_OFFSET, TOTAL_COMPRESSED_SIZE, ORDINAL = 5, 6, 7
+
+
+class SortingColumn(IntEnum):
+    """Field numbers of a sorting column."""
+
+    COLUMN_INDEX = 1
 
 
 class ColumnChunk(IntEnum):
     """Field numbers of a column chunk."""
 
-    META_DATA, COLUMN_INDEX_OFFSET, COLUMN_INDEX_LENGTH = 3, 6, 7
+    FILE_PATH, FILE_OFFSET, META_DATA = 1, 2, 3
+    OFFSET_INDEX_OFFSET, OFFSET_INDEX_LENGTH, COLUMN_INDEX_OFFSET, COLUMN_INDEX_LENGTH = 4, 5, 6, 7
+    CRYPTO_METADATA, ENCRYPTED_METADATA = 8, 9
 
 
 class ColumnMetaData(IntEnum):
     """Field numbers of the metadata of a column chunk."""
 
-    STATISTICS, ENCODING_STATS = 12, 13
+    TYPE, ENCODINGS, PATH, CODEC, NUM_VALUES = 1, 2, 3, 4, 5
+    TOTAL_UNCOMPRESSED_SIZE, TOTAL_COMPRESSED_SIZE = 6, 7
+    DATA_PAGE_OFFSET, INDEX_PAGE_OFFSET, DICTIONARY_PAGE_OFFSET = 9, 10, 11
+    STATISTICS, ENCODING_STATS, BLOOM_FILTER_OFFSET, BLOOM_FILTER_LENGTH = 12, 13, 14, 15
 
 
 class Statistics(IntEnum):
     """Field numbers of the statistics of a column chunk."""
 
-    MAX, MIN, MAX_VALUE, MIN_VALUE, IS_MAX_VALUE_EXACT, IS_MIN_VALUE_EXACT = 1, 2, 5, 6, 7, 8
+    MAX, MIN, NULL_COUNT, MAX_VALUE, MIN_VALUE = 1, 2, 3, 5, 6
+    IS_MAX_VALUE_EXACT, IS_MIN_VALUE_EXACT = 7, 8
+
+
+OLD_BOUNDS: Final = frozenset({Statistics.MAX, Statistics.MIN})
+"""Bounds in an order that the format does not define."""
+
+BOUNDS: Final = frozenset(Statistics) - {Statistics.NULL_COUNT}
+
+
+class PageHeader(IntEnum):
+    """Field numbers of the header of a page."""
+
+    TYPE, COMPRESSED_SIZE, DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 1, 3, 5, 7, 8
+
+
+class DataPageHeader(IntEnum):
+    """Field numbers of the header of a data page, of both versions."""
+
+    NUM_VALUES = 1
+
+
+class OffsetIndex(IntEnum):
+    """Field numbers of an offset index."""
+
+    PAGE_LOCATIONS = 1
+
+
+class PageLocation(IntEnum):
+    """Field numbers of a page in an offset index."""
+
+    OFFSET = 1
+
+
+class BloomFilterHeader(IntEnum):
+    """Field numbers of the header of a Bloom filter."""
+
+    NUM_BYTES = 1
+
+
+class PageType(IntEnum):
+    """Types of pages."""
+
+    DATA, INDEX, DICTIONARY, DATA_V2 = 0, 1, 2, 3
+
+
+MAX_ROW_GROUPS: Final = 32_767
+"""The ordinal of a row group is a 16-bit integer."""
+
+CODECS: Final = ("none", "snappy", "gzip", "lzo", "brotli", "lz4_hadoop", "zstd", "lz4")
+"""Names of the codecs, by number."""

@@ -5,9 +5,10 @@ Source: PROTOCOL.md, "Deletion Vectors", "Column Mapping", "Type Widening", "Row
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -88,6 +89,14 @@ class RowReader:
     schema: pa.Schema = field(init=False, repr=False, compare=False)
     _fields: Sequence[Field] = field(init=False, repr=False, compare=False)
 
+    def select(self, names: Set[str]) -> RowReader:
+        """Return a reader of some of the columns, by the names that ``schema`` has."""
+        fields = (
+            f for f, stored in zip(self._fields, self.schema, strict=False) if stored.name in names
+        )
+        extra = tuple(e for e in self.extra if e.name in names)
+        return replace(self, struct=StructType(tuple(fields)), extra=extra)
+
     def read(
         self,
         store: Store,
@@ -102,18 +111,49 @@ class RowReader:
             DataFileError: file or deletion vector missing, broken, or not what the log says.
             UnsupportedFeatureError: a type or deletion vector this program does not know.
         """
-        ensure_readable_path(file.path)
         deleted = read_deletion_vector(store, file)
-        num_rows = 0
-        for batch in self.read_physical(store, file, batch_rows=batch_rows, source=source):
-            num_rows += batch.num_physical_rows
+        with self.open(store, file, source) as parquet:
+            yield from self.read_groups(parquet, file, deleted, batch_rows=batch_rows)
+
+    @contextmanager
+    def open(
+        self, store: Store, file: DataFile, source: pa.NativeFile | None = None
+    ) -> Iterator[pq.ParquetFile]:
+        """Open a file, from ``source`` if it is open already; close it at the end.
+
+        Raises:
+            DataFileError: the file is missing or broken.
+        """
+        ensure_readable_path(file.path)
+        with naming_file(file.path), source or store.open_input(file.path) as opened:
+            yield pq.ParquetFile(
+                opened,
+                coerce_int96_timestamp_unit="us",
+                page_checksum_verification=self.verify_pages,
+            )
+
+    def read_groups(
+        self,
+        parquet: pq.ParquetFile,
+        file: DataFile,
+        deleted: BitMap64 | None,
+        groups: Sequence[int] | None = None,
+        *,
+        batch_rows: int = DEFAULT_BATCH_ROWS,
+    ) -> Iterator[LiveBatch]:
+        """Stream the live rows of consecutive row groups of an open file; ``None``: of all.
+
+        Raises as :meth:`read`.
+        """
+        num_rows = parquet.metadata.num_rows
+        if deleted is not None:
+            ensure_within(deleted, num_rows, file.path)
+        for batch in self._read_physical(parquet, file, groups, batch_rows):
             if deleted is None:
                 yield batch
                 continue
             mask = live_mask(deleted, batch.first_row, batch.num_physical_rows)
             yield replace(batch, columns=batch.columns.filter(mask), mask=mask)
-        if deleted is not None:
-            ensure_within(deleted, num_rows, file.path)
 
     def read_physical(
         self,
@@ -124,27 +164,37 @@ class RowReader:
         source: pa.NativeFile | None = None,
     ) -> Iterator[LiveBatch]:
         """Stream all rows of a file, deleted ones included. Raises as :meth:`read`."""
-        ensure_readable_path(file.path)
-        with naming_file(file.path), source or store.open_input(file.path) as opened:
-            parquet = pq.ParquetFile(
-                opened,
-                coerce_int96_timestamp_unit="us",
-                page_checksum_verification=self.verify_pages,
-            )
-            first_row = 0
-            for batch in self._physical(parquet, file, batch_rows):
+        with self.open(store, file, source) as parquet:
+            yield from self._read_physical(parquet, file, None, batch_rows)
+
+    def _read_physical(
+        self,
+        parquet: pq.ParquetFile,
+        file: DataFile,
+        groups: Sequence[int] | None,
+        batch_rows: int,
+    ) -> Iterator[LiveBatch]:
+        with naming_file(file.path):
+            first_row, expected = 0, parquet.metadata.num_rows
+            if groups is not None:
+                sizes = [parquet.metadata.row_group(i).num_rows for i in range(groups[-1] + 1)]
+                first_row, expected = sum(sizes[: groups[0]]), sum(sizes)
+            for batch in self._physical(parquet, file, groups, batch_rows):
                 yield LiveBatch(batch, first_row, batch.num_rows)
                 first_row += batch.num_rows
-            if first_row != parquet.metadata.num_rows:
+            if first_row != expected:
                 raise DataFileError(
-                    f"data file {file.path!r} holds {first_row} rows, "
-                    f"its footer says {parquet.metadata.num_rows}"
+                    f"data file {file.path!r} holds {first_row} rows, its footer says {expected}"
                 )
 
     def _physical(
-        self, parquet: pq.ParquetFile, file: DataFile, batch_rows: int
+        self,
+        parquet: pq.ParquetFile,
+        file: DataFile,
+        groups: Sequence[int] | None,
+        batch_rows: int,
     ) -> Iterator[pa.RecordBatch]:
-        """All rows of the file, deleted ones included, in the wanted columns."""
+        """All rows of these row groups, deleted ones included, in the wanted columns."""
         matcher = Matcher(self.mapping_mode)
         schema = parquet.schema_arrow
         present = FileFields(schema)
@@ -158,12 +208,17 @@ class RowReader:
         names = {present.names[s] for s in sources if s is not None}
         names |= {e.name for e in self.extra} & present.by_name.keys()
         if not names:
-            yield from self._constant_batches(parquet.metadata.num_rows, constants, batch_rows)
+            footer = parquet.metadata
+            chosen_groups = range(footer.num_row_groups) if groups is None else groups
+            rows = sum(footer.row_group(i).num_rows for i in chosen_groups)
+            yield from self._constant_batches(rows, constants, batch_rows)
             return
         disputed = old_columns(parquet.metadata, names) if self.for_rewrite else frozenset()
         # Bins run side by side already: threads inside each would only get in their way.
         chosen = sorted(names)
-        for batch in parquet.iter_batches(batch_rows, columns=chosen, use_threads=False):
+        for batch in parquet.iter_batches(
+            batch_rows, row_groups=groups, columns=chosen, use_threads=False
+        ):
             _ensure_undisputed_days(batch, disputed, file.path)
             arrays = [
                 constants[i].take_rows(batch.num_rows)
@@ -228,20 +283,41 @@ def _ensure_undisputed_days(batch: pa.RecordBatch, columns: Set[str], path: str)
             )
 
 
-def open_in_turn(store: Store, files: Sequence[DataFile]) -> Generator[pa.NativeFile, None, None]:
-    """Each file for reading, small ones whole: that is cheaper, and a far store is asked ahead.
+@overload
+def open_in_turn(
+    store: Store, files: Sequence[DataFile]
+) -> Generator[pa.NativeFile, None, None]: ...
 
-    A file is closed when the next one is asked for, or this is closed.
+
+@overload
+def open_in_turn(
+    store: Store, files: Sequence[DataFile], leave: Callable[[DataFile], bool]
+) -> Generator[pa.NativeFile | None, None, None]: ...
+
+
+def open_in_turn(
+    store: Store, files: Sequence[DataFile], leave: Callable[[DataFile], bool] = lambda file: False
+) -> Generator[pa.NativeFile | None, None, None]:
+    """Open each file, small ones whole: that is cheaper, and a far store is asked ahead.
+
+    A file is closed when the next one is asked for, or this is closed. Those that ``leave`` accepts
+    are not opened; ``None`` stands for them.
 
     Raises:
         DataFileError: a file is missing, or its path leaves the table's folder.
     """
     for file in files:
         ensure_readable_path(file.path)
-    contents = store.read_many([file.path for file in files if _is_small(file)])
-    for file in files:
+    read_whole = [_is_small(file) and not leave(file) for file in files]
+    contents = store.read_many(
+        [f.path for f, whole in zip(files, read_whole, strict=True) if whole]
+    )
+    for file, is_whole in zip(files, read_whole, strict=True):
+        if leave(file):
+            yield None
+            continue
         with naming_file(file.path):
-            whole = next(contents) if _is_small(file) else None
+            whole = next(contents) if is_whole else None
             source = store.open_input(file.path) if whole is None else pa.BufferReader(whole)
         with source:
             yield source

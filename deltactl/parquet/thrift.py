@@ -55,6 +55,21 @@ class ThriftStruct:
         """Return the value of a field, or ``None`` if it is absent."""
         return next((value for found, _, value in self.fields if found == number), None)
 
+    def members(self, number: int) -> list[Any]:
+        """Return the members of a list field; none if it is absent or no list."""
+        found = self.get(number)
+        return found.members if isinstance(found, ThriftList) else []
+
+    def struct(self, number: int) -> ThriftStruct:
+        """Return a struct field; an empty struct if it is absent or no struct."""
+        found = self.get(number)
+        return found if isinstance(found, ThriftStruct) else ThriftStruct()
+
+    def integer(self, number: int) -> int | None:
+        """Return an integer field; ``None`` if it is absent or no integer."""
+        found = self.get(number)
+        return found if isinstance(found, int) and not isinstance(found, bool) else None
+
     def drop(self, numbers: Set[int]) -> None:
         """Remove these fields, where present."""
         self.fields = [item for item in self.fields if item[0] not in numbers]

@@ -65,6 +65,49 @@ class WrittenFile:
     null_counts: dict[str, int]
 
 
+class PendingRows:
+    """Rows that wait until they fill a row group."""
+
+    def __init__(self, schema: pa.Schema, options: WriteOptions) -> None:
+        """Hold rows of ``schema``, as many as the options allow in a row group."""
+        self._schema, self._options = schema, options
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = self._rows = 0
+
+    def add(self, rows: pa.RecordBatch) -> Iterator[pa.Table]:
+        """Append rows; yield each row group that they complete."""
+        while rows.num_rows:
+            count = self._count_that_fit(rows)
+            if count:
+                fitting = rows.slice(0, count)
+                self._batches.append(fitting)
+                self._bytes += int(fitting.nbytes)
+                self._rows += count
+                rows = rows.slice(count)
+            if rows.num_rows or self._is_full():
+                yield self.take()
+
+    def take(self) -> pa.Table:
+        """Return all rows, perhaps none, and forget them."""
+        table = pa.Table.from_batches(self._batches, self._schema)
+        self._batches.clear()
+        self._bytes = self._rows = 0
+        return table
+
+    def _is_full(self) -> bool:
+        limits = self._options
+        return self._bytes >= limits.row_group_bytes or self._rows >= limits.row_group_rows
+
+    def _count_that_fit(self, rows: pa.RecordBatch) -> int:
+        """Return how many rows the row group has room for; at least one if it is empty."""
+        count = min(int(rows.num_rows), self._options.row_group_rows - self._rows)
+        size_bytes = int(rows.nbytes)
+        space = self._options.row_group_bytes - self._bytes
+        if size_bytes > space:
+            count = min(count, rows.num_rows * max(space, 0) // size_bytes)
+        return count if self._batches else max(count, 1)
+
+
 class DataFileWriter:
     """Writes one data file; leaving the ``with`` block before ``close`` discards it.
 
@@ -87,16 +130,14 @@ class DataFileWriter:
         options: WriteOptions,
         stats: StatsColumns,
     ) -> None:
-        _ensure_storable(schema)
+        ensure_storable(schema)
         self._store = store
         self._name = name
         self._schema = schema
         self._options = options
         self._stats = stats
         self._facts = FactCollector(schema, stats)
-        self._pending: list[pa.RecordBatch] = []
-        self._pending_bytes = 0
-        self._pending_rows = 0
+        self._pending = PendingRows(schema, options)
         self._num_rows = 0
         self._closed = False
         self._writer: pq.ParquetWriter | None = None
@@ -126,16 +167,8 @@ class DataFileWriter:
             raise DataFileError(f"{self._name}: rows with other columns than the file's")
         rows = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
         self._facts.collect(rows)
-        while rows.num_rows:
-            count = self._count_that_fit(rows)
-            if count:
-                fitting = rows.slice(0, count)
-                self._pending.append(fitting)
-                self._pending_bytes += int(fitting.nbytes)
-                self._pending_rows += count
-                rows = rows.slice(count)
-            if rows.num_rows or self._is_full():
-                self._flush()
+        for table in self._pending.add(rows):
+            self._write_group(table)
 
     def close(self) -> WrittenFile:
         """Store the rest, and describe the file by the footer that the store then gives.
@@ -172,7 +205,7 @@ class DataFileWriter:
         if self._closed:
             return
         self._closed = True
-        self._pending.clear()
+        self._pending.take()
         with suppress(Exception):
             # Else its destructor would write the footer, later and on a closed sink.
             if self._writer is not None:
@@ -182,31 +215,15 @@ class DataFileWriter:
         with suppress(DeltactlError):
             self._store.delete_many([self._name])
 
-    def _is_full(self) -> bool:
-        return (
-            self._pending_bytes >= self._options.row_group_bytes
-            or self._pending_rows >= self._options.row_group_rows
-        )
-
-    def _count_that_fit(self, rows: pa.RecordBatch) -> int:
-        """How many of the rows the row group still has room for; at least one when it is empty."""
-        room = self._options.row_group_rows - self._pending_rows
-        count = min(int(rows.num_rows), room)
-        size_bytes = int(rows.nbytes)
-        space = self._options.row_group_bytes - self._pending_bytes
-        if size_bytes > space:
-            count = min(count, rows.num_rows * max(space, 0) // size_bytes)
-        return count if self._pending else max(count, 1)
-
-    def _flush(self) -> None:
-        if not self._pending:
-            return
-        table = pa.Table.from_batches(self._pending, self._schema)
-        self._pending.clear()
+    def _write_group(self, table: pa.Table) -> None:
         with self._naming_file():
             self._open_writer(table).write_table(table, row_group_size=table.num_rows)
         self._num_rows += table.num_rows
-        self._pending_bytes = self._pending_rows = 0
+
+    def _flush(self) -> None:
+        table = self._pending.take()
+        if table.num_rows:
+            self._write_group(table)
 
     def _finish_parquet(self) -> None:
         """Write the footer, without what readers would draw wrong conclusions from."""
@@ -222,7 +239,7 @@ class DataFileWriter:
     def _open_writer(self, first: pa.Table) -> pq.ParquetWriter:
         """The Parquet writer, whose encodings the first row group decides."""
         if self._writer is None:
-            self._writer = _open_parquet(self._held, first, self._options)
+            self._writer = open_parquet(self._held, first, self._options)
         return self._writer
 
     @contextmanager
@@ -235,12 +252,13 @@ class DataFileWriter:
             raise DataFileError(f"{self._name} cannot be written: {error}"[:500]) from error
 
 
-def _open_parquet(sink: object, first: pa.Table, options: WriteOptions) -> pq.ParquetWriter:
+def open_parquet(sink: object, first: pa.Table, options: WriteOptions) -> pq.ParquetWriter:
+    """Return a Parquet writer whose encodings suit ``first``, its first row group."""
     dictionaries = choose_dictionary_columns(first)
 
     def compress(rows: pa.Table, level: int) -> dict[str, int]:
         buffer = pa.BufferOutputStream()
-        with _new_parquet(buffer, rows.schema, options, dictionaries, level) as writer:
+        with new_parquet(buffer, rows.schema, options, dictionaries, level) as writer:
             writer.write_table(rows)
         group = pq.read_metadata(pa.BufferReader(buffer.getvalue())).row_group(0)
         chunks = map(group.column, range(group.num_columns))
@@ -249,16 +267,17 @@ def _open_parquet(sink: object, first: pa.Table, options: WriteOptions) -> pq.Pa
     level: int | dict[str, int] | None = None
     if options.level is not None and options.codec in _LEVELLED:
         level = choose_levels(first, options.level, compress)
-    return _new_parquet(sink, first.schema, options, dictionaries, level)
+    return new_parquet(sink, first.schema, options, dictionaries, level)
 
 
-def _new_parquet(
+def new_parquet(
     sink: object,
     schema: pa.Schema,
     options: WriteOptions,
     dictionaries: list[str],
     level: int | dict[str, int] | None,
 ) -> pq.ParquetWriter:
+    """Return a Parquet writer, with given columns in a dictionary and given compression levels."""
     writer = pq.ParquetWriter(
         sink,
         schema,
@@ -283,7 +302,7 @@ def _new_parquet(
     return writer
 
 
-def _ensure_storable(schema: pa.Schema) -> None:
+def ensure_storable(schema: pa.Schema) -> None:
     """Refuse what Parquet cannot hold, or holds only as something the table does not say."""
     if not len(schema):
         raise UnsupportedFeatureError(

@@ -6,7 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from deltactl.errors import StorageError
-from deltactl.storage.store import Directories, Enter, FileInfo, Replacement, Store, Tree, Versions
+from deltactl.storage.store import (
+    Assembly,
+    Directories,
+    Enter,
+    FileInfo,
+    RangeCopies,
+    Replacement,
+    Store,
+    Tree,
+    Versions,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +49,15 @@ class ForwardingStore:
     def versions(self) -> Versions | None:
         """This wrapper, if the store inside may keep versions."""
         return None if self._inner.versions is None else self
+
+    @property
+    def range_copies(self) -> RangeCopies | None:
+        """This wrapper, if the store inside copies parts of files."""
+        return None if self._inner.range_copies is None else self
+
+    def open_assembly(self, name: str) -> Assembly:
+        """See ``RangeCopies.open_assembly``."""
+        return _present(self._inner.range_copies).open_assembly(name)
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         """See ``Store.list_from``."""

@@ -8,7 +8,7 @@ from typing import BinaryIO, NoReturn
 
 from deltactl.errors import SafetyError, StorageError
 from deltactl.storage.forwarding import ForwardingStore
-from deltactl.storage.store import Replacement
+from deltactl.storage.store import Assembly, Replacement
 
 
 class ReadOnlyStore(ForwardingStore):
@@ -18,6 +18,10 @@ class ReadOnlyStore(ForwardingStore):
     """
 
     def open_output(self, name: str) -> BinaryIO:
+        """Raise."""
+        self._refuse("create", name)
+
+    def open_assembly(self, name: str) -> Assembly:
         """Raise."""
         self._refuse("create", name)
 
@@ -68,5 +72,5 @@ class ReadOnlyStore(ForwardingStore):
     def _refuse(self, verb: str, name: str) -> NoReturn:
         raise SafetyError(
             f"a dry run tried to {verb} {name!r}",
-            hint="Nothing was changed. Report this bug in deltactl.",
+            hint="Report this bug in deltactl. Nothing was changed.",
         )

@@ -108,6 +108,47 @@ class Versions(Protocol):
         ...
 
 
+class Assembly(Protocol):
+    """A writer of a new file, of written bytes and of bytes copied from other files."""
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether it costs next to nothing to read a few bytes of files, many times."""
+        ...
+
+    def write(self, buffer: ReadableBuffer, /) -> int:
+        """Append bytes."""
+        ...
+
+    def copy(self, source: str, offset: int, length: int) -> None:
+        """Append bytes of another file.
+
+        Raises:
+            StorageError: the file does not have them.
+        """
+        ...
+
+    def tell(self) -> int:
+        """Return the number of bytes written and copied so far."""
+        ...
+
+    def close(self) -> None:
+        """Return when the file is complete and durable. Safe to call again."""
+        ...
+
+    def discard(self) -> None:
+        """Create no file; delete what was stored. Do nothing after ``close``. Never raises."""
+        ...
+
+
+class RangeCopies(Protocol):
+    """What only a store that copies parts of files can do, without reading them."""
+
+    def open_assembly(self, name: str) -> Assembly:
+        """Open a writer to a new file, as ``Store.open_output`` does."""
+        ...
+
+
 class Store(Protocol):
     """Files by name under ``uri``.
 
@@ -128,6 +169,11 @@ class Store(Protocol):
     @property
     def versions(self) -> Versions | None:
         """The operations on versions of files; ``None`` if the store keeps none."""
+        ...
+
+    @property
+    def range_copies(self) -> RangeCopies | None:
+        """The copying of parts of files; ``None`` if the store must read them."""
         ...
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:

@@ -41,6 +41,7 @@ class SimStore:
 
     directories = None
     versions = None
+    range_copies = None
 
     def __init__(self, worlds: Worlds, ask: Ask) -> None:
         self._worlds, self._ask = worlds, ask

@@ -51,6 +51,7 @@ class MemoryStore:
 
     directories = None
     versions = None
+    range_copies = None
 
     def __init__(self, uri: str) -> None:
         self._uri = uri.rstrip("/")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,29 +16,6 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport
 
 
-class Kind(StrEnum):
-    """Kinds of checkpoints, as ``--kind`` names them."""
-
-    AUTO = "auto"
-    CLASSIC = "classic"
-    V2 = "v2"
-
-
-class TopFile(StrEnum):
-    """Forms of a v2 checkpoint's top-level file."""
-
-    JSON = "json"
-    PARQUET = "parquet"
-
-
-class Compat(StrEnum):
-    """Readers that the Parquet is written for."""
-
-    DEFAULT = "default"
-    SPARK = "spark"
-    PLAIN = "plain"
-
-
 def command(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     table: TableArgument,
@@ -47,23 +23,25 @@ def command(  # noqa: PLR0913 - one parameter an option
         int | None, typer.Option(min=0, help="Version to checkpoint  [default: the latest]")
     ] = None,
     kind: Annotated[
-        Kind, typer.Option(help="auto: as delta.checkpointPolicy and the protocol say")
-    ] = Kind.AUTO,
+        Literal["auto", "classic", "v2"],
+        typer.Option(help="auto: as delta.checkpointPolicy and the protocol say"),
+    ] = "auto",
     sidecar_size: Annotated[
         int,
         typer.Option(min=1, metavar="ROWS", help="v2: maximum number of file actions of a sidecar"),
     ] = 50_000,
     part_size: Annotated[int | None, typer.Option(hidden=True)] = None,
     top_file: Annotated[
-        TopFile, typer.Option(help="v2: form of the file that names the sidecars")
-    ] = TopFile.JSON,
+        Literal["json", "parquet"],
+        typer.Option(help="v2: form of the file that names the sidecars"),
+    ] = "json",
     compat: Annotated[
-        Compat,
+        Literal["default", "spark", "plain"],
         typer.Option(
             help="default: for every reader; spark: also the columns that Delta on Spark writes "
             "by default; plain: no dictionaries, no compression"
         ),
-    ] = Compat.DEFAULT,
+    ] = "default",
     cleanup: Annotated[
         bool,
         typer.Option(
@@ -120,10 +98,10 @@ def command(  # noqa: PLR0913 - one parameter an option
         raise UsageError(NO_PARTS, hint=USE_SIDECARS)
     options = CheckpointOptions(
         version=version,
-        kind=kind.value,
+        kind=kind,
         sidecar_rows=sidecar_size,
-        top_format=top_file.value,
-        compat=compat.value,
+        top_format=top_file,
+        compat=compat,
         cleanup=cleanup,
         cleanup_only=cleanup_only,
         compact_log=compact_log,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,13 +13,6 @@ from deltactl.units import parse_duration
 
 if TYPE_CHECKING:
     from deltactl.operations.convert.run import ConvertReport
-
-
-class SchemaMode(StrEnum):
-    """What to do if files differ in the type of a column."""
-
-    STRICT = "strict"
-    WIDEN = "widen"
 
 
 def command(  # noqa: PLR0913 - one parameter an option
@@ -40,11 +32,11 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool, typer.Option("--no-statistics", help="Do not write statistics of columns to the log")
     ] = False,
     schema_mode: Annotated[
-        SchemaMode,
+        Literal["strict", "widen"],
         typer.Option(
             help="Types of a column in different files: equal, or widened to a common type"
         ),
-    ] = SchemaMode.STRICT,
+    ] = "strict",
     column_mapping: Annotated[
         bool,
         typer.Option("--column-mapping", help="Map columns by name: any name, renames, drops"),
@@ -87,7 +79,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     options = ConvertOptions(
         partition_by=None if partition_by is None else parse_partition_by(partition_by),
         statistics=not no_statistics,
-        schema_mode=schema_mode.value,
+        schema_mode=schema_mode,
         column_mapping=column_mapping,
         properties=_parse_properties(table_property or []),
         name=name,

@@ -254,7 +254,7 @@ def _show_history(session: Session, store: Store, options: HistoryOptions, now_m
     rows = [] if form in (OutputFormat.TABLE, OutputFormat.NDJSON) else list(written)
     if report.num_unread and form is not OutputFormat.TABLE:
         unread = format_count(report.num_unread, "older version")
-        session.output.note(f"{unread} not shown: --limit N or --all shows more")
+        session.output.note(f"{unread} not shown: use --limit N or --all")
     # Without a row, Arrow still knows the names of the columns.
     present_history(
         session,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.output.envelope import dump_json
-from deltactl.cli.output.output import OutputFormat, Rows, stdout_errors
+from deltactl.cli.output.output import OutputFormat, stdout_errors
 from deltactl.cli.output.page import RenderTable
+from deltactl.cli.output.rows import Rows
 from deltactl.cli.pages.history_rows import change_row, json_row
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError

@@ -13,7 +13,12 @@ from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.session import Session
 from deltactl.engine.memory import machine_memory_bytes
 from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
-from deltactl.operations.optimize.options import CODEC_LEVELS, OptimizeOptions, Verification
+from deltactl.operations.optimize.options import (
+    CODEC_LEVELS,
+    OptimizeOptions,
+    Rewrite,
+    Verification,
+)
 from deltactl.units import format_count, parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -106,6 +111,20 @@ def command(  # noqa: PLR0913 - one parameter an option
             "what most inputs use]",
         ),
     ] = None,
+    rewrite: Annotated[
+        Rewrite,
+        typer.Option(
+            help="auto: copy large row groups, encode small ones; copy: copy all that can be; "
+            "encode: copy none"
+        ),
+    ] = _DEFAULTS.rewrite,
+    min_row_group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="With auto, copy row groups of at least this compressed size  [default: 8MiB]",
+        ),
+    ] = None,
     verify: Annotated[
         Verification,
         typer.Option(
@@ -136,6 +155,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         where=where,
         target_bytes=_size(target_size),
         min_file_bytes=_size(min_file_size),
+        rewrite=rewrite,
+        min_row_group_bytes=_size(min_row_group),
         min_input_files=min_input_files,
         max_deleted_rows_ratio=max_deleted_rows_ratio,
         max_bytes=_size(max_bytes),
@@ -195,13 +216,13 @@ def _what_is_left(session: Session, report: OptimizeReport) -> PartialSuccessErr
         files = format_count(lost, "file was", "files were")
         return PartialSuccessError(
             f"{files} not rewritten: {report.failures[0].reason}",
-            hint=f"{committed}. Fix the cause, then rerun.",
+            hint=f"Fix the cause, then rerun. {committed}.",
         )
     if report.conflicts:
         lost = sum(conflict.files for conflict in report.conflicts)
         return PartialSuccessError(
             f"{_left(lost)}: {report.conflicts[0].reason}",
-            hint=f"{committed}. Rerun for the rest.",
+            hint=f"Rerun for the rest. {committed}.",
         )
     return None
 

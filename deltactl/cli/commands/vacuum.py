@@ -236,7 +236,8 @@ def _find_error(report: VacuumReport) -> DeltactlError | None:
         )
     if failed is None:
         return None
-    hint = f"{report.files_removed:,} were removed. Fix the cause, then rerun."
+    removed = format_count(report.files_removed, "file was", "files were")
+    hint = f"Fix the cause, then rerun. {removed} removed."
     return PartialSuccessError(failed, hint=hint)
 
 
@@ -288,7 +289,7 @@ def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
         path, reason = next(iter(report.impossible.items()))
         count = format_count(len(report.impossible), "file", "files")
         kind = PartialSuccessError if report.restored else DeltactlError
-        error = kind(f"{count} cannot come back: {path}: {reason}")
+        error = kind(f"{count} cannot be restored: {path}: {reason}")
     session.present(
         lambda page: render_undo(page, report),
         error=error,

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 from deltactl.cli.output.envelope import SCHEMA_VERSION, Envelope, ErrorInfo, dump_json
 from deltactl.cli.output.github import iterate_annotations
 from deltactl.cli.output.outcome import TableOutcome
-from deltactl.cli.output.output import LogFormat, Output, OutputFormat, Rows
+from deltactl.cli.output.output import LogFormat, Output, OutputFormat
 from deltactl.cli.output.page import Cell, Page, RenderTable, Styled, Tone
+from deltactl.cli.output.rows import Rows
 from deltactl.cli.output.text import safe_text
 from deltactl.errors import DeltactlError
 from deltactl.units import format_count

@@ -1,4 +1,4 @@
-"""One command over several tables: found, run a few at a time, told apart."""
+"""Run one command on several tables, a few at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RunTable = Callable[["Session"], None]
 
 
 def find_single(options: FleetOptions, session: Session) -> str | None:
-    """Give the table if one was named as such, so that its run reads as a single one.
+    """Return the table if exactly one was named, so that its output is that of a single run.
 
     Raises:
         UsageError: none was named, or a bucket is a glob.
@@ -50,7 +50,7 @@ def find_single(options: FleetOptions, session: Session) -> str | None:
 
 
 def expand_tables(options: FleetOptions, session: Session) -> list[str]:
-    """Give the addresses that the words and the file name, each once, in their order.
+    """Return the addresses from the arguments and the file, each once, in order.
 
     Raises:
         UsageError: the file cannot be read, or names nothing.
@@ -81,7 +81,7 @@ def _read_words(name: str | None) -> Iterator[str]:
 
 
 class Fleet:
-    """A run over several tables. Only the main thread prints results and hears signals."""
+    """A run over several tables. Only the main thread prints results and receives signals."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Fleet:
         self._jobs = 1
 
     def run(self, tables: Sequence[str]) -> int:
-        """Run the command on each table; give the exit status of all."""
+        """Run the command on each table; return the exit status of the run."""
         output = FleetOutput(self._session.output, self._session.command, is_text=self._is_text)
         outcomes = self._session.outcomes
         with (
@@ -157,13 +157,13 @@ class Fleet:
         self._session.raise_if_cancelled()
         if self._failed is not None:
             raise NotBegunError(
-                f"not begun, for {self._failed} failed", hint="Omit --fail-fast, or rerun."
+                f"skipped: {self._failed} failed", hint="Omit --fail-fast, or rerun."
             )
 
     def _fail(
         self, session: Session, output: TableOutput, error: DeltactlError, raised: BaseException
     ) -> int:
-        if isinstance(error, InterruptedRunError):  # of a question, perhaps: it ends them all
+        if isinstance(error, InterruptedRunError):  # perhaps at a question: stop all tables
             self._session.cancel(error.exit_code - 128 or signal.SIGINT)
         if self._options.fail_fast and self._failed is None:
             self._failed = session.table

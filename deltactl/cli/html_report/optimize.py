@@ -19,7 +19,7 @@ from deltactl.cli.html_report.parts import (
     render_tiles,
 )
 from deltactl.cli.output.envelope import Envelope
-from deltactl.cli.pages.optimize import describe_undo
+from deltactl.cli.pages.optimize import describe_groups, describe_undo
 from deltactl.cli.pages.sizes import describe_small, label_buckets
 from deltactl.units import format_count, format_size
 
@@ -41,6 +41,8 @@ def render_optimize(envelope: Envelope, result: Values) -> Iterator[Markup]:
     yield render_items("Written, not committed and not removed", result["strays"])
     yield _render_sizes(plan, is_done)
     yield _render_partitions(plan["partitions"])
+    reasons = result["rewrite"]["encoded_because"]
+    yield render_counts("Row groups encoded", "row groups", reasons.items())
     yield render_counts("Left alone", "files", plan["left_alone"].items())
     yield element("h3", "The run")
     yield render_fields(_facts(envelope, result))
@@ -164,6 +166,9 @@ def _facts(envelope: Envelope, result: Values) -> Iterator[tuple[str, Child]]:
     looked_at = result["plan"]
     files = format_count(looked_at["considered_files"], "file", "files")
     yield "looked at", f"{files}, {format_size(looked_at['considered_bytes'])}"
+    rewrite = result["rewrite"]
+    for done in ("copied", "encoded"):
+        yield done, describe_groups(rewrite[f"row_groups_{done}"], rewrite[f"bytes_{done}"])
     yield "engine", f"{envelope.engine} ({envelope.engine_reason})"
     if result["deletion_vectors_removed"]:
         yield "deletion vectors applied", f"{result['deletion_vectors_removed']:,}"

@@ -49,7 +49,7 @@ class Report:
             raise UsageError(f"--report {name} is not a file", hint="Name a file of this machine.")
         if path.is_dir():
             raise UsageError(
-                f"--report {name!r} is a folder", hint="Name a file in it, such as run.html."
+                f"--report {name!r} is a directory", hint="Name a file in it, such as run.html."
             )
         if not os.access(path.parent, os.W_OK):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""The JSON contract: one envelope per table and run, whatever the command."""
+"""The JSON contract: one envelope per table and run, the same for all commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN: Final = frozenset({str, int, bool, type(None)})
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """An error as the envelope carries it."""
+    """An error, as in the envelope."""
 
     code: str
     message: str
@@ -29,7 +29,7 @@ class ErrorInfo:
 
     @classmethod
     def of(cls, error: DeltactlError) -> ErrorInfo:
-        """Take code, message and hint of a raised error."""
+        """Return code, message and hint of a raised error."""
         return cls(error.code, error.message, error.hint)
 
 
@@ -37,9 +37,9 @@ class ErrorInfo:
 class Envelope:
     """What one run of a command did to one table.
 
-    ``version_before`` and ``version_after`` are equal when nothing was committed. ``skipped`` says
-    why nothing was done where there may have been something to do. ``result`` is the command's own
-    part: a dataclass, a mapping or a list of them.
+    ``version_before`` and ``version_after`` are equal when nothing was committed. ``skipped`` is
+    the reason why the run did nothing, although there may be work to do. ``result`` is the part
+    that each command defines: a dataclass, a mapping or a list of them.
     """
 
     command: str | None
@@ -55,26 +55,27 @@ class Envelope:
     skipped: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Give the envelope as JSON values, ``schema_version`` first."""
+        """Return the envelope as JSON values, ``schema_version`` first."""
         return {"schema_version": SCHEMA_VERSION, **to_jsonable(self)}
 
 
 def dump_json(value: Any, *, indent: int | None = None) -> str:
-    """Encode to JSON in ASCII: other characters are escaped, so nothing acts on a terminal."""
+    """Encode as JSON in ASCII: other characters are escaped, so that a terminal obeys none."""
     plain = value.to_json() if isinstance(value, Envelope) else to_jsonable(value)
     return json.dumps(plain, indent=indent, allow_nan=False)
 
 
-def format_rfc3339(instant: datetime) -> str:
-    """Give an instant in UTC, ending in ``Z``; one without a zone is taken as UTC."""
-    aware = instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
-    return aware.replace(tzinfo=None).isoformat() + "Z"
+def format_rfc3339(timestamp: datetime) -> str:
+    """Return a timestamp in UTC, ending in ``Z``; one without a time zone counts as UTC."""
+    if timestamp.tzinfo is not None:
+        timestamp = timestamp.astimezone(UTC).replace(tzinfo=None)
+    return timestamp.isoformat() + "Z"
 
 
 def to_jsonable(value: Any) -> Any:
-    """Turn a result into what JSON can say.
+    """Convert a result to values that JSON has.
 
-    Instants are RFC 3339 UTC, bytes base64, decimals exact strings, NaN and infinities strings.
+    Timestamps are RFC 3339 UTC, bytes base64, decimals exact strings, NaN and infinities strings.
     """
     # Most values are plain; a long history has millions of them.
     if type(value) in _PLAIN:
@@ -105,16 +106,16 @@ def _encode_object(value: Any) -> Any:
             return encode(value)
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_jsonable(getattr(value, f.name)) for f in fields(value)}
-    # Arrow and numpy, told by what they can do: this module must not import them.
+    # Arrow and numpy, recognised by their methods: this module must not import them.
     for convert in ("to_pylist", "as_py", "tolist"):
         if hasattr(value, convert):
             return to_jsonable(getattr(value, convert)())
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 _ENCODERS: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     (Enum, lambda value: to_jsonable(value.value)),
-    (datetime, format_rfc3339),  # before date, of which it is a kind
+    (datetime, format_rfc3339),  # before date, its base class
     (date | time, lambda value: value.isoformat()),
     (timedelta, timedelta.total_seconds),
     (bytes | bytearray | memoryview, lambda value: base64.b64encode(value).decode("ascii")),

@@ -1,4 +1,4 @@
-"""Outcomes for CI as GitHub's runners read them: annotations."""
+"""Outcomes as annotations of GitHub Actions."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.text import safe_text
 
 _WORK_IS_NEEDED: Final = "work is needed"
-_FOUND: Final = {"check": "something is wrong"}  # where exit status 3 is not about work
+_FOUND: Final = {"check": "problems found"}  # commands whose exit status 3 has another meaning
 
 
 def iterate_annotations(outcome: TableOutcome, command: str) -> Iterator[str]:
-    """Give workflow commands: an error or warning for the table, and its warnings.
+    """Return workflow commands: an error or a notice for the table, and its warnings.
 
-    Source: GitHub Actions, "Workflow commands": how messages and properties are escaped.
+    See GitHub Actions, "Workflow commands", for how messages and properties are escaped.
     """
     title = f"deltactl {command}"
     for warning in outcome.envelope.warnings:
@@ -32,11 +32,11 @@ def iterate_annotations(outcome: TableOutcome, command: str) -> Iterator[str]:
 
 
 def annotate(level: str, title: str, message: str) -> str:
-    """Give one workflow command."""
+    """Return one workflow command."""
     shown = _escape_data(title).replace(":", "%3A").replace(",", "%2C")
     return f"::{level} title={shown}::{_escape_data(message)}"
 
 
 def _escape_data(text: str) -> str:
-    # Line ends would end the command, and begin one of the table's choice.
+    # A line break would end the command, so a table could inject another one.
     return safe_text(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,4 +1,4 @@
-"""Outcomes for CI as JUnit writes them."""
+"""Outcomes as a JUnit report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deltactl.cli.output.text import safe_text
 
 
 def render_junit(outcomes: Sequence[TableOutcome], command: str) -> str:
-    """Give a report with a test case a table: needed work is a failure, what failed an error."""
+    """Return a report with one test case per table; needed work is a failure, not an error."""
     errors = sum(outcome.envelope.error is not None for outcome in outcomes)
     needed = sum(_is_needed(outcome) for outcome in outcomes)
     skipped = sum(outcome.envelope.skipped is not None for outcome in outcomes)

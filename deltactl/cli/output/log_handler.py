@@ -1,4 +1,4 @@
-"""The library's log, on the way to stderr."""
+"""Print the log of the library on stderr."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deltactl.cli.output.output import Output
 
 
 class _OutputHandler(logging.Handler):
-    """Brings log records of the library to the output."""
+    """A handler that passes log records of the library to the output."""
 
     def __init__(self, output: Output) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class _OutputHandler(logging.Handler):
 
 @contextmanager
 def log_to(output: Output, verbose: int) -> Iterator[None]:
-    """Show what the library logs: warnings always, ``-v`` info, ``-vv`` debug."""
+    """Print what the library logs: warnings always, info with ``-v``, debug with ``-vv``."""
     logger = logging.getLogger("deltactl")
     handler = _OutputHandler(output)
     before = logger.level, logger.propagate

@@ -1,4 +1,4 @@
-"""How one table of several ended."""
+"""The outcome of one table in a run over several tables."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _FAILED: Final = ("failed", Tone.BAD)
 
 @dataclass(frozen=True, slots=True)
 class TableOutcome:
-    """How one table of several ended."""
+    """The outcome of one table in a run over several tables."""
 
     table: str
     exit_code: int
     envelope: Envelope
     summary: Sequence[Cell] = ()
     seconds: float = 0
-    render: RenderTable = lambda page: None  # the whole page for people
+    render: RenderTable = lambda page: None  # prints the full page of the table
 
     @property
     def status(self) -> tuple[str, Tone]:
-        """One word, and what it means."""
+        """The status in one word, and its tone."""
         return _WORDS.get(self.exit_code, _FAILED)
 
     @property
     def headline(self) -> str:
-        """What was done, in a line."""
+        """What was done, in one line."""
         return "".join(cell.text if isinstance(cell, Styled) else cell for cell in self.summary)
 
     @property
     def message(self) -> str:
-        """What failed, or what was done, in a line."""
+        """What failed, or else what was done, in one line."""
         error = self.envelope.error
         return error.message if error else self.headline
 
     def to_row(self) -> dict[str, Any]:
-        """Give the row of csv."""
+        """Return the row for CSV."""
         error = self.envelope.error
         return {
             "table": self.table,

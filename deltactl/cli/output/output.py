@@ -1,17 +1,16 @@
-"""Where results go: stdout for the result alone, stderr for everything else."""
+"""Print results on stdout, and everything else on stderr."""
 
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TextIO, Union
+from typing import Any, Final, TextIO
 
 from deltactl.cli.output.envelope import (
     Envelope,
@@ -22,32 +21,14 @@ from deltactl.cli.output.envelope import (
 )
 from deltactl.cli.output.github import annotate
 from deltactl.cli.output.page import Cell, Page, RenderTable, Tone
+from deltactl.cli.output.rows import ROWS_AT_ONCE, Rows, iterate_rows, write_csv
+from deltactl.cli.output.terminal import has_color, print_colored, terminal_width
 from deltactl.cli.output.text import safe_text
 from deltactl.errors import DeltactlError, UsageError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-Rows = Union["pa.Table", Iterable[Mapping[str, Any]]]
-"""What ndjson and csv print."""
-
-# Enough rows to keep Arrow busy, few enough to keep memory flat.
-_ROWS_AT_ONCE: Final = 4096
-# What a cell begins with that Excel, LibreOffice and others compute.
-_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
-
-_STYLES: Final = {
-    Tone.PLAIN: "",
-    Tone.STRONG: "bold",
-    Tone.GOOD: "green",
-    Tone.CAUTION: "yellow",
-    Tone.BAD: "bold red",
-    Tone.FAINT: "dim",
-}
-
 
 class OutputFormat(StrEnum):
-    """Forms that a result can take."""
+    """Formats of a result."""
 
     TABLE = "table"
     JSON = "json"
@@ -58,11 +39,11 @@ class OutputFormat(StrEnum):
 
 
 CI_FORMATS: Final = (OutputFormat.GITHUB, OutputFormat.JUNIT)
-"""Forms that tell how tables ended, and nothing else."""
+"""Formats that contain only the outcome of each table."""
 
 
 class LogFormat(StrEnum):
-    """Forms of what goes to stderr."""
+    """Formats of the log on stderr."""
 
     TEXT = "text"
     JSON = "json"
@@ -72,13 +53,13 @@ _LEVELS: Final = {"error": "error", "warning": "warning", "traceback": "debug"}
 
 
 class ReaderGone(BaseException):
-    """Whoever read stdout has gone (``| head``): no error, and nobody on the way up may keep it."""
+    """The reader of stdout has ended (``| head``). A BaseException, so that no handler stops it."""
 
 
 class Output:
-    """Presents one run: a result at most once on stdout; warnings, notes and errors on stderr.
+    """The output of one run: at most one result on stdout; warnings, notes and errors on stderr.
 
-    ``warn`` also collects: what was warned about before ``emit`` is in the envelope.
+    Warnings given before ``emit`` are also in the envelope.
     """
 
     def __init__(
@@ -92,7 +73,7 @@ class Output:
         stdout: TextIO | None = None,
         stderr: TextIO | None = None,
     ) -> None:
-        """Take where to print; ``log_fields`` are in each line of a log in JSON."""
+        """Set the streams and the format; ``log_fields`` are in each line of a JSON log."""
         self.form = form
         self.log_format, self.log_fields = log_format, dict(log_fields or {})
         self.quiet = quiet
@@ -100,12 +81,12 @@ class Output:
         self.stdout = stdout or sys.stdout
         self.stderr = stderr or sys.stderr
         self.warnings: list[str] = []
-        self.envelope: Envelope | None = None  # the last that was emitted
+        self.envelope: Envelope | None = None  # the last one emitted
         self.render_table: RenderTable = lambda page: None  # of that envelope
         self._headline: str | None = None
-        # A signal's handler may speak while the same thread is speaking.
+        # A signal handler may print while the same thread is printing.
         self.lock = threading.RLock()
-        # Takes away what is drawn on stderr while the context lasts, such as a bar of progress.
+        # Hides what is drawn on stderr, such as a progress bar, while the context lasts.
         self.clearing: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def emit(
@@ -116,11 +97,11 @@ class Output:
         rows: Rows | None = None,
         headline: str | None = None,
     ) -> None:
-        """Print the result in the form that was asked for.
+        """Print the result in the requested format.
 
         ``render_table`` fills the page for people. ``rows`` is what ndjson and csv print; without
-        rows ndjson prints the envelope on one line, and csv one row of ``envelope.result``.
-        ``headline`` sums up a page whose first line does not.
+        rows, ndjson prints the envelope on one line, and csv one row of ``envelope.result``.
+        ``headline`` summarises a page whose first line does not.
         """
         self.keep(envelope, render_table, headline)
         with stdout_errors():
@@ -130,13 +111,13 @@ class Output:
     def keep(
         self, envelope: Envelope, render_table: RenderTable, headline: str | None = None
     ) -> None:
-        """Take a result for this output's own, with what was warned about."""
+        """Store a result, with the warnings so far, without printing it."""
         envelope.warnings = [*envelope.warnings, *self.warnings]
         self.envelope, self.render_table, self._headline = envelope, render_table, headline
 
     @property
     def summary(self) -> Sequence[Cell]:
-        """The result in a line: its headline, else the first line of its page for people."""
+        """The result in one line: its headline, or else the first line of its page."""
         if self._headline is not None:
             return (self._headline,)
         page = Page()
@@ -154,16 +135,19 @@ class Output:
             render_table(page)
             self._print_page(page, self.stdout)
         elif self.form is OutputFormat.JSON:
-            is_long = isinstance(envelope.result, list) and len(envelope.result) > _ROWS_AT_ONCE
+            is_long = isinstance(envelope.result, list) and len(envelope.result) > ROWS_AT_ONCE
             self._write(dump_json(envelope, indent=None if is_long else 2))
         elif self.form is OutputFormat.NDJSON:
             for value in [envelope.to_json()] if rows is None else iterate_rows(rows):
                 self._write(dump_json(value))
         else:
-            self._print_csv([to_jsonable(envelope.result)] if rows is None else rows)
+            # Files keep the data, apart from formulas; for terminals it is escaped.
+            escape = safe_text if self.stdout.isatty() else str
+            only = [to_jsonable(envelope.result)]
+            write_csv(self.stdout, only if rows is None else rows, escape)
 
     def emit_error(self, envelope: Envelope, error: DeltactlError) -> None:
-        """Say what failed on stderr; with JSON also as the envelope, unless one is out already."""
+        """Print an error on stderr; with JSON also the envelope, unless one was printed before."""
         if self.form is OutputFormat.JSON and self.envelope is None:
             envelope.error = ErrorInfo.of(error)
             self.emit(envelope, render_table=lambda page: None)
@@ -172,7 +156,7 @@ class Output:
         self.say_error(error)
 
     def say_error(self, error: DeltactlError) -> None:
-        """Say what failed on stderr."""
+        """Print an error on stderr."""
         if self.log_format is LogFormat.JSON:
             said = {"code": error.code, "message": error.message, "hint": error.hint}
             self.log({"level": "error", **said})
@@ -181,22 +165,22 @@ class Output:
         if error.hint:
             self.say("hint", error.hint, Tone.STRONG)
         if error.code != UsageError.code and self.stderr.isatty():
-            self.note(f"`deltactl explain {error.code}` tells more")
+            self.note(f"See `deltactl explain {error.code}`.")
 
     def warn(self, message: str) -> None:
-        """Say something that the user should look at, and keep it for the envelope."""
+        """Print a warning once, and add it to the envelope."""
         if message in self.warnings:
             return
         self.warnings.append(message)
         self.say("warning", message, Tone.CAUTION)
 
     def note(self, message: str) -> None:
-        """Say something in passing on stderr; nothing when quiet."""
+        """Print a note on stderr; nothing when quiet."""
         if not self.quiet:
             self.say("note", message, Tone.FAINT)
 
     def debug(self, text: str) -> None:
-        """Print text of several lines, such as a traceback."""
+        """Print text of several lines on stderr, such as a traceback."""
         if self.log_format is LogFormat.JSON:
             self.say("traceback", text, Tone.FAINT)
             return
@@ -214,7 +198,7 @@ class Output:
             self.stdout.flush()
 
     def print_aside(self, render: RenderTable) -> None:
-        """Print on stderr what helps a person decide; nothing when quiet, or in a log in JSON."""
+        """Print on stderr what a person needs to decide; nothing when quiet or in a JSON log."""
         if self.quiet or self.log_format is LogFormat.JSON:
             return
         page = Page(terminal_width(self.stderr, self.environ))
@@ -222,7 +206,7 @@ class Output:
         self._print_aside(page)
 
     def print_text(self, text: str) -> None:
-        """Print a part of a result for programs, and end the line."""
+        """Print a part of a result for programs, and a line break."""
         with self.lock, stdout_errors():
             self._write(text)
             self.stdout.flush()
@@ -239,15 +223,15 @@ class Output:
         self._print_aside(page)
 
     def log(self, fields: Mapping[str, Any]) -> None:
-        """Print a line of JSON on stderr, from any thread: time, the run's fields, and these."""
+        """Print a line of JSON on stderr, from any thread: with the time and the run's fields."""
         now = {"time": format_rfc3339(datetime.now(UTC))}
-        # A log that cannot be written must not end a run that works.
+        # A log that cannot be written must not end the run.
         with self.lock, suppress(OSError):
             self.stderr.write(dump_json({**now, **self.log_fields, **fields}) + "\n")
             self.stderr.flush()
 
     def note_record(self, record: logging.LogRecord) -> None:
-        """Print what the library logs in passing; nothing when quiet."""
+        """Print a log record of the library; nothing when quiet."""
         if self.quiet:
             return
         if self.log_format is LogFormat.JSON:
@@ -257,7 +241,7 @@ class Output:
             self.note(f"{record.name}: {record.getMessage()}")
 
     def _print_aside(self, page: Page) -> None:
-        # A log that cannot be written must not end a run that works.
+        # A log that cannot be written must not end the run.
         with self.lock, suppress(OSError):
             self._print_page(page, self.stderr)
             self.stderr.flush()
@@ -267,31 +251,18 @@ class Output:
 
     def _print_page(self, page: Page, stream: TextIO) -> None:
         if has_color(stream, self.environ):
-            _print_colored(page, stream)
+            print_colored(page, stream)
         else:
             stream.writelines(f"{line}\n" for line in page.plain_lines())
-
-    def _print_csv(self, rows: pa.Table | Iterable[Mapping[str, Any]]) -> None:
-        import csv
-
-        if not hasattr(rows, "schema"):
-            rows = list(rows)
-        # In a file the data is kept, but for formulas; on a screen it must not act.
-        escape = safe_text if self.stdout.isatty() else str
-        names = column_names(rows)
-        writer = csv.writer(self.stdout, lineterminator="\n")
-        writer.writerow([escape(name) for name in names])
-        for row in iterate_rows(rows):
-            writer.writerow([escape(_csv_cell(row.get(name))) for name in names])
 
 
 @contextmanager
 def stdout_errors() -> Iterator[None]:
-    """Tell what it means when stdout cannot be written to.
+    """Convert errors of writing to stdout.
 
     Raises:
-        ReaderGone: nobody reads it any more.
-        DeltactlError: the disk is full, or the like.
+        ReaderGone: the reader of stdout has ended.
+        DeltactlError: another error, for example a full disk.
     """
     try:
         yield
@@ -299,79 +270,3 @@ def stdout_errors() -> Iterator[None]:
         raise ReaderGone from None
     except OSError as error:
         raise DeltactlError(f"cannot write the result: {error.strerror}") from error
-
-
-def iterate_rows(rows: pa.Table | Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Give the rows of an Arrow table or of a list, one by one."""
-    if hasattr(rows, "to_batches"):
-        for batch in rows.to_batches(max_chunksize=_ROWS_AT_ONCE):
-            yield from batch.to_pylist()
-    else:
-        yield from rows
-
-
-def column_names(rows: pa.Table | list[Mapping[str, Any]]) -> list[str]:
-    """Name the columns: the table's own, or every key in the order of first sight."""
-    if hasattr(rows, "schema"):
-        return list(rows.schema.names)
-    return list(dict.fromkeys(key for row in rows for key in row))
-
-
-def _csv_cell(value: Any) -> str:
-    plain = to_jsonable(value)
-    if plain is None:
-        return ""
-    return _as_text(plain) if isinstance(plain, str) else dump_json(plain)
-
-
-def _as_text(text: str) -> str:
-    """Text that spreadsheets would take for a formula gets the apostrophe that makes it none.
-
-    Whoever writes to a table chooses such texts, and a formula can send away what stands beside it.
-    """
-    if not text.startswith(_FORMULAS) or len(text) == 1:
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return text
-
-
-def terminal_width(stream: TextIO, environ: Mapping[str, str]) -> int:
-    """Columns to fill: ``COLUMNS``, else the terminal's own, else 80."""
-    columns = environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return int(columns)
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
-    except (OSError, ValueError):  # a pipe, or no file at all
-        return 80
-
-
-def has_color(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Tell whether to colour: ``NO_COLOR``, then ``FORCE_COLOR``, then whether it is a terminal."""
-    if environ.get("NO_COLOR"):
-        return False
-    forced = environ.get("FORCE_COLOR")
-    if forced:
-        return forced != "0"
-    return environ.get("TERM") != "dumb" and stream.isatty()
-
-
-def _print_colored(page: Page, stream: TextIO) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    # Sixteen colours only: they follow the theme of the user's terminal.
-    console = Console(
-        file=stream,
-        force_terminal=True,
-        no_color=False,  # decided already; rich would look at the environment again
-        color_system="standard",
-        highlight=False,
-    )
-    for line in page.lines:
-        text = Text.assemble(*((piece.text, _STYLES[piece.tone]) for piece in line))
-        text.rstrip()
-        console.print(text, soft_wrap=True)

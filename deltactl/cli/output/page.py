@@ -1,7 +1,7 @@
-"""What a person reads: lines, fields and tables, laid out once for terminals and pipes alike.
+"""Text output for people: lines, fields and tables, the same for terminals and pipes.
 
-Commands describe; the page escapes every text, aligns, and cuts what does not fit. Colour is
-laid over it only on the way out, so the words are the same with and without.
+Commands add content; the page escapes every string, aligns columns, and cuts what does not fit.
+Colour is added only when the page is printed, so the text is the same with and without colour.
 """
 
 from __future__ import annotations
@@ -10,21 +10,16 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from deltactl.cli.output.text import cell_width, fit_middle, fit_width, pad_width, safe_text
 
-if TYPE_CHECKING:
-    pass
-
-
 _GAP = "  "
-# An elastic column gives way down to this, and no further.
+# An elastic column is never cut to fewer characters.
 _MIN_ELASTIC = 8
 
 
 class Tone(StrEnum):
-    """What a piece of text means; how that looks is decided in one place (``output``)."""
+    """The meaning of a piece of text; ``output`` maps it to colours."""
 
     PLAIN = "plain"
     STRONG = "strong"
@@ -47,10 +42,10 @@ Cell = str | Styled
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. Elastic ones are cut when the line is too long, others never.
+    """A column of a table. Elastic columns are cut when the line is too long, others never.
 
-    ``is_path`` is for texts that tell themselves apart by their ends, which are not cut away.
-    ``spare`` ones are left out where a line is too long all the same, the greatest first.
+    Values of ``is_path`` columns differ mostly at their ends, so they are cut in the middle. If
+    the line is still too long, ``spare`` columns are omitted, the one with the largest value first.
     """
 
     header: str
@@ -62,7 +57,7 @@ class Column:
 
 @dataclass(slots=True)
 class Page:
-    """Lines of styled pieces for a width in columns. Every text given to it is escaped here."""
+    """Lines of styled pieces for a width in columns. Every string added is escaped here."""
 
     width: int = 80
     lines: list[tuple[Styled, ...]] = field(default_factory=list)
@@ -72,19 +67,19 @@ class Page:
         self.lines.append(tuple(_safe(piece) for piece in pieces))
 
     def wrapped(self, text: str, *, indent: str = "") -> None:
-        """Add a text, broken between words where the page ends."""
+        """Add text, wrapped at the width of the page."""
         for line in textwrap.wrap(safe_text(text), max(self.width - len(indent), 20)):
             self.lines.append((Styled(indent + line),))
 
     def fields(self, pairs: Iterable[tuple[str, Cell]]) -> None:
-        """Add labels and values, a line each, the values aligned."""
+        """Add labels and values, one pair per line, the values aligned."""
         safe = [(safe_text(label), _safe(value)) for label, value in pairs]
         widest = max((cell_width(label) for label, _ in safe), default=0)
         for label, value in safe:
             self.lines.append((Styled(pad_width(label, widest) + _GAP, Tone.FAINT), value))
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
-        """Add a header line and a line per row."""
+        """Add a header line and one line per row."""
         header = [Styled(column.header, Tone.STRONG) for column in columns]
         grid = [header, *([_safe(cell) for cell in row] for row in rows)]
         widths = [max(cell_width(cell.text) for cell in cells) for cells in zip(*grid, strict=True)]
@@ -95,7 +90,7 @@ class Page:
             self.lines.append(tuple(_align(columns, [row[i] for i in kept], widths)))
 
     def _choose(self, columns: Sequence[Column], widths: list[int]) -> list[int]:
-        """Leave out what can be spared, until the rest has room."""
+        """Return the positions of the columns to show, without spare ones that do not fit."""
         least = [
             min(width, _MIN_ELASTIC) if column.elastic else width
             for column, width in zip(columns, widths, strict=True)
@@ -118,7 +113,7 @@ class Page:
         return widths
 
     def plain_lines(self) -> Iterable[str]:
-        """Give the lines as text, without what trails."""
+        """Return the lines as text, without trailing spaces."""
         return ("".join(piece.text for piece in line).rstrip() for line in self.lines)
 
 

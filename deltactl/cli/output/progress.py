@@ -1,4 +1,4 @@
-"""How far a run is, on stderr: a bar for people who watch, a line now and then for logs."""
+"""Progress of a run on stderr: a bar on a terminal, a line at intervals in logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from enum import StrEnum
 from functools import partial
 from typing import Final, TextIO
 
-from deltactl.cli.output.output import LogFormat, Output, has_color
+from deltactl.cli.output.output import LogFormat, Output
+from deltactl.cli.output.terminal import has_color
 from deltactl.engine.base import OnProgress, Progress
 from deltactl.units import format_duration, format_size
 
@@ -39,9 +40,9 @@ def progress(
 ) -> Iterator[OnProgress]:
     """Show the progress of ``label`` while the context lasts.
 
-    The callback may be called from any thread. Nothing is shown when quiet; a bar where stderr
-    is a terminal that can move its cursor and nobody else draws there; elsewhere one plain line
-    per ten seconds.
+    The callback may be called from any thread. Nothing is shown when quiet. A bar is drawn if
+    stderr is a terminal that can move its cursor and no other bar is drawn there; otherwise one
+    plain line is printed every ten seconds.
     """
     if output.quiet or form is ProgressForm.NONE:
         yield _show_nothing
@@ -59,7 +60,7 @@ def _can_draw(output: Output) -> bool:
 
 
 def _log_progress(output: Output, label: str, state: Progress, elapsed_seconds: float) -> None:
-    """A line of JSON, whatever the form of the rest of the log."""
+    """Print a line of JSON, whatever the format of the rest of the log."""
     left = estimate_seconds_left(state, elapsed_seconds)
     rate = round(state.bytes_done / elapsed_seconds) if elapsed_seconds >= 1 else None
     output.log(
@@ -76,7 +77,7 @@ def _log_progress(output: Output, label: str, state: Progress, elapsed_seconds: 
 
 
 def estimate_seconds_left(state: Progress, elapsed_seconds: float) -> int | None:
-    """By the rate of the run so far, once a second has passed and something is done."""
+    """Return the time left at the average rate, if a second has passed and some work is done."""
     done, total = state.tasks_done, state.tasks_total
     if state.bytes_total:
         done, total = state.bytes_done, state.bytes_total
@@ -86,9 +87,9 @@ def estimate_seconds_left(state: Progress, elapsed_seconds: float) -> int | None
 
 
 def format_progress(label: str, state: Progress, elapsed_seconds: float = 0) -> str:
-    """Give one line: ``optimize: 12 of 60 tasks, 1.5 GiB of 6 GiB, 5 MiB/s, 15min left``.
+    """Return one line: ``optimize: 12 of 60 tasks, 1.5 GiB of 6 GiB, 5 MiB/s, 15min left``.
 
-    The rate and the time left are those of the run so far, once a second has passed.
+    The rate is the average since the start. It and the time left are omitted in the first second.
     """
     line = f"{label}: {state.tasks_done} of {state.tasks_total} tasks"
     if state.bytes_total:
@@ -103,9 +104,9 @@ def format_progress(label: str, state: Progress, elapsed_seconds: float = 0) -> 
 
 @dataclass(slots=True)
 class LineProgress:
-    """A line per ``SECONDS_BETWEEN_LINES``, the first after as long.
+    """Print a line every ``SECONDS_BETWEEN_LINES``, the first one after that time.
 
-    Plain on ``stream``, unless ``emit(label, state, elapsed_seconds)`` prints it.
+    Lines are plain text on ``stream``, unless ``emit(label, state, elapsed_seconds)`` prints it.
     """
 
     label: str
@@ -121,7 +122,7 @@ class LineProgress:
         self._next_at = self._started_at + SECONDS_BETWEEN_LINES
 
     def __call__(self, state: Progress) -> None:
-        """Print the state when it is time."""
+        """Print the state if the next line is due."""
         with self._lock:
             now = self.now()
             if now < self._next_at:
@@ -137,7 +138,7 @@ class LineProgress:
 
 
 def _show_nothing(_state: Progress) -> None:
-    """Swallow progress."""
+    """Discard the progress."""
 
 
 @contextmanager
@@ -153,8 +154,8 @@ def _bar(output: Output, label: str) -> Iterator[OnProgress]:
         no_color=not has_color(output.stderr, output.environ),
         color_system="standard",
     )
-    # The text is a field, not the description: rich would read markup in the latter. Where there
-    # is not room for all, what stands last gives way: the bar, then the end of the text.
+    # The text is a field, not the description: rich would interpret markup in the latter. On a
+    # narrow terminal the last columns are cut first: the bar, then the end of the text.
     columns = (
         TimeElapsedColumn(table_column=Column(no_wrap=True, min_width=_TIME_WIDTH)),
         TextColumn("{task.fields[text]}", markup=False, table_column=Column(no_wrap=True)),
@@ -177,7 +178,7 @@ def _bar(output: Output, label: str) -> Iterator[OnProgress]:
         def clearing() -> Iterator[None]:
             bar.stop()
             yield
-            bar.start()  # not after an error: that ends the bar as well
+            bar.start()  # not after an error, which ends the bar as well
 
         output.clearing = clearing
         try:

@@ -1,11 +1,11 @@
-"""Text that comes from tables, made safe to look at; and how wide it is on a screen."""
+"""Escape text from tables for terminals, and measure and cut it by its width there."""
 
 from __future__ import annotations
 
 import unicodedata
 from typing import Final
 
-# Format characters that scripts and emoji need, and that move nothing else on the line.
+# Format characters that scripts and emoji need; they do not move other text on the line.
 _JOINERS: Final = frozenset({"\u200c", "\u200d"})
 _ESCAPED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _DOTS: Final = "..."
@@ -13,9 +13,9 @@ _NAMED: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def safe_text(text: str) -> str:
-    r"""Escape whatever could act on a terminal, and leave the rest as it is.
+    r"""Escape every character that could control a terminal; keep all others.
 
-    Control characters (so ANSI sequences too), bidirectional and other invisible format
+    Control characters (and so ANSI sequences), bidirectional and other invisible format
     characters, line and paragraph separators and lone surrogates become ``\n``, ``\x1b`` or
     ``\u202e``. Applying it twice changes nothing.
     """
@@ -36,7 +36,7 @@ def _escape(char: str) -> str:
 
 
 def cell_width(text: str) -> int:
-    """Columns that safe text takes on a terminal: East Asian wide 2, combining marks 0."""
+    """Return the width of safe text in columns: East Asian wide 2, combining marks 0."""
     return len(text) if text.isascii() else sum(_char_width(char) for char in text)
 
 
@@ -55,7 +55,7 @@ def fit_width(text: str, width: int) -> str:
 
 
 def fit_middle(text: str, width: int) -> str:
-    """Cut safe text that is wider than ``width`` columns in the middle, more of its end kept."""
+    """Cut safe text that is wider than ``width`` columns in the middle; keep more of its end."""
     if cell_width(text) <= width or width <= len(_DOTS):
         return fit_width(text, width)
     room = width - len(_DOTS)

@@ -1,4 +1,4 @@
-"""How the report of ``check`` reads on a terminal."""
+"""The report of ``check`` as text."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _TONES = {"error": Tone.BAD, "warning": Tone.CAUTION}
 
 
 def render_check(page: Page, report: CheckReport) -> None:
-    """Lay out what was found, by code, then what was looked at and what was not."""
+    """Render the findings by code, then what was checked and what was not."""
     where = "the log" if report.version is None else f"version {report.version}"
     if report.is_sound:
-        page.line(Styled("Nothing is wrong", Tone.GOOD), f" with {where}, as far as was looked")
+        page.line(Styled("No problems found", Tone.GOOD), f" in {where}")
     else:
         found = format_count(report.findings.num_rows, "finding")
         page.line(Styled(f"{found} in {where}", Tone.BAD))
         _render_findings(page, report)
     page.line()
-    _render_looked(page, report)
+    _render_scope(page, report)
     for note in report.notes:
         page.line(Styled("note: ", Tone.FAINT), note)
 
 
 def summarise(report: CheckReport) -> str:
-    """What is wrong, in one line: the first findings by name."""
+    """Return one line with the number of findings and the first of them."""
     where = "the log" if report.version is None else f"version {report.version}"
     count = report.findings.num_rows
     shown = report.findings.slice(0, _SHOWN_IN_A_LINE).to_pylist()
@@ -44,7 +44,7 @@ def summarise(report: CheckReport) -> str:
 def _render_findings(page: Page, report: CheckReport) -> None:
     shown: dict[str, int] = {}
     totals = report.count_codes()
-    for row in _head_of_each(report, totals):
+    for row in _first_of_each_code(report, totals):
         code = row["code"]
         if code not in shown:
             page.line()
@@ -61,8 +61,8 @@ def _render_findings(page: Page, report: CheckReport) -> None:
             page.line(Styled(f"  and {left} more (-o json lists all)", Tone.FAINT))
 
 
-def _head_of_each(report: CheckReport, totals: dict[str, int]) -> list[dict[str, Any]]:
-    """The first few findings of each code; they lie together."""
+def _first_of_each_code(report: CheckReport, totals: dict[str, int]) -> list[dict[str, Any]]:
+    """Return the first findings of each code; findings are sorted by code."""
     rows: list[dict[str, Any]] = []
     codes = report.findings["code"]
     for code in dict.fromkeys(codes.to_pylist()):
@@ -72,7 +72,7 @@ def _head_of_each(report: CheckReport, totals: dict[str, int]) -> list[dict[str,
     return rows
 
 
-def _render_looked(page: Page, report: CheckReport) -> None:
+def _render_scope(page: Page, report: CheckReport) -> None:
     looked = report.looked
     part = (
         "" if report.options.sample >= 1 else f" (a sample of {report.options.sample * 100:.4g}%)"
@@ -85,7 +85,7 @@ def _render_looked(page: Page, report: CheckReport) -> None:
         ("log", ", ".join(log)),
         ("table", f"{format_count(looked.num_files, 'file')}, {format_size(looked.size_bytes)}"),
         (
-            "looked into",
+            "checked",
             f"{format_count(looked.num_checked, 'file')}{part}: "
             f"{report.options.depth.name.lower()}",
         ),

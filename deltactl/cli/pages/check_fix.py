@@ -1,4 +1,4 @@
-"""How the report of ``check --fix path-encoding`` reads on a terminal."""
+"""The report of ``check --fix path-encoding`` as text."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _SHOWN: Final = 20
 
 
 def render_fix(page: Page, report: PathRepairReport) -> None:
-    """Lay out which live paths go or went, and what is left."""
+    """Render which live paths are or were removed, and which pairs are left."""
     if report.is_empty:
-        said = "Nothing is certain to go" if report.left else "Nothing to fix"
+        said = "No path can be removed with certainty" if report.left else "Nothing to fix"
         tone = Tone.CAUTION if report.left else Tone.GOOD
         page.line(Styled(said, tone), f" in version {report.version}")
     else:
@@ -25,11 +25,11 @@ def render_fix(page: Page, report: PathRepairReport) -> None:
         page.line()
         page.line(f"files      {len(report.chosen):,} ({format_size(report.size_bytes)})")
         rows = "unknown" if report.num_rows is None else f"{report.num_rows:,}"
-        page.line(f"live rows  {rows}: readers return so many rows less")
+        page.line(f"live rows  {rows}: readers will no longer return them")
     if report.left:
         page.line()
-        _render_pairs(page, "Left: not named, or not known to be unwanted", report.left)
-        page.line("  To remove one, give --path the text that stands in quotes after 'live as'.")
+        _render_pairs(page, "Left: not selected, or not known to be unwanted", report.left)
+        page.line("  To remove one, pass the text in quotes after 'live as' to --path.")
 
 
 def _heading(report: PathRepairReport) -> str:
@@ -46,6 +46,6 @@ def _render_pairs(page: Page, heading: str, pairs: tuple[PathPair, ...]) -> None
         page.line("  ", Styled(pair.path, Tone.STRONG))
         page.line("    ", pair.problem)
         if pair.exists is False:
-            page.line("    ", "the file is gone")
+            page.line("    ", "the file does not exist")
     if len(pairs) > _SHOWN:
         page.line(Styled(f"  and {len(pairs) - _SHOWN:,} more (-o json lists all)", Tone.FAINT))

@@ -1,4 +1,4 @@
-"""How a plan or report of ``checkpoint`` reads on a terminal."""
+"""The plan and the report of ``checkpoint`` as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = {"classic": "classic", "v2": "v2"}
 
 
 def render_due(page: Page, report: DueReport) -> None:
-    """Lay out whether a checkpoint is due."""
+    """Render whether a checkpoint is due."""
     last = "none yet" if report.last < 0 else f"version {report.last}"
     said = Styled("A checkpoint is due", Tone.CAUTION)
     page.line(said if report.due else Styled("No checkpoint is due", Tone.GOOD))
@@ -34,7 +34,7 @@ def render_due(page: Page, report: DueReport) -> None:
 
 
 def render_report(page: Page, report: CheckpointReport, argv: Sequence[str]) -> None:
-    """Lay out what would be done (dry run) or what was done; ``argv`` is what was typed."""
+    """Render what would be done (dry run) or what was done; ``argv`` is the command line."""
     if report.skipped is not None:
         page.line(Styled("Not needed", Tone.GOOD), f": {report.skipped}")
         return
@@ -75,16 +75,16 @@ def _render_plan(page: Page, plan: CheckpointPlan) -> None:
 def _render_written(page: Page, written: WrittenCheckpoint, report: CheckpointReport) -> None:
     page.line(
         Styled(f"Version {written.version} has a {_KINDS[written.kind]} checkpoint", Tone.GOOD),
-        ", read back and found equal",
+        ", read back and verified",
     )
-    pointer = "_last_checkpoint names it" if report.hint_moved else "kept: a newer one is there"
+    pointer = "updated" if report.hint_moved else "unchanged: it names a newer one"
     files = format_count(len(written.names) + len(written.sidecars), "file")
     page.fields(
         [
             ("live files", f"{written.num_adds:,} ({format_size(written.add_bytes)})"),
             ("tombstones", f"{written.num_removes:,}"),
             ("written", f"{files}, {format_size(written.size_bytes)}"),
-            ("hint", pointer),
+            ("_last_checkpoint", pointer),
         ]
     )
 
@@ -100,12 +100,12 @@ def _render_compaction(page: Page, report: CheckpointReport) -> None:
 
 
 def _render_cleanup(page: Page, plan: CleanupPlan, report: CheckpointReport) -> None:
-    if page.lines:  # nothing stands above where the checkpoint was there
+    if page.lines:  # if the checkpoint existed already, the page is empty
         page.line()
     cutoff = format_timestamp(plan.cutoff_ms)
     if plan.is_empty:
         page.line("log cleanup: nothing to delete")
-        page.fields([("  retention", f"versions current since {cutoff} stay")])
+        page.fields([("  retention", f"versions that were current since {cutoff} are kept")])
         return
     files = format_count(len(plan.files), "file")
     size = format_size(plan.size_bytes)
@@ -116,12 +116,11 @@ def _render_cleanup(page: Page, plan: CleanupPlan, report: CheckpointReport) -> 
     verb = "Would delete" if report.dry_run else "Deleted"
     page.line(Styled(f"{verb} {files}", Tone.STRONG), f" of the log ({size})")
     fields = [
-        ("  retention", f"versions current since {cutoff} stay"),
+        ("  retention", f"versions that were current since {cutoff} are kept"),
         ("  lost", _lost(plan, report.dry_run)),
     ]
     if plan.checkpoint_version is not None:
-        stands_on = f"the checkpoint of version {plan.checkpoint_version}"
-        fields.insert(0, ("  stands on", stands_on))
+        fields.insert(0, ("  oldest checkpoint", f"version {plan.checkpoint_version}"))
     page.fields(fields)
     if report.dry_run:
         for info in plan.files[:_SHOWN_FILES]:
@@ -133,14 +132,14 @@ def _render_cleanup(page: Page, plan: CleanupPlan, report: CheckpointReport) -> 
 
 def _lost(plan: CleanupPlan, dry_run: bool) -> str:
     if not plan.lost:
-        return "no version that can be read now"
-    stretches = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in plan.lost)
-    return f"versions {stretches} {'would stop' if dry_run else 'stopped'} being readable"
+        return "no readable version"
+    ranges = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in plan.lost)
+    return f"versions {ranges} {'would stop' if dry_run else 'stopped'} being readable"
 
 
 def render_repair(page: Page, report: RepairReport, argv: Sequence[str]) -> None:
-    """Lay out what was found, and what was done about it."""
-    checked = f"{format_count(report.checked, 'checkpoint')} and the hint checked"
+    """Render the problems, and what was done about each."""
+    checked = f"{format_count(report.checked, 'checkpoint')} and _last_checkpoint checked"
     if not report.findings:
         page.line(Styled("Nothing to repair", Tone.GOOD), f": {checked}")
     else:
@@ -161,6 +160,6 @@ def render_repair(page: Page, report: RepairReport, argv: Sequence[str]) -> None
             page.line("  ", finding.remedy)
     if report.unproven:
         count = format_count(report.unproven, "checkpoint is", "checkpoints are")
-        page.line(Styled(f"{count} whole, with nothing left to compare with", Tone.FAINT))
+        page.line(Styled(f"{count} readable, but nothing is left to verify against", Tone.FAINT))
     if report.dry_run and report.findings:
         _render_real_command(page, argv)

@@ -1,4 +1,4 @@
-"""How a plan, a report or the problems of ``convert`` read on a terminal."""
+"""The plan, the report and the problems of ``convert`` as text."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _SHOWN_PROBLEMS = 40
 
 
 def render_report(page: Page, report: ConvertReport, argv: Sequence[str]) -> None:
-    """Lay out what would be done or what was done; ``argv`` is what was typed."""
+    """Render what would be done or what was done; ``argv`` is the command line."""
     plan = report.plan
     if plan is None:
         page.line(
             Styled("Already a Delta table", Tone.GOOD),
             f", version {report.version_after}: nothing was changed",
         )
-        page.line("--sync adds files that appeared since it was converted")
+        page.line("Use --sync to add files written since the conversion.")
         return
     if report.sync and not plan.files:
-        page.line(Styled("No new files", Tone.GOOD), f" beside version {report.version_after}")
+        page.line(Styled("No new files", Tone.GOOD), f" since version {report.version_after}")
     else:
         _render_files(page, report, plan)
     if not report.sync:
@@ -69,7 +69,7 @@ def _render_schema(page: Page, plan: ConvertPlan) -> None:
     if more > 0:
         page.line(Styled(f"and {more} more", Tone.FAINT))
     if partitioning.guessed:
-        page.line(Styled("--partition-by sets types of partition columns", Tone.FAINT))
+        page.line(Styled("Use --partition-by to set the types of partition columns.", Tone.FAINT))
 
 
 def _render_left_out(page: Page, plan: ConvertPlan) -> None:
@@ -90,7 +90,7 @@ def _render_left_out(page: Page, plan: ConvertPlan) -> None:
 
 
 def render_problems(page: Page, error: ConversionError) -> None:
-    """Lay out what stands in the way of a conversion, as much as people will read."""
+    """Render the first problems that prevent a conversion."""
     for path, column, why in error.problems[:_SHOWN_PROBLEMS]:
         named = f"column {column}: " if column else ""
         page.line(Styled(path or "(several files)", Tone.STRONG), f"  {named}{why}")

@@ -1,4 +1,4 @@
-"""A history drawn over its versions: files, bytes, and a lane for each operation."""
+"""A chart of a history by version: files, bytes, and one row for each operation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _HEIGHT: Final = 6
 _LABEL: Final = 14
-_MAX_LANES: Final = 10
+_MAX_OPERATIONS: Final = 10
 _FEWEST: Final = 10
 _WIDEST: Final = 3
 
@@ -22,7 +22,7 @@ Bucket = Sequence["GraphPoint"]
 
 
 def render_graph(page: Page, graph: HistoryGraph) -> None:
-    """Fill a page with the lanes of a history; where there is no room, versions share a column."""
+    """Render the chart; if it is too wide, several versions share a column."""
     if not graph.points:
         page.line("no commits match")
         return
@@ -50,7 +50,7 @@ def _into_columns(points: Sequence[GraphPoint], width: int) -> list[Bucket]:
 
 
 def _last(bucket: Bucket, fact: str) -> int | None:
-    """The newest known value of a column's versions."""
+    """Return the newest known value among the versions of a column."""
     values = [value for point in bucket if (value := getattr(point, fact)) is not None]
     return values[-1] if values else None
 
@@ -62,14 +62,14 @@ def _render_bars(
     values: Sequence[int | None],
     write: Callable[[int], str],
 ) -> None:
-    """Add a chart; a value is ``each`` letters wide."""
+    """Add a bar chart; each value is ``each`` characters wide."""
     known = [value for value in values if value is not None]
     top = max(known, default=0)
     levels = [None if v is None else _level(v, top) for v in values]
     for row in range(_HEIGHT, 0, -1):
         label = name if row == _HEIGHT - 1 else write(top) if row == _HEIGHT and known else ""
         label = "0" if row == 1 else label
-        bars = "".join(_letter(level, row) * each for level in levels)
+        bars = "".join(_character(level, row) * each for level in levels)
         page.line(
             Styled(label.rjust(_LABEL), Tone.STRONG if label == name else Tone.FAINT),
             Styled(" |", Tone.FAINT),
@@ -77,14 +77,14 @@ def _render_bars(
         )
 
 
-def _letter(level: int | None, row: int) -> str:
+def _character(level: int | None, row: int) -> str:
     if level is None:
         return "?" if row == 1 else " "
     return "#" if level >= row else " "
 
 
 def _level(value: int, top: int) -> int:
-    """Rows that a bar is high; whatever is there at all has one."""
+    """Return the height of a bar in rows; a value above 0 has at least one."""
     return -(-value * _HEIGHT // top) if value else 0
 
 
@@ -94,7 +94,7 @@ def _render_operations(page: Page, each: int, buckets: Sequence[Bucket]) -> None
         for point in bucket:
             name = _operation(point)
             counts[name] = counts.get(name, 0) + 1
-    shown = sorted(counts, key=lambda name: (-counts[name], name))[:_MAX_LANES]
+    shown = sorted(counts, key=lambda name: (-counts[name], name))[:_MAX_OPERATIONS]
     for name in shown:
         hits = (sum(_operation(p) == name for p in bucket) for bucket in buckets)
         marks = "".join(_mark(commits).ljust(each) for commits in hits)

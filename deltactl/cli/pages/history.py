@@ -1,4 +1,4 @@
-"""A history as people read it in an incident: one line per commit, holes marked."""
+"""A history as text: one line per commit; missing versions are marked."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-# From here on there is room for seconds, full numbers and what the operation was told.
+# Pages of this width also show seconds, full numbers and operation parameters.
 _WIDE: Final = 110
 _MAX_NOTES: Final = 10
-_LETTERS: Final = "KMGTPE"
+_UNITS: Final = "KMGTPE"
 CHANGE_COLUMNS: Final = tuple(
     Column(header, right=True)
-    for header in ("added", "size", "rows", "removed", "size", "rows", "vectors")
+    for header in ("added", "size", "rows", "removed", "size", "rows", "DVs")
 )
 _CUT: Final = 400
-"""Longer texts are cut before they are measured: no line is that long."""
+"""Longer strings are cut before they are measured; no line is that long."""
 
 
 def render_history(page: Page, report: HistoryReport, now_ms: int) -> None:
-    """Fill a page with the commits, what is wrong with them, and how many more there are."""
+    """Render the commits, their problems, and how many more there are."""
     if not report.rows:
         page.line("no commits match")
         return
@@ -40,7 +40,7 @@ def render_history(page: Page, report: HistoryReport, now_ms: int) -> None:
         page.line(
             Styled(
                 f"{format_count(report.num_unread, 'older version')} not shown: "
-                "--limit N or --all shows more",
+                "use --limit N or --all",
                 Tone.FAINT,
             )
         )
@@ -53,7 +53,7 @@ def render_commits(
     now_ms: int,
     left: Callable[[Row], Cell] = lambda _row: "",
 ) -> None:
-    """Add a line per commit, and what is wrong with them; ``left`` tells what is left of one."""
+    """Add a line per commit, then their problems; ``left`` returns what is left of a version."""
     wide = page.width >= _WIDE
     lines = [
         [
@@ -68,7 +68,7 @@ def render_commits(
 
 
 def _left(row: Row, report: HistoryReport) -> Cell:
-    """What is left of a version, if that was asked for."""
+    """Return how much of a version is left, if --restorable was given."""
     if report.restorable is None or row["timestamp"] is None:
         return ""
     left = report.restorable.get(row["version"])
@@ -96,7 +96,7 @@ def _columns(wide: bool) -> list[Column]:
 def drop_empty_columns(
     columns: Sequence[Column], lines: Sequence[Sequence[Cell]]
 ) -> tuple[list[Column], list[list[Cell]]]:
-    """Leave out columns that say nothing at all."""
+    """Omit columns in which every cell is empty."""
     kept = [i for i in range(len(columns)) if any(_text(line[i]) for line in lines)]
     return [columns[i] for i in kept], [[line[i] for i in kept] for line in lines]
 
@@ -140,7 +140,7 @@ def _format_time(timestamp_ms: int, wide: bool) -> str:
 
 
 def _who(row: Row, wide: bool = True) -> str:
-    """Who did it: a person if the commit names one, else the program."""
+    """Return who committed: the user if the commit names one, else the program."""
     person = row["userName"] or row["userId"]
     if person:
         return str(person if wide else person.partition("@")[0] or person)[:_CUT]
@@ -150,7 +150,7 @@ def _who(row: Row, wide: bool = True) -> str:
 
 
 def _describe_parameters(row: Row) -> str:
-    """What the operation was told, as far as it says something."""
+    """Return the user metadata and the operation parameters that are not empty."""
     said = [] if row["userMetadata"] is None else [f'"{row["userMetadata"][:_CUT]}"']
     for name, value in (row["operationParameters"] or {}).items():
         if value not in (None, "", "[]", "{}", "false"):
@@ -159,7 +159,7 @@ def _describe_parameters(row: Row) -> str:
 
 
 def _unwrap(value: str) -> str:
-    """A parameter without the JSON around it: ``["a","b"]`` is ``a, b``."""
+    """Return a parameter without the JSON syntax: ``["a","b"]`` is ``a, b``."""
     if not value.startswith("[") or len(value) > _CUT:
         return value
     try:
@@ -170,7 +170,7 @@ def _unwrap(value: str) -> str:
 
 
 def _change_texts(change: Change, wide: bool) -> tuple[str, str, str]:
-    """Files, bytes and rows as ``+2 -1``; nothing where nothing changed, ``?`` if rows may have."""
+    """Return files, bytes and rows as ``+2 -1``; empty if unchanged, ``?`` if rows are unknown."""
 
     def number(n: int) -> str:
         return f"{n:,}" if wide else _short(n, 1000)
@@ -200,16 +200,16 @@ def _signed(added: int | None, removed: int | None, write: Any) -> str:
 
 
 def _short(n: int, base: int) -> str:
-    """A number in few letters: ``999``, ``1.2K``, ``34M``."""
+    """Return a number in a few characters: ``999``, ``1.2K``, ``34M``."""
     if n < base:
         return f"{n}B" if base == 1024 else str(n)
     power = 0
     value = float(n)
-    while value >= base * 0.9995 and power < len(_LETTERS):
+    while value >= base * 0.9995 and power < len(_UNITS):
         value /= base
         power += 1
     digits = f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
-    return digits.removesuffix(".0") + _LETTERS[power - 1]
+    return digits.removesuffix(".0") + _UNITS[power - 1]
 
 
 def _render_problems(page: Page, rows: Sequence[Row]) -> None:
@@ -233,7 +233,7 @@ def _shorten(row: Row) -> str:
 
 
 def _format_versions(versions: Sequence[int]) -> str:
-    """``version 3``, ``versions 3-5, 8``; ``versions`` come newest first."""
+    """Return ``version 3`` or ``versions 3-5, 8``; ``versions`` are sorted newest first."""
     runs: list[list[int]] = []
     for version in reversed(versions):
         if runs and runs[-1][1] == version - 1:
@@ -247,35 +247,35 @@ def _format_versions(versions: Sequence[int]) -> str:
 
 
 def render_version_at(page: Page, found: VersionAt, asked_ms: int, now_ms: int) -> None:
-    """Say which version was current at a time."""
+    """Render which version was current at a time."""
     row, after = found.row, found.next_row
     asked = format_timestamp(asked_ms)
     page.line(Styled(f"version {row['version']}", Tone.GOOD), f" was current at {asked}")
     page.line()
-    pairs: list[tuple[str, Cell]] = [("committed", _instant(row["timestamp"], now_ms))]
+    pairs: list[tuple[str, Cell]] = [("committed", _with_age(row["timestamp"], now_ms))]
     if after is None:
         pairs.append(("until", "now: it is the latest version"))
     elif after["timestamp"] is None:
         pairs.append(("until", f"unknown: the commit of version {after['version']} is missing"))
     else:
-        ended = _instant(after["timestamp"], now_ms)
+        ended = _with_age(after["timestamp"], now_ms)
         pairs.append(("until", f"{ended}, version {after['version']}"))
     pairs += [("operation", row["operation"] or "-"), ("by", _who(row) or "-")]
     page.fields(pairs)
     _render_problems(page, [row])
 
 
-def _instant(timestamp_ms: int, now_ms: int) -> str:
+def _with_age(timestamp_ms: int, now_ms: int) -> str:
     return f"{format_timestamp(timestamp_ms)} ({format_age(now_ms - timestamp_ms)})"
 
 
 def render_commit_files(page: Page, found: CommitFiles, now_ms: int) -> None:
-    """Show what a commit did to files, a line per partition."""
+    """Render how a commit changed files, one line per partition."""
     row = found.row
     page.fields(
         [
             ("version", str(row["version"])),
-            ("committed", _instant(row["timestamp"], now_ms)),
+            ("committed", _with_age(row["timestamp"], now_ms)),
             ("operation", row["operation"] or "-"),
             ("by", _who(row) or "-"),
         ]
@@ -292,7 +292,7 @@ def render_commit_files(page: Page, found: CommitFiles, now_ms: int) -> None:
 
 
 def change_cells(part: PartitionChange) -> list[Cell]:
-    """Cells of ``CHANGE_COLUMNS``: what was added to a partition and removed from it."""
+    """Return the cells of ``CHANGE_COLUMNS``: what was added to and removed from a partition."""
     vectors = (part.added.num_deletion_vectors, part.removed.num_deletion_vectors)
     return [
         *_counts(part.added.num_files, part.added.size_bytes, part.added.num_rows),
@@ -302,7 +302,7 @@ def change_cells(part: PartitionChange) -> list[Cell]:
 
 
 def format_partition(values: Any) -> str:
-    """``a=1/b=x`` for people; a null value is ``null``."""
+    """Return ``a=1/b=x``; a null value is ``null``."""
     if not values:
         return "(whole table)"
     return "/".join(f"{k}={'null' if v is None else v[:_CUT]}" for k, v in values.items())

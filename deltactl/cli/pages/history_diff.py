@@ -1,4 +1,4 @@
-"""What changed between two versions, and who touched a partition, as people read it."""
+"""The changes between two versions, and the commits that changed a partition, as text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN_PARTITIONS = 20
 
 
 def render_diff(page: Page, diff: VersionDiff) -> None:
-    """Fill a page with what is different between two versions."""
+    """Render the differences between two versions."""
     page.fields(
         [
             ("from", _version(diff.first, diff.timestamps_ms[0])),
@@ -33,7 +33,7 @@ def render_diff(page: Page, diff: VersionDiff) -> None:
     )
     if diff.num_remarked:
         files = format_count(diff.num_remarked, "file", "files")
-        page.line(f"of these {files} are the same with other deleted rows")
+        page.line(f"{files} of these only changed their deletion vector")
     _render_partitions(page, diff)
     _render_changes(page, "columns", {c.column: (c.before, c.after) for c in diff.columns})
     _render_changes(page, "properties", diff.properties)
@@ -83,13 +83,13 @@ def _render_changes(
 
 
 def render_blame(page: Page, report: BlameReport, now_ms: int) -> None:
-    """Fill a page with the commits that touched a partition, and what each did there."""
+    """Render the commits that changed a partition, and what each of them changed."""
     asked = report.asked
     heading = asked.sql or "" if asked.partition is None else format_partition(asked.partition)
     page.line(Styled(heading, Tone.STRONG))
     page.line()
     if not report.rows:
-        page.line("no commit that is left added or removed files there")
+        page.line("no commit in the log added or removed files there")
         return
     changes = {
         version: Change(
@@ -106,4 +106,4 @@ def render_blame(page: Page, report: BlameReport, now_ms: int) -> None:
     if report.num_unread:
         page.line()
         older = format_count(report.num_unread, "older version")
-        page.line(Styled(f"{older} not shown: --all shows them", Tone.FAINT))
+        page.line(Styled(f"{older} not shown: use --all", Tone.FAINT))

@@ -1,4 +1,4 @@
-"""Rows of a history as JSON, ndjson and csv have them."""
+"""Rows of a history for JSON, ndjson and csv."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def json_row(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as JSON shows it: its time as RFC 3339."""
+    """Return a row for JSON, with its timestamp as RFC 3339."""
     when = row["timestamp"]
     return {**row, "timestamp": None if when is None else format_timestamp(when)}
 
@@ -21,7 +21,7 @@ def json_row(row: dict[str, Any]) -> dict[str, Any]:
 def change_row(
     partition_values: Mapping[str, str | None] | None, added: FileCounts, removed: FileCounts
 ) -> dict[str, Any]:
-    """What was added and removed, in flat columns; with the partition where there is one."""
+    """Return what was added and removed in flat columns, with the partition if there is one."""
     sides = (("added", added), ("removed", removed))
     counts = {f"{side}_{fact}": n for side, of in sides for fact, n in asdict(of).items()}
     return counts if partition_values is None else {"partition_values": partition_values, **counts}

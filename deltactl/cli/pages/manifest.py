@@ -1,4 +1,4 @@
-"""How a report of ``generate-manifest`` reads on a terminal."""
+"""The report of ``generate-manifest`` as text."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from deltactl.operations.manifest.run import ManifestReport
 
 _SHOWN: int = 20
-_WORDS = {"new": "missing", "changed": "differs", "stale": "partition is gone"}
+_WORDS = {"new": "missing", "changed": "differs", "stale": "partition does not exist"}
 
 
 def render_report(page: Page, report: ManifestReport, check: bool, argv: Sequence[str]) -> None:
-    """Lay out the statements that were asked for, else what differs or what was done."""
+    """Render the requested DDL statements, or else what differs or what was done."""
     if report.ddl:
         for statement in report.ddl:
             for text in statement.split("\n"):
@@ -43,13 +43,13 @@ def render_report(page: Page, report: ManifestReport, check: bool, argv: Sequenc
 
 
 def summarise(report: ManifestReport) -> str:
-    """One line beside statements that take the result's place."""
+    """Return one line for stderr, because stdout contains only the DDL statements."""
     plan = report.plan
     verb = "would be written" if report.dry_run else "written"
     written = plan.count("new") + plan.count("changed")
     return (
         f"{format_count(written, 'manifest')} {verb} for version {plan.version}, "
-        f"{plan.count('unchanged')} unchanged, {plan.count('stale')} of vanished partitions"
+        f"{plan.count('unchanged')} unchanged, {plan.count('stale')} of removed partitions"
     )
 
 
@@ -58,8 +58,8 @@ def _render_differences(page: Page, report: ManifestReport) -> None:
     differing = [p for p in plan.partitions if p.state in _WORDS]
     count = format_count(len(differing), "manifest", "manifests")
     page.line(
-        Styled(f"{count} not as in version {plan.version}", Tone.CAUTION),
-        f" ({plan.count('unchanged')} are), under {report.root}",
+        Styled(f"{count} differ from version {plan.version}", Tone.CAUTION),
+        f" ({plan.count('unchanged')} unchanged), under {report.root}",
     )
     page.line()
     rows = [

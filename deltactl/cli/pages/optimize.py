@@ -1,8 +1,8 @@
-"""How a plan or report of ``optimize`` reads on a terminal."""
+"""The plan and the report of ``optimize`` as text."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from deltactl.cli.output.page import Column, Page, Styled, Tone
@@ -11,13 +11,14 @@ from deltactl.cli.parsing.argv import real_command
 from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
+    from deltactl.operations.optimize.copy_groups import RewriteCounts
     from deltactl.operations.optimize.run import OptimizePlan, OptimizeReport
 
 _SHOWN_PARTITIONS = 20
 
 
 def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> None:
-    """Lay out what would be done (dry run, check) or what was done; ``argv`` is what was typed."""
+    """Render what would be done (dry run, check) or what was done; ``argv`` is the command."""
     plan = report.plan
     if report.skipped is not None:
         page.line(Styled("Not needed", Tone.GOOD), f": {report.skipped}")
@@ -25,7 +26,7 @@ def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> No
     if plan.is_empty:
         page.line(Styled("Nothing to do", Tone.GOOD), f" in version {plan.version}")
     elif report.dry_run:
-        _render_plan(page, plan)
+        _render_plan(page, report)
     else:
         _render_result(page, report)
     _render_left_alone(page, plan)
@@ -35,7 +36,8 @@ def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> No
         page.line(f"  {real_command(argv)}")
 
 
-def _render_plan(page: Page, plan: OptimizePlan) -> None:
+def _render_plan(page: Page, report: OptimizeReport) -> None:
+    plan = report.plan
     files = format_count(plan.files.num_rows, "file", "files")
     page.line(
         Styled(f"Would rewrite {files}", Tone.STRONG),
@@ -44,6 +46,8 @@ def _render_plan(page: Page, plan: OptimizePlan) -> None:
     )
     page.line()
     _render_partitions(page, plan)
+    page.line()
+    page.fields(list(_rewrite_fields(report.rewritten)))
     render_sizes_change(page, plan.sizes_before, plan.sizes_after)
 
 
@@ -89,6 +93,7 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
         [
             ("size", f"{format_size(report.bytes_removed)} -> {format_size(report.bytes_added)}"),
             ("rows", f"{report.rows_rewritten:,} rewritten, verified, none changed"),
+            *_rewrite_fields(report.rewritten),
             ("engine", f"{report.engine} ({report.engine_reason})"),
             ("undo", describe_undo(report.version_before)),
         ]
@@ -97,7 +102,27 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
     for stray in report.strays:
         page.line(Styled("not removed: ", Tone.CAUTION), stray)
     for stray in report.strays_removed:
-        page.line(Styled("left by a lost worker, removed: ", Tone.FAINT), stray)
+        page.line(Styled("removed, written by a lost worker: ", Tone.FAINT), stray)
+
+
+def _rewrite_fields(counts: RewriteCounts | None) -> Iterator[tuple[str, str]]:
+    if counts is None:
+        return
+    groups = counts.groups_copied + counts.groups_encoded
+    size_bytes = counts.bytes_copied + counts.bytes_encoded
+    yield (
+        "copied",
+        f"{counts.groups_copied:,} of {format_count(groups, 'row group')}, "
+        f"{format_size(counts.bytes_copied)} of {format_size(size_bytes)}",
+    )
+    if counts.reasons:
+        reasons = counts.reasons.most_common()
+        yield "encoded", ", ".join(f"{reason} ({count:,})" for reason, count in reasons)
+
+
+def describe_groups(groups: int, size_bytes: int) -> str:
+    """Say how many row groups there are, and of what size."""
+    return f"{format_count(groups, 'row group')}, {format_size(size_bytes)}"
 
 
 def _render_races(page: Page, report: OptimizeReport) -> None:
@@ -117,7 +142,7 @@ def _render_races(page: Page, report: OptimizeReport) -> None:
 
 
 def describe_undo(version_before: int) -> str:
-    """Say how to get back to what was before."""
+    """Return how to read the table as it was before."""
     return f"the old files stay until a vacuum; version {version_before} can still be read"
 
 

@@ -1,4 +1,4 @@
-"""Sizes of files as people read them: bars, once or before and after."""
+"""Histograms of file sizes as text: one, or one before and one after."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _LONGEST_BAR: Final = 40
 _SHORTEST_BAR: Final = 8
-# Columns beside the bars, roughly: names, counts and gaps.
+# Approximate width of the other columns: names, counts and gaps.
 _BESIDE: Final = 44
 
 
@@ -69,7 +69,7 @@ def _render_small(page: Page, label: str, sizes: FileSizes) -> None:
 
 
 def describe_small(sizes: Mapping[str, Any]) -> str:
-    """Say how many files are small, from what JSON has of the sizes."""
+    """Return how many files are small, from the sizes as in JSON."""
     files = format_count(sum(bucket["files"] for bucket in sizes["histogram"]), "file", "files")
     return (
         f"{sizes['small_files']:,} of {files} ({sizes['small_file_share']:.0%}), "
@@ -79,7 +79,7 @@ def describe_small(sizes: Mapping[str, Any]) -> str:
 
 
 def _shown(all_sizes: Sequence[FileSizes]) -> list[tuple[int, str]]:
-    """Buckets from the first to the last that hold files, and what they are called."""
+    """Return positions and names of the buckets from the first to the last with files."""
     from deltactl.operations.file_sizes import EDGES
 
     starts = (0, *EDGES)
@@ -88,7 +88,7 @@ def _shown(all_sizes: Sequence[FileSizes]) -> list[tuple[int, str]]:
 
 
 def label_buckets(used: Iterable[int]) -> list[tuple[int, str]]:
-    """Starts of buckets (bytes) from the first to the last of those used, and their names."""
+    """Return starts (bytes) and names of the buckets from the first to the last used one."""
     from deltactl.operations.file_sizes import EDGES
 
     labels = [f"< {format_size(edge)}" for edge in EDGES] + [f">= {format_size(EDGES[-1])}"]
@@ -102,7 +102,7 @@ def _room(page: Page, bars: int) -> int:
 
 
 def _bars(counts: Sequence[int], longest: int, room: int) -> list[str]:
-    """A bar for each count; whatever is there at all has one letter at least."""
+    """Return a bar for each count; a count above 0 has at least one character."""
     scale = max(longest, 1)
     return ["#" * max(round(count * room / scale), 1) if count else "" for count in counts]
 

@@ -1,4 +1,4 @@
-"""How a plan or report of ``vacuum`` reads on a terminal."""
+"""The plan and the report of ``vacuum`` as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN_RANGES = 4
 
 
 def render_report(page: Page, report: VacuumReport, argv: Sequence[str], table: str) -> None:
-    """Lay out what would be done (dry run, check) or what was done; ``argv`` is what was typed."""
+    """Render what would be done (dry run, check) or what was done; ``argv`` is the command."""
     plan = report.plan
     if report.skipped is not None:
         page.line(Styled("Not needed", Tone.GOOD), f": {report.skipped}")
@@ -40,7 +40,7 @@ def render_report(page: Page, report: VacuumReport, argv: Sequence[str], table: 
 
 
 def render_plan(page: Page, plan: VacuumPlan) -> None:
-    """Lay out what is asked about."""
+    """Render the plan, before the user confirms it."""
     _render_totals(page, plan)
     page.line()
     _render_rules(page, plan, is_done=False)
@@ -50,12 +50,12 @@ def render_plan(page: Page, plan: VacuumPlan) -> None:
 def _render_totals(page: Page, plan: VacuumPlan) -> None:
     files = format_count(plan.files.num_rows, "file", "files")
     folders = len(plan.folders) + len(plan.old_folders)
-    and_folders = (
-        f" and {format_count(folders, 'empty folder', 'empty folders')}" if folders else ""
+    and_directories = (
+        f" and {format_count(folders, 'empty directory', 'empty directories')}" if folders else ""
     )
     page.line(
         Styled(f"Would remove {files}", Tone.STRONG),
-        f" ({format_size(plan.size_bytes)}){and_folders}, version {plan.version}",
+        f" ({format_size(plan.size_bytes)}){and_directories}, version {plan.version}",
     )
     if plan.left_over:
         page.line(f"{plan.left_over:,} more would be left for the next run (--max-files)")
@@ -68,11 +68,11 @@ def _render_totals(page: Page, plan: VacuumPlan) -> None:
     page.table(columns, [[str(row["reason"]), *_facts(row)] for row in plan.by_reason()])
     page.line()
     rows = plan.by_folder().slice(0, _SHOWN).to_pylist()
-    columns[0] = Column("folder", elastic=True, is_path=True)
+    columns[0] = Column("directory", elastic=True, is_path=True)
     page.table(columns, [[row["folder"] or "(root)", *_facts(row)] for row in rows])
     more = plan.by_folder().num_rows - len(rows)
     if more > 0:
-        page.line(Styled(f"and {more} more folders (-o csv lists all files)", Tone.FAINT))
+        page.line(Styled(f"and {more} more directories (-o csv lists all files)", Tone.FAINT))
 
 
 def _facts(row: dict[str, int]) -> list[str]:
@@ -92,10 +92,13 @@ def _render_result(page: Page, report: VacuumReport, table: str) -> None:
     page.line(Styled(f"{files} {verb}", tone), f" ({format_size(report.bytes_removed)})")
     pairs = []
     if report.folders_removed:
-        pairs.append(("folders", f"{report.folders_removed:,} empty ones removed"))
+        pairs.append(("directories", f"{report.folders_removed:,} empty ones removed"))
     if report.changed or report.vanished:
         pairs.append(
-            ("left out", f"{len(report.changed):,} changed meanwhile, {report.vanished:,} gone")
+            (
+                "not removed",
+                f"{len(report.changed):,} changed during the run, {report.vanished:,} already gone",
+            )
         )
     if report.plan.left_over:
         pairs.append(
@@ -111,7 +114,7 @@ def _render_result(page: Page, report: VacuumReport, table: str) -> None:
     pairs.append(("undo", describe_undo(report.run_id, moved, table)))
     page.fields(pairs)
     for path in report.lost[:_SHOWN]:
-        page.line(Styled("missing: ", Tone.BAD), f"{path}: another writer took it into use")
+        page.line(Styled("missing: ", Tone.BAD), f"{path}: another writer started using it")
     _render_more(page, len(report.lost))
     for failure in report.failures[:_SHOWN]:
         page.line(Styled("not removed: ", Tone.CAUTION), f"{failure.path}: {failure.reason}")
@@ -137,20 +140,20 @@ def _render_rules(page: Page, plan: VacuumPlan, *, is_done: bool) -> None:
 
 
 def describe_mode(mode: str, complete_since: int | None, listed_files: int | None) -> str:
-    """Say where a vacuum looked, and what it saw."""
+    """Return how a vacuum searched for files, and how many it listed."""
     if mode == "lite":
         return (
-            f"lite, complete since version {complete_since} for what commits removed; "
+            f"lite, finds all files that commits removed since version {complete_since}; "
             "full finds more"
         )
     return f"{mode}: {format_count(listed_files or 0, 'file', 'files')} under the root"
 
 
 def describe_undo(run_id: str | None, was_moved: bool, table: str) -> str:
-    """Say how files come back."""
+    """Return how to restore the files."""
     if was_moved:
         return f"deltactl vacuum {shlex.quote(table)} --undo {run_id}"
-    return "only from versions that the store keeps: nothing was moved (--quarantine)"
+    return "only from object versions, if the store keeps them: --quarantine was not used"
 
 
 def _horizon_fields(horizon: Horizon, is_done: bool) -> list[tuple[str, str]]:
@@ -174,19 +177,19 @@ def _ranges(ranges: Sequence[tuple[int, int]]) -> str:
 
 
 def render_undo(page: Page, report: UndoReport) -> None:
-    """Lay out what came back, and what cannot."""
-    verb = "Would bring back" if report.dry_run else "Brought back"
+    """Render the files that were restored, and those that cannot be."""
+    verb = "Would restore" if report.dry_run else "Restored"
     files = format_count(len(report.restored), "file", "files")
     page.line(Styled(f"{verb} {files}", Tone.GOOD), f" of run {report.run_id}")
     for path, reason in list(report.impossible.items())[:_SHOWN]:
-        page.line(Styled("cannot come back: ", Tone.CAUTION), f"{path}: {reason}")
+        page.line(Styled("cannot be restored: ", Tone.CAUTION), f"{path}: {reason}")
     _render_more(page, len(report.impossible))
 
 
 def render_purge(page: Page, report: PurgeReport) -> None:
-    """Lay out what was let go of, and what waits."""
+    """Render the quarantined files that were deleted, and the runs that are still kept."""
     verb = "Would delete" if report.dry_run else "Deleted"
     files = format_count(report.files, "quarantined file", "quarantined files")
     page.line(Styled(f"{verb} {files}", Tone.GOOD), f" ({format_size(report.bytes)})")
     for run_id, until in report.waiting:
-        page.line(f"{run_id} stays until {format_timestamp(until)}")
+        page.line(f"{run_id} is kept until {format_timestamp(until)}")

@@ -1,4 +1,4 @@
-"""The command line that was typed, told back to who typed it."""
+"""Rebuild the command line of the run, for hints."""
 
 from __future__ import annotations
 

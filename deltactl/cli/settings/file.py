@@ -122,7 +122,7 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
         place = f"{_PROFILES}.{name}"
         if not isinstance(profile, dict) or not _is_texts(profile.get(_TABLES)):
             raise UsageError(
-                f"{path}: {place} does not say for which tables it is",
+                f"{path}: {place} has no list of table patterns",
                 hint=f'Write {_TABLES} = ["/data/events*"] below [{place}].',
             )
         _check_section(path, place, profile, {*commands, _TABLES})
@@ -142,7 +142,7 @@ def _check_section(
         elif key not in SETTABLE:
             raise _no_setting(path, at, key, {*SETTABLE, *sections})
         elif isinstance(value, dict) or (isinstance(value, list) and not _is_texts(value)):
-            raise UsageError(f"{path}: {at} is neither a text nor a list of texts")
+            raise UsageError(f"{path}: {at} is neither a string nor a list of strings")
 
 
 def _no_setting(path: Path, at: str, key: str, known: Collection[str]) -> UsageError:

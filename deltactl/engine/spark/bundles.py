@@ -1,7 +1,7 @@
-"""Tasks as they are sent to Spark: packed, light ones together, in jobs of bounded bytes.
+"""Pack tasks for Spark: light ones together, in jobs of bounded bytes.
 
-A bundle is what one Spark task gets: one heavy task, or light ones up to a weight. A Python task
-of Spark costs some 35 ms however little it does, so ten thousand light tasks must not be ten
+A bundle is the work of one Spark task: one heavy task, or light ones up to a weight. A Python task
+of Spark costs about 35 ms even if it does nothing, so ten thousand light tasks must not be ten
 thousand of Spark's.
 """
 
@@ -16,7 +16,7 @@ from deltactl.engine.base import P, Task
 
 FULL_BUNDLE_WEIGHT = 64 << 20
 _LEAST_BUNDLE_WEIGHT = 4 << 20
-# A task of no stated weight counts as this: a listing or a few requests.
+# The weight of a task without a stated one: a listing or a few requests.
 _LEAST_TASK_WEIGHT = 256 << 10
 _BUNDLES_PER_SLOT = 8
 _BUNDLE_BYTES = 1 << 20
@@ -59,13 +59,13 @@ def unpack_payload(data: bytes) -> object:
 
 
 def choose_bundle_weight(num_tasks: int, total_bytes: int, slots: int) -> int:
-    """The weight at which a bundle is full: several bundles a slot, so that slots end together."""
+    """Return the weight of a full bundle: several bundles a slot, so that slots end together."""
     even = max(total_bytes, num_tasks * _LEAST_TASK_WEIGHT) // (_BUNDLES_PER_SLOT * slots)
     return max(_LEAST_BUNDLE_WEIGHT, min(FULL_BUNDLE_WEIGHT, even))
 
 
 def iter_bundles(tasks: Iterator[PackedTask], full_weight: int) -> Iterator[Bundle]:
-    """Bundles in the order of the tasks; whatever weighs ``full_weight`` is alone in its own."""
+    """Yield bundles in the order of the tasks; a task of ``full_weight`` is alone in its bundle."""
     bundle: list[PackedTask] = []
     weight = size = 0
     for task in tasks:
@@ -97,7 +97,7 @@ def split_lost_job(job: Job, tries: int) -> list[Job]:
     """Return the jobs to run in place of one whose workers died, so that the bad task is found.
 
     Each bundle becomes a job of its own, a bundle is halved, and a task alone is run once more;
-    the latter has used up ``tries``.
+    a task run alone has used up ``tries``.
     """
     if len(job) > 1:
         return [(bundle,) for bundle in job]

@@ -1,4 +1,4 @@
-"""Tasks on Spark, through PySpark's DataFrames: on classic sessions and on Spark Connect."""
+"""Run tasks on Spark through PySpark's DataFrames: classic sessions and Spark Connect."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ MAX_TRIES: Final = 4
 """How often a task is tried before it counts as failed: as often as Spark does."""
 
 _JOBS_AT_ONCE: Final = 32
-# A slot that ends its task finds the next one waiting.
+# A slot that ends its task gets the next one at once.
 _BUNDLES_A_SLOT: Final = 2
 _POLL_SECONDS: Final = 0.2
-# What executors of a session have been asked for.
+# What was requested of the executors of a session.
 _prepared: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
 _TIMES_FAILED: Final = re.compile(r"failed (\d+) times")
 
@@ -57,7 +57,7 @@ class SparkEngine:
     """Runs tasks on an existing session, which is reused and never stopped.
 
     Several small jobs are in flight at any time, of a few Spark tasks each: so results and progress
-    come early, on Connect too, and a job that is lost takes little with it.
+    come early, on Connect too, and a lost job loses little.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SparkEngine:
             session: classic or Spark Connect.
             reason: why Spark, for reports.
             max_concurrent: at most so many tasks at once; by default what Spark has room for.
-            packages: what executors need besides, such as ``s3fs``.
+            packages: further packages that executors need, such as ``s3fs``.
         """
         self._session = session
         self._reason = reason
@@ -97,9 +97,9 @@ class SparkEngine:
         return True
 
     def prepare(self) -> None:
-        """Send this package to the executors and check that they can run it: once a session.
+        """Send this package to the executors, once a session, and check that they can run it.
 
-        Nothing is asked where they are this very Python.
+        Without a check if they are this Python.
 
         Raises:
             EngineUnavailableError: naming host, package and remedy; or Spark went away.

@@ -21,7 +21,7 @@ from deltactl.engine.spark.worker import RESULT_SCHEMA, Batches
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Slots that come with the work are asked for by giving work.
+# Spark adds slots only when there is work.
 _SLOTS_TO_GROW_TO: Final = 32
 _PROBED_ROWS: Final = 4096
 
@@ -95,7 +95,7 @@ class SparkJobs:
     def in_threads(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Let ``function`` run on other threads as part of this run.
 
-        What the caller's thread has set for its jobs, such as a scheduler pool, holds there too.
+        Settings of the caller's thread for its jobs, such as a scheduler pool, apply there too.
         """
         from pyspark import inheritable_thread_target
         from pyspark.sql.utils import is_remote
@@ -132,7 +132,7 @@ class SparkJobs:
 
         A job that was about to start when the first call came is stopped by the next.
         """
-        with suppress(Exception):  # of a session that is gone nothing runs
+        with suppress(Exception):  # the session is gone, so nothing runs
             if self.is_connect:
                 self._session.interruptTag(self._tag)
             else:

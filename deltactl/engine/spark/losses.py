@@ -21,10 +21,10 @@ from deltactl.errors import (
 
 @contextmanager
 def telling_of_loss(jobs: SparkJobs) -> Iterator[SparkJobs]:
-    """Where the session is gone, whatever goes wrong does so for that reason.
+    """Report a lost session as the reason of errors inside the block.
 
     Raises:
-        EngineUnavailableError: instead of what py4j or gRPC raises then.
+        EngineUnavailableError: instead of the error of py4j or gRPC.
     """
     try:
         yield jobs
@@ -37,7 +37,7 @@ def telling_of_loss(jobs: SparkJobs) -> Iterator[SparkJobs]:
 
 
 def went_away(error: Exception) -> EngineUnavailableError:
-    """The error for all that is left to do: nobody else can do it."""
+    """Return the error for all remaining tasks: nothing else can run them."""
     return EngineUnavailableError(
         f"Spark went away: {describe_failure(str(error))}",
         hint="Read the log of Spark, then rerun: its Java process or server has ended, often "
@@ -58,7 +58,7 @@ def given_up(task: PackedTask, error: Exception) -> Failed:
 def is_worth_a_retry(error: Exception) -> bool:
     """Return whether another attempt, perhaps on another host, may succeed.
 
-    What deltactl itself says of a table is so on every host.
+    Errors of deltactl about a table are the same on every host.
     """
     if isinstance(error, StorageError):
         settled = (ObjectNotFoundError, ObjectExistsError, AccessDeniedError)

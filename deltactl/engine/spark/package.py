@@ -1,4 +1,4 @@
-"""The package itself as one zip, so that executors run the code of this process."""
+"""Pack this package as a zip file, so that executors run the code of this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 _PACKAGE = "deltactl"
-_EARLIEST = (1980, 1, 1, 0, 0, 0)  # the same code is the same file, whenever it is packed
+_EARLIEST = (1980, 1, 1, 0, 0, 0)  # the same code gives the same file at any time
 
 
 def write_package() -> Path:

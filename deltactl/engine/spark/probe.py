@@ -24,10 +24,10 @@ REQUIRED: Final[Mapping[str, str]] = {
     "gcsfs": "2026.6",
     "adlfs": "2024.12",
 }
-"""What tasks may import, with the oldest version allowed (as in pyproject.toml)."""
+"""Packages that tasks may import, with the oldest version allowed (as in pyproject.toml)."""
 
 ALWAYS: Final = ("pyarrow", "numpy", "pandas", "fsspec", "pyroaring")
-"""What every task needs; the others serve one kind of storage each."""
+"""Packages that every task needs; the others are each for one kind of storage."""
 
 _MOST_PROBES: Final = 64
 _LONGEST: Final = 300
@@ -41,13 +41,13 @@ _SHIP: Final = "or ship an environment with spark.archives (see docs/spark.md)"
 
 
 def ensure_executors(session: SparkSession, slots: int, packages: Iterable[str] = ()) -> None:
-    """Run one small Python task a slot, which looks at its host for ``packages`` too.
+    """Run one small Python task in each slot, which also checks its host for ``packages``.
 
     Raises:
         EngineUnavailableError: naming host, package and remedy.
     """
     wanted = {name: REQUIRED[name] for name in (*ALWAYS, *packages)}
-    # Pickled rows, not Arrow: whether there is an Arrow is among the questions.
+    # Pickled rows, not Arrow: the probe also checks whether Arrow is installed.
     from pyspark.sql.types import StringType
 
     look = functions_of(session).udf(make_probe(wanted), StringType(), useArrow=False)

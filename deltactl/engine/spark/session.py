@@ -37,7 +37,7 @@ _QUIET: Final = {
     "spark.app.name": "deltactl",
     "spark.ui.showConsoleProgress": "false",
 }
-# Java does little here: what it takes to start counts, and compiling queries does not pay.
+# Java does little here: the start-up time counts, and compiling queries does not pay.
 _EMBEDDED: Final = {
     "spark.ui.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
@@ -45,7 +45,7 @@ _EMBEDDED: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    # Arrow takes this many threads in a worker: as in this process, and not one, as Spark would.
+    # Arrow uses so many threads in a worker, as in this process; Spark would set one.
     "spark.executorEnv.OMP_NUM_THREADS": str(count_cores()),
 }
 
@@ -149,7 +149,7 @@ def _silence_context(context: Any, verbose: int) -> None:
 
 
 def _tell_refused(session: SparkSession, conf: Mapping[str, str]) -> None:
-    """A server takes only some settings. PySpark's own warning would show the value."""
+    """Report refused settings: a server accepts only some; PySpark's warning shows values."""
     for key, value in conf.items():
         if session.conf.get(key, None) != value:
             _log.warning("the Spark Connect server did not take the setting %s", key)
@@ -159,7 +159,7 @@ def stop_session(session: SparkSession) -> None:
     """Stop a session and the Java process that it started."""
     from pyspark import SparkContext
 
-    with suppress(Exception):  # it may be gone already
+    with suppress(Exception):  # it may have ended already
         session.stop()
     gateway = SparkContext._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
@@ -180,7 +180,7 @@ def stop_session(session: SparkSession) -> None:
 
 @contextmanager
 def _keeping_sigint() -> Iterator[None]:
-    """PySpark installs a handler that breaks work off; ours lets it end in good order."""
+    """Keep our handler of SIGINT, which lets tasks end; PySpark installs one that aborts them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -210,7 +210,7 @@ def _output_to(log: IO[bytes] | None) -> Iterator[None]:
 
 
 def _silence_python_side() -> None:
-    """PySpark repeats errors of queries as JSON on stderr, and warns of what we know."""
+    """Silence PySpark, which repeats errors as JSON on stderr and gives known warnings."""
     logging.getLogger("DataFrameQueryContextLogger").disabled = True
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger("py4j").setLevel(logging.CRITICAL)

@@ -31,8 +31,8 @@ Batches = Iterator[pa.RecordBatch]
 def make_runner(worker: Worker[Any, Any]) -> Callable[[Batches], Batches]:
     """Return the function for ``mapInArrow``.
 
-    It travels by value and ``worker`` with it, storage options included: as bytes, which no plan,
-    log or page of Spark shows. What it calls is imported from the package that was shipped.
+    It is sent by value together with ``worker``, including storage options: as bytes, which no
+    plan, log or page of Spark shows. What it calls is imported from the package that was shipped.
     """
 
     def deltactl_tasks(batches: Batches) -> Batches:
@@ -48,8 +48,8 @@ def run_batches(worker: Worker[Any, Any], batches: Batches) -> Batches:
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    # Not the attempt's number: that starts again at 0 when a stage is run again, while a first
-    # attempt that Spark has given up may still be writing. This one is never given twice.
+    # Not the attempt number: that starts again at 0 when a stage is repeated, while an earlier
+    # attempt that Spark has given up may still write. This number is never used twice.
     attempt = 0 if context is None else context.taskAttemptId()
     for batch in batches:
         for row in batch.column("task"):

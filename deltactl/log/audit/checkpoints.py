@@ -1,7 +1,7 @@
-"""Checking what the log keeps twice: checkpoints against replay, the hint against the log.
+"""Check checkpoints against replay, and `_last_checkpoint` against the log.
 
-A checkpoint is compared with the same version rebuilt without it. Where older checkpoints are
-needed for that, they have passed themselves.
+A checkpoint is compared with the same version, rebuilt without it. Older checkpoints that are
+needed for that have passed the check themselves.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Trust: TypeAlias = Literal["good", "unproven", "bad", "ambiguous"]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check of a checkpoint came to; ``problem`` in words where it is not good.
+    """The result of the check of a checkpoint; ``problem`` is text if it is not valid.
 
     ``is_whole``: every file of it can be read.
-    ``unproven``: whole, but nothing is left to compare it with. ``ambiguous``: it disagrees with
-    replay from another one that is unproven, so that either may be wrong.
+    ``unproven``: complete, but there is nothing to compare it with. ``ambiguous``: it disagrees
+    with replay from another one that is unproven, so that either may be wrong.
     """
 
     checkpoint: Checkpoint
@@ -49,9 +49,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class HintVerdict:
-    """What the hint is: the version it names, and what is wrong with it.
+    """The result of the check of `_last_checkpoint`: its version, and what is wrong with it.
 
-    ``is_missing``: there is none, which slows readers down and misleads nobody.
+    ``is_missing``: there is none. Readers are slower, but read the right data.
     """
 
     version: int | None
@@ -68,7 +68,7 @@ def check_checkpoints(store: Store, listing: LogListing) -> list[Verdict]:
 
 
 def _empty_checkpoints(store: Store) -> Iterator[Checkpoint]:
-    """Checkpoints without a byte: a listing leaves them out, other readers may stumble."""
+    """Return empty checkpoints: our listings ignore them, other readers may fail."""
     for info in store.list_from(LOG_DIR):
         match parse_log_name(info.name.rpartition("/")[2]):
             case CheckpointFile(version, kind, format=form) if not info.size_bytes:
@@ -104,7 +104,7 @@ def _check(
 
 
 def _misstated_sidecar(store: Store, checkpoint: Checkpoint) -> str | None:
-    """What it says wrongly of a sidecar's size: some readers look for the footer there."""
+    """Return a wrong size that is stated for a sidecar: some readers use it to find the footer."""
     head = read_head(store, checkpoint)
     infos = store.stat_many(head.sidecars)
     for name, info, size in zip(head.sidecars, infos, head.sidecar_sizes, strict=True):
@@ -118,7 +118,7 @@ def _load(store: Store, listing: LogListing, version: int, skip: frozenset[Check
 
 
 def _load_alone(store: Store, checkpoint: Checkpoint) -> Snapshot:
-    """The version as this checkpoint alone has it."""
+    """Return the version from this checkpoint alone."""
     alone = LogListing(0, checkpoints=[checkpoint])
     return _load(store, alone, checkpoint.version, frozenset())
 
@@ -130,7 +130,7 @@ def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
         return "its metaData is another"
     if dict(own.domains) != dict(replayed.domains):
         return "its domain metadata are others"
-    # Transactions may have expired when it was written, where the table lets them.
+    # Transactions may have expired when it was written, if the table allows that.
     expected = replayed.txns
     if replayed.properties.txn_retention_ms is not None:
         expected = {app: txn for app, txn in replayed.txns.items() if app in own.txns}
@@ -145,7 +145,7 @@ def _describe_difference(own: Snapshot, replayed: Snapshot) -> str | None:
 def _describe_statistics(own: Snapshot, replayed: Snapshot) -> str | None:
     try:
         type_ = parsed_stats_type(own.metadata, own.protocol)
-    except UnsupportedFeatureError:  # of a column type that is not known
+    except UnsupportedFeatureError:  # a column has an unknown type
         return None
     found = digest_stats(own.file_batches(STATS_COLUMNS), type_)
     wanted = digest_stats(replayed.file_batches(STATS_COLUMNS), type_)
@@ -153,10 +153,10 @@ def _describe_statistics(own: Snapshot, replayed: Snapshot) -> str | None:
 
 
 def check_hint(store: Store, listing: LogListing, bad: frozenset[Checkpoint]) -> HintVerdict:
-    """Whether ``_last_checkpoint`` names a checkpoint that can be used.
+    """Check whether ``_last_checkpoint`` names a checkpoint that can be used.
 
     Raises:
-        StorageError: the store does not let us see; that is no fault of the hint.
+        StorageError: the store failed; `_last_checkpoint` may be valid.
     """
     said: list[str] = []
     version = None
@@ -176,7 +176,7 @@ def check_hint(store: Store, listing: LogListing, bad: frozenset[Checkpoint]) ->
 
 
 def hint_of(store: Store, checkpoint: Checkpoint) -> dict[str, object]:
-    """The least that a hint to an existing checkpoint may say."""
+    """Return the required members of `_last_checkpoint` for an existing checkpoint."""
     head = read_head(store, checkpoint)
     infos: list[FileInfo] = [*checkpoint.files]
     infos += [info for info in store.stat_many(head.sidecars) if info is not None]

@@ -1,7 +1,7 @@
-"""``N.crc``: what a version of the table sums up to.
+"""Version checksum files (``N.crc``).
 
-Source: PROTOCOL.md, "Version Checksum File". Delta on Spark builds its next one on it, so a file
-is written only when every member was computed from the whole snapshot, and never replaced.
+Source: PROTOCOL.md, "Version Checksum File". Delta on Spark computes its next one from it, so a
+file is written only when every member was computed from the whole snapshot, and never replaced.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from deltactl.storage.store import Store
 def find_disagreements(
     store: Store, snapshot: Snapshot, num_files: int, size_bytes: int
 ) -> list[str] | None:
-    """What the version's checksum file says other than the snapshot; ``None`` without a file.
+    """Return how the version's checksum file differs from the snapshot; ``None`` without a file.
 
     Raises:
-        StorageError: the store does not let us see; that is no fault of the file.
+        StorageError: the store failed; the file may be valid.
     """
     name = f"{LOG_DIR}/{checksum_name(snapshot.version)}"
     try:
@@ -63,7 +63,7 @@ def find_disagreements(
         wrong.append("metadata is not what the log says")
     if found.domains is not None and found.domains != dict(snapshot.domains):
         wrong.append("domainMetadata is not what the log says")
-    # Where transactions expire, which of them count depends on the day.
+    # If transactions expire, the current time decides which of them count.
     expires = snapshot.properties.txn_retention_ms is not None
     if found.txns is not None and not expires and found.txns != dict(snapshot.txns):
         wrong.append("setTransactions is not what the log says")
@@ -72,7 +72,7 @@ def find_disagreements(
 
 @dataclass(frozen=True, slots=True)
 class _Checksum:
-    """What a checksum file says; writers may leave out all but the counts."""
+    """The content of a checksum file; only the counts are required."""
 
     num_files: int
     size_bytes: int
@@ -95,7 +95,7 @@ def _parse(node: Mapping[str, Any]) -> _Checksum:
 
 
 def write_checksum(store: Store, snapshot: Snapshot, num_files: int, size_bytes: int) -> str | None:
-    """Write the version's checksum file; give its name, ``None`` if there is one by now.
+    """Write the version's checksum file; return its name, ``None`` if there is one already.
 
     Raises:
         StorageError: the store failed.
@@ -116,9 +116,9 @@ def write_checksum(store: Store, snapshot: Snapshot, num_files: int, size_bytes:
     if snapshot.properties.in_commit_timestamps:
         timestamp = in_commit_timestamp(info)
         if timestamp is None:
-            return None  # then not everything can be known
+            return None  # then some members are unknown
         node["inCommitTimestampOpt"] = timestamp
-    if snapshot.properties.txn_retention_ms is None:  # else what counts depends on the day
+    if snapshot.properties.txn_retention_ms is None:  # otherwise the time decides what counts
         node["setTransactions"] = [encode_txn(txn) for txn in snapshot.txns.values()]
     node |= {
         "domainMetadata": [encode_domain(domain) for domain in snapshot.domains.values()],

@@ -1,6 +1,6 @@
-"""Checking compacted files: each must say what its commits say.
+"""Check log compaction files: each must have the actions of its commits.
 
-Source: PROTOCOL.md, "Log Compaction Files". Readers may take them instead of the commits.
+Source: PROTOCOL.md, "Log Compaction Files". Readers may use them instead of the commits.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from deltactl.storage.store import FileInfo, Store
 
 @dataclass(frozen=True, slots=True)
 class CompactionVerdict:
-    """What a check of a compacted file came to; ``problem`` in words where it is wrong.
+    """The result of the check of a log compaction file; ``problem`` is text if it is wrong.
 
-    One that ``is_unproven`` could not be compared: not all of its commits are there and whole.
+    ``is_unproven``: it could not be compared, because commits are missing or invalid.
     """
 
     first: int
@@ -39,7 +39,7 @@ class CompactionVerdict:
 
 
 def check_compactions(store: Store, listing: LogListing) -> Iterator[CompactionVerdict]:
-    """Compare every compacted file with its commits."""
+    """Compare every log compaction file with its commits."""
     keys = _partition_keys(store, listing) if listing.compacted else []
     for (first, last), info in sorted(listing.compacted.items()):
         versions = range(first, last + 1)
@@ -57,9 +57,9 @@ def check_compactions(store: Store, listing: LogListing) -> Iterator[CompactionV
 
 
 def _replay_or_none(store: Store, commits: Sequence[FileInfo], keys: Sequence[str]) -> Tail | None:
-    """What commits say together; nothing where one of them is torn, which is no compaction's fault.
+    """Return the reconciled actions of commits; ``None`` if one of them is truncated.
 
-    The compacted file may then be all that is left of it.
+    The log compaction file may then have the only copy of its actions.
     """
     try:
         return replay_tail(store, commits, keys)
@@ -68,11 +68,11 @@ def _replay_or_none(store: Store, commits: Sequence[FileInfo], keys: Sequence[st
 
 
 def _partition_keys(store: Store, listing: LogListing) -> list[str]:
-    """Physical names of the partition columns, by all but the compacted files; none if unknown."""
+    """Return the partition columns' physical names, without log compaction files; or none."""
     without = replace(listing, compacted={})
     try:
         metadata = load_snapshot(store, warn=ignore_warning, listing=without).metadata
-    except DeltactlError:  # told where the version is rebuilt
+    except DeltactlError:  # reported where the version is rebuilt
         return []
     return list(metadata.partition_keys)
 
@@ -84,10 +84,10 @@ def _find_contradiction(
     commits: Sequence[FileInfo],
     keys: Sequence[str],
 ) -> str | None:
-    """What a compacted file of any writer says other than its commits, in words.
+    """Describe how a log compaction file of any writer differs from its commits.
 
-    A tombstone of a file that the same commits added cancels nothing: writers may leave it out.
-    What is said of removed domains is not compared.
+    A tombstone of a file that the same commits added has no effect: writers may leave it out.
+    Removed domains are not compared.
 
     Raises:
         CorruptLogError: the file cannot be parsed.
@@ -116,7 +116,7 @@ def _compare_adds(adds: pa.Table, wanted: pa.Table, keys: Sequence[str]) -> str 
 
 
 def _differ(one: pa.Array, other: pa.Array) -> bool:
-    """Whether two columns of JSON say something else, beyond how it is written."""
+    """Return whether two columns of JSON differ in content, not only in form."""
     unequal = pc.fill_null(pc.not_equal(one, other), False)
     one, other = one.filter(unequal), other.filter(unequal)
     pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
@@ -124,7 +124,7 @@ def _differ(one: pa.Array, other: pa.Array) -> bool:
 
 
 def _read_json(text: str) -> object:
-    """What a text says; one that is no JSON says itself."""
+    """Return a string as a JSON value; if it is not JSON, the string itself."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -145,7 +145,7 @@ def _compare_removes(
 
 
 def _added_keys(store: Store, commits: Sequence[FileInfo]) -> pa.Array:
-    """Keys of all files that the commits add, also of those that they remove again."""
+    """Return the keys of all files that the commits add, also of those that they remove again."""
     names = [info.name for info in commits]
     contents = zip(names, store.read_many(names), strict=True)
     parsed = CommitParser().parse(CommitBytes(name, data) for name, data in contents)

@@ -1,6 +1,6 @@
-"""A fingerprint of a version's live files that does not depend on their order.
+"""Compute a fingerprint of a version's live files that does not depend on their order.
 
-For comparing two ways to rebuild one version. Memory holds a batch at a time.
+It compares two ways to rebuild one version. One batch at a time is in memory.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ STATE_COLUMNS = (*KEY_COLUMNS, "partition_values", *_NUMBERS)
 
 @dataclass(frozen=True, slots=True)
 class StateDigest:
-    """How many files, their bytes, and the sum of a 64-bit hash over what readers need of each.
+    """Number and bytes of files, and the sum of a 64-bit hash of what readers need of each.
 
-    That is path, vector, size, partition values and row ids. An empty partition value is null.
+    That is path, deletion vector, size, partition values and row ids. An empty partition value is
+    null.
     """
 
     num_files: int = 0
@@ -35,7 +36,7 @@ class StateDigest:
     keys: int = 0
 
     def describe_difference(self, other: StateDigest) -> str | None:
-        """What tells the two apart, in words; ``None`` when nothing does."""
+        """Describe the difference; ``None`` if there is none."""
         if self.num_files != other.num_files:
             return f"{self.num_files} files instead of {other.num_files}"
         if self.size_bytes != other.size_bytes:
@@ -45,7 +46,7 @@ class StateDigest:
 
 
 def digest_state(batches: Iterable[pa.Table], partition_keys: Sequence[str] = ()) -> StateDigest:
-    """The digest of batches with ``STATE_COLUMNS``; ``partition_keys`` are physical names."""
+    """Return the digest of batches with ``STATE_COLUMNS``; partition keys are physical names."""
     num_files = size_bytes = keys = 0
     for batch in batches:
         num_files += batch.num_rows
@@ -56,12 +57,12 @@ def digest_state(batches: Iterable[pa.Table], partition_keys: Sequence[str] = ()
 
 
 def sum_of_hashes(texts: pa.Array) -> int:
-    """The sum of a 64-bit hash of each text, modulo 2^64: the same in any order."""
+    """Return the sum of a 64-bit hash of each string, modulo 2^64: the same in any order."""
     return int(np.sum(hash_texts_64(texts), dtype=np.uint64))
 
 
 def _describe(batch: pa.Table, partition_keys: Sequence[str]) -> pa.ChunkedArray:
-    """One text a file."""
+    """Return one string for each file."""
     numbers = [pc.fill_null(batch[name], -1).cast(pa.string()) for name in _NUMBERS]
     values = [pc.fill_null(lookup_map(batch["partition_values"], k), "") for k in partition_keys]
     return pc.binary_join_element_wise(file_keys(batch), *numbers, *values, "\0")
@@ -72,12 +73,12 @@ STATS_COLUMNS: Final = (*KEY_COLUMNS, "stats")
 
 @dataclass(frozen=True, slots=True)
 class StatsDigest:
-    """By the dotted name of a statistic: how many files have it, and the sum of their hashes."""
+    """By the dotted name of a statistic: the number of files with it, and the sum of hashes."""
 
     found: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def describe_difference(self, other: StatsDigest) -> str | None:
-        """The statistics that are others, in words; ``None`` when none are."""
+        """Describe which statistics differ; ``None`` if none do."""
         shared = self.found.keys() & other.found.keys()
         differing = sorted(
             name
@@ -91,7 +92,7 @@ class StatsDigest:
 
 
 def digest_stats(batches: Iterable[pa.Table], type_: pa.StructType) -> StatsDigest:
-    """The digest of batches with ``STATS_COLUMNS``; ``type_`` is that of ``stats_parsed``."""
+    """Return the digest of batches with ``STATS_COLUMNS``; ``type_`` is the one of the struct."""
     found: dict[str, tuple[int, int]] = {}
     for batch in batches:
         keys = file_keys(batch).combine_chunks()
@@ -108,7 +109,7 @@ def digest_stats(batches: Iterable[pa.Table], type_: pa.StructType) -> StatsDige
 def _normalise(array: pa.Array) -> pa.Array:
     """Return a statistic as strings, equal however the statistic is stored."""
     if pa.types.is_timestamp(array.type):
-        # JSON holds milliseconds, a struct may hold more digits.
+        # JSON has milliseconds, a struct may have more digits.
         array = pc.floor_temporal(array, unit="millisecond")
     elif pa.types.is_floating(array.type):
         array = pc.add(array, 0.0)  # -0.0 is 0.0

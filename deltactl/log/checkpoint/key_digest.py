@@ -1,6 +1,6 @@
-"""A fingerprint of file actions in their order: how many, how many bytes, which keys.
+"""Compute a fingerprint of file actions in order: their number, bytes and keys.
 
-Two streams of the same rows give the same digest however they are cut into batches.
+Two streams of the same rows give the same digest for any batch size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deltactl.protocol.deletion_vectors import unique_ids
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What a stream of file actions came to; sizes in bytes."""
+    """The fingerprint of a stream of file actions; sizes in bytes."""
 
     count: int
     size_bytes: int
@@ -25,7 +25,7 @@ class Fingerprint:
 
 
 class KeyDigest:
-    """Takes rows with ``encoded_path``, ``deletion_vector`` and ``size_bytes``."""
+    """Digests rows with ``encoded_path``, ``deletion_vector`` and ``size_bytes``."""
 
     def __init__(self) -> None:
         self._count = self._size_bytes = 0
@@ -33,7 +33,7 @@ class KeyDigest:
         self._sizes = hashlib.sha256()
 
     def add(self, rows: pa.Table) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
         self._count += rows.num_rows
         self._size_bytes += pc.sum(rows["size_bytes"]).as_py() or 0
         for chunk in rows["encoded_path"].chunks:
@@ -44,14 +44,14 @@ class KeyDigest:
             self._vectors.add(pc.fill_null(unique_ids(chunk), ""))
 
     def finish(self) -> Fingerprint:
-        """The fingerprint of all rows so far."""
+        """Return the fingerprint of all rows so far."""
         parts = (*self._paths.digests(), *self._vectors.digests(), self._sizes.hexdigest())
         digest = hashlib.sha256("".join(parts).encode()).hexdigest()
         return Fingerprint(self._count, self._size_bytes, digest)
 
 
 class _TextHash:
-    """Hashes texts as two streams, lengths and bytes, which do not depend on how they are cut."""
+    """Hashes strings as two streams, lengths and bytes, which do not depend on batch sizes."""
 
     def __init__(self) -> None:
         self._lengths, self._bytes = hashlib.sha256(), hashlib.sha256()

@@ -1,6 +1,6 @@
-"""What the log says about the files of a checkpoint: sidecars, metadata, the hint.
+"""Actions and members about the files of a checkpoint: sidecars, metadata, `_last_checkpoint`.
 
-Source: PROTOCOL.md, "Last Checkpoint File", "V2 Spec"; limits as Delta on Spark has them.
+Source: PROTOCOL.md, "Last Checkpoint File", "V2 Spec"; limits as in Delta on Spark.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Node: TypeAlias = dict[str, Any]
 
 
 def file_node(file: FileInfo) -> Node:
-    """A file of a V2 checkpoint as the log speaks of it, by its bare name."""
+    """Return the ``sidecar`` or similar node of a file of a V2 checkpoint, by its bare name."""
     return {
         "path": file.name.rpartition("/")[2],
         "sizeInBytes": file.size_bytes,
@@ -31,7 +31,7 @@ def file_node(file: FileInfo) -> Node:
 def checkpoint_metadata(
     version: int, files: Sequence[WrittenActions], layout: CheckpointLayout
 ) -> Node:
-    """The ``checkpointMetadata`` of a V2 checkpoint with these sidecars."""
+    """Return the ``checkpointMetadata`` of a V2 checkpoint with these sidecars."""
     schema = json.dumps(spark_schema(layout.sidecar_schema), separators=(",", ":"))
     tags = {
         "sidecarNumActions": str(sum(written.num_rows for written in files)),
@@ -54,14 +54,14 @@ def start_hint(version: int, files: Sequence[WrittenActions]) -> Node:
 
 
 def schema_node(layout: CheckpointLayout) -> Node:
-    """The ``checkpointSchema`` of a hint; nothing where it would be long, as in Spark."""
+    """Return the ``checkpointSchema`` of `_last_checkpoint`; nothing if it is long, as in Spark."""
     schema = spark_schema(layout.whole_schema)
     too_long = len(json.dumps(schema, separators=(",", ":"))) > _SCHEMA_LIMIT
     return {} if too_long else {"checkpointSchema": schema}
 
 
 def v2_node(top: FileInfo, singletons: Sequence[Node], sidecars: Sequence[Node]) -> Node:
-    """The ``v2Checkpoint`` of a hint; long lists are left out, as in Spark."""
+    """Return the ``v2Checkpoint`` of `_last_checkpoint`; without long lists, as in Spark."""
     hint = file_node(top)
     if len(singletons) <= _LISTED_LIMIT:
         hint["nonFileActions"] = list(singletons)

@@ -1,4 +1,4 @@
-"""Statistics as JSON text to the struct that ``add.stats_parsed`` holds, column-wise.
+"""Convert statistics from JSON strings to the struct of ``add.stats_parsed``, as Arrow columns.
 
 Source: PROTOCOL.md, "Per-file Statistics", "Checkpoint Schema". What does not fit its column's type
 is no information and becomes null: statistics are hints.
@@ -32,7 +32,7 @@ _ZONES: Final[Mapping[DeltaType | None, str | None]] = {
 
 
 def parsed_stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
-    """The type of ``stats_parsed``: the leaves that get statistics, under physical names.
+    """Return the type of ``stats_parsed``: the leaves that have statistics, by physical name.
 
     Structs without such leaves are left out, since Parquet has no empty groups.
 
@@ -43,7 +43,7 @@ def parsed_stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
     bounds: _Tree = {}
     nulls: _Tree = {}
     for leaf in columns.leaves:
-        if leaf.has_bounds and leaf.kind != "boolean":  # as Delta on Spark has the struct
+        if leaf.has_bounds and leaf.kind != "boolean":  # the struct as in Delta on Spark
             _put(bounds, leaf.path, arrow_type(_find(metadata.schema, leaf), "physical"))
         _put(nulls, leaf.path, pa.int64())
     members = [pa.field("numRecords", pa.int64())]
@@ -57,15 +57,15 @@ def parsed_stats_type(metadata: Metadata, protocol: Protocol) -> pa.StructType:
 
 
 def zone_times(parsed: pa.StructArray, metadata: Metadata) -> pa.StructArray:
-    """``stats_parsed`` with times as the schema has them: instants, or of no zone.
+    """Return ``stats_parsed`` with times as in the schema: with a time zone or without.
 
-    INT96, which Spark writes, does not tell which of the two it is.
+    INT96, which Spark writes, does not say which of the two it is.
     """
     if not _has_times(parsed.type):
         return parsed
     try:
         schema = metadata.schema
-    except CorruptLogError:  # told where rows are wanted
+    except CorruptLogError:  # reported where rows are read
         return parsed
     members = [
         pa.field(member.name, _zone(member.type, schema))
@@ -83,7 +83,7 @@ def _has_times(type_: pa.DataType) -> bool:
 
 
 def _zone(type_: pa.DataType, known: DeltaType | None) -> pa.DataType:
-    """The type with a zone where the table's type is of instants, without one where it is not."""
+    """Return the type with a time zone if the table's type is ``timestamp``, else without one."""
     if pa.types.is_struct(type_):
         fields = known.fields if isinstance(known, StructType) else ()
         below = {field.physical_name: field.type for field in fields}
@@ -115,11 +115,11 @@ def _struct(tree: Mapping[str, Any]) -> pa.StructType:
 
 
 def parse_stats(texts: pa.Array, type_: pa.StructType) -> pa.StructArray:
-    """The structs of JSON texts; null texts give null structs."""
+    """Return the structs of JSON strings; a null string gives a null struct."""
     try:
         return _parse_columns(texts, type_)
     except (pa.ArrowException, ValueError):
-        # NaN as a string, a duplicate key, a fraction where whole numbers belong, and the like.
+        # For example NaN as a string, a duplicate key, or a fraction for an integer.
         return pa.array([_parse_one(text, type_) for text in texts.to_pylist()], type_)
 
 
@@ -129,7 +129,7 @@ def _parse_columns(texts: pa.Array, type_: pa.StructType) -> pa.StructArray:
     if pc.any(pc.match_substring(texts, "\n")).as_py():
         raise ValueError("line breaks")
     if not pc.all(pc.starts_with(texts, "{")).as_py():
-        # Among them a bare null, which as the first ends the process inside Arrow (26.0).
+        # For example a bare null: as the first value, it ends the process inside Arrow (26.0).
         raise ValueError("a text that does not begin as an object does")
     lines = pc.binary_join(
         pa.ListArray.from_arrays([0, len(texts)], pc.fill_null(texts, "{}")), "\n"
@@ -151,7 +151,7 @@ def _parse_columns(texts: pa.Array, type_: pa.StructType) -> pa.StructArray:
 
 
 def _readable(type_: pa.DataType) -> Any:
-    """The type to read a leaf as: moments and dates as texts, which have many forms."""
+    """Return the type to read a leaf as: dates and times as strings, which have many forms."""
     if pa.types.is_struct(type_):
         return pa.struct([(f.name, _readable(f.type)) for f in type_])
     if pa.types.is_temporal(type_):
@@ -168,7 +168,7 @@ def _convert(array: pa.Array, type_: pa.DataType, mask: pa.Array | None = None) 
     if array.type == type_:
         return array
     if pa.types.is_timestamp(type_) and type_.tz is None:
-        # A text without a zone is what such a column has; after widening it may be a date.
+        # Such a column has strings without a zone; after type widening, also dates.
         return array.cast(type_)
     if pa.types.is_timestamp(type_):
         try:
@@ -183,12 +183,12 @@ def _parse_one(text: str | None, type_: pa.StructType) -> Any:
         return None
     try:
         return _fit(json.loads(text, parse_float=Decimal), type_)
-    except (ValueError, RecursionError, InvalidOperation):  # an exponent beyond all decimals
+    except (ValueError, RecursionError, InvalidOperation):  # the exponent is too large
         return None
 
 
 def _fit(value: Any, type_: pa.DataType) -> Any:
-    """A JSON value as one of the type; ``None`` where it is none."""
+    """Return a JSON value as a value of the type; ``None`` if it is not one."""
     if pa.types.is_struct(type_):
         if not isinstance(value, dict):
             return None
@@ -210,7 +210,7 @@ def _fit_leaf(value: Any, type_: pa.DataType) -> Any:
     if pa.types.is_floating(type_):
         return _SPECIAL_FLOATS[value] if value in _SPECIAL_FLOATS else float(value)
     if pa.types.is_decimal(type_):
-        return Decimal(value)  # one with more digits than the column is refused by Arrow
+        return Decimal(value)  # Arrow refuses values with more digits than the column
     if pa.types.is_temporal(type_):
         return _convert(pa.array([value], pa.string()), type_)[0].as_py()
     return whole_number(value)

@@ -1,4 +1,4 @@
-"""Reading checkpoints: classic, multi-part and V2, with their sidecars.
+"""Read checkpoints: classic, multi-part and V2, with their sidecars.
 
 Source: PROTOCOL.md, "Checkpoints", "V2 Spec", "Sidecar Files".
 """
@@ -46,15 +46,15 @@ _LEAST_BATCH_ROWS = 256
 _BATCH_BYTES = 64 << 20
 _BUFFER_BYTES = 4 << 20
 _STREAMED_BYTES = 32 << 20
-# Each row names a file of its own, or is one of few: none can be squeezed into less than a bit.
+# Each row names another file, or is one of few: no row takes less than a bit when compressed.
 _MOST_ROWS_OF_A_BYTE = 8
 
 
 @dataclass(slots=True)
 class CheckpointHead:
-    """The singletons of a checkpoint and where its file actions lie.
+    """The non-file actions of a checkpoint, and the location of its file actions.
 
-    ``sidecar_sizes`` are the bytes that it says its sidecars have. ``is_mixed``: file actions lie
+    ``sidecar_sizes`` are the bytes that it says its sidecars have. ``is_mixed``: file actions are
     in the parts too, beside sidecars.
     """
 
@@ -68,7 +68,7 @@ class CheckpointHead:
 
 @contextmanager
 def _named(name: str, version: int) -> Iterator[None]:
-    """Turn errors of Arrow and of the store into ours, with the file's name."""
+    """Map errors of Arrow and of the store to deltactl's, with the file's name."""
     try:
         yield
     except ObjectNotFoundError as error:
@@ -89,10 +89,10 @@ def _named(name: str, version: int) -> Iterator[None]:
 
 
 def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
-    """Read the singletons of a checkpoint; file actions are left for :func:`read_adds`.
+    """Read the non-file actions of a checkpoint; :func:`read_adds` reads the file actions.
 
     Raises:
-        CorruptLogError: a part is not readable.
+        CorruptLogError: a part cannot be read.
     """
     head = CheckpointHead(checkpoint.version, checkpoint.names)
     nodes: list[dict[str, Any]] = []
@@ -108,24 +108,24 @@ def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some of a checkpoint's file actions: a file, or some of its row groups."""
+    """Some of the file actions of a checkpoint: a file, or some of its row groups."""
 
     name: str
     row_groups: tuple[int, ...] | None = None
 
 
 def action_pieces(head: CheckpointHead) -> tuple[Piece, ...]:
-    """The files that hold the checkpoint's file actions.
+    """Return the files that have the checkpoint's file actions.
 
     With sidecars the top-level file should hold none (PROTOCOL.md, "V2 Spec"); if it does, readers
-    take both, and so must we: what is passed over would be an orphan to a vacuum.
+    use both. A file that is ignored here would be an orphan for vacuum.
     """
     parts = head.parts if head.is_mixed or not head.sidecars else ()
     return tuple(map(Piece, (*head.sidecars, *parts)))
 
 
 def ensure_one_action_a_row(store: Store, head: CheckpointHead) -> None:
-    """Refuse a checkpoint with a row of several actions; looks at every row of its Parquet files.
+    """Refuse a checkpoint with a row of several actions; every row of its Parquet files is read.
 
     Raises:
         CorruptLogError: there is such a row; names file and row.
@@ -142,7 +142,7 @@ def read_adds(
     columns: Sequence[str],
     pieces: Sequence[Piece] | None = None,
 ) -> Iterator[pa.Table]:
-    """Batches of live files with the given columns of :data:`ADD_SCHEMA`; of all, or of pieces."""
+    """Yield batches of adds with given columns of :data:`ADD_SCHEMA`; of all, or of pieces."""
     for piece in action_pieces(head) if pieces is None else pieces:
         yield from _read_actions(store, head, piece, "add", columns)
 
@@ -153,7 +153,7 @@ def read_removes(
     columns: Sequence[str],
     pieces: Sequence[Piece] | None = None,
 ) -> Iterator[pa.Table]:
-    """Batches of tombstones with the given columns of :data:`REMOVE_SCHEMA`, likewise."""
+    """Yield batches of tombstones with given columns of :data:`REMOVE_SCHEMA`, as ``read_adds``."""
     for piece in action_pieces(head) if pieces is None else pieces:
         yield from _read_actions(store, head, piece, "remove", columns)
 
@@ -183,7 +183,7 @@ def _singleton_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator
 
 
 def _holds_files(parquet: pq.ParquetFile) -> bool:
-    """Whether a top-level file of the second version has adds or removes itself."""
+    """Return whether a top-level file of a V2 checkpoint has adds or removes itself."""
     names = set(parquet.schema_arrow.names)
     leaves = [f"{action}.path" for action in ("add", "remove") if action in names]
     batches = parquet.iter_batches(_BATCH_ROWS, columns=leaves) if leaves else ()
@@ -218,7 +218,7 @@ def _read_actions(
         return
     with _named(name, version), store.open_input(name) as source:
         parquet = _open_parquet(source)
-        if name in head.sidecars:  # of the other files, reading the head has done it
+        if name in head.sidecars:  # for the other files, reading the head has done it
             ensure_single_actions(parquet, 0)
         if action not in parquet.schema_arrow.names:
             return
@@ -230,8 +230,8 @@ def _read_actions(
             structs = batch.column(action)
             if structs.null_count == len(structs):
                 continue
-            structs.validate(full=True)  # texts are any bytes to Parquet: 9 ms for 200,000 files
-            # Dropping copies, even where there is nothing to drop.
+            structs.validate(full=True)  # Parquet does not check UTF-8
+            # Dropping copies the data, even if there is nothing to drop.
             structs = structs.drop_null() if structs.null_count else structs
             yield _to_table(structs, action, columns, head.singletons.metadata)
 
@@ -242,13 +242,13 @@ def _read_json(store: Store, name: str, version: int) -> CommitBytes:
 
 
 def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
-    """A checkpoint to be streamed: Arrow would otherwise keep all that it read until the end.
+    """Open a checkpoint to stream it: otherwise Arrow keeps all that it read until the end.
 
-    A column of one row group alone may be hundreds of megabytes: it is read by pieces, but of a
-    small file at once, because the buffer of such a piece grows to what a page claims to be.
+    A column of one row group may have hundreds of megabytes: it is read in pieces. A small file
+    is read at once, because the buffer of a piece grows to the size that a page header states.
 
     Raises:
-        ValueError: it counts more rows than can be in it; to look for them would take for ever.
+        ValueError: it states more rows than can be in it; reading them would not end.
     """
     size = source.size()
     buffer_bytes = _BUFFER_BYTES if size > _STREAMED_BYTES else 0
@@ -256,7 +256,7 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
         source,
         pre_buffer=False,
         buffer_size=buffer_bytes,
-        coerce_int96_timestamp_unit="us",  # Spark's bounds; nanoseconds end in the year 2262
+        coerce_int96_timestamp_unit="us",  # the range of Spark; nanoseconds end in the year 2262
     )
     num_rows = parquet.metadata.num_rows
     if num_rows > _MOST_ROWS_OF_A_BYTE * size:
@@ -266,7 +266,7 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
 
 
 def _choose_batch_rows(parquet: pq.ParquetFile, leaves: Sequence[str]) -> int:
-    """Rows of a batch, fewer where the statistics of thousands of columns make them large."""
+    """Return the rows of a batch; fewer if statistics of thousands of columns make them large."""
     below = tuple(f"{leaf}." for leaf in leaves)
     indices = [
         index
@@ -284,7 +284,7 @@ def _choose_batch_rows(parquet: pq.ParquetFile, leaves: Sequence[str]) -> int:
 
 
 def _choose_leaves(parquet: pq.ParquetFile, action: str, columns: Sequence[str]) -> list[str]:
-    """Parquet column prefixes that hold the wanted columns; never the parsed statistics in vain."""
+    """Return prefixes of the Parquet columns to read; parsed statistics only if they are needed."""
     struct = parquet.schema_arrow.field(action).type
     members = {struct.field(i).name for i in range(struct.num_fields)}
     wanted = {JSON_NAMES["path"]}
@@ -299,7 +299,7 @@ def _choose_leaves(parquet: pq.ParquetFile, action: str, columns: Sequence[str])
 
 
 def _may_be_null(parquet: pq.ParquetFile, path: str, present: str) -> bool:
-    """Whether a leaf has more nulls than another one, by the footer."""
+    """Return whether a leaf has more nulls than another one, by the footer."""
     nulls, absent = count_nulls(parquet, path), count_nulls(parquet, present)
     return nulls is None or absent is None or nulls > absent
 

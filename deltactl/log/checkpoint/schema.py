@@ -1,4 +1,4 @@
-"""What the columns of a checkpoint look like, built from the actions and never from the data.
+"""Schemas of the files of a checkpoint, built from the actions, never from the data.
 
 Source: PROTOCOL.md, "Checkpoint Schema"; order and types as Delta on Spark writes them.
 """
@@ -23,7 +23,7 @@ from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import arrow_type
 
 Compat: TypeAlias = Literal["default", "spark", "plain"]
-"""``default``: what every reader of Delta takes. ``spark``: the columns that Delta on Spark writes
+"""``default``: every reader of Delta accepts it. ``spark``: the columns that Delta on Spark writes
 when no property says otherwise. ``plain``: no dictionaries and no compression either."""
 
 _STRINGS: Final = pa.list_(pa.field("element", pa.string()))
@@ -66,9 +66,9 @@ _SIDECAR: Final = pa.struct(
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLayout:
-    """How file actions are laid out; small and picklable.
+    """The layout of file actions; small and picklable.
 
-    ``stats_json``: whether ``add.stats`` is there. ``stats_type``: the type of
+    ``stats_json``: whether ``add.stats`` is present. ``stats_type``: the type of
     ``add.stats_parsed``, absent when ``None``. ``partition_types``: members of
     ``add.partitionValues_parsed`` by physical name, absent when empty. ``partition_keys`` are the
     physical names of the partition columns.
@@ -82,7 +82,7 @@ class CheckpointLayout:
 
     @property
     def add_type(self) -> pa.StructType:
-        """The ``add`` column."""
+        """Return the type of the ``add`` column."""
         members = [
             ("path", pa.string()),
             ("partitionValues", STRING_MAP),
@@ -107,7 +107,7 @@ class CheckpointLayout:
 
     @property
     def remove_type(self) -> pa.StructType:
-        """The ``remove`` column: Delta keeps neither tags nor statistics of tombstones."""
+        """Return the type of the ``remove`` column: without tags and statistics, as in Delta."""
         return pa.struct(
             [
                 ("path", pa.string()),
@@ -124,7 +124,7 @@ class CheckpointLayout:
 
     @property
     def whole_schema(self) -> pa.Schema:
-        """A file that holds everything: classic, or a part of several."""
+        """Return the schema of a file with all actions: classic, or a part of several."""
         return pa.schema(
             [
                 ("txn", _TXN),
@@ -138,7 +138,7 @@ class CheckpointLayout:
 
     @property
     def sidecar_schema(self) -> pa.Schema:
-        """A sidecar: nothing but file actions."""
+        """Return the schema of a sidecar: file actions only."""
         return pa.schema([("add", self.add_type), ("remove", self.remove_type)])
 
 
@@ -158,10 +158,10 @@ TOP_SCHEMA: Final = pa.schema(
 def choose_layout(
     metadata: Metadata, protocol: Protocol, compat: Compat = "default"
 ) -> CheckpointLayout:
-    """The layout that the table's properties ask for.
+    """Return the layout that the table's properties require.
 
-    An unset ``delta.checkpoint.writeStatsAsStruct`` counts as false, as the protocol has it, and
-    as true for ``spark``. A table whose columns this program has no types for gets JSON only.
+    An unset ``delta.checkpoint.writeStatsAsStruct`` counts as false, as in the protocol, and
+    as true for ``spark``. A table with columns of unknown types has JSON only.
     """
     properties = TableProperties(metadata.configuration)
     stats_json = properties.flag("delta.checkpoint.writeStatsAsJson", default=True)
@@ -181,7 +181,7 @@ def choose_layout(
 
 
 def singleton_rows(schema: pa.Schema, nodes: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """A row for each action, given as ``{name: object of the log}``; maps stay dictionaries."""
+    """Return a row for each action, given as ``{name: object}``; maps stay dictionaries."""
     columns = []
     for member in schema:
         values = [_with_pairs(node.get(member.name), member.type) for node in nodes]
@@ -190,7 +190,7 @@ def singleton_rows(schema: pa.Schema, nodes: Sequence[Mapping[str, Any]]) -> pa.
 
 
 def _with_pairs(value: Any, type_: pa.DataType) -> Any:
-    """Dictionaries as the pairs that Arrow wants for maps."""
+    """Return dictionaries as the pairs that Arrow needs for maps."""
     if value is None:
         return None
     if pa.types.is_map(type_):
@@ -201,7 +201,7 @@ def _with_pairs(value: Any, type_: pa.DataType) -> Any:
 
 
 def dictionary_leaves(schema: pa.Schema, compat: Compat) -> list[str]:
-    """Leaves whose values repeat from row to row; never paths and statistics."""
+    """Return the leaves whose values repeat in many rows; never paths and statistics."""
     if compat == "plain":
         return []
     repeating = ("partitionValues", "tags", "clusteringProvider", "deletionVector")
@@ -215,7 +215,7 @@ def dictionary_leaves(schema: pa.Schema, compat: Compat) -> list[str]:
 
 
 def described_leaves(schema: pa.Schema) -> list[str]:
-    """Leaves that get bounds and null counts: all but texts of statistics, which order nothing."""
+    """Return the leaves with bounds and null counts: all but the JSON of statistics."""
     leaves = [leaf for member in schema for leaf in _all_leaves(member, member.name)]
     return [leaf for leaf in leaves if leaf != "add.stats"]
 
@@ -260,7 +260,7 @@ _SPARK_NAMES: Final[Mapping[pa.DataType, str]] = {
 
 
 def spark_schema(type_: pa.DataType | pa.Schema) -> Any:
-    """A schema as ``_last_checkpoint`` and ``checkpointMetadata`` spell it: Spark's StructType."""
+    """Return a schema in the form of ``_last_checkpoint``: Spark's StructType."""
     if isinstance(type_, pa.Schema) or pa.types.is_struct(type_):
         fields = [
             {"name": f.name, "type": spark_schema(f.type), "nullable": True, "metadata": {}}

@@ -1,6 +1,6 @@
-"""Rows of a Parquet checkpoint with more than one action.
+"""Find rows of a Parquet checkpoint with more than one action.
 
-Each row has exactly one (PROTOCOL.md, "Checkpoint Schema"). Readers take different ones of several,
+Each row has exactly one (PROTOCOL.md, "Checkpoint Schema"). Of several, readers use different ones,
 so a file with such a row is not used.
 """
 
@@ -17,7 +17,7 @@ _BATCH_ROWS = 1 << 16
 
 
 def ensure_single_actions(parquet: pq.ParquetFile, num_singletons: int) -> None:
-    """Refuse a file with a row of several actions, as far as its footer shows.
+    """Refuse a file with a row of several actions, as far as the footer shows it.
 
     The footer counts adds and removes. Where these and ``num_singletons`` are as many as the rows,
     nothing is read. That misses a file which has as many rows without any action as it has actions
@@ -49,12 +49,12 @@ def ensure_no_shared_rows(parquet: pq.ParquetFile) -> None:
 
 
 def count_nulls(parquet: pq.ParquetFile, path: str) -> int | None:
-    """Return how many nulls the footer counts in a column of texts; ``None`` if it does not."""
+    """Return how many nulls the footer counts in a string column; ``None`` if it does not."""
     nulls = 0
     index = list(leaf_paths(parquet.schema)).index(path)
     for group in range(parquet.metadata.num_row_groups):
         chunk = parquet.metadata.row_group(group).column(index)
-        # Of other types than texts, a bound that is too short would end the process.
+        # For other types than strings, a bound that is too short would end the process.
         statistics = chunk.statistics if chunk.physical_type == "BYTE_ARRAY" else None
         if statistics is None or not statistics.has_null_count:
             return None
@@ -78,7 +78,7 @@ def _count_present(parquet: pq.ParquetFile, action: str) -> int | None:
 
 
 def _smallest_leaves(parquet: pq.ParquetFile) -> Iterator[tuple[str, str]]:
-    """Each kind of action, and its member of a simple type that has the fewest bytes."""
+    """Return for each kind of action its member of a simple type with the fewest bytes."""
     sizes: dict[str, int] = {}
     metadata = parquet.metadata
     for index, path in enumerate(leaf_paths(parquet.schema)):

@@ -1,6 +1,6 @@
-"""Reading back what was written, before anything points at it.
+"""Read back what was written, before anything refers to it.
 
-Spark's own check is in here too: as many adds as the snapshot has files.
+This includes Spark's own check: as many adds as the snapshot has files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def verify_actions(store: Store, version: int, written: WrittenActions) -> None:
 
     Raises:
         VerificationError: naming the file and what differs.
-        StorageError: the store failed, which says nothing about the file.
+        StorageError: the store failed; the file may be valid.
     """
     head = CheckpointHead(version, (written.file.name,))
     pieces = (Piece(written.file.name),)
@@ -58,11 +58,11 @@ def _compare(what: str, expected: Fingerprint, found: Fingerprint) -> None:
 def verify_head(
     store: Store, checkpoint: Checkpoint, expected: Singletons, sidecars: Sequence[str]
 ) -> None:
-    """Read a checkpoint's singletons back and compare them and its sidecars with the snapshot.
+    """Read non-file actions back; compare them and the sidecars with the snapshot.
 
     Raises:
         VerificationError: naming what differs.
-        StorageError: the store failed, which says nothing about the checkpoint.
+        StorageError: the store failed; the checkpoint may be valid.
     """
     where = checkpoint.names[0]
     try:
@@ -86,5 +86,5 @@ def verify_head(
 
 
 def _shown(singletons: Singletons) -> object:
-    """The protocol as the log has it: absent and empty feature lists are one where they may be."""
+    """Return the protocol; absent and empty feature lists are equal where both are allowed."""
     return None if singletons.protocol is None else encode_protocol(singletons.protocol)

@@ -1,7 +1,7 @@
-"""One Parquet file of a checkpoint, written as the actions come, in bounded memory.
+"""Write one Parquet file of a checkpoint from a stream of actions, in bounded memory.
 
-The Parquet is what every reader of Delta takes: format 1.0, data pages v1, plain and dictionary
-encodings, snappy, no Arrow schema. The file takes its name whole, or not at all.
+Every reader of Delta accepts this Parquet: format 1.0, data pages v1, plain and dictionary
+encodings, snappy, no Arrow schema. The file gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _PAGE_VALUES: Final = 1 << 14
 
 
 def remove_unchanged(store: Store, files: Iterable[FileInfo]) -> None:
-    """Remove files that are still as they were written; never what another writer put there.
+    """Remove files that have not changed since they were written; never those of another writer.
 
-    Never raises: it is called for an error, which is the one that matters.
+    Never raises: it is called while another error is handled.
     """
     wanted = list(files)
     with suppress(DeltactlError):
@@ -47,7 +47,7 @@ def remove_unchanged(store: Store, files: Iterable[FileInfo]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WrittenActions:
-    """A file of a checkpoint as it was written: all its rows, and what its file actions are."""
+    """A written file of a checkpoint: number of rows, and fingerprint of its file actions."""
 
     file: FileInfo
     num_rows: int
@@ -56,10 +56,10 @@ class WrittenActions:
 
 
 class ActionFileWriter:
-    """Writes one file; leaving the ``with`` block before ``close`` leaves no trace of it.
+    """Writes one file; leaving the ``with`` block before ``close`` removes it.
 
     Args:
-        store: where to.
+        store: the store to write to.
         name: relative to the store's root; a file of that name is replaced at the end.
         schema: columns of the file, each the struct of an action.
         layout: how file actions are laid out.
@@ -87,12 +87,12 @@ class ActionFileWriter:
     ) -> None:
         if not self._sink.closed:
             with suppress(Exception):
-                self._writer.close()  # else its destructor writes into a sink that is gone
+                self._writer.close()  # otherwise its destructor writes to a closed sink
             self._sink.discard()
 
     @property
     def num_rows(self) -> int:
-        """Rows taken so far."""
+        """Return the number of rows so far."""
         return self._num_rows
 
     def write_singletons(self, rows: pa.Table) -> None:
@@ -116,7 +116,7 @@ class ActionFileWriter:
 
         Raises:
             StorageError: the store failed, or does not hold what was written.
-        ConflictError: another writer replaced the file at once.
+        ConflictError: another writer replaced the file at the same time.
         """
         with self._naming_file():
             self._flush()
@@ -187,7 +187,7 @@ class ActionFileWriter:
 
 
 def read_ahead(items: Iterable[T]) -> Iterator[T]:
-    """Give the items while the next one is already being made on another thread."""
+    """Yield items while another thread makes the next one."""
     iterator = iter(items)
     done = object()
     with ThreadPoolExecutor(1, thread_name_prefix="deltactl-read") as pool:

@@ -1,4 +1,4 @@
-"""What commits added and removed, counted from their own actions, column-wise."""
+"""Count what commits added and removed, from their own actions, as Arrow columns."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from deltactl.protocol.actions import STRING_MAP
 from deltactl.protocol.stats import num_records
 
 _CHUNK_BYTES = 32 << 20
-_MAYBE_BLANK = re.compile(rb"\n\s")  # one literal to look for: as quick as can be
+_MAYBE_BLANK = re.compile(rb"\n\s")  # one literal: the fastest search
 
 
 @dataclass(frozen=True, slots=True)
 class FileCounts:
-    """Files of one kind: how many, their bytes and live rows (``None`` where unknown)."""
+    """Number, bytes and live rows of files (``None`` where unknown)."""
 
     num_files: int = 0
     size_bytes: int | None = 0
@@ -34,7 +34,7 @@ class FileCounts:
 
 @dataclass(frozen=True, slots=True)
 class CommitChange:
-    """What one commit added and removed; ``data_change`` is false when it only rearranged."""
+    """What one commit added and removed; ``data_change`` is false if no action changes data."""
 
     added: FileCounts = FileCounts()
     removed: FileCounts = FileCounts()
@@ -52,7 +52,7 @@ def live_rows(files: pa.Table) -> pa.ChunkedArray:
 
 @dataclass(frozen=True, slots=True)
 class ParsedCommits:
-    """File actions of some commits; the column ``commit`` tells which of them a row is from."""
+    """File actions of some commits; the column ``commit`` has the index of the commit of a row."""
 
     commits: Sequence[CommitBytes]
     adds: pa.Table
@@ -60,7 +60,7 @@ class ParsedCommits:
 
 
 def parse_commits(commits: Iterable[CommitBytes]) -> Iterator[ParsedCommits | CorruptLogError]:
-    """Parse commits, in order and many at once; an error in place of one that cannot be parsed."""
+    """Parse many commits at once, in order; return an error for each that cannot be parsed."""
     chunk: list[CommitBytes] = []
     size = 0
     for commit in commits:
@@ -92,14 +92,14 @@ def _parse_chunk(commits: Sequence[CommitBytes]) -> Iterator[ParsedCommits | Cor
 
 
 def _name_commits(tables: Sequence[pa.Table], ends: np.ndarray[Any, Any]) -> pa.Table:
-    """File actions with their commits; ``ends`` tells where the rows of each end."""
+    """Return file actions with their commits; ``ends`` has the row after the last of each."""
     files = pa.concat_tables(tables)
     commits = np.searchsorted(ends, files["seq"].to_numpy(), side="right")
     return files.append_column("commit", pa.array(commits))
 
 
 def count_changes(commits: Iterable[CommitBytes]) -> Iterator[CommitChange | CorruptLogError]:
-    """What each commit changed, in order; an error in place of one that cannot be parsed."""
+    """Return what each commit changed, in order; an error for each that cannot be parsed."""
     for parsed in parse_commits(commits):
         if isinstance(parsed, CorruptLogError):
             yield parsed
@@ -112,13 +112,13 @@ def count_changes(commits: Iterable[CommitBytes]) -> Iterator[CommitChange | Cor
 
 
 def _count_by_commit(files: pa.Table) -> dict[int, tuple[FileCounts, bool]]:
-    """Counts, and whether data changed, of each commit."""
+    """Return the counts of each commit, and whether it changed data."""
     groups = _count_groups(files, [files["commit"]])
     return {index: (counts, change) for (index,), counts, change in groups}
 
 
 def count_lines(data: bytes) -> int:
-    """Lines of a commit that are not blank: the rows that parsing makes of it."""
+    """Return the number of lines that are not blank: parsing makes a row of each."""
     if data[:1].isspace() or _MAYBE_BLANK.search(data):
         return sum(1 for line in data.split(b"\n") if line.strip())
     return data.count(b"\n") + (not data.endswith(b"\n"))
@@ -127,19 +127,19 @@ def count_lines(data: bytes) -> int:
 def _count_groups(
     files: pa.Table, keys: Sequence[pa.Array | pa.ChunkedArray]
 ) -> Iterator[tuple[tuple[Any, ...], FileCounts, bool]]:
-    """Sum up file actions by keys: each group's key values, counts, and whether data changed."""
+    """Sum file actions by keys; return keys, counts and whether data changed of each group."""
     names = [f"key{index}" for index in range(len(keys))]
     facts = pa.table(
         {
             **dict(zip(names, keys, strict=True)),
-            # As floats: absurd sizes must not overflow the sum.
+            # As floats: the sum of very large sizes must not overflow.
             "size": files["size_bytes"].cast(pa.float64(), safe=False),
             "rows": live_rows(files).cast(pa.float64(), safe=False),
             "vector": files["deletion_vector"].is_valid().cast(pa.int64()),
             "change": pc.fill_null(files["data_change"], True),
         }
     )
-    every = pc.ScalarAggregateOptions(skip_nulls=False)  # one unknown value: an unknown sum
+    every = pc.ScalarAggregateOptions(skip_nulls=False)  # one unknown value makes the sum unknown
     sums = facts.group_by(names).aggregate(
         [
             ("vector", "count"),
@@ -170,7 +170,7 @@ class PartitionChange:
 
 
 def count_partitions(commit: CommitBytes) -> list[PartitionChange]:
-    """What a commit changed per partition, sorted by value; one entry if there are no partitions.
+    """Return what a commit changed in each partition, sorted by value; one entry if there are none.
 
     Raises:
         CorruptLogError: the commit cannot be parsed.
@@ -187,7 +187,7 @@ RowFilter = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 def count_selected(
     commit: CommitBytes, keys: Collection[str], is_selected: RowFilter
 ) -> CommitChange | None:
-    """Count what a commit changed in selected partitions; ``None`` if it changed nothing there.
+    """Return what a commit changed in selected partitions; ``None`` if it changed nothing there.
 
     Args:
         commit: the commit.
@@ -233,7 +233,7 @@ def _count_total(added: pa.Table, removed: pa.Table) -> CommitChange:
 def count_added_removed(
     added: pa.Table, removed: pa.Table, keys: Sequence[str]
 ) -> tuple[CommitChange, list[PartitionChange]]:
-    """Count files added and removed, in all and per partition (``keys``: physical names)."""
+    """Return the files added and removed, in total and by partition (``keys``: physical names)."""
     return _count_total(added, removed), _count_each_partition([added], [removed], keys)
 
 
@@ -267,5 +267,5 @@ def _count_by_partition(
 
 
 def _partition_keys(data: bytes) -> frozenset[str]:
-    """The keys of all ``partitionValues`` of a commit: parsing wants to know them beforehand."""
+    """Return the keys of all ``partitionValues`` of a commit, which parsing needs."""
     return frozenset().union(*list_key_sets(data))

@@ -1,6 +1,6 @@
-"""Lines of log files to columns by Arrow's JSON reader, under an explicit schema.
+"""Parse lines of log files to columns with Arrow's JSON reader, under an explicit schema.
 
-Its errors name neither file nor line, and there is JSON that it cannot express: whoever meets an
+Its errors name neither file nor line, and it cannot express all JSON. A caller that gets a
 ``pa.ArrowException`` here reads the same lines again by :mod:`deltactl.log.commits.json_lines`.
 """
 
@@ -20,13 +20,13 @@ from deltactl.protocol.actions import DELETION_VECTOR_JSON_TYPE
 
 SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
 FILE_ACTIONS = ("add", "remove")
-# What no replay needs, but no line may hold beside another action.
+# Replay does not need them, but no line may have them beside another action.
 _NOTES = ("cdc", "commitInfo")
 ACTIONS = (*FILE_ACTIONS, *SINGLETONS, *_NOTES)
 
 _BLOCK_BYTES = 4 << 20
-_FEW_BYTES = 256 << 10  # to wake threads for less takes as long as to read it
-_PRESENT = pa.struct([])  # tells only whether it is there; what is in it is free
+_FEW_BYTES = 256 << 10  # threads for less data cost more time than they save
+_PRESENT = pa.struct([])  # only whether it is present is used; its content may be anything
 MEMBERS = {
     "path": pa.string(),
     "size": pa.int64(),
@@ -44,13 +44,13 @@ _OTHERS = pa.schema([(name, _PRESENT) for name in ACTIONS])
 
 
 def read_others(lines: CommitLines) -> pa.Table:
-    """Which actions stand in the lines that are not plainly an add or a remove; a row a line.
+    """Return the actions of lines that are not plainly an add or a remove, one row a line.
 
     Raises:
         pa.ArrowException: they cannot be read this way.
     """
     # A block that begins with a bare null ends the process inside Arrow (26.0), and any line may be
-    # the first of a block. The other kinds are told by how they begin.
+    # the first of a block. The other kinds are recognized by their first bytes.
     if not lines.are_objects("other"):
         raise pa.ArrowInvalid("a line that does not begin as an object does")
     rows = _read(lines.take("other"), lines, len(lines.places("other")), _OTHERS)
@@ -80,13 +80,13 @@ class FileActionReader:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all actions so far have the same members, and no value under another key."""
+        """Return whether all actions so far have the same members, and no values of other keys."""
         return self._is_uniform
 
     def read(
         self, lines: CommitLines, buffer: bytes | bytearray, keys: Sequence[str]
     ) -> pa.ChunkedArray:
-        """Give the actions as structs, none null; ``keys`` are those of partition values.
+        """Return the actions as structs, none null; ``keys`` are those of partition values.
 
         Raises:
             pa.ArrowException: they cannot be read this way.
@@ -124,7 +124,7 @@ class FileActionReader:
         structs = _read(buffer, lines, len(places), schema, unexpected="error")[self._kind]
         found = pc.struct_field(structs, "tags")
         for index in range(tags.num_fields):
-            # A tag that is absent and one that is null look alike here.
+            # Here, an absent tag cannot be distinguished from a null one.
             if _count_valid(pc.struct_field(found, index)) < _count_valid(found):
                 raise pa.ArrowInvalid("tags differ from line to line")
         if structs.null_count:

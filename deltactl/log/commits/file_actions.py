@@ -1,4 +1,4 @@
-"""File actions as the log stores them (JSON or Parquet structs) to the house's columns."""
+"""Convert file actions from the structs of the log (JSON or Parquet) to internal columns."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ Convert = Callable[[pa.ChunkedArray], pa.Table]
 
 
 def adds_from_struct(column: pa.ChunkedArray) -> pa.Table:
-    """Rows of :data:`ADD_SCHEMA` from non-null ``add`` structs; absent members become null."""
+    """Return rows of :data:`ADD_SCHEMA` from non-null ``add`` structs; absent members are null."""
     return _from_struct(column, ADD_SCHEMA)
 
 
 def removes_from_struct(column: pa.ChunkedArray) -> pa.Table:
-    """Rows of :data:`REMOVE_SCHEMA` from non-null ``remove`` structs."""
+    """Return rows of :data:`REMOVE_SCHEMA` from non-null ``remove`` structs."""
     return _from_struct(column, REMOVE_SCHEMA)
 
 
 KEY_COLUMNS: Final = ("encoded_path", "deletion_vector")
-"""What :func:`file_keys` and :func:`text_keys` need of a file action."""
+"""The columns that :func:`file_keys` and :func:`text_keys` need."""
 
 
 def file_keys(files: pa.Table) -> pa.ChunkedArray:
-    """One text a row that is equal exactly when two actions speak of one logical file.
+    """Return a string for each row, equal if and only if two actions name the same logical file.
 
     That is (path, deletion vector id), with the path's text after URI normalisation and its escapes
     untouched, as Delta on Spark compares them: ``p=%C3%A9/f`` and ``p=é/f`` are two files.
@@ -51,14 +51,14 @@ def file_keys(files: pa.Table) -> pa.ChunkedArray:
 
 
 def text_keys(files: pa.Table) -> pa.ChunkedArray:
-    """As :func:`file_keys`, with the path's text as it is written: readers on the Delta kernel."""
+    """Return keys as :func:`file_keys`, but of the path as written, as Delta kernel readers do."""
     return _with_vector_ids(files["encoded_path"], files["deletion_vector"])
 
 
 def decoded_names(files: pa.Table) -> pa.ChunkedArray:
-    """The decoded name of each file, without ``.`` segments: the same for all texts of it.
+    """Return the decoded name of each file, without ``.`` segments: equal for all its spellings.
 
-    Looser than :func:`file_keys`: for finding that two writers meant the same file.
+    Less strict than :func:`file_keys`: it finds that two writers meant the same file.
 
     Args:
         files: rows with ``path`` and ``encoded_path``.

@@ -18,13 +18,13 @@ if TYPE_CHECKING:  # Arrow is not needed to read a commitInfo
 
 
 class RawFloat(float):
-    """A number with a fraction or exponent that remembers how it was written."""
+    """A number with a fraction or exponent, which keeps its text."""
 
     __slots__ = ("text",)
     text: str
 
     def __new__(cls, text: str) -> RawFloat:
-        """Take the number's text."""
+        """Create the number from its text."""
         number = super().__new__(cls, text)
         number.text = text
         return number
@@ -34,7 +34,7 @@ _DECODER = json.JSONDecoder(parse_float=RawFloat)
 
 
 def parse_commit_info(name: str, data: bytes) -> dict[str, Any] | None:
-    """The first ``commitInfo`` of a commit's content; ``None`` when it has none.
+    """Return the first ``commitInfo`` of a commit's content; ``None`` if it has none.
 
     Other lines are not parsed. Numbers with a fraction are :class:`RawFloat`.
 
@@ -45,7 +45,7 @@ def parse_commit_info(name: str, data: bytes) -> dict[str, Any] | None:
 
 
 def find_actions(name: str, data: bytes, action: str) -> Iterator[dict[str, Any]]:
-    """The objects of one kind of action in a commit's content; only lines naming it are parsed.
+    """Return the objects of one kind of action in a commit; only lines that name it are parsed.
 
     Raises:
         CorruptLogError: such a line is not JSON; names file and line.
@@ -67,10 +67,10 @@ def find_actions(name: str, data: bytes, action: str) -> Iterator[dict[str, Any]
 
 
 def parse_json_line(line: bytes) -> Any:
-    """One line of a log file as a JSON value.
+    """Parse one line of a log file as a JSON value.
 
     Raises:
-        ValueError, RecursionError: it is not JSON, or nested beyond measure.
+        ValueError, RecursionError: it is not JSON, or nested too deep.
     """
     text = line.strip().decode()
     value, end = _DECODER.raw_decode(text)
@@ -80,22 +80,22 @@ def parse_json_line(line: bytes) -> Any:
 
 
 def in_commit_timestamp(info: dict[str, Any] | None) -> int | None:
-    """The ``inCommitTimestamp`` in ms, if the commit has one."""
+    """Return the ``inCommitTimestamp`` in ms, if the commit has one."""
     value = None if info is None else info.get("inCommitTimestamp")
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def uses_in_commit_timestamp(metadata: Metadata, version: int) -> bool:
-    """Whether the table's present properties time ``version`` by its in-commit timestamp."""
+    """Return whether, by the current properties, a version's time is its in-commit timestamp."""
     since = TableProperties(metadata.configuration).in_commit_since
     return since is not None and version >= since
 
 
 def read_in_commit_timestamp(store: Store, name: str) -> int:
-    """The in-commit timestamp of a commit file.
+    """Return the in-commit timestamp of a commit file.
 
     Raises:
-        CorruptLogError: the table demands one and the commit has none.
+        CorruptLogError: the table requires one and the commit has none.
     """
     timestamp = in_commit_timestamp(parse_commit_info(name, store.read(name)))
     if timestamp is None:

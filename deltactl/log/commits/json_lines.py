@@ -1,4 +1,4 @@
-"""Lines of log files by the json module: slower, but any JSON will do, and errors name the line."""
+"""Parse lines of log files with the json module: slower, for any JSON, and errors name the line."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class SharedLineError(CorruptLogError):
 
 
 def read_lines(files: Sequence[CommitBytes]) -> pa.Table:
-    """All lines as rows: file actions as structs with maps, singletons as JSON texts.
+    """Return all lines as rows: file actions as structs, other actions as JSON strings.
 
     Raises:
-        CorruptLogError: a line that is no action; names file and line.
+        CorruptLogError: a line is not an action; names file and line.
     """
     parts: dict[str, list[pa.Array]] = {name: [] for name in (*FILE_ACTIONS, *SINGLETONS)}
     for file in files:
@@ -49,10 +49,10 @@ def read_lines(files: Sequence[CommitBytes]) -> pa.Table:
 
 
 def parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
-    """A line of a log file as a JSON object.
+    """Parse a line of a log file as a JSON object.
 
     Raises:
-        CorruptLogError: it is none.
+        CorruptLogError: it is not an object.
     """
     try:
         action = json.loads(line)
@@ -84,7 +84,7 @@ def _ensure_one_action(file_name: str, number: int, line: dict[str, Any]) -> Non
 def parse_node(
     name: str, number: int, parse: Callable[[dict[str, Any]], T], node: dict[str, Any]
 ) -> T:
-    """A singleton action of a line as a value.
+    """Return a non-file action of a line as a value.
 
     Raises:
         CorruptLogError: it is malformed; names file and line.

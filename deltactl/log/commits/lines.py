@@ -1,7 +1,7 @@
-"""The lines of joined log files, sorted by what they hold: one kind of action in one buffer.
+"""Split the lines of joined log files by kind of action, one buffer for each kind.
 
-Nearly all lines of a log add or remove a file. Apart from the others they parse without a null and
-under a small schema, which halves the work.
+Nearly all lines of a log add or remove a file. Parsed separately, they have no nulls and need
+only a small schema, which halves the work.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class CommitBytes:
 
     name: str
     data: bytes
-    # A compacted file should hold one word on each key. Those that hold several are written
-    # newest first, and readers built on the Delta kernel take the first.
+    # A log compaction file should have one action for each key. If it has several, they are
+    # written newest first, and readers on the Delta kernel use the first.
     newest_first: bool = False
 
 
@@ -29,7 +29,7 @@ _NEWLINE = ord("\n")
 _PREFIXES = {"add": b'{"add":', "remove": b'{"remove":'}
 _KINDS = ("other", *_PREFIXES)
 
-_BLOCK_BYTES = 1 << 18  # what is compared then stays in cache
+_BLOCK_BYTES = 1 << 18  # then the compared bytes stay in the cache
 
 Positions = npt.NDArray[np.int64]
 
@@ -45,7 +45,7 @@ class CommitLines:
         ends = _find_newlines(view)
         starts = np.concatenate(([0], ends[:-1] + 1))
         blank = ends == starts
-        # No action is that short: these may be blank, as between the line ends of Windows.
+        # No action is that short: these may be blank, for example with CRLF line ends.
         for index in np.flatnonzero(~blank & (ends - starts < len(b'{"add":{}}'))):
             blank[index] = not self._data[starts[index] : ends[index]].strip()
         self._starts: Positions = starts[~blank]
@@ -59,7 +59,7 @@ class CommitLines:
         kinds = np.zeros(len(self), np.int8)
         for number, prefix in enumerate(_PREFIXES.values(), 1):
             expected = np.frombuffer(prefix, np.uint8)
-            # The last letter first: it rules out nearly all other lines.
+            # The last character first: it excludes nearly all other lines.
             found = np.arange(len(self))
             for place in range(len(prefix) - 1, -1, -1):
                 found = found[view[self._starts[found] + place] == expected[place]]
@@ -67,30 +67,30 @@ class CommitLines:
         return kinds
 
     def places(self, kind: str) -> Positions:
-        """Which of the lines are of a kind, ``add``, ``remove`` or ``other``, ascending."""
+        """Return the indexes of the lines of a kind, ``add``, ``remove`` or ``other``, in order."""
         found: Positions = np.flatnonzero(self._kinds == _KINDS.index(kind))
         return found
 
     def line(self, place: int) -> bytes:
-        """The text of a line."""
+        """Return the text of a line."""
         return bytes(self._data[self._starts[place] : self._ends[place]])
 
     def longest(self) -> int:
-        """Bytes of the longest line."""
+        """Return the bytes of the longest line."""
         return int((self._ends - self._starts).max(initial=0))
 
     def are_objects(self, kind: str) -> bool:
-        """Whether each line of a kind begins, at its first byte, as a JSON object does."""
+        """Return whether each line of a kind begins, at its first byte, like a JSON object."""
         view = np.frombuffer(self._data, np.uint8)
         return bool((view[self._starts[self.places(kind)]] == ord("{")).all())
 
     def take(self, kind: str) -> bytes:
-        """The lines of a kind as a buffer of their own."""
+        """Return the lines of a kind in a new buffer."""
         view = memoryview(self._data)
         return b"\n".join([view[first:last] for first, last in self._runs(kind)])
 
     def keep_only(self, kind: str) -> bytearray:
-        """Give the whole buffer with all other lines blank; nothing else can be had afterwards."""
+        """Return the whole buffer with all other lines blank; call nothing else afterwards."""
         view = np.frombuffer(self._data, np.uint8)
         for other in _KINDS:
             if other != kind:
@@ -99,7 +99,7 @@ class CommitLines:
         return self._data
 
     def _runs(self, kind: str) -> list[tuple[Any, Any]]:
-        """Bytes from and to of each stretch of lines of a kind."""
+        """Return the first byte and the end of each run of lines of a kind."""
         is_kind = np.concatenate(([False], self._kinds == _KINDS.index(kind), [False]))
         edges = np.flatnonzero(is_kind[1:] != is_kind[:-1])
         firsts, lasts = self._starts[edges[::2]], self._ends[edges[1::2] - 1]

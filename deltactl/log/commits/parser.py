@@ -1,8 +1,8 @@
-"""Commits, compacted files and JSON checkpoints to columns.
+"""Parse commits, log compaction files and JSON checkpoints to columns.
 
-The fast path parses many files at once with Arrow's JSON reader; where that fails, or meets what it
-cannot express, the same rows are read line by line with the json module, which also names the file
-and the line of an error.
+The fast path parses many files at once with Arrow's JSON reader. If that fails, or meets JSON that
+it cannot express, the same lines are read one by one with the json module, which also names the
+file and the line of an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from deltactl.protocol.actions import parse_metadata
 
 __all__ = ["CommitParser", "ParsedActions"]
 
-# Blocks of 32 MiB and more the C library gives back at once: each chunk would fault all its pages.
+# The C library returns blocks of 32 MiB and more at once: each chunk would cause page faults again.
 _CHUNK_BYTES = 16 << 20
 
 
@@ -35,8 +35,8 @@ _CHUNK_BYTES = 16 << 20
 class ParsedActions:
     """Actions of one or more log files, in log order.
 
-    ``adds`` and ``removes`` carry a ``seq`` column: the place of the row in the whole reading,
-    ascending with age, so that the greatest ``seq`` of a key is the newest word on it.
+    ``adds`` and ``removes`` have a column ``seq``: the index of the row among all rows read,
+    in log order, so that the action with the greatest ``seq`` of a key is the latest.
     """
 
     adds: pa.Table
@@ -47,7 +47,7 @@ class ParsedActions:
 
 @dataclass(slots=True)
 class _Rows:
-    """A chunk as read: file actions with their places among the lines, singletons as objects."""
+    """A chunk as read: file actions with their line indexes, non-file actions as objects."""
 
     num_lines: int
     adds: tuple[pa.ChunkedArray, Positions]
@@ -107,7 +107,7 @@ class CommitParser:
     def _name_culprit(
         self, files: Sequence[CommitBytes], error: CorruptLogError
     ) -> CorruptLogError:
-        """The error with the file that it is about, found by parsing one after another."""
+        """Return the error of the invalid file, found by parsing one after another."""
         if any(error.message.startswith(file.name) for file in files):
             return error
         for file in files if len(files) > 1 else ():
@@ -136,7 +136,7 @@ class CommitParser:
         keys, reader = sorted(self._partition_keys), self._readers[kind]
         actions = reader.read(lines, buffer, keys)
         if not reader.is_uniform and _lacks_values(actions, keys):
-            # With column mapping, a schema without the column does not say its physical name.
+            # With column mapping, a schema without the column does not have its physical name.
             unknown = frozenset().union(*list_key_sets(buffer)) - self._partition_keys
             if unknown:
                 self._partition_keys |= unknown
@@ -176,7 +176,7 @@ class CommitParser:
 
 
 def _ensure_utf8(file: CommitBytes) -> None:
-    """Refuse bytes that are no text: Arrow's reader would let them through into strings."""
+    """Refuse bytes that are not UTF-8: Arrow's reader would accept them in strings."""
     if file.data.isascii():
         return
     try:
@@ -196,7 +196,7 @@ def _lacks_values(actions: pa.ChunkedArray, keys: Sequence[str]) -> bool:
 
 
 def _rows_of_table(table: pa.Table) -> _Rows:
-    """What the slow path read: a row a line, singletons as JSON texts."""
+    """Return the rows of the slow path: one row a line, non-file actions as JSON strings."""
     files = []
     for kind in FILE_ACTIONS:
         valid = table[kind].is_valid()

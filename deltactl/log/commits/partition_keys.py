@@ -1,7 +1,7 @@
-"""Which columns the ``partitionValues`` of a commit name, without parsing its file actions.
+"""Find the columns that ``partitionValues`` of a commit name, without parsing file actions.
 
-Parsed file actions have a value for every partition column that any of them names: what one of
-them lacks, or has beyond the table's, is told by the text alone.
+Parsed file actions have a value for every partition column that any of them names. Which keys one
+of them lacks, or has in addition to the table's, only the text says.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAIR: Final = rf'({_TEXT})\s*:\s*(?:{_TEXT}|[^,"}}]+)'
 
 
 def list_key_sets(data: bytes | bytearray) -> frozenset[frozenset[str]]:
-    """The different sets of keys, physical names, that the file actions in a text have."""
+    """Return the distinct sets of keys, physical names, of the file actions in a text."""
     texts = {text.decode("utf-8", "replace") for text in set(_PARTITION_VALUES.findall(data))}
     shapes = pc.unique(
         pc.replace_substring_regex(

@@ -1,4 +1,4 @@
-"""The actions of which only the newest counts, wherever they were read.
+"""Non-file actions, of which only the latest of each kind or key counts.
 
 Source: PROTOCOL.md, "Action Reconciliation".
 """
@@ -27,7 +27,7 @@ from deltactl.protocol.actions import (
 class Singletons:
     """The newest ``protocol`` and ``metaData``, ``txn`` by application, domains by name.
 
-    Domains that were removed stay, marked so: they still have to cancel older ones.
+    Removed domains are kept and marked: they must still cancel older ones.
     """
 
     protocol: Protocol | None = None
@@ -37,18 +37,18 @@ class Singletons:
 
     @property
     def partition_keys(self) -> tuple[str, ...]:
-        """Physical names of the partition columns, as far as they are known."""
+        """Return the physical names of the partition columns, as far as they are known."""
         if self.metadata is None:
             return ()
         return self.metadata.partition_keys
 
     @property
     def live_domains(self) -> dict[str, DomainMetadata]:
-        """Domains that were not removed."""
+        """Return the domains that were not removed."""
         return {name: domain for name, domain in self.domains.items() if not domain.removed}
 
     def apply(self, node: Mapping[str, Any]) -> None:
-        """Take in an action, newer than all before; others than singletons are left aside.
+        """Apply an action that is later than all before; file actions are ignored.
 
         Raises:
             CorruptLogError: the action is malformed.
@@ -67,7 +67,7 @@ class Singletons:
             raise CorruptLogError(f"a log action is malformed: {shown}") from error
 
     def update(self, newer: Singletons) -> None:
-        """Take in what a later part of the log says."""
+        """Apply the actions of a later part of the log."""
         self.protocol = newer.protocol or self.protocol
         self.metadata = newer.metadata or self.metadata
         self.txns |= newer.txns

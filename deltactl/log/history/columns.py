@@ -1,7 +1,7 @@
-"""The columns of a table's history: Delta's own in Delta's order, then ours.
+"""The columns of a table's history: those of Delta in Delta's order, then deltactl's.
 
-A ``commitInfo`` is whatever its writer put there: values of other types than expected become text
-where a text is wanted, and null elsewhere. Nothing in it can make reading fail.
+The content of ``commitInfo`` is up to its writer: values of unexpected types become strings
+in string columns, and null elsewhere. No content makes reading fail.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _NOTEBOOK = ("notebookId",)
 
 
 def as_text(value: Any) -> str | None:
-    """A JSON value as text: strings as they are, everything else as JSON writes it."""
+    """Return a JSON value as a string: strings unchanged, everything else as JSON."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, RawFloat):
         return value.text
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except (RecursionError, ValueError):  # nested, or long, beyond measure
+    except (RecursionError, ValueError):  # nested too deep, or too long
         return None
 
 
 def as_long(value: Any) -> int | None:
-    """A JSON value as a 64-bit integer, or nothing."""
+    """Return a JSON value as a 64-bit integer, or ``None``."""
     if isinstance(value, bool):
         return None
     try:
@@ -97,11 +97,11 @@ def history_row(
     reconstructible: bool = False,
     problem: str | None = None,
 ) -> HistoryRow:
-    """One row from a commit's ``commitInfo``; without one, as Delta gives it."""
+    """Return one row from a commit's ``commitInfo``; without one, as Delta returns it."""
     row: HistoryRow = {"version": version, "timestamp": timestamp_ms}
     if info is None:
         row |= dict.fromkeys(_CONVERT)
-        # Delta's row of a commit without commitInfo; a commit that is not there has none.
+        # Delta's row of a commit without commitInfo; a missing commit has none.
         row["operationParameters"] = {} if timestamp_ms is not None else None
     else:
         for name, convert in _CONVERT.items():
@@ -113,7 +113,7 @@ def history_row(
 
 
 def history_table(rows: Sequence[HistoryRow]) -> pa.Table:
-    """The rows as Arrow columns."""
+    """Return the rows as Arrow columns."""
     import pyarrow as pa
 
     schema = _schema()
@@ -132,7 +132,7 @@ def _to_batch(rows: Sequence[HistoryRow], schema: pa.Schema) -> pa.RecordBatch:
             values = [None if it is None else list(it.items()) for it in values]
         try:
             arrays.append(pa.array(values, field.type))
-        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell
+        except UnicodeEncodeError:  # half of a surrogate pair, which JSON can express
             arrays.append(pa.array(_whole(values), field.type))
     return pa.record_batch(arrays, schema=schema)
 
@@ -143,7 +143,7 @@ def _schema() -> pa.Schema:
     text, text_map = pa.string(), pa.map_(pa.string(), pa.string())
     types: dict[str, pa.DataType] = {
         "version": pa.int64(),
-        # Milliseconds hold whatever a log may say; microseconds end in the year 294246.
+        # Milliseconds can represent any number of a log; microseconds end in the year 294246.
         "timestamp": pa.timestamp("ms", "UTC"),
         "operationParameters": text_map,
         "job": pa.struct([(member, text) for member in _JOB]),
@@ -157,7 +157,7 @@ def _schema() -> pa.Schema:
 
 
 def _whole(value: Any) -> Any:
-    """Put the replacement character where a text cannot be encoded."""
+    """Put the replacement character where a string cannot be encoded."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):

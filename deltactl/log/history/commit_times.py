@@ -1,9 +1,9 @@
-"""When each version was committed, told from the commits themselves as they are read.
+"""Find when each version was committed, from the commits as they are read.
 
-Source: PROTOCOL.md, "In-Commit Timestamps". The newest metaData decides since when in-commit
-timestamps hold, and loading it could mean reading the whole log. It is not needed: a writer must
-put an in-commit timestamp into every commit while they are enabled, so a newest commit without
-one says that they are not; and the commit that enables them carries the metaData that says so.
+Source: PROTOCOL.md, "In-Commit Timestamps". The latest metaData says from which version in-commit
+timestamps apply, and loading it could mean reading the whole log. It is not needed: a writer must
+put an in-commit timestamp into every commit while they are enabled, so a latest commit without
+one shows that they are not; and the commit that enables them contains the metaData.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _MAX_LONG = 2**63 - 1
 
 
 class CommitTimes:
-    """Gives the time of versions; has to see commits newest first."""
+    """Finds the times of versions; must be given commits newest first."""
 
     def __init__(self, listing: LogListing) -> None:
-        """Nothing is known yet but the times of the files."""
+        """Begin with the times of the files only."""
         self._listing = listing
         self._newest_seen = False
         self._uses_in_commit = False
-        self._since: int | None = None  # by the newest metaData
-        self._oldest_timed: int | None = None  # by what was seen
+        self._since: int | None = None  # by the latest metaData
+        self._oldest_timed: int | None = None  # by the commits seen
         self._in_commit: dict[int, int] = {}
         self._chains: dict[int, dict[int, int]] = {}
 
     @property
     def uses_in_commit(self) -> bool:
-        """Whether in-commit timestamps hold for the newest version."""
+        """Return whether in-commit timestamps apply to the latest version."""
         return self._uses_in_commit
 
     def see(self, version: int, name: str, info: dict[str, Any], data: bytes) -> None:
-        """Learn from a commit; ``info`` is its ``commitInfo``."""
+        """Use a commit; ``info`` is its ``commitInfo``."""
         own = in_commit_timestamp(info)
         if not self._newest_seen:
             self._newest_seen, self._uses_in_commit = True, own is not None
@@ -66,13 +66,13 @@ class CommitTimes:
 
     @property
     def since(self) -> int | None:
-        """The first version that is timed by its in-commit timestamp, as far as was seen."""
+        """Return the first version with an in-commit timestamp, among the commits seen."""
         if not self._uses_in_commit:
             return None
         return self._oldest_timed if self._since is None else self._since
 
     def timestamp_ms(self, version: int) -> int:
-        """When a version that has a file was committed, ms since 1970 UTC."""
+        """Return when a version with a commit file was committed, in ms since 1970 UTC."""
         since = self.since
         if since is not None and version >= since:
             own = self._in_commit.get(version)
@@ -80,12 +80,12 @@ class CommitTimes:
         return self._chain(since)[version]
 
     def lacks_timestamp(self, version: int) -> bool:
-        """Whether a version should have an in-commit timestamp and has none."""
+        """Return whether a version lacks a required in-commit timestamp."""
         since = self.since
         return since is not None and version >= since and version not in self._in_commit
 
     def version_range(self, since_ms: int | None, until_ms: int | None) -> tuple[int, int]:
-        """The versions committed within a time by their files' times; both ends included."""
+        """Return the versions committed within a time, by file times; both ends included."""
         chain = self._chain(None)
         versions, times = list(chain), list(chain.values())
         low = 0 if since_ms is None else bisect_left(times, since_ms)
@@ -93,7 +93,7 @@ class CommitTimes:
         return (versions[low], versions[high - 1]) if low < high else (1, 0)
 
     def _chain(self, before: int | None) -> dict[int, int]:
-        """Strictly ascending file times of the versions ``before`` one, or of all."""
+        """Return strictly ascending file times of the versions ``before`` one, or of all."""
         key = -1 if before is None else before
         if key not in self._chains:
             commits = self._listing.commits

@@ -1,7 +1,7 @@
-"""The commits of a table, newest first, read from whatever is left of the log.
+"""Read the commits of a table, newest first, from the files that the log still has.
 
-Nothing is replayed and no snapshot is built: with a broken checkpoint, a torn commit or a gap the
-rest is still shown, and the hole is marked.
+Nothing is replayed and no snapshot is built: with an invalid checkpoint, a truncated commit or a
+gap the rest is still shown, and the gap is marked.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from deltactl.storage.store import FileInfo, Store
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# A longer gap is one row: a stray file with a huge version must not make millions of them.
+# A longer gap is one row: a file with a very large version must not make millions of rows.
 _LONGEST_LISTED_GAP = 10
-# So many files in a row that cannot be read are no longer a hole, but a store that refuses.
+# If so many files in a row cannot be read, the store refuses: that is an error, not a gap.
 _MAX_REFUSALS = 10
 _SHOWN_ERROR = 200
 
 
 @dataclass(slots=True)
 class CommitRecord:
-    """A version of the history; one without ``file`` is a hole, ``problem`` says what is wrong."""
+    """A version of the history; without ``file`` it is a gap; ``problem`` says what is wrong."""
 
     version: int
     file: FileInfo | None
@@ -44,7 +44,7 @@ class CommitRecord:
 class Selection:
     """Which commits to read. Times in ms since 1970 UTC and versions, both ends included.
 
-    ``operations`` are names, compared without case. ``limit`` counts what is left of the rest.
+    ``operations`` are names, compared without case. ``limit`` applies after the other conditions.
     """
 
     limit: int | None = None
@@ -57,7 +57,7 @@ class Selection:
 
 @dataclass(slots=True)
 class History:
-    """What was read; ``num_unread`` counts the older selected versions that were not."""
+    """The commits read; ``num_unread`` counts older selected versions that were not read."""
 
     latest_version: int
     num_commits: int
@@ -66,12 +66,12 @@ class History:
     uses_in_commit_timestamps: bool
 
     def table(self) -> pa.Table:
-        """The rows as Arrow columns: Delta's, then ``reconstructible`` and ``problem``."""
+        """Return the rows as Arrow columns: Delta's, then ``reconstructible`` and ``problem``."""
         return history_table(self.rows)
 
 
 class _Rows(Sequence[HistoryRow]):
-    """A row for each commit, made when it is asked for: kept, all would take twice the memory."""
+    """Rows of commits, made on demand: all rows at once would take twice the memory."""
 
     def __init__(
         self, records: Sequence[CommitRecord], make: Callable[[CommitRecord], HistoryRow]
@@ -97,14 +97,14 @@ class _Rows(Sequence[HistoryRow]):
 
 
 class CommitObserver(Protocol):
-    """Is given each commit that is kept; may find and set its ``problem``."""
+    """Receives each selected commit; may set its ``problem``."""
 
     def see(self, record: CommitRecord, data: bytes) -> None:
-        """Take a commit and its content."""
+        """Receive a commit and its content."""
         ...
 
     def finish(self) -> None:
-        """All commits have been given."""
+        """Finish after the last commit."""
         ...
 
 
@@ -117,12 +117,12 @@ def read_history(
 ) -> History:
     """Read the commits of a whole listing, newest first.
 
-    Only commits that are shown are read, apart from those a filter has to look at. Files that
-    vanish meanwhile are left out.
+    Only commits that are shown or filtered are read. Files that
+    are deleted meanwhile are left out.
 
     Raises:
         NotATableError: the log is empty.
-        StorageError: the store refuses to give any commit.
+        StorageError: the store refuses to read all commits.
     """
     selection = selection or Selection()
     if listing.latest_version is None:
@@ -143,9 +143,9 @@ def read_history(
 def list_versions(
     listing: LogListing, first: int = 0, last: int | None = None
 ) -> list[CommitRecord]:
-    """The versions of a log, newest first, with a record for each that is missing between.
+    """Yield the versions of a log, newest first, and a record for each missing one in between.
 
-    Versions older than the oldest commit are no hole: log cleanup removes them. ``first`` and
+    Versions older than the oldest commit are not a gap: log cleanup removes them. ``first`` and
     ``last`` are included.
     """
     latest = listing.latest_version
@@ -204,7 +204,7 @@ class _Reading:
         self._keep(records, timed)
 
     def _look_at(self, version: int) -> None:
-        """Learn from the newest commit which kind of time holds."""
+        """Find from the latest commit which kind of time applies."""
         record = CommitRecord(version, self.listing.commits[version])
         for _, data in _read_each(self.store, [record]):
             if data is not None:
@@ -278,7 +278,7 @@ class _Reading:
 
 
 def _refuse_torn(name: str, data: bytes) -> None:
-    """Refuse a commit that is empty or whose last line breaks off; others are not looked at."""
+    """Refuse a commit that is empty or whose last line is truncated; check no other lines."""
     whole = data.rstrip()
     if not whole:
         raise CorruptLogError(f"{name} is empty: the write was truncated, or the content was lost")
@@ -295,10 +295,10 @@ def _refuse_torn(name: str, data: bytes) -> None:
 def _read_each(
     store: Store, records: Sequence[CommitRecord]
 ) -> Iterator[tuple[CommitRecord, bytes | None]]:
-    """Each record with its content; a hole has none, and what vanished is left out.
+    """Yield each record with its content; a gap has none, and deleted files are left out.
 
     Raises:
-        StorageError: the store refuses one commit after the other.
+        StorageError: the store refuses many commits in a row.
     """
     contents: Iterator[bytes] | None = None
     refusals = 0

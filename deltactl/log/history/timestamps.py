@@ -1,7 +1,7 @@
-"""Versions and times: monotonised file times, in-commit timestamps, time travel by timestamp.
+"""Times of versions: ascending file times, in-commit timestamps, time travel by timestamp.
 
-Source: PROTOCOL.md, "In-Commit Timestamps"; Delta's rule that of two commits the later one is
-newer by at least a millisecond, whatever their files' times say.
+Source: PROTOCOL.md, "In-Commit Timestamps"; Delta's rule that the later of two commits is
+newer by at least a millisecond, even if the times of the files differ.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # Arrow is not needed to read a commitInfo
 
 from deltactl.log.commits.info import uses_in_commit_timestamp
 
-if TYPE_CHECKING:  # Arrow is not needed to tell times
+if TYPE_CHECKING:  # Arrow is not needed for times
     from deltactl.protocol.actions import Metadata
 
 
@@ -34,7 +34,7 @@ def monotonise(timestamps_ms: Iterable[int]) -> list[int]:
 
 
 class _InCommitTimes(Sequence[int]):
-    """In-commit timestamps of versions, read one by one as a binary search asks for them."""
+    """In-commit timestamps of versions, read one by one, as a binary search needs them."""
 
     def __init__(self, store: Store, listing: LogListing, versions: Sequence[int]) -> None:
         self._store, self._listing, self._versions = store, listing, versions
@@ -55,17 +55,17 @@ def resolve_timestamp(
     *,
     allow_later: bool = False,
 ) -> int:
-    """The last version committed at or before a time.
+    """Return the last version committed at or before a time.
 
     Args:
-        store: where the log lies.
+        store: the store of the log.
         listing: the whole log.
-        metadata: that of the latest version; tells since when in-commit timestamps hold.
+        metadata: that of the latest version; it says from when in-commit timestamps apply.
         timestamp_ms: ms since 1970 UTC.
-        allow_later: give the latest version for a time after it instead of refusing.
+        allow_later: for a time after the latest version, return that instead of raising.
 
     Raises:
-        VersionNotFoundError: the time is before the first commit left, or after the last.
+        VersionNotFoundError: the time is before the first commit that is left, or after the last.
     """
     versions = sorted(listing.commits)
     if not versions:
@@ -102,7 +102,7 @@ def resolve_timestamp(
 
 
 def commit_timestamp(store: Store, segment: LogSegment, metadata: Metadata) -> int:
-    """When the segment's version was committed, ms since 1970 UTC."""
+    """Return when the segment's version was committed, in ms since 1970 UTC."""
     if segment.commit is None:
         assert segment.checkpoint is not None
         return segment.checkpoint.files[0].modified_ms

@@ -1,7 +1,7 @@
-"""Signs of writers that agree on commits outside of the object store.
+"""Detect writers that decide commits outside the object store.
 
-Such a writer looks whether a commit file is there, then puts it: a conditional put of ours does
-not stop it from replacing our commit a moment later. Both have to agree in the same way.
+Such a writer checks whether a commit file exists, then puts it: our conditional put does
+not stop it from replacing our commit right after. All writers must use the same way.
 
 Source: delta-io/delta, ``BaseExternalLogStore`` (``.tmp/``); delta-rs, ``S3DynamoDbLogStore``
 (``_commit_<id>.json.tmp``).
@@ -22,9 +22,9 @@ _TEMP_SUFFIX: Final = ".json.tmp"
 
 
 class ConditionalCommitStore(ForwardingStore):
-    """A store on S3 whose commits are conditional puts and nothing else.
+    """A store on S3 whose commits are decided by conditional puts only.
 
-    It refuses before the first commit where temporary files tell of writers that agree elsewhere.
+    It refuses before the first commit if temporary files show writers that decide elsewhere.
     """
 
     def __init__(self, inner: Store) -> None:
@@ -45,9 +45,9 @@ class ConditionalCommitStore(ForwardingStore):
             raise SafetyError(
                 f"{sign!r} in {self.uri} was left by a writer that agrees on commits outside of S3:"
                 " that writer could overwrite a commit of this run",
-                hint="Nothing was committed. Commit with --log-store dynamodb, as that writer does"
-                " (see docs/object-store-commits.md). If there is no such writer any more, delete"
-                " the temporary files of the log.",
+                hint="Commit with --log-store dynamodb, as that writer does (see"
+                " docs/object-store-commits.md). If there is no such writer any more, delete the"
+                " temporary files of the log. Nothing was committed.",
             )
         self._inner.ensure_put_if_absent()
         self._is_alone = True
@@ -60,7 +60,7 @@ class ConditionalCommitStore(ForwardingStore):
 
 
 def find_foreign_commit(store: Store) -> str | None:
-    """The name of a temporary commit file of such a writer, if the log holds one."""
+    """Return the name of a temporary commit file of such a writer, if the log has one."""
     for names in store.walk(_TEMP_DIR):
         if names:
             return names[0]

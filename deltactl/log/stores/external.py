@@ -1,13 +1,13 @@
-"""Commits that other writers agree on through an external store: Delta's protocol for S3.
+"""Commits that an external store decides: Delta's protocol for several writers on S3.
 
-A commit is decided by its entry in the external store, which only one writer can create; until
+A commit is decided by its entry in the external store, which only one writer can create. Until
 its content has the commit file's name, any writer or reader of the protocol may finish it:
 
-1. the entry of the version before is finished if it is not;
-2. the content goes to a temporary file;
+1. the entry of the previous version is finished, if it is not;
+2. the content is written to a temporary file;
 3. an entry naming that file is created, incomplete: from here on the commit is part of the table;
 4. the content is put under the commit file's name;
-5. the entry is marked complete, to be forgotten by the external store a day later.
+5. the entry is marked complete; the external store deletes it a day later.
 
 Temporary files stay: another writer may be finishing the same commit.
 
@@ -37,7 +37,7 @@ from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import FileInfo, Store
 
-# Long enough that a writer which looked before this commit has noticed it by then.
+# Long enough that a writer that checked before this commit has noticed it by then.
 _EXPIRES_AFTER_SECONDS: Final = 24 * 3600
 
 _SCHEMES: Final = ("s3", "s3a")
@@ -46,7 +46,7 @@ _SCHEMES: Final = ("s3", "s3a")
 class ExternalCommitStore(ForwardingStore):
     """A store whose commits are decided by entries in an external store.
 
-    Entries are found by the table's address as it is spelled, so all writers have to agree on it.
+    Entries are found by the table's address as a string, so all writers must use the same one.
     """
 
     def __init__(self, inner: Store, entries: CommitEntries, clock: Clock) -> None:
@@ -66,7 +66,7 @@ class ExternalCommitStore(ForwardingStore):
         return self._inner.list_from(prefix, start)
 
     def ensure_put_if_absent(self) -> None:
-        """Refuse when others agree on this table under another spelling of its address.
+        """Refuse if other writers use another spelling of this table's address.
 
         Raises:
             SafetyError: they do.
@@ -87,7 +87,7 @@ class ExternalCommitStore(ForwardingStore):
         self._is_spelled_alike = True
 
     def put_if_absent(self, name: str, data: bytes) -> None:
-        """Commit by an entry; other files are put unless they are there.
+        """Commit by an entry; other files are put unless they exist.
 
         Raises:
             ObjectExistsError: another commit has the name, or this one, by an earlier attempt or
@@ -113,12 +113,12 @@ class ExternalCommitStore(ForwardingStore):
             self._end(entry, data)
 
     def _give_way(self, entry: CommitEntry) -> None:
-        """Finish the commit of who created the entry, and raise; return if that was ours."""
+        """Finish the commit of the writer that created the entry; raise unless it was ours."""
         found = self._entries.get(self.uri, entry.file_name)
         if found is not None and found.temp_path == entry.temp_path:
-            return  # the library's first try landed, and its second was told so
+            return  # the library's first attempt succeeded, and its second failed because of that
         name = f"{LOG_DIR}/{entry.file_name}"
-        # No entry names it, and none ever will.
+        # No entry names it, and none will.
         self._inner.delete_many([f"{LOG_DIR}/{entry.temp_path}"])
         if found is not None and not found.complete:
             self._finish(found)
@@ -127,12 +127,12 @@ class ExternalCommitStore(ForwardingStore):
                 f"the external store says that {name} of {self.uri} was committed, but it is not"
                 " there: the table was deleted, or restored without that version",
                 hint="Delete the items of this table path from the DynamoDB table once no writer"
-                " is at work, then run again.",
+                " is at work, then rerun.",
             )
         raise _taken(name)
 
     def _end(self, entry: CommitEntry, data: bytes) -> None:
-        """Give a commit that is won its name; raise whenever it has to be read back."""
+        """Put a decided commit under its name; raise if it must be read back."""
         taken: ObjectExistsError | None = None
         try:
             self._publish(f"{LOG_DIR}/{entry.file_name}", data)
@@ -141,7 +141,7 @@ class ExternalCommitStore(ForwardingStore):
         try:
             is_ours = self._complete(entry)
         except StorageError:
-            is_ours = True  # whoever lists the log next completes it
+            is_ours = True  # the next one who lists the log completes it
         if not is_ours:
             raise TransientStorageError(
                 f"another writer replaced the entry of {entry.file_name} of {self.uri}",
@@ -156,10 +156,10 @@ class ExternalCommitStore(ForwardingStore):
             self._finish(entry)
 
     def _finish(self, entry: CommitEntry) -> None:
-        """Do what is left of a commit, whoever began it.
+        """Do the remaining steps of a commit of any writer.
 
         Raises:
-            CorruptLogError: its content is nowhere.
+            CorruptLogError: its content does not exist.
         """
         name = f"{LOG_DIR}/{entry.file_name}"
         if not self._is_there(name):
@@ -180,9 +180,9 @@ class ExternalCommitStore(ForwardingStore):
             self._complete(entry)
 
     def _publish(self, name: str, data: bytes) -> None:
-        """Put a file unless it is there; whoever comes second brings the same content.
+        """Put a file unless it exists; any other writer puts the same content.
 
-        By a conditional put where the store keeps it: that stops writers that know of no entries.
+        By a conditional put if the store supports it: that stops writers that do not use entries.
         """
         if self._inner_keeps_put_if_absent:
             try:
@@ -205,7 +205,7 @@ class ExternalCommitStore(ForwardingStore):
 
 @contextmanager
 def _decided(name: str) -> Iterator[None]:
-    """Keep a refused request from reading as a refused commit, once somebody has won it."""
+    """Prevent that a refused request is taken for a refused commit once the commit is decided."""
     try:
         yield
     except AccessDeniedError as error:
@@ -215,14 +215,14 @@ def _decided(name: str) -> Iterator[None]:
 
 
 def _list_spellings(uri: str) -> list[str]:
-    """How else others may write the same address: Delta decoded, delta-rs encoded."""
+    """Return other spellings of the same address: Delta decodes it, delta-rs encodes it."""
     rest = uri.partition("://")[2]
     spelled = {f"{scheme}://{way}" for scheme in _SCHEMES for way in (rest, quote(rest))}
     return sorted(spelled - {uri})
 
 
 def _temp_name(entry: CommitEntry) -> str:
-    """Where the content of an entry is; what is in the external store is others' word."""
+    """Return where the content of an entry is. Entries are written by others: do not trust them."""
     path = entry.temp_path
     if is_absolute_name(path) or ".." in path.split("/") or "/" in entry.file_name:
         raise CorruptLogError(

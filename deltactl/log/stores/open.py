@@ -1,4 +1,4 @@
-"""The store of a table that may be committed to: how its writers agree is decided here."""
+"""Open the store of a table, with the way in which its commits are decided."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def open_table_store(
     *,
     read_only: bool = False,
 ) -> Store:
-    """Open the store of a table, so that commits to it are decided as its writers agreed.
+    """Open the store of a table, so that commits are decided in the way of its writers.
 
-    A ``read_only`` one is for looks and dry runs: it changes nothing, not even to finish a commit
-    that another writer left half done.
+    A ``read_only`` store is for reading and dry runs: it changes nothing, not even to finish a
+    commit of another writer.
 
     Raises:
-        UsageError: the address cannot be understood, or is none of S3 though ``log_store`` is for
+        UsageError: the address is not valid, or is not on S3 although ``log_store`` is for
             tables there.
         StorageError: the storage cannot be reached.
     """

@@ -1,9 +1,9 @@
-"""Which files of the log have served their time: planned so that nothing inside retention is lost.
+"""Plan the deletion of expired log files, so that no version inside the retention is lost.
 
-Source: PROTOCOL.md, "Metadata Cleanup"; times as Delta on Spark adjusts them for time travel. The
-cutoff is the midnight (UTC) at or before now minus the retention. The version that was current
-then, and all later ones, stay readable: everything before the newest checkpoint at or below that
-version goes, its own commit stays.
+Source: PROTOCOL.md, "Metadata Cleanup"; times are adjusted as Delta on Spark does for time travel.
+The cutoff is the midnight (UTC) at or before now minus the retention. The version that was current
+then, and all later ones, stay readable: all files before the newest checkpoint at or below that
+version are deleted; its own commit is kept.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from deltactl.units import DAY_MS, format_timestamp
 
 @dataclass(frozen=True, slots=True)
 class CleanupPlan:
-    """What would be deleted, in this order of kinds; times in ms since 1970 UTC.
+    """The files to delete, in this order of kinds; times in ms since 1970 UTC.
 
-    ``checkpoint_version`` is what the oldest remaining version will stand on. ``lost`` are the
-    first and last of each stretch of versions that can be read now and will not be.
+    ``checkpoint_version`` is the checkpoint of the oldest remaining version. ``lost`` has the
+    first and last of each range of versions that can be read now and not afterwards.
     """
 
     cutoff_ms: int
@@ -54,7 +54,7 @@ class CleanupPlan:
 
     @property
     def files(self) -> tuple[FileInfo, ...]:
-        """All files in the order of their deletion: commits before the checkpoints under them."""
+        """Return all files in the order of deletion: commits before their checkpoints."""
         return (
             *self.compactions,
             *self.commits,
@@ -67,12 +67,12 @@ class CleanupPlan:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that would be freed."""
+        """Return the bytes that would be freed."""
         return sum(info.size_bytes for info in self.files)
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to delete."""
+        """Return whether there is nothing to delete."""
         return not self.files
 
 
@@ -84,7 +84,7 @@ def plan_cleanup(
     up_to: int | None = None,
     planned: int | None = None,
 ) -> CleanupPlan:
-    """Decide what may go.
+    """Decide which log files may be deleted.
 
     Args:
         snapshot: the latest version.
@@ -94,8 +94,8 @@ def plan_cleanup(
         planned: a version that will have a checkpoint by then.
 
     Raises:
-        SafetyError: ``up_to`` is inside the retention, or has no sound checkpoint; or checkpoint
-            protection forbids it; or the table's retention cannot be understood.
+        SafetyError: ``up_to`` is inside the retention, or has no valid checkpoint; or checkpoint
+            protection forbids it; or the table's retention is not valid.
         StorageError, CorruptLogError: the log cannot be read.
     """
     store = snapshot.store
@@ -147,10 +147,10 @@ def plan_cleanup(
 
 
 def execute_cleanup(store: Store, plan: CleanupPlan) -> dict[str, StorageError]:
-    """Delete what a plan names; what stands on a file that could not be deleted stays too.
+    """Delete the files of a plan; keep those that a file that could not be deleted needs.
 
     Returns:
-        What failed, by name.
+        The errors, by name.
     """
     for group in (
         plan.compactions,
@@ -177,7 +177,7 @@ def _floor_day(time_ms: int) -> int:
 
 
 def _adjusted_times(listing: LogListing) -> dict[int, int]:
-    """When each commit was made as time travel sees it: strictly ascending."""
+    """Return the time of each commit, as for time travel: strictly ascending."""
     versions = sorted(listing.commits)
     times = monotonise(listing.commits[version].modified_ms for version in versions)
     return dict(zip(versions, times, strict=True))
@@ -186,9 +186,9 @@ def _adjusted_times(listing: LogListing) -> dict[int, int]:
 def _find_boundary(
     snapshot: Snapshot, listing: LogListing, times: dict[int, int], cutoff_ms: int
 ) -> int:
-    """The version that was current at the cutoff, -1 if there was none.
+    """Return the version that was current at the cutoff; -1 if there was none.
 
-    With in-commit timestamps a version must be old by both clocks.
+    With in-commit timestamps, a version must be old by both times.
     """
     old = [version for version, time in times.items() if time <= cutoff_ms]
     timed = [v for v in old if uses_in_commit_timestamp(snapshot.metadata, v)]
@@ -220,10 +220,10 @@ def _ensure_outside_retention(
 def _choose_base(
     store: Store, listing: LogListing, wanted: Sequence[int], warnings: list[str]
 ) -> int | None:
-    """The first of the ``wanted`` versions whose checkpoints are sound, or yet to be written."""
+    """Return the first of the ``wanted`` versions with valid checkpoints, or planned ones."""
     for version in wanted:
         checkpoints = [c for c in listing.checkpoints if c.version == version]
-        # Of several at one version any reader may take any: all have to be sound.
+        # A reader may use any of several checkpoints of a version: all must be valid.
         unsound = [c.names[0] for c in checkpoints if not is_sound(store, c)]
         if not unsound:
             return version
@@ -232,7 +232,7 @@ def _choose_base(
 
 
 def _leans_on_older(version: int, listing: LogListing, times: dict[int, int]) -> bool:
-    """Whether the version's adjusted time would change without the commits before it."""
+    """Return whether the version's adjusted time would change without earlier commits."""
     return times[version] != listing.commits[version].modified_ms
 
 
@@ -241,7 +241,7 @@ def _before(files: dict[int, FileInfo], version: int) -> tuple[FileInfo, ...]:
 
 
 def _find_staged(store: Store, base: int) -> tuple[FileInfo, ...]:
-    """Staged commits of versions that are published, and old."""
+    """Return staged commits of published versions that are old."""
     folder = f"{LOG_DIR}/{STAGED_COMMITS_DIR}"
     found = []
     for info in store.list_from(folder):
@@ -256,7 +256,7 @@ def _find_staged(store: Store, base: int) -> tuple[FileInfo, ...]:
 def _find_orphans(
     store: Store, listing: LogListing, base: int, before_ms: int, warnings: list[str]
 ) -> tuple[FileInfo, ...]:
-    """Old sidecars that no remaining checkpoint names; none where one cannot tell."""
+    """Return old sidecars that no remaining checkpoint names; none if that is not known."""
     old = [
         info for info in store.list_from(f"{LOG_DIR}/{SIDECAR_DIR}") if info.modified_ms < before_ms
     ]
@@ -274,7 +274,7 @@ def _find_orphans(
                 "name some"
             )
             return ()
-        # The last part alone, as absolute names may be spelled in several ways.
+        # Only the last part: absolute names have several spellings.
         used |= {name.rpartition("/")[2] for name in head.sidecars}
     return tuple(info for info in old if info.name.rpartition("/")[2] not in used)
 

@@ -1,6 +1,6 @@
-"""Log compaction: several commits reconciled into one file that readers may take instead.
+"""Write log compaction files: several commits, reconciled into one file.
 
-Source: PROTOCOL.md, "Log Compaction Files". Tombstones and removed domains stay in it: they have to
+Source: PROTOCOL.md, "Log Compaction Files". Tombstones and removed domains are kept: they must
 cancel what is older than its first commit.
 """
 
@@ -32,10 +32,10 @@ _FEWEST_COMMITS = 2
 
 
 def compaction_range(snapshot: Snapshot) -> tuple[int, int] | None:
-    """The commits after the checkpoint, if there are two or more that no file covers yet.
+    """Return the commits after the checkpoint, if two or more are in no log compaction file yet.
 
-    None either where they only say something, as those of a vacuum: a file of nothing would be
-    taken for a torn one, by us and by others.
+    ``None`` also if they have no actions to keep, as commits of a vacuum: deltactl and others would
+    take an empty file for a truncated one.
     """
     first, last = snapshot.segment.checkpoint_version + 1, snapshot.version
     if len(snapshot.segment.tail) < _FEWEST_COMMITS or first >= last:
@@ -51,7 +51,7 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
         The file; ``None`` when there is nothing to compact, or another writer did it.
 
     Raises:
-        VerificationError: what is stored says something else; it is removed.
+        VerificationError: the stored file has other actions; it is removed.
         StorageError: the store failed.
     """
     span = compaction_range(snapshot)
@@ -76,7 +76,7 @@ def write_compaction(snapshot: Snapshot) -> FileInfo | None:
 
 
 def compacted_lines(tail: Tail, partition_keys: Collection[str]) -> Iterator[str]:
-    """The reconciled actions as lines of JSON, singletons first.
+    """Yield the reconciled actions as lines of JSON, non-file actions first.
 
     Null values of partition columns are written for ``partition_keys`` only.
     """
@@ -109,7 +109,7 @@ def _file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) -
 
 
 def _says_the_same(store: Store, snapshot: Snapshot, info: FileInfo) -> bool:
-    """Whether replaying the file gives what replaying its commits gave."""
+    """Return whether replaying the file gives the same as replaying its commits."""
     keys = list(snapshot.metadata.partition_keys)
     stored, wanted = replay_tail(store, [info], keys), snapshot.tail
     return (
@@ -120,7 +120,7 @@ def _says_the_same(store: Store, snapshot: Snapshot, info: FileInfo) -> bool:
 
 
 def _rows(files: pa.Table) -> list[str]:
-    """Each row as a text, in the order of the keys; a null partition value is as good as none."""
+    """Return each row as a string, ordered by key; a null partition value equals an absent one."""
     order = pc.sort_indices(file_keys(files))
     rows = files.take(order).to_pylist()
     for row in rows:

@@ -1,4 +1,4 @@
-"""Checkpoint protection: history that other clients must not be able to misread.
+"""Checkpoint protection: history that clients without a dropped feature must not read.
 
 Source: the RFC "Checkpoint Protection" (``delta.requireCheckpointProtectionBeforeVersion``).
 """
@@ -31,12 +31,12 @@ NO_HISTORY_IS_DELETED = "no history is deleted"
 def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> None:
     """Refuse a cleanup up to ``base`` that checkpoint protection forbids.
 
-    Allowed is one that removes all that is protected at once, one that touches no protected
-    checkpoint, and one by a program that knows the protocol of every version it removes and of
-    the first that stays.
+    A cleanup is allowed if it removes all protected versions at once, or no protected
+    checkpoint, or if this program supports the protocol of every version that it removes and of
+    the first that remains.
 
     Raises:
-        SafetyError: neither is the case, or what is protected cannot be understood.
+        SafetyError: none of this is the case, or the property is not valid.
     """
     if not has_feature(snapshot.protocol, CHECKPOINT_PROTECTION):
         return
@@ -59,7 +59,7 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
 
 
 def _find_protocols(store: Store, listing: LogListing, base: int) -> list[Protocol]:
-    """Every protocol that held for a version up to ``base``."""
+    """Return every protocol that applied to a version up to ``base``."""
     infos = [listing.commits[v] for v in sorted(listing.commits) if v <= base]
     names = [info.name for info in infos]
     found = [

@@ -1,4 +1,4 @@
-"""File actions and commitInfo as lines of a commit."""
+"""Encode file actions and commitInfo as lines of a commit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _REMOVE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file new to the log; ``path`` is decoded, ``stats`` its statistics as JSON text, if any."""
+    """A file to add to the log; ``path`` is decoded, ``stats`` its statistics as JSON, if any."""
 
     path: str
     partition_values: Mapping[str, str | None]
@@ -44,17 +44,17 @@ class NewFile:
 
 
 def line(action: str, body: Mapping[str, Any]) -> str:
-    """One action as a line of JSON without the line's end."""
+    """Return one action as a line of JSON, without the line end."""
     return json.dumps({action: body}, ensure_ascii=False, separators=(",", ":"))
 
 
 def add_line(file: NewFile, row_ids: tuple[int, int] | None, *, data_change: bool = False) -> str:
-    """An ``add``.
+    """Return an ``add``.
 
     Args:
-        file: what was written or found.
-        row_ids: baseRowId and defaultRowCommitVersion where the table tracks rows.
-        data_change: whether the file brings rows that the table had not.
+        file: the file that was written or found.
+        row_ids: baseRowId and defaultRowCommitVersion, if the table has row tracking.
+        data_change: whether the file adds rows to the table.
     """
     body: dict[str, Any] = {
         "path": encode_path(file.path),
@@ -75,19 +75,19 @@ def add_line(file: NewFile, row_ids: tuple[int, int] | None, *, data_change: boo
 
 
 def domain_line(domain: DomainMetadata) -> str:
-    """A ``domainMetadata``."""
+    """Return a ``domainMetadata``."""
     return line("domainMetadata", encode_domain(domain))
 
 
 def remove_lines(
     files: pa.Table, deletion_timestamp_ms: int, *, data_change: bool = False
 ) -> Iterator[str]:
-    """A ``remove`` for each live file, its path text unchanged.
+    """Return a ``remove`` for each live file, with the same path text.
 
     Args:
         files: rows of ``ADD_SCHEMA`` plus ``num_records``.
         deletion_timestamp_ms: when the run began, ms since 1970 UTC.
-        data_change: whether the rows of the files leave the table.
+        data_change: whether the rows of the files are removed from the table.
     """
     for row in files.to_pylist():
         body: dict[str, Any] = {
@@ -107,7 +107,7 @@ def remove_lines(
 
 
 def json_value(column: str, value: Any) -> Any:
-    """A value of a files table's column as JSON has it."""
+    """Return a value of a column of files in its JSON form."""
     if column in ("partition_values", "tags"):
         return dict(value)
     if column == "deletion_vector":

@@ -1,4 +1,4 @@
-"""Adding files that bring rows to a table, once each, whatever other writers do meanwhile.
+"""Add files with new rows to a table, each once, while other writers commit.
 
 Source: PROTOCOL.md, "Transaction Identifiers", "Commit Provenance", "Row Tracking".
 """
@@ -29,21 +29,21 @@ from deltactl.storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Append(Description):
-    """Files that were chosen by looking at a version, and ``txn``, which says how far."""
+    """Files that were chosen from a version, and the ``txn`` that records how far."""
 
     files: Sequence[NewFile]
     txn: Txn
 
 
 def append_files(snapshot: Snapshot, append: Append, *, clock: Clock, sleep: Sleep) -> int:
-    """Commit on top of whatever came since the snapshot; give the version.
+    """Commit on top of the latest version; return the new version.
 
     Raises:
-        ConflictError: another writer named one of the files, moved the same application on, or
+        ConflictError: another writer named one of the files, advanced the same application, or
             changed the table's metadata or protocol.
-        CommitOutcomeUnknownError: the store never told whether the commit landed.
+        CommitOutcomeUnknownError: it is not known whether the commit succeeded.
         NotATableError: the log is gone.
-        StorageError: the store failed, and the commit is known not to be there.
+        StorageError: the store failed, and the commit does not exist.
     """
     store = snapshot.store
 

@@ -1,4 +1,4 @@
-"""What a commit builds on: the state of the version before it, kept up with other writers.
+"""The state that a commit builds on: that of the previous version, updated by other writers.
 
 Source: PROTOCOL.md, "In-Commit Timestamps", "Commit Provenance".
 """
@@ -31,9 +31,9 @@ Learn = Callable[["CommitBase", Tail], None]
 
 @dataclass(frozen=True, slots=True)
 class CommitBase:
-    """The table state a commit builds on: that of ``version``.
+    """The table state that a commit builds on: that of ``version``.
 
-    ``commit_file`` is the newest commit known to be there, ``None`` after log cleanup.
+    ``commit_file`` is the latest commit known to exist, ``None`` after log cleanup.
     """
 
     version: int
@@ -44,7 +44,7 @@ class CommitBase:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> CommitBase:
-        """The state of a snapshot."""
+        """Return the state of a snapshot."""
         commit = snapshot.segment.commit
         return cls(
             snapshot.version,
@@ -56,18 +56,18 @@ class CommitBase:
 
     @property
     def next_commit_file(self) -> str:
-        """The name that the next commit has to win."""
+        """Return the file name of the next commit."""
         return f"{LOG_DIR}/{commit_name(self.version + 1)}"
 
     def ensure_table_is_there(self, store: Store) -> bool:
-        """Look before a put, which would make the log's folder anew with one unreadable commit.
+        """Check before a put: on a deleted table, it would create a log with one unreadable commit.
 
         Returns:
-            Whether the commit this builds on is there still; a log cleanup takes it only after
+            Whether the commit that this builds on still exists; a log cleanup removes it only after
             others have committed.
 
         Raises:
-            NotATableError: it is gone, and nothing newer is there.
+            NotATableError: it is gone, and there is no later one.
         """
         name = self.commit_file
         if name is None or store.stat_many([name]) != [None]:
@@ -80,13 +80,13 @@ class CommitBase:
         )
 
     def times(self, store: Store, clock: Clock) -> dict[str, Any]:
-        """The first fields of the next commitInfo: the times, as the table wants them."""
+        """Return the first fields of the next commitInfo: the times that the table requires."""
         now = clock.now_ms()
         info: dict[str, Any] = {}
         if TableProperties(self.metadata.configuration).in_commit_timestamps:
             name = f"{LOG_DIR}/{commit_name(self.version)}"
             previous = in_commit_timestamp(parse_commit_info(name, store.read(name)))
-            # The commit that switched them on is the first with one; before it any time is older.
+            # The commit that enabled them is the first with one; all times before it are older.
             info["inCommitTimestamp"] = max(now, -1 if previous is None else previous + 1)
         return info | {"timestamp": now}
 
@@ -94,27 +94,27 @@ class CommitBase:
 def win_version(
     store: Store, base: CommitBase, encode: Encode, *, learn: Learn, clock: Clock, sleep: Sleep
 ) -> CommitBase:
-    """Put a commit on top of whatever other writers add, and give the state after it.
+    """Put a commit on top of those of other writers; return the state after it.
 
-    Every attempt is encoded anew: version, row ids, in-commit timestamp and id all change.
+    Every attempt is encoded again: version, row ids, in-commit timestamp and id all change.
 
     Args:
-        store: where the table is.
-        base: the newest state known.
-        encode: the content of a commit on top of a state, given its id; raises where the state
+        store: of the table.
+        base: the latest state known.
+        encode: returns the content of a commit on top of a state, given its id; raises if the state
             allows none.
-        learn: is given the state after the winners of a version, and what they said.
+        learn: receives the state after the winners of a version, and their actions.
         clock: for ids.
         sleep: waits between attempts; seconds.
 
     Returns:
-        ``base`` or what followed it, with the new version; ``domains`` are those before it.
+        ``base`` or a later state, with the new version; ``domains`` are those before it.
 
     Raises:
         ConflictError: no version could be won.
-        CommitOutcomeUnknownError: the store never told whether the commit landed.
+        CommitOutcomeUnknownError: it is not known whether the commit succeeded.
         NotATableError: the log is gone.
-        StorageError: the store failed, and the commit is known not to be there.
+        StorageError: the store failed, and the commit does not exist.
     """
     for attempt in range(_MAX_ATTEMPTS):
         txn_id = clock.new_id()
@@ -137,7 +137,7 @@ def win_version(
 
 
 def _encode_on(base: CommitBase, encode: Encode, txn_id: str, store: Store) -> bytes | None:
-    """The content to put; nothing where a log cleanup was faster than this run."""
+    """Return the content to put; raise if a log cleanup was faster than this run."""
     try:
         return encode(base, txn_id)
     except ObjectNotFoundError:
@@ -147,10 +147,10 @@ def _encode_on(base: CommitBase, encode: Encode, txn_id: str, store: Store) -> b
 
 
 def read_winners(store: Store, base: CommitBase) -> tuple[CommitBase, Tail]:
-    """The state after every commit above ``base``, and what those commits say.
+    """Return the state after all commits above ``base``, and their actions.
 
     Raises:
-        ConflictError: some of them are gone again, and what they said with them.
+        ConflictError: some of them were removed already, with their actions.
     """
     winners = _list_winners(store, base.version)
     keys = base.metadata.partition_keys
@@ -167,7 +167,7 @@ def read_winners(store: Store, base: CommitBase) -> tuple[CommitBase, Tail]:
 
 
 def _list_winners(store: Store, version: int) -> list[FileInfo]:
-    """The commits above a version, without a gap; what a listing may have missed is asked for."""
+    """Return the commits above a version, without a gap; look up those that a listing may miss."""
     for _ in range(_LOOKS):
         listing = list_log(store, version + 1)
         newest = version

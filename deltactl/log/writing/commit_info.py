@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What a commit says of itself, the same in all attempts."""
+    """The description of a commit, the same in all attempts."""
 
     operation: str
     parameters: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Version 0 of a table: one commit, put if absent.
+"""Create version 0 of a table: one commit, put if absent.
 
 Source: PROTOCOL.md, "Delta Log Entries", "Commit Provenance", "In-Commit Timestamps".
 """
@@ -21,7 +21,7 @@ from deltactl.storage.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTable(Description):
-    """What a table begins with; ``files`` bring its rows."""
+    """The first version of a table; ``files`` have its rows."""
 
     protocol: Protocol
     metadata: Metadata
@@ -30,11 +30,11 @@ class NewTable(Description):
 
 
 def create_table(store: Store, table: NewTable, *, clock: Clock, sleep: Sleep) -> bool:
-    """Commit version 0; tell whether it is ours that is there.
+    """Commit version 0; return whether the stored one is ours.
 
     Raises:
-        CommitOutcomeUnknownError: the store never told whether the commit landed.
-        StorageError: the store failed, and no commit is there.
+        CommitOutcomeUnknownError: it is not known whether the commit succeeded.
+        StorageError: the store failed, and no commit exists.
     """
     txn_id = clock.new_id()
     info = commit_info(_times(table, clock.now_ms()), table, read_version=-1, txn_id=txn_id)

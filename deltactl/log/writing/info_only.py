@@ -1,6 +1,6 @@
-"""Commits that hold a ``commitInfo`` and nothing else, such as a vacuum's START and END.
+"""Write commits with only a ``commitInfo``, such as a vacuum's START and END.
 
-They touch no file, so no other writer can be in conflict with them: a lost race is put again.
+They touch no file, so they conflict with no other writer: after a lost race they are put again.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ def commit_info_only(
     sleep: Sleep,
     ensure: Callable[[CommitBase], None],
 ) -> CommitBase:
-    """Commit a ``commitInfo`` on top of whatever other writers add, and give the state after it.
+    """Commit a ``commitInfo`` on top of other writers' commits; return the state after it.
 
     Args:
-        store: where the table is.
-        base: the newest state known.
+        store: of the table.
+        base: the latest state known.
         description: of the commit.
         clock: for the time and the transaction's id.
         sleep: waits between attempts; seconds.
-        ensure: is asked before each attempt whether the state still allows it; raises if not.
+        ensure: called before each attempt; raises if the state does not allow it.
 
     Raises:
         ConflictError: no version could be won.
-        CommitOutcomeUnknownError: the store never told whether the commit landed.
+        CommitOutcomeUnknownError: it is not known whether the commit succeeded.
         NotATableError: the log is gone.
-        StorageError: the store failed, and the commit is known not to be there.
+        StorageError: the store failed, and the commit does not exist.
     """
 
     def encode(state: CommitBase, txn_id: str) -> bytes:
@@ -49,6 +49,6 @@ def commit_info_only(
         return f"{line('commitInfo', info)}\n".encode()
 
     def learn(state: CommitBase, winners: Tail) -> None:
-        """No file is touched: nothing that others say matters but to ``ensure``."""
+        """Check the state: no file is touched, so other actions do not matter."""
 
     return win_version(store, base, encode, learn=learn, clock=clock, sleep=sleep)

@@ -1,7 +1,7 @@
-"""One commit file, put if absent; whatever the store says, the outcome is read back.
+"""Put one commit file if absent; after any answer of the store, read the outcome back.
 
-Source: PROTOCOL.md, "Commit Provenance". A failed put, "exists" above all, may be one whose first
-try landed: only the commit's own ``txnId`` in the file tells.
+Source: PROTOCOL.md, "Commit Provenance". A failed put, above all "exists", may be one whose first
+attempt succeeded: only the commit's own ``txnId`` in the file shows it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Sleep = Callable[[float], None]
 
 
 def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Sleep) -> bool:
-    """Put a commit; tell whether it is ours that is there. Never guesses.
+    """Put a commit; return whether the stored one is ours. Never guess.
 
     Raises:
-        CommitOutcomeUnknownError: it could not be settled.
-        AccessDeniedError: no try was allowed, and nothing is there.
-        StorageError: a local file system failed, and nothing is there.
+        CommitOutcomeUnknownError: it could not be found out.
+        AccessDeniedError: no attempt was allowed, and no commit exists.
+        StorageError: a local file system failed, and no commit exists.
         SafetyError: commits here could be overwritten; nothing was put.
     """
     error: StorageError | None = None
@@ -47,8 +47,8 @@ def put_commit(store: Store, name: str, content: bytes, txn_id: str, sleep: Slee
             info = parse_commit_info(name, store.read(name))
         except ObjectNotFoundError:
             if is_local_uri(store.uri):
-                raise error from None  # a local link either happened or did not
-            continue  # the first try may still land: only the same name, put again, settles it
+                raise error from None  # a local link was either created or not
+            continue  # the first attempt may still succeed: only another put decides it
         except StorageError:
             denied_only = False
             continue

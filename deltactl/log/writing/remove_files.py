@@ -1,4 +1,4 @@
-"""A commit that removes files with their rows, once nobody else touched them.
+"""Remove files with their rows by a commit, if no other writer touched them.
 
 Source: PROTOCOL.md, "Add File and Remove File", "Commit Provenance".
 """
@@ -42,22 +42,22 @@ def remove_files(
     ensure: Callable[[CommitBase], None],
     touches: Callable[[Tail], bool],
 ) -> int:
-    """Commit on top of whatever came since the snapshot; give the version.
+    """Commit on top of the latest version; return the new version.
 
     Args:
         snapshot: the version that the files were chosen from.
-        removal: what to remove.
+        removal: the files to remove.
         clock: for the times and the transaction's id.
         sleep: waits between attempts; seconds.
-        ensure: is asked before each attempt whether the state allows it; raises if not.
-        touches: tells whether commits of others name the files, or what the choice rests on.
+        ensure: called before each attempt; raises if the state does not allow it.
+        touches: returns whether commits of others name the files, or what the choice depends on.
 
     Raises:
         ConflictError: another writer touched the files, restored the table, or changed its
             metadata or protocol.
-        CommitOutcomeUnknownError: the store never told whether the commit landed.
+        CommitOutcomeUnknownError: it is not known whether the commit succeeded.
         NotATableError: the log is gone.
-        StorageError: the store failed, and the commit is known not to be there.
+        StorageError: the store failed, and the commit does not exist.
     """
     store, started_ms = snapshot.store, clock.now_ms()
     read = snapshot.version
@@ -88,7 +88,7 @@ def remove_files(
 
 
 def _is_restored(store: Store, after: int, until: int) -> bool:
-    """Whether one of the commits is a RESTORE: it may want files that it does not name."""
+    """Return whether one of the commits is a RESTORE: it may need files that it does not name."""
     names = [f"{LOG_DIR}/{commit_name(version)}" for version in range(after + 1, until + 1)]
     infos = map(parse_commit_info, names, store.read_many(names))
     return any(info is not None and info.get("operation") == RESTORE for info in infos)

@@ -1,4 +1,4 @@
-"""Row ids for files that are new to a table.
+"""Assign row ids to new files.
 
 Source: PROTOCOL.md, "Row Tracking".
 """
@@ -19,10 +19,10 @@ ROW_TRACKING_DOMAIN = "delta.rowTracking"
 
 
 def read_high_water_mark(domains: Mapping[str, DomainMetadata]) -> int:
-    """The greatest row id that was given out; -1 where none was.
+    """Return the greatest row id that was assigned; -1 if none was.
 
     Raises:
-        CorruptLogError: the table does not say; guessing would hand out ids that rows have.
+        CorruptLogError: the table does not say it; a guess could assign ids that rows already have.
     """
     domain = domains.get(ROW_TRACKING_DOMAIN)
     if domain is None or domain.removed:
@@ -38,17 +38,17 @@ def read_high_water_mark(domains: Mapping[str, DomainMetadata]) -> int:
 
 @dataclass(slots=True)
 class RowIds:
-    """Hands out row ids above the table's high-water mark."""
+    """Assigns row ids above the table's high-water mark."""
 
     high_water_mark: int
     start: int
 
     @classmethod
     def of(cls, base: CommitBase) -> RowIds | None:
-        """The ids that a table has left; ``None`` where it does not track rows.
+        """Return the free ids of a table; ``None`` if it has no row tracking.
 
         Raises:
-            CorruptLogError: the table does not say which ids were given out.
+            CorruptLogError: the table does not say which ids were assigned.
         """
         suspended = TableProperties(base.metadata.configuration).row_tracking_suspended
         if not has_feature(base.protocol, ROW_TRACKING) or suspended:
@@ -58,16 +58,16 @@ class RowIds:
 
     @property
     def grew(self) -> bool:
-        """Whether ids were taken."""
+        """Return whether ids were assigned."""
         return self.high_water_mark > self.start
 
     def take(self, num_rows: int) -> int:
-        """The first of so many consecutive ids, which are given out now."""
+        """Assign so many consecutive ids and return the first."""
         first = self.high_water_mark + 1
         self.high_water_mark += num_rows
         return first
 
     def domain(self) -> DomainMetadata:
-        """The table's high-water mark after what was taken."""
+        """Return the table's high-water mark after these ids."""
         text = json.dumps({"rowIdHighWaterMark": self.high_water_mark}, separators=(",", ":"))
         return DomainMetadata(ROW_TRACKING_DOMAIN, text)

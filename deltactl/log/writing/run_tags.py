@@ -1,4 +1,4 @@
-"""What a ``commitInfo`` says of the program and the run that made the commit."""
+"""The program and the run in ``commitInfo``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ RUN_TAG: Final = "deltactl.runId"
 
 
 def run_tags(run_id: str | None) -> Mapping[str, str]:
-    """The tag for a run that has an id of its own, by which its log is found."""
+    """Return the tag with the id of a run, by which its log lines are found."""
     return {} if run_id is None else {RUN_TAG: run_id}
 
 
 def engine_info(engine: str, reason: str = "") -> str:
-    """The ``engineInfo``: this program, its version, where the work was done, and why there."""
+    """Return the ``engineInfo``: this program, its version, the engine and the reason for it."""
     return f"deltactl/{__version__} ({engine} engine{reason and f': {reason}'})"

@@ -52,7 +52,7 @@ def _until_cancelled(
 def _ensure_wanted(context: RunContext) -> None:
     if context.is_cancelled:
         raise InterruptedRunError(
-            "interrupted; each manifest is either new or unchanged", hint="Run again."
+            "interrupted; each manifest is either new or unchanged", hint="Rerun."
         )
 
 

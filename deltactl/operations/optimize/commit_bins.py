@@ -21,6 +21,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.carry import Group
 from deltactl.log.writing.rearrange import Committed, Committer, Draft
 from deltactl.log.writing.run_tags import engine_info, run_tags
+from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
@@ -78,6 +79,7 @@ class OptimizeRun:
         self._batch_bytes = 0
         self._batch_started = context.clock.monotonic()
         self._totals = _Totals()
+        self._rewritten = RewriteCounts()
         self._failures: list[BinFailure] = []
         self._dropped: list[BinFailure] = []
         self._left: list[BinFailure] = []
@@ -125,6 +127,7 @@ class OptimizeRun:
                 _log.debug(
                     "bin %d: %s done", outcome.task_id, format_count(removed.num_rows, "file")
                 )
+                self._rewritten.add(outcome.result.groups)
                 group = Group(removed, outcome.result.outputs, outcome.result.inputs)
                 self._batch.append(group)
                 self._batch_bytes += _input_bytes(group)
@@ -239,6 +242,7 @@ class OptimizeRun:
             bytes_removed=totals.bytes_removed,
             rows_rewritten=totals.rows,
             deletion_vectors_removed=totals.vectors,
+            rewritten=self._rewritten,
             failures=tuple(self._failures),
             conflicts=tuple(self._left),
             dropped=tuple(self._dropped),

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
 from deltactl.operations.thresholds import Need
-from deltactl.units import GIB
+from deltactl.units import GIB, MIB
 
 DEFAULT_DELETED_RATIO = 0.05
 DEFAULT_COMMIT_MS = 10 * 60 * 1000
@@ -28,6 +28,10 @@ CODECS_SPARK_LACKS = frozenset({"brotli"})
 """Codecs that Apache Spark lacks unless they are installed on its cluster."""
 
 Verification: TypeAlias = Literal["counts", "full"]
+Rewrite: TypeAlias = Literal["auto", "copy", "encode"]
+
+DEFAULT_MIN_ROW_GROUP_BYTES = 8 * MIB
+"""Smaller row groups are merged: they are slow to read."""
 
 _CODEC_ALIASES = {"uncompressed": "none", "lz4_raw": "lz4"}
 
@@ -38,8 +42,10 @@ class OptimizeOptions:
 
     ``None`` means: decide from the table. ``where`` is SQL over partition columns;
     ``memory_bytes`` is the memory limit of the whole process, which bounds the row groups.
-    ``since_version``: only partitions changed after this version; ignored if the table's id is
-    not ``since_table_id``. ``need``: run only if at least this much work is pending.
+    ``rewrite``: copy row groups of at least ``min_row_group_bytes`` compressed bytes (auto), all
+    that can be copied, or none (encode). ``since_version``: only partitions changed after this
+    version; ignored if the table's id is not ``since_table_id``. ``need``: run only if at least
+    this much work is pending.
     """
 
     where: str | None = None
@@ -53,6 +59,8 @@ class OptimizeOptions:
     codec: str | None = None
     codec_level: int | None = None
     verify: Verification = "counts"
+    rewrite: Rewrite = "auto"
+    min_row_group_bytes: int | None = None
     purge: bool = False
     skip_hot_ms: int | None = None
     include_clustered: bool = False
@@ -73,6 +81,7 @@ class OptimizeOptions:
             ("--commit-every", self.commit_every_ms),
             ("--commit-every", self.commit_every_bytes),
             ("--memory", self.memory_bytes),
+            ("--min-row-group", self.min_row_group_bytes),
         ):
             if value is not None and value <= 0:
                 raise UsageError(f"{name} must be more than zero")
@@ -88,7 +97,26 @@ class OptimizeOptions:
             raise UsageError("--max-deleted-rows-ratio must be between 0 and 1")
         if self.verify not in get_args(Verification):
             raise UsageError(f"--verify {self.verify!r} is not counts or full")
+        if self.rewrite not in get_args(Rewrite):
+            raise UsageError(f"--rewrite {self.rewrite!r} is not auto, copy or encode")
+        if self.rewrite != "auto" and self.min_row_group_bytes is not None:
+            raise UsageError(
+                f"--min-row-group has no meaning with --rewrite {self.rewrite}",
+                hint="Remove one of the two options.",
+            )
         self._ensure_codec()
+
+    @property
+    def copies_from_bytes(self) -> int | None:
+        """Return the least size of a row group that is copied; ``None`` if none is.
+
+        A codec with a level asks for pages that no input is known to have.
+        """
+        if self.rewrite == "copy":
+            return 0
+        if self.rewrite == "encode" or self.codec_level is not None:
+            return None
+        return self.min_row_group_bytes or DEFAULT_MIN_ROW_GROUP_BYTES
 
     def _ensure_codec(self) -> None:
         codec, level = self.codec, self.codec_level

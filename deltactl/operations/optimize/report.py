@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 
@@ -24,10 +25,11 @@ class OptimizeReport:
 
     ``versions`` are those committed; ``strays`` names orphaned outputs, not committed, that could
     not be removed; ``strays_removed`` those that failed or repeated attempts of an engine wrote and
-    that were removed. ``dropped`` are the bins that other writers took, in any round; they were
-    planned again, and ``conflicts`` are those left after the last of ``rounds``. ``carried_bins``
-    were committed with deletions of others: ``carried_rows`` rows of outputs. ``skipped`` says how
-    much work was pending if it was below the threshold.
+    that were removed. ``rewritten`` counts row groups, also those of bins that were not committed;
+    for a dry run, what would be done. ``carried_bins`` were committed with deletions of other
+    writers, of ``carried_rows`` rows. ``dropped`` are the bins that other writers took, in any of
+    the ``rounds``; they were planned again, and ``conflicts`` are those left after the last round.
+    ``skipped`` says how much work was pending if it was below the threshold.
     """
 
     plan: OptimizePlan
@@ -41,6 +43,7 @@ class OptimizeReport:
     bytes_removed: int = 0
     rows_rewritten: int = 0
     deletion_vectors_removed: int = 0
+    rewritten: RewriteCounts | None = None
     failures: tuple[BinFailure, ...] = ()
     conflicts: tuple[BinFailure, ...] = ()
     dropped: tuple[BinFailure, ...] = ()
@@ -104,6 +107,10 @@ class OptimizeReport:
             "bytes_removed": self.bytes_removed,
             "rows_rewritten": self.rows_rewritten,
             "deletion_vectors_removed": self.deletion_vectors_removed,
+            "rewrite": {
+                "mode": self.options.rewrite,
+                **(self.rewritten or RewriteCounts()).to_dict(),
+            },
             "failures": [_failure(f) for f in self.failures],
             "conflicts": [_failure(f) for f in self.conflicts],
             "dropped": [_failure(f) for f in self.dropped],

@@ -15,19 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.engine.tasks import LazyTasks
-from deltactl.errors import DeltactlError
+from deltactl.errors import DataFileError, DeltactlError, UsageError
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.optimize.commit_bins import OptimizeRun
+from deltactl.operations.optimize.copy_groups import RewriteCounts, forecast, open_source
 from deltactl.operations.optimize.options import CODECS_SPARK_LACKS, OptimizeOptions
 from deltactl.operations.optimize.plan import TARGET_TAG, OptimizePlan, plan_optimize
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
-from deltactl.operations.optimize.spec import build_spec
+from deltactl.operations.optimize.spec import build_copy_rule, build_spec
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask, rewrite_files
 from deltactl.operations.run_context import RunContext
 from deltactl.parquet.data_file import DataFile, iter_data_files
+from deltactl.parquet.splice.legal import Reason, codec_of
 from deltactl.protocol.paths import ascii_directory, partition_folder
+from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -48,6 +51,9 @@ _MEMORY_PER_INPUT_BYTE = 6
 
 # How often the bins that other writers took are planned again.
 _ROUNDS_AGAIN: Final = 3
+
+# How many times longer it takes to decode and encode a byte than to copy it, at least.
+_DECODING_OVER_COPYING = 8
 
 
 def optimize_table(
@@ -80,17 +86,69 @@ def optimize_table(
         plan.bytes_to_rewrite, plan.version,
     )  # fmt: skip
     skipped = _find_shortfall(plan, options)
+    work_bytes = _work_bytes(plan, options)
     if dry_run or plan.is_empty or skipped is not None:
-        choice = context.source.choose(plan.bytes_to_rewrite)
+        choice = context.source.choose(work_bytes)
+        forecast = None if skipped is not None else _forecast(snapshot, plan, options)
         return OptimizeReport(
-            plan, choice.name, choice.reason, dry_run=dry_run, skipped=skipped, options=options
-        )
+            plan, choice.name, choice.reason,
+            dry_run=dry_run, skipped=skipped, options=options, rewritten=forecast,
+        )  # fmt: skip
     store.ensure_put_if_absent()
-    context = replace(context, engine=context.source.open(plan.bytes_to_rewrite))
+    if options.rewrite == "copy" and options.codec is not None:
+        _ensure_codec(store, plan, options.codec)
+    context = replace(context, engine=context.source.open(work_bytes))
     report = execute_optimize(snapshot, plan, options, context)
     if report.versions and not report.interrupted:
         follow_commit(snapshot, report.version_after, context)
     return report
+
+
+def _work_bytes(plan: OptimizePlan, options: OptimizeOptions) -> int:
+    """Return the input bytes, where those of files that may be copied count an eighth."""
+    least = options.copies_from_bytes
+    if least is None or plan.is_empty:
+        return plan.bytes_to_rewrite
+    large = plan.files.filter(pc.greater_equal(plan.files["size_bytes"], least))
+    copied = int(pc.sum(large["size_bytes"]).as_py() or 0)
+    return plan.bytes_to_rewrite - copied + copied // _DECODING_OVER_COPYING
+
+
+def _forecast(
+    snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions
+) -> RewriteCounts | None:
+    if plan.is_empty:
+        return None
+    rule = build_copy_rule(snapshot, options)
+    if rule is None:
+        counts = RewriteCounts()
+        counts.encode(plan.files.num_rows, plan.bytes_to_rewrite, [Reason.ENCODE])
+        return counts
+    return forecast(snapshot.store, rule, iter_data_files(plan.files))
+
+
+def _ensure_codec(store: Store, plan: OptimizePlan, codec: str) -> None:
+    """Refuse ``--rewrite copy`` with a codec that an input does not have.
+
+    Raises:
+        UsageError: naming the file.
+    """
+
+    def find(file: DataFile) -> tuple[str, str] | None:
+        try:
+            source = open_source(store, file)
+        except DataFileError:
+            return None  # its bin fails, with the reason
+        chunks = (chunk for group in source.groups for chunk in group.chunks)
+        return next(((file.path, c) for c in map(codec_of, chunks) if c != codec), None)
+
+    for found in each_in_parallel(find, list(iter_data_files(plan.files))):
+        if found is not None:
+            raise UsageError(
+                f"--codec {codec}: {found[0]!r} is compressed with {found[1]}, and --rewrite copy "
+                "does not change it",
+                hint="Rerun with --rewrite auto, or without --codec.",
+            )
 
 
 def _make_plan(

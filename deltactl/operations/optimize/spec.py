@@ -8,22 +8,25 @@ from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.optimize.copy_groups import CopyRule
 from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.row_ids import RowTrackingColumns
 from deltactl.operations.optimize.tasks import RewriteSpec
-from deltactl.parquet.broken_footers import ensure_valid_columns
+from deltactl.parquet.broken_footers import find_broken_footers
+from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.reader import RowReader, naming_file
+from deltactl.parquet.splice.legal import Target
+from deltactl.parquet.splice.writer import read_stored_columns
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import MATERIALIZE_PARTITION_COLUMNS, ROW_TRACKING, has_feature
 from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS
 from deltactl.protocol.schema import StructType, variant_groups
-from deltactl.protocol.stats_columns import choose_stats_columns
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, choose_stats_columns
 
 _SAMPLED_FOOTERS = 16
 _LEAST_ROW_GROUP_BYTES = 4 << 20
@@ -42,9 +45,27 @@ def build_spec(
         UnsupportedFeatureError: the table has no column that files store.
         CorruptLogError: row tracking is enabled without its columns' names.
     """
+    reader = _reader(snapshot)
+    if not len(reader.schema):
+        raise UnsupportedFeatureError("the table has no column whose values files store")
+    write_options = _write_options(snapshot, plan, options)
+    return RewriteSpec(
+        table_uri=snapshot.store.uri,
+        storage_options=storage_options,
+        run_id=run_id,
+        reader=reader,
+        write_options=write_options,
+        stats_columns=_stats_columns(snapshot),
+        verify=options.verify,
+        row_tracking=_row_tracking(snapshot),
+        copy=build_copy_rule(snapshot, options),
+    )
+
+
+def _reader(snapshot: Snapshot) -> RowReader:
     row_tracking = _row_tracking(snapshot)
     extra = () if row_tracking is None else (row_tracking.row_id, row_tracking.commit_version)
-    reader = RowReader(
+    return RowReader(
         _stored_schema(snapshot),
         snapshot.metadata.partition_fields,
         snapshot.metadata.column_mapping_mode,
@@ -52,20 +73,41 @@ def build_spec(
         extra=tuple(pa.field(name, pa.int64()) for name in extra),
         for_rewrite=True,
     )
-    if not len(reader.schema):
-        raise UnsupportedFeatureError("the table has no column whose values files store")
-    return RewriteSpec(
-        table_uri=snapshot.store.uri,
-        storage_options=storage_options,
-        run_id=run_id,
-        reader=reader,
-        write_options=_write_options(snapshot, plan, options),
-        stats_columns=choose_stats_columns(
-            snapshot.metadata, snapshot.protocol, clustering=clustering_columns(snapshot.domains)
-        ),
-        verify=options.verify,
-        row_tracking=row_tracking,
+
+
+def _stats_columns(snapshot: Snapshot) -> StatsColumns:
+    return choose_stats_columns(
+        snapshot.metadata, snapshot.protocol, clustering=clustering_columns(snapshot.domains)
     )
+
+
+def build_copy_rule(snapshot: Snapshot, options: OptimizeOptions) -> CopyRule | None:
+    """Return when row groups are copied; ``None``: never."""
+    min_bytes = options.copies_from_bytes
+    if min_bytes is None:
+        return None
+    reader, stats = _reader(snapshot), _stats_columns(snapshot)
+    any_codec = WriteOptions(variants=variant_groups(_stored_schema(snapshot)))
+    by_column: dict[str, list[StatsLeaf]] = {}
+    for leaf in stats.leaves:
+        by_column.setdefault(leaf.path[0], []).append(leaf)
+    return CopyRule(
+        Target(
+            columns=read_stored_columns(reader.schema, any_codec),
+            stats=stats,
+            complete=frozenset(extra.name for extra in reader.extra),
+            computed=frozenset(f.physical_name for f in snapshot.metadata.partition_fields),
+            codec=_demanded_codec(snapshot, options),
+            by_column=by_column,
+        ),
+        min_bytes,
+    )
+
+
+def _demanded_codec(snapshot: Snapshot, options: OptimizeOptions) -> str | None:
+    """Return the codec that outputs must have; ``None`` if that of the inputs will do."""
+    # A property with an unknown codec is ignored: it must not stop maintenance.
+    return options.codec or resolve_codec(snapshot.properties.compression_codec)
 
 
 def _stored_schema(snapshot: Snapshot) -> StructType:
@@ -92,9 +134,7 @@ def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
 def _write_options(
     snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions
 ) -> WriteOptions:
-    # A property with an unknown codec is ignored: it must not stop maintenance.
-    table_codec = resolve_codec(snapshot.properties.compression_codec)
-    codec = options.codec or table_codec or _usual_codec(snapshot, plan)
+    codec = _demanded_codec(snapshot, options) or _usual_codec(snapshot, plan)
     return WriteOptions(
         codec=codec,
         level=options.codec_level,
@@ -117,16 +157,17 @@ def _usual_codec(snapshot: Snapshot, plan: OptimizePlan) -> str:
         np.linspace(0, plan.files.num_rows - 1, _SAMPLED_FOOTERS).round().astype(np.int64)
     )
     codecs: Counter[str] = Counter()
-    for path in plan.files["path"].take(pa.array(rows)).to_pylist():
+    sample = plan.files.select(["path", "size_bytes"]).take(pa.array(rows))
+    for path, size_bytes in zip(*sample.to_pydict().values(), strict=True):
         # A broken file is reported by its bin, and must not stop the others here.
-        with (
-            suppress(DataFileError),
-            naming_file(path),
-            snapshot.store.open_input(path) as source,
-        ):
-            footer = pq.read_metadata(source)
-            ensure_valid_columns([footer], [source.size()])
-            if footer.num_row_groups and footer.num_columns:
-                codecs[footer.row_group(0).column(0).compression.lower()] += 1
+        with suppress(DataFileError), naming_file(path):
+            footer = parse_footer(snapshot.store, path, size_bytes)
+            metadata = footer.metadata
+            if (
+                metadata.num_row_groups
+                and metadata.num_columns
+                and not find_broken_footers([footer])
+            ):
+                codecs[metadata.row_group(0).column(0).compression.lower()] += 1
     known = (resolve_codec(name) for name, _ in codecs.most_common())
     return next((codec for codec in known if codec is not None), "zstd")

@@ -1,4 +1,4 @@
-"""The work of one bin: read the live rows of its files, write them as one, verify.
+"""The work of one bin: copy or encode the live rows of its files into one, verify.
 
 Runs on any engine: a task is a small picklable value, the store is opened by URI in the worker.
 """
@@ -6,20 +6,35 @@ Runs on any engine: a task is a small picklable value, the store is opened by UR
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from deltactl.errors import DeltactlError, VerificationError
 from deltactl.log.writing.action_lines import NewFile
+from deltactl.operations.optimize.copy_groups import (
+    Copy,
+    CopyRule,
+    Encode,
+    RewriteCounts,
+    Skip,
+    Step,
+    plan_steps,
+)
 from deltactl.operations.optimize.row_ids import RowTrackingColumns, keep_row_ids
 from deltactl.operations.optimize.verify import ensure_equal_rows
 from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import count_nulls
-from deltactl.parquet.reader import RowReader, open_in_turn
+from deltactl.parquet.reader import LiveBatch, RowReader, open_in_turn, read_deletion_vector
+from deltactl.parquet.splice.legal import Reason
+from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, GroupCopy, SpliceWriter
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
 from deltactl.protocol.stats_columns import StatsColumns
 from deltactl.storage.open import open_store
@@ -28,7 +43,7 @@ from deltactl.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class RewriteSpec:
-    """What all bins of a run share."""
+    """What all bins of a run share; without ``copy`` all row groups are encoded."""
 
     table_uri: str
     storage_options: Mapping[str, str] = field(repr=False)
@@ -38,6 +53,7 @@ class RewriteSpec:
     stats_columns: StatsColumns
     verify: Literal["counts", "full"]
     row_tracking: RowTrackingColumns | None = None
+    copy: CopyRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +78,7 @@ class RewriteResult:
 
     outputs: tuple[NewFile, ...]
     inputs: pa.RecordBatch
+    groups: RewriteCounts
 
 
 def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> RewriteResult:
@@ -76,14 +93,11 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
     name = f"{task.folder}part-{task.number:05d}-{spec.run_id}-{attempt}.c000{suffix}.parquet"
     counts = _Counts()
     with (
-        DataFileWriter(
-            store, name, spec.reader.schema, spec.write_options, spec.stats_columns
-        ) as writer,
-        closing(open_in_turn(store, task.files)) as sources,
+        _open_writer(store, name, spec, task) as writer,
+        closing(open_in_turn(store, task.files, _leave(spec, writer))) as sources,
     ):
         for file, source in zip(task.files, sources, strict=True):
-            for columns in _live_columns(store, spec, file, source, counts):
-                writer.write(columns)
+            _rewrite_file(store, spec, file, source, writer=writer, counts=counts)
         written = writer.close()
     try:
         _ensure_counts(name, counts, written)
@@ -91,13 +105,13 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
             ensure_equal_rows(store, spec.reader, task.files, name, spec.row_tracking)
         if not written.num_rows:
             store.delete_many([name])
-            return RewriteResult((), counts.inputs())
+            return RewriteResult((), counts.inputs(), counts.groups)
         new_file = _new_file(store, task, written)
     except BaseException:
         with suppress(DeltactlError):  # the first error is raised
             store.delete_many([name])
         raise
-    return RewriteResult((new_file,), counts.inputs())
+    return RewriteResult((new_file,), counts.inputs(), counts.groups)
 
 
 @dataclass(slots=True)
@@ -108,6 +122,7 @@ class _Counts:
     nulls: Counter[str] = field(default_factory=Counter)
     first_rows: list[int] = field(default_factory=list)
     physical_rows: list[int] = field(default_factory=list)
+    groups: RewriteCounts = field(default_factory=RewriteCounts)
 
     def add(self, columns: pa.RecordBatch) -> None:
         self.rows += columns.num_rows
@@ -133,19 +148,103 @@ class _Counts:
             )
 
 
-def _live_columns(
-    store: Store, spec: RewriteSpec, file: DataFile, source: pa.NativeFile, counts: _Counts
-) -> Iterator[pa.RecordBatch]:
+def _open_writer(
+    store: Store, name: str, spec: RewriteSpec, task: RewriteTask
+) -> DataFileWriter | SpliceWriter:
+    """Return a writer that copies only if an input is large enough for it."""
+    rule = spec.copy
+    copies = rule is not None and any(map(rule.may_copy, task.files))
+    kind = SpliceWriter if copies else DataFileWriter
+    return kind(store, name, spec.reader.schema, spec.write_options, spec.stats_columns)
+
+
+def _leave(spec: RewriteSpec, writer: DataFileWriter | SpliceWriter) -> Callable[[DataFile], bool]:
+    """Return which files are not opened before it is known that they are not copied."""
+    rule = spec.copy
+    if rule is None or not isinstance(writer, SpliceWriter):
+        return lambda file: False
+    return rule.may_copy
+
+
+def _rewrite_file(
+    store: Store,
+    spec: RewriteSpec,
+    file: DataFile,
+    source: pa.NativeFile | None,
+    *,
+    writer: DataFileWriter | SpliceWriter,
+    counts: _Counts,
+) -> None:
+    """Append the live rows of a file."""
     first_row, physical_rows = counts.rows, 0
-    for live in spec.reader.read(store, file, source=source):
-        columns = live.columns
-        if spec.row_tracking is not None:
-            columns = keep_row_ids(live, file, spec.row_tracking)
-        counts.add(columns)
-        physical_rows += live.num_physical_rows
-        if columns.num_rows:
-            yield columns
+    deleted = read_deletion_vector(store, file)
+    with ExitStack() as stack:
+        # A file that is copied as a whole is never opened.
+        opened = cache(lambda: stack.enter_context(spec.reader.open(store, file, source)))
+        for step in _plan_steps(store, spec, file, deleted, opened, writer=writer, counts=counts):
+            if isinstance(step, Skip):
+                physical_rows += step.num_rows
+            elif isinstance(step, Copy):
+                assert isinstance(writer, SpliceWriter)  # noqa: S101 - only it has such steps
+                writer.copy(_prepare_copy(spec, file, opened, step))
+                counts.rows += step.group.num_rows
+                physical_rows += step.group.num_rows
+            else:
+                for live in spec.reader.read_groups(opened(), file, deleted, step.groups):
+                    columns = _with_row_ids(spec, file, live)
+                    counts.add(columns)
+                    physical_rows += live.num_physical_rows
+                    if columns.num_rows:
+                        writer.write(columns)
     counts.end_file(file, first_row, physical_rows)
+
+
+def _plan_steps(
+    store: Store,
+    spec: RewriteSpec,
+    file: DataFile,
+    deleted: BitMap64 | None,
+    opened: Callable[[], pq.ParquetFile],
+    *,
+    writer: DataFileWriter | SpliceWriter,
+    counts: _Counts,
+) -> Sequence[Step]:
+    if isinstance(writer, SpliceWriter) and spec.copy is not None and spec.copy.may_copy(file):
+        room = ROOM_FOR_ROW_GROUPS - writer.num_groups
+        return plan_steps(
+            store, spec.copy, file, deleted,
+            counts=counts.groups, is_local=writer.is_local, room=room,
+        )  # fmt: skip
+    reason = Reason.ENCODE if spec.copy is None else Reason.SMALL
+    counts.groups.encode(opened().num_row_groups, file.size_bytes, [reason])
+    return [Encode(None)]
+
+
+def _with_row_ids(spec: RewriteSpec, file: DataFile, live: LiveBatch) -> pa.RecordBatch:
+    return (
+        live.columns if spec.row_tracking is None else keep_row_ids(live, file, spec.row_tracking)
+    )
+
+
+def _prepare_copy(
+    spec: RewriteSpec, file: DataFile, opened: Callable[[], pq.ParquetFile], step: Copy
+) -> GroupCopy:
+    """Read the columns of a row group that are encoded, and those that statistics need."""
+    groups = [step.group.index]
+    beside = facts = None
+    if step.choice.encoded:
+        reader = spec.reader.select(step.choice.encoded.keys())
+        batches = (
+            _with_row_ids(spec, file, live) if reader.extra else live.columns
+            for live in reader.read_groups(opened(), file, None, groups)
+        )
+        beside = pa.Table.from_batches(batches, reader.schema)
+    if step.choice.sampled:
+        reader = spec.reader.select(set(step.choice.sampled))
+        facts = FactCollector(reader.schema, spec.stats_columns)
+        for live in reader.read_groups(opened(), file, None, groups):
+            facts.collect(live.columns)
+    return GroupCopy(step.source, step.group, step.leaves, beside, facts)
 
 
 def _ensure_counts(name: str, counts: _Counts, written: WrittenFile) -> None:

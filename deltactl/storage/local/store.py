@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from deltactl.errors import StorageError
 from deltactl.storage.errors import map_error, mapped_errors
+from deltactl.storage.local.assembly import LocalAssembly
 from deltactl.storage.local.exclusive import create_exclusively, move_exclusively
 from deltactl.storage.local.files import (
     TEMP_PREFIX,
@@ -40,7 +41,15 @@ from deltactl.storage.local.listing import (
 from deltactl.storage.local.paths import LocalPaths
 from deltactl.storage.local.put_together import put_together, sync_each
 from deltactl.storage.names import is_absolute_name
-from deltactl.storage.store import Directories, Enter, FileInfo, Replacement, Tree
+from deltactl.storage.store import (
+    Assembly,
+    Directories,
+    Enter,
+    FileInfo,
+    RangeCopies,
+    Replacement,
+    Tree,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,6 +86,11 @@ class LocalStore:
 
     @property
     def directories(self) -> Directories:
+        """Return this store."""
+        return self
+
+    @property
+    def range_copies(self) -> RangeCopies:
         """Return this store."""
         return self
 
@@ -168,6 +182,13 @@ class LocalStore:
         with mapped_errors("create", name, self._uri):
             self._paths.make_parents(path)
             return DurableWriter(path, name, self._uri)
+
+    def open_assembly(self, name: str) -> Assembly:
+        """Open a writer as ``open_output`` does, whose copies the kernel makes."""
+        path = self._paths.writable(name)
+        with mapped_errors("create", name, self._uri):
+            self._paths.make_parents(path)
+            return LocalAssembly(path, name, self._uri, self._paths.readable)
 
     def open_replacement(self, name: str) -> Replacement:
         """Open a writer to a hidden file, which ``close`` renames."""

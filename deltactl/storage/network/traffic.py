@@ -59,10 +59,12 @@ def watch_s3(session: Any, traffic: Traffic) -> None:
             kind = "deletes"
         await traffic.leave(kind)
 
-    def arrived(response_dict: Mapping[str, Any] | None, **_: Any) -> None:
+    def arrived(response_dict: Mapping[str, Any] | None, event_name: str, **_: Any) -> None:
         if response_dict is not None:
             length = response_dict["headers"].get("content-length")
-            traffic.arrived(response_dict["status_code"], _number(length))
+            # The answer of a HEAD has the length of an object, and no content.
+            has_content = not event_name.rpartition(".")[2].startswith("Head")
+            traffic.arrived(response_dict["status_code"], _number(length) if has_content else 0)
 
     session.register("before-send.s3", leave)
     session.register("response-received.s3", arrived)

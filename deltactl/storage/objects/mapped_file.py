@@ -70,6 +70,26 @@ class MappedFile(io.BufferedIOBase):
             raise self._to_error(error) from error
 
 
+class MappedAssembly(MappedFile):
+    """Forwards to a writer that also copies; see ``storage.store.Assembly``."""
+
+    is_local = False
+
+    def __init__(
+        self,
+        file: Any,
+        to_error: Callable[[Exception], StorageError],
+        readable: Callable[[str], str],
+    ) -> None:
+        """Own ``file``; ``readable`` returns the key of a source."""
+        super().__init__(file, to_error)
+        self._readable = readable
+
+    def copy(self, source: str, offset: int, length: int) -> None:
+        """Append bytes of another object; see ``Assembly.copy``."""
+        self._call(self._file.copy, self._readable(source), offset, length)
+
+
 _MODIFIED_KEYS: Final = ("LastModified", "mtime", "last_modified", "updated", "modified", "created")
 
 

@@ -212,6 +212,6 @@ def _is_refused(puts: RawPuts, name: str, kind: _Kind, where: str) -> bool:
 def _refusal(where: str, what: str) -> SafetyError:
     return SafetyError(
         f"the object store of {where} {what}: two writers could overwrite each other's commits",
-        hint="Nothing was committed. Commit with --log-store dynamodb (see"
-        " docs/object-store-commits.md), or move the table to a store that supports If-None-Match.",
+        hint="Commit with --log-store dynamodb (see docs/object-store-commits.md), or move the"
+        " table to a store that supports If-None-Match. Nothing was committed.",
     )

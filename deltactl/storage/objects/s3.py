@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from fsspec.asyn import sync
 
+from deltactl.storage.network.retry import RetryPolicy
+from deltactl.storage.objects.part_assembly import CannotCopyError, PartAssembly
 from deltactl.storage.objects.part_writer import PartWriter
 from deltactl.storage.objects.services import CommonService, Entry, split_folder
 
@@ -17,6 +19,9 @@ _PAGE_KEYS: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20
 _DELETE_ATTEMPTS: Final = 5
 _VERSIONS_LISTED: Final = 100
+_NOTED_ETAGS: Final = 4096
+# Answers of services that do not copy parts.
+_NO_COPIES: Final = frozenset({"NotImplemented", "MethodNotAllowed", "AccessDenied"})
 # A batch may fail for single keys with these codes.
 _BUSY_CODES: Final = frozenset({
     "InternalError", "OperationAborted", "RequestTimeout", "ServiceUnavailable", "SlowDown",
@@ -30,6 +35,12 @@ class S3Service(CommonService):
     """
 
     delete_batch: int = 1000
+    copies_ranges: bool = True
+
+    def __init__(self, file_system: Any, retry: RetryPolicy | None = None) -> None:
+        """Serve an s3fs file system."""
+        super().__init__(file_system, retry)
+        self._etags: dict[str, str] = {}
 
     def find_endpoint(self) -> str:
         """Return the client's: it depends on options, variables and configuration files."""
@@ -71,9 +82,26 @@ class S3Service(CommonService):
         body = answer["Body"]
         async with body:
             data = bytes(await body.read())
+        if wanted is not None:
+            self._note_etag(key, answer.get("ETag"))
         total = answer.get("ContentRange", "").rpartition("/")[2]
         size = int(total) if total.isdigit() else len(data)
         return data, _entry(key, size, answer["LastModified"])
+
+    def _note_etag(self, key: str, etag: str | None) -> None:
+        """Remember which content of an object was read: a later copy must be of the same."""
+        if etag is None:
+            return
+        while len(self._etags) >= _NOTED_ETAGS:
+            self._etags.pop(next(iter(self._etags)), None)
+        self._etags[key] = etag
+
+    def etag_of(self, key: str) -> str:
+        """Return the tag of the content that was read; if none was, of the current one."""
+        if key not in self._etags:
+            bucket, _, name = key.partition("/")
+            self._note_etag(key, self.call("head_object", Bucket=bucket, Key=name)["ETag"])
+        return self._etags[key]
 
     def download(self, key: str, path: str) -> None:
         """Download a whole object; start again after an error, so that no two versions mix."""
@@ -100,6 +128,12 @@ class S3Service(CommonService):
     def open_output(self, key: str) -> Any:
         """Open a writer that retries each part by itself."""
         return PartWriter(lambda data: self.put(key, data), lambda: _Parts(self, key))
+
+    def open_assembly(self, key: str) -> Any:
+        """Open a writer that also takes ranges of other objects, without reading them."""
+        return PartAssembly(
+            lambda data: self.put(key, data), lambda: _Parts(self, key), self.read_range
+        )
 
     def put(self, key: str, data: bytes) -> None:
         """Write or replace a whole object, in one request up to 5 GB."""
@@ -210,10 +244,33 @@ class _Parts:
     def add(self, data: bytes) -> None:
         number = len(self._parts) + 1
         answer = self._service.call("upload_part", **self._place, PartNumber=number, Body=data)
+        self._note(answer, len(data))
+
+    def copy(self, source: str, offset: int, length: int) -> None:
+        bucket, _, name = source.partition("/")
+        try:
+            answer = self._service.call(
+                "upload_part_copy",
+                **self._place,
+                PartNumber=len(self._parts) + 1,
+                CopySource={"Bucket": bucket, "Key": name},
+                CopySourceRange=f"bytes={offset}-{offset + length - 1}",
+                CopySourceIfMatch=self._service.etag_of(source),
+            )
+        except (PermissionError, NotImplementedError) as error:
+            raise CannotCopyError(str(error)) from error
+        except OSError as error:
+            if _error_code(error) not in _NO_COPIES:
+                raise
+            raise CannotCopyError(str(error)) from error
+        self._note(answer["CopyPartResult"], length)
+
+    def _note(self, answer: Mapping[str, Any], length: int) -> None:
         checksums = {name: value for name, value in answer.items() if name.startswith("Checksum")}
         checksums.pop("ChecksumType", None)
+        number = len(self._parts) + 1
         self._parts.append({"PartNumber": number, "ETag": answer["ETag"], **checksums})
-        self._size_bytes += len(data)
+        self._size_bytes += length
 
     def finish(self) -> None:
         try:
@@ -228,6 +285,12 @@ class _Parts:
     def abandon(self) -> None:
         with suppress(Exception):
             self._service.call("abort_multipart_upload", **self._place)
+
+
+def _error_code(error: OSError) -> str:
+    """Return the code in the answer of the service; empty if there is none."""
+    answer = getattr(error.__cause__, "response", None)
+    return str(answer.get("Error", {}).get("Code", "")) if isinstance(answer, dict) else ""
 
 
 def _refused(code: str | None, message: str | None) -> Exception:

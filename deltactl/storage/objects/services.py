@@ -77,6 +77,15 @@ class ObjectService(Protocol):
         """Open a writer like fsspec's: ``close`` creates the object, ``discard`` does not."""
         ...
 
+    @property
+    def copies_ranges(self) -> bool:
+        """Return whether ``open_assembly`` works."""
+        ...
+
+    def open_assembly(self, key: str) -> Any:
+        """Open a writer as ``open_output`` does, with ``copy(source key, offset, length)``."""
+        ...
+
     def copy(self, key: str, target: str) -> None:
         """Copy an object on the server; the copy is complete when this returns."""
         ...
@@ -105,6 +114,7 @@ class CommonService:
     """fsspec's own calls: whole listings, one request per delete."""
 
     delete_batch: int = 1
+    copies_ranges: bool = False
 
     def __init__(self, file_system: Any, retry: RetryPolicy | None = None) -> None:
         """Serve an fsspec file system."""
@@ -174,6 +184,10 @@ class CommonService:
     def open_output(self, key: str) -> Any:
         """Open the library's own writer."""
         return self._fs.open(key, "wb")
+
+    def open_assembly(self, key: str) -> Any:
+        """Raise: fsspec has no call that copies a part."""
+        raise NotImplementedError
 
     def copy(self, key: str, target: str) -> None:
         """Copy as the library does."""

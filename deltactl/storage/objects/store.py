@@ -20,13 +20,21 @@ from deltactl.storage.errors import no_versions_error
 from deltactl.storage.objects.copies import ListedCopies
 from deltactl.storage.objects.keys import ObjectKeys
 from deltactl.storage.objects.listing import ObjectListing
-from deltactl.storage.objects.mapped_file import MappedFile, file_info
+from deltactl.storage.objects.mapped_file import MappedAssembly, MappedFile, file_info
 from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard, RawPuts
 from deltactl.storage.objects.ranged_file import TAIL_BYTES, RangedFile, coalesce
 from deltactl.storage.objects.services import CommonService
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.secrets import secret_values
-from deltactl.storage.store import Enter, FileInfo, Replacement, Tree, Versions
+from deltactl.storage.store import (
+    Assembly,
+    Enter,
+    FileInfo,
+    RangeCopies,
+    Replacement,
+    Tree,
+    Versions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,6 +104,19 @@ class FsspecStore:
     @property
     def _listing(self) -> ObjectListing:
         return ObjectListing(self._keys, self._service)
+
+    @property
+    def range_copies(self) -> RangeCopies | None:
+        """Return this store, if its service copies parts of objects."""
+        return self if self._service.copies_ranges else None
+
+    def open_assembly(self, name: str) -> Assembly:
+        """Open a writer to a new object, part of which the service copies."""
+        key = self._keys.writable(name)
+        self._copies.forget(name)
+        with self._keys.mapped("create", name):
+            file = self._service.open_assembly(key)
+        return MappedAssembly(file, self._keys.mapper("write", name), self._keys.readable)
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         """Return files from ``start`` on; see ``Store.list_from``."""

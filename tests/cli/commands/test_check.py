@@ -33,12 +33,12 @@ def test_a_sound_table(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("check", "events", "--files", "data")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (
-        "Nothing is wrong with version 2, as far as was looked\n"
+        "No problems found in version 2\n"
         "\n"
-        "log          3 commits\n"
-        f"table        2 files, {_size(table)}\n"
-        "looked into  2 files: data\n"
-        "rows         4\n"
+        "log      3 commits\n"
+        f"table    2 files, {_size(table)}\n"
+        "checked  2 files: data\n"
+        "rows     4\n"
     )
 
 
@@ -64,10 +64,10 @@ def test_findings_say_what_they_mean_and_what_to_do(cli: RunCli, table: TableBui
         "    column 'id': the maximum is 1, but a live row is outside it\n"
         f"    {CODES['STATS_BOUNDS'].repair.replace('{file}', 'f00001.parquet')}\n"
         "\n"
-        "log          3 commits\n"
-        f"table        2 files, {_size(table)}\n"
-        "looked into  1 file: footers\n"
-        "rows         2\n"
+        "log      3 commits\n"
+        f"table    2 files, {_size(table)}\n"
+        "checked  1 file: footers\n"
+        "rows     2\n"
     )
 
 
@@ -126,7 +126,7 @@ def test_an_unknown_reader_feature_exits_7(cli: RunCli, tmp_path: Path) -> None:
 
 def test_an_annotation_names_the_first_findings(cli: RunCli, table: TableBuilder) -> None:
     table.store.delete_many([MISSING])
-    title = "::error title=deltactl check%3A something is wrong::events: "
+    title = "::error title=deltactl check%3A problems found::events: "
     ran = cli("check", "events", "-o", "github")
     assert (ran.code, ran.out) == (
         3,

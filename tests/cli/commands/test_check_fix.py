@@ -40,7 +40,7 @@ def test_a_dry_run_shows_the_pair(cli: RunCli, table: TextTable) -> None:
         "still return 2 rows\n"
         "\n"
         f"files      1 ({size} B)\n"
-        "live rows  2: readers return so many rows less\n"
+        "live rows  2: readers will no longer return them\n"
     )
     assert version_of(table) == 2
 
@@ -63,7 +63,7 @@ def test_yes_removes_it(cli: RunCli, table: TextTable) -> None:
 def test_nobody_to_ask(cli: RunCli, table: TextTable) -> None:
     ran = cli(*FIX)
     assert ran.code == 6
-    assert "nobody can be asked here, and --yes was not given" in ran.err
+    assert "not running interactively and --yes was not given" in ran.err
     assert version_of(table) == 2
 
 
@@ -83,8 +83,8 @@ def test_what_is_doubtful_is_left_until_it_is_named(cli: RunCli, table: TextTabl
     table.commit(operation="RESTORE", operationParameters={"timestamp": "2020-09-13"})
     ran = cli(*FIX, "--yes")
     assert ran.code == 3
-    assert ran.out.startswith("Nothing is certain to go in version 3\n")
-    assert "To remove one, give --path the text that stands in quotes" in ran.out
+    assert ran.out.startswith("No path can be removed with certainty in version 3\n")
+    assert "To remove one, pass the text in quotes" in ran.out
     assert version_of(table) == 3
     assert cli(*FIX, "--path", ENCODED, "--yes").code == 2
     named = cli(*FIX, "--path", RAW, "--yes")

@@ -54,8 +54,9 @@ def test_a_run_and_a_second_one(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("checkpoint", "events")
     assert (ran.code, ran.err) == (0, "")
     first, *rest = ran.out.splitlines()
-    assert first == "Version 2 has a classic checkpoint, read back and found equal"
-    assert [line.split("  ")[0] for line in rest] == ["live files", "tombstones", "written", "hint"]
+    assert first == "Version 2 has a classic checkpoint, read back and verified"
+    labels = ["live files", "tombstones", "written", "_last_checkpoint"]
+    assert [line.split("  ")[0] for line in rest] == labels
     assert {CLASSIC, "_last_checkpoint"} <= names(table)
     again = cli("checkpoint", "events")
     assert (again.code, again.out) == (
@@ -107,13 +108,13 @@ def test_cleanup_is_shown_then_done(cli: RunCli, table: TableBuilder, tmp_path: 
     assert shown.code == 0
     lines = shown.out.splitlines()
     assert lines[2].startswith("Would delete 2 files of the log (")
-    assert lines[3] == "  stands on  the checkpoint of version 2"
-    assert lines[5] == "  lost       versions 0 to 1 would stop being readable"
+    assert lines[3] == "  oldest checkpoint  version 2"
+    assert lines[5] == "  lost               versions 0 to 1 would stop being readable"
     assert lines[6] == f"  _delta_log/{0:020d}.json"
     assert f"{0:020d}.json" in names(table)
     ran = cli("checkpoint", "events", "--cleanup")
     assert ran.code == 0
-    assert "lost       versions 0 to 1 stopped being readable" in ran.out
+    assert "lost               versions 0 to 1 stopped being readable" in ran.out
     assert names(table) == {CLASSIC, f"{2:020d}.json", "_last_checkpoint"}
     assert Table(str(tmp_path / "events")).snapshot().num_files == 3
     again = cli("checkpoint", "events", "--cleanup-only")
@@ -163,7 +164,7 @@ def test_hidden_files_alone_are_shown(cli: RunCli, table: TableBuilder, tmp_path
     assert (ran.code, ran.err) == (0, "")
     assert "Would delete 1 file of the log (4 B)" in ran.out
     assert name in ran.out
-    assert "stands on" not in ran.out
+    assert "oldest checkpoint" not in ran.out
     assert path.exists()
 
 
@@ -182,14 +183,17 @@ def test_repair_names_the_culprit(cli: RunCli, table: TableBuilder, tmp_path: Pa
     broken.write_bytes(broken.read_bytes()[:300])
     checked = cli("checkpoint", "events", "--repair", "--check")
     assert checked.code == 3
-    assert checked.out.startswith("2 problems found: 1 checkpoint and the hint checked\n")
+    assert checked.out.startswith("2 problems found: 1 checkpoint and _last_checkpoint checked\n")
     assert f"_delta_log/{CLASSIC}\n  it cannot be read whole\n" in checked.out
     ran = cli("checkpoint", "events", "--repair", "-o", "json")
     found = json.loads(ran.out)["result"]
     assert ran.code == 0
     assert [finding["repaired"] for finding in found["findings"]] == [True, True]
     sound = cli("checkpoint", "events", "--repair", "--check")
-    assert (sound.code, sound.out) == (0, "Nothing to repair: 1 checkpoint and the hint checked\n")
+    assert (sound.code, sound.out) == (
+        0,
+        "Nothing to repair: 1 checkpoint and _last_checkpoint checked\n",
+    )
 
 
 def test_what_was_not_repaired_is_partial_success(cli: RunCli, table: TableBuilder) -> None:

@@ -41,7 +41,7 @@ def test_a_dry_run_on_a_terminal(cli: RunCli, events: Path) -> None:
         "id      long\n"
         "v       string\n"
         "day     date    partition, type guessed\n"
-        "--partition-by sets types of partition columns\n"
+        "Use --partition-by to set the types of partition columns.\n"
         "\n"
         "Left out\n"
         "  1 file, hidden: a name on its path begins with '_' or '.'\n"
@@ -70,10 +70,10 @@ def test_what_a_run_says_and_again(cli: RunCli, events: Path) -> None:
     assert (again.code, again.err) == (0, "")
     assert again.out == (
         "Already a Delta table, version 0: nothing was changed\n"
-        "--sync adds files that appeared since it was converted\n"
+        "Use --sync to add files written since the conversion.\n"
     )
     synced = cli("convert", "events", "--sync")
-    assert synced.out.startswith("No new files beside version 0\n")
+    assert synced.out.startswith("No new files since version 0\n")
 
 
 def test_the_envelope(cli: RunCli, events: Path) -> None:

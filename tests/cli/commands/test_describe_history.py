@@ -115,7 +115,7 @@ def test_no_line_is_wider_than_the_page(cli: RunCli, tmp_path: Path) -> None:
         )
     ran = cli("describe-history", str(tmp_path), "--limit", "20")
     assert max(map(len, ran.out.splitlines())) <= 80
-    assert ran.out.endswith("\n10 older versions not shown: --limit N or --all shows more\n")
+    assert ran.out.endswith("\n10 older versions not shown: use --limit N or --all\n")
 
 
 def test_a_terminal_gets_a_screenful(
@@ -135,7 +135,7 @@ def test_limit_and_all(cli: RunCli, tmp_path: Path) -> None:
 
     assert [shown(), shown("--limit", "3"), shown("--all"), shown("-n", "99")] == [30, 3, 30, 30]
     ran = cli("describe-history", table, "-o", "ndjson", "-n", "29")
-    assert ran.err == "note: 1 older version not shown: --limit N or --all shows more\n"
+    assert ran.err == "note: 1 older version not shown: use --limit N or --all\n"
     assert len(ran.out.splitlines()) == 29
 
 

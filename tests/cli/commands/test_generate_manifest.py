@@ -36,7 +36,7 @@ def test_a_dry_run_a_run_and_a_check(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("generate-manifest", "events", "--dry-run")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (
-        f"2 manifests not as in version 1 (0 are), under {root}\n"
+        f"2 manifests differ from version 1 (0 unchanged), under {root}\n"
         "\n"
         "partition                       files  manifest\n"
         "day=__HIVE_DEFAULT_PARTITION__      1  missing\n"

@@ -74,6 +74,9 @@ def test_a_dry_run_on_a_terminal(cli: RunCli, table: TableBuilder) -> None:
         "day=2024-01-01/p=a b      5      1  488.3 KiB   488.3 KiB\n"
         "day=2024-01-02/p=a b      3      1    293 KiB     293 KiB\n"
         "\n"
+        "copied   0 of 8 row groups, 0 B of 781.3 KiB\n"
+        "encoded  below --min-row-group (8)\n"
+        "\n"
         "file sizes  now                      after\n"
         "  < 1 MiB     9  ##################      3  ######\n"
         "  small now: 9 of 9 files (100%), 878.9 KiB; small is below 192 MiB\n"
@@ -105,11 +108,13 @@ def test_what_a_run_says(cli: RunCli, table: TableBuilder) -> None:
     size = sum(path.stat().st_size for path in Path("events").rglob("part-*.parquet"))
     lines = ran.out.splitlines()
     assert lines[0] == "8 files became 2 in version 2"
-    assert lines[1] == f"size    781.3 KiB -> {size / 1024:.1f} KiB"
+    assert lines[1] == f"size     781.3 KiB -> {size / 1024:.1f} KiB"
     assert lines[2:] == [
-        "rows    24 rewritten, verified, none changed",
-        "engine  local (input below 1 GiB, no cluster named)",
-        "undo    the old files stay until a vacuum; version 1 can still be read",
+        "rows     24 rewritten, verified, none changed",
+        "copied   0 of 8 row groups, 0 B of 781.3 KiB",
+        "encoded  below --min-row-group (8)",
+        "engine   local (input below 1 GiB, no cluster named)",
+        "undo     the old files stay until a vacuum; version 1 can still be read",
         "",
         "Left alone",
         "  1 file  not worth a rewrite yet",
@@ -317,7 +322,7 @@ def test_a_bin_that_is_lost_in_every_round_is_partial_success(
         ran = cli("optimize", "events", "--no-lease", "--min-interval", "1d")
     assert ran.code == 5
     assert "error: 3 files were left as they were: " in ran.err
-    assert "hint: 5 files became 1 in version 3. Rerun for the rest." in ran.err
+    assert "hint: Rerun for the rest. 5 files became 1 in version 3." in ran.err
     assert ran.out.startswith("5 files became 1 in version 3\n")
     ran = cli("optimize", "events", "--no-lease", "--min-interval", "1d", "-o", "json")
     assert ran.code == 0
@@ -361,3 +366,24 @@ def test_an_interrupt_in_this_process(
     assert ran.code == 130
     assert "interrupted; 5 files became 1 in version 2" in ran.err
     assert "hint: Rerun" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (("--min-row-group", "0MiB"), "--min-row-group must be more than zero"),
+        (("--min-row-group", "much"), "'much'"),
+        (("--min-row-group", "1MiB", "--rewrite", "copy"), "no meaning with --rewrite copy"),
+        (("--min-row-group", "1MiB", "--rewrite", "encode"), "no meaning with --rewrite encode"),
+        (("--rewrite", "decode"), "decode"),
+        (("--rewrite", "copy", "--codec", "gzip"), ".parquet' is compressed with snappy"),
+    ],
+)
+def test_options_of_copies_that_contradict_each_other(
+    cli: RunCli, table: TableBuilder, typed: tuple[str, ...], message: str
+) -> None:
+    before = contents(Path("events"))
+    ran = cli("optimize", "events", *typed)
+    assert ran.code == 2
+    assert message in ran.err
+    assert contents(Path("events")) == before

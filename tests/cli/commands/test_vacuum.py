@@ -64,16 +64,16 @@ def test_a_dry_run(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
     ran = cli("vacuum", "events", "--mode", "full", "--dry-run")
     assert (ran.code, ran.err) == (0, "")
     assert steady(ran.out) == (
-        "Would remove 3 files (2.5 KiB) and 2 empty folders, version 2\n"
+        "Would remove 3 files (2.5 KiB) and 2 empty directories, version 2\n"
         "\n"
         "reason     files   size  oldest      newest\n"
         "tombstone      2  2 KiB  2020-09-13  2020-09-13\n"
         "orphan         1  500 B  2020-09-13  2020-09-13\n"
         "\n"
-        "folder  files   size  oldest      newest\n"
-        "p=a         1  1 KiB  2020-09-13  2020-09-13\n"
-        "p=b         1  1 KiB  2020-09-13  2020-09-13\n"
-        "p=c         1  500 B  2020-09-13  2020-09-13\n"
+        "directory  files   size  oldest      newest\n"
+        "p=a            1  1 KiB  2020-09-13  2020-09-13\n"
+        "p=b            1  1 KiB  2020-09-13  2020-09-13\n"
+        "p=c            1  500 B  2020-09-13  2020-09-13\n"
         "\n"
         "cutoff        TIME, 7d by the default of delta.deletedFileRetentionDuration\n"
         "mode          full: 5 files under the root\n"
@@ -92,15 +92,15 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
     assert (ran.code, ran.err) == (0, "")
     assert steady(ran.out).startswith(
         "3 files moved to quarantine (2.5 KiB)\n"
-        "folders     2 empty ones removed\n"
-        "run         RUN\n"
-        "kept until  TIME, at least\n"
-        "undo        deltactl vacuum events --undo RUN\n"
+        "directories  2 empty ones removed\n"
+        "run          RUN\n"
+        "kept until   TIME, at least\n"
+        "undo         deltactl vacuum events --undo RUN\n"
     )
     assert not (tmp_path / "events" / "p=c").exists()
     assert cli("vacuum", "events", "--mode", "full", "--check").code == 0
     undone = cli("vacuum", "events", "--undo", "last")
-    assert (undone.code, steady(undone.out)) == (0, "Brought back 3 files of run RUN\n")
+    assert (undone.code, steady(undone.out)) == (0, "Restored 3 files of run RUN\n")
     assert contents(tmp_path / "events" / "p=a") == before
     purged = cli("vacuum", "events", "--purge-quarantine", "--yes")
     assert (purged.code, purged.out) == (0, "Deleted 0 quarantined files (0 B)\n")
@@ -109,10 +109,10 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
 def test_deleted_files_cannot_come_back(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("vacuum", "events", "--mode", "full", "--yes")
     assert ran.code == 0
-    assert "undo     only from versions that the store keeps: nothing was moved" in ran.out
+    assert "only from object versions, if the store keeps them" in ran.out
     undone = cli("vacuum", "events", "--undo", "last")
     assert undone.code == 1
-    assert "cannot come back" in undone.err
+    assert "cannot be restored" in undone.err
     assert "it was deleted, not quarantined" in undone.out
     assert cli("vacuum", "events", "--undo", "nope").code == 1
 
@@ -127,7 +127,7 @@ def test_a_long_list_of_what_cannot_come_back_is_cut_and_says_so(
     wide = ("--mode", "full", "--max-orphan-fraction", "1", "--yes")
     assert cli("vacuum", "events", *wide).code == 0
     undone = cli("vacuum", "events", "--undo", "last").out
-    assert undone.count("cannot come back: ") == 20
+    assert undone.count("cannot be restored: ") == 20
     assert undone.endswith("\nand 3 more (-o json lists all)\n")
 
 
@@ -280,7 +280,7 @@ def test_a_table_that_misses_files_is_told_before_all_else(
     page = Page()
     render_report(page, broken, ("deltactl", "vacuum"), "events")
     lines = ["".join(piece.text for piece in pieces) for pieces in page.lines]
-    assert "missing: p=a/lost.parquet: another writer took it into use" in lines
+    assert "missing: p=a/lost.parquet: another writer started using it" in lines
 
 
 def test_names_of_files_are_data(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from deltactl.cli.html_report.page import RunFacts, render_report
 from deltactl.cli.output.envelope import Envelope, ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.parsing.argv import mask_address
+from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.storage.local.store import LocalStore
 from deltactl.units import format_size
 from tests.cli.conftest import RunCli
@@ -259,8 +260,8 @@ def test_a_run_that_is_not_due(cli: RunCli, table: TableBuilder) -> None:
     ("name", "message"),
     [
         ("none/r.html", "the folder none is not there, or may not be written to"),
-        ("t", "--report 't' is a folder"),
-        ("", "--report '' is a folder"),
+        ("t", "--report 't' is a directory"),
+        ("", "--report '' is a directory"),
         ("s3://b/r.html", "--report s3://b/r.html is not a file"),
         ("-", "--report - is not a file"),
     ],
@@ -307,6 +308,7 @@ def many_partitions(count: int) -> dict[str, Any]:
     return {
         "target_size_bytes": 1, "min_file_size_bytes": 1, "plan": plan, "versions": [],
         "failures": [], "conflicts": [], "strays": [], "deletion_vectors_removed": 0,
+        "rewrite": {"mode": "auto", **RewriteCounts().to_dict()},
     }  # fmt: skip
 
 

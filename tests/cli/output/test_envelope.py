@@ -71,7 +71,7 @@ def test_forms(value: Any, plain: Any) -> None:
 
 
 def test_what_has_no_form_is_refused() -> None:
-    with pytest.raises(TypeError, match="object has no form in JSON"):
+    with pytest.raises(TypeError, match="object cannot be written as JSON"):
         to_jsonable(object())
 
 

@@ -13,8 +13,9 @@ import pytest
 
 from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.output.log_handler import log_to
-from deltactl.cli.output.output import Output, OutputFormat, has_color, terminal_width
+from deltactl.cli.output.output import Output, OutputFormat
 from deltactl.cli.output.page import Column, Page, Styled, Tone
+from deltactl.cli.output.terminal import has_color, terminal_width
 from deltactl.errors import TableError
 
 

@@ -37,7 +37,7 @@ def ensure_complete(outcomes: list[Done[int] | Failed], count: int = 4) -> None:
     assert sorted(results) == [(number, number * 10) for number in range(count)]
 
 
-@pytest.mark.parametrize(("fault", "times"), [("raise", 3), ("die", 1), ("die", 3)])
+@pytest.mark.parametrize(("fault", "times"), [("raise", 3), ("die", 3)])
 def test_what_fails_for_a_while_ends_well(
     cluster: SparkSession, tmp_path: Path, fault: str, times: int
 ) -> None:

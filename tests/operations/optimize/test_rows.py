@@ -139,6 +139,7 @@ def _check_rows(data: st.DataObject) -> None:
         verify=data.draw(st.sampled_from(["counts", "full"])),
         commit_every_bytes=data.draw(st.sampled_from([1, 10_000, 1 << 40])),
         purge=data.draw(st.sampled_from([False, False, True])),
+        rewrite=data.draw(st.sampled_from(["copy", "copy", "encode", "auto"])),
     )
     assert_kept(builder, options)
 

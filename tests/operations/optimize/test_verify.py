@@ -178,12 +178,12 @@ def lose_row_group_when_reading(patch: Patch) -> None:
 
 def lose_batch_when_reading(patch: Patch) -> None:
     """A batch is lost where its rows were counted already: nothing but the rows can tell."""
-    real = reader.RowReader.read
+    real = reader.RowReader.read_groups
 
     def lossy(self: reader.RowReader, *args: Any, **options: Any) -> Iterator[LiveBatch]:
         yield from itertools.islice(real(self, *args, batch_rows=4), 1, None)
 
-    patch.setattr(reader.RowReader, "read", lossy)
+    patch.setattr(reader.RowReader, "read_groups", lossy)
 
 
 def lose_batch_when_writing(patch: Patch) -> None:

@@ -1,0 +1,281 @@
+"""Decide for each row group of an input whether it is copied or encoded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from deltactl.errors import DataFileError
+from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.footer_bytes import parse_footer
+from deltactl.parquet.reader import ensure_readable_path, naming_file, read_deletion_vector
+from deltactl.parquet.splice.legal import GroupChoice, Reason, Target, choose_columns
+from deltactl.parquet.splice.source import (
+    Group,
+    LeafCopy,
+    ReadRanges,
+    Source,
+    prepare_leaves,
+    read_source,
+)
+from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS
+from deltactl.protocol.deletion_vectors import ensure_within
+from deltactl.storage.parallel import each_in_parallel
+from deltactl.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRule:
+    """When row groups are copied: at least ``min_bytes`` of compressed pages, in order."""
+
+    target: Target
+    min_bytes: int
+
+    def may_copy(self, file: DataFile) -> bool:
+        """Return whether a file is large enough to have a row group that is copied."""
+        return file.size_bytes >= self.min_bytes
+
+
+@dataclass(slots=True)
+class RewriteCounts:
+    """Row groups and bytes of the inputs, copied and encoded; ``reasons`` counts row groups.
+
+    A row group of which only some columns are copied counts as copied, and its reasons too.
+    """
+
+    groups_copied: int = 0
+    bytes_copied: int = 0
+    groups_encoded: int = 0
+    bytes_encoded: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: RewriteCounts) -> None:
+        """Add the counts of another task."""
+        self.groups_copied += other.groups_copied
+        self.bytes_copied += other.bytes_copied
+        self.groups_encoded += other.groups_encoded
+        self.bytes_encoded += other.bytes_encoded
+        self.reasons.update(other.reasons)
+
+    def encode(self, groups: int, size_bytes: int, reasons: Iterable[Reason]) -> None:
+        """Count row groups that are encoded, for one or several reasons."""
+        self.groups_encoded += groups
+        self.bytes_encoded += size_bytes
+        for reason in {reason.value for reason in reasons}:
+            self.reasons[reason] += groups
+
+    def copy(self, group: Group, copied_bytes: int, choice: GroupChoice) -> None:
+        """Count a row group that is copied, perhaps without some columns."""
+        self.groups_copied += 1
+        self.bytes_copied += copied_bytes
+        self.bytes_encoded += group.compressed_bytes - copied_bytes
+        self.reasons.update({reason.value for reason in choice.encoded.values()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form; sizes in bytes."""
+        return {
+            "row_groups_copied": self.groups_copied,
+            "bytes_copied": self.bytes_copied,
+            "row_groups_encoded": self.groups_encoded,
+            "bytes_encoded": self.bytes_encoded,
+            "encoded_because": dict(sorted(self.reasons.items())),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Encode:
+    """Consecutive row groups to encode; ``None`` stands for all of the file."""
+
+    groups: Sequence[int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A row group to copy, of which the columns of ``choice.encoded`` are encoded."""
+
+    source: Source
+    group: Group
+    choice: GroupChoice
+    leaves: Sequence[LeafCopy]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A row group to encode as a whole."""
+
+    reasons: Sequence[Reason]
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Row groups without live rows."""
+
+    num_rows: int
+
+
+Step = Encode | Copy | Skip
+
+
+def plan_steps(
+    store: Store,
+    rule: CopyRule,
+    file: DataFile,
+    deleted: BitMap64 | None,
+    *,
+    counts: RewriteCounts,
+    is_local: bool,
+    room: int,
+) -> list[Step]:
+    """Return what to do with a file, in the order of its rows; count it.
+
+    Args:
+        store: of the table.
+        rule: when to copy.
+        file: the file.
+        deleted: its deleted rows.
+        counts: are increased.
+        is_local: reading single page headers is cheap: all are checked.
+        room: how many row groups may be copied.
+    """
+    try:
+        source = open_source(store, file)
+    except DataFileError:
+        # What Arrow can still read is encoded; the rest fails there, with its reason.
+        counts.encode(1, file.size_bytes, [Reason.INVALID])
+        return [Encode(None)]
+    if deleted is not None:
+        ensure_within(deleted, source.metadata.num_rows, file.path)
+    steps: list[Step] = []
+    with ExitStack() as stack:
+        read_ranges = partial(store.read_ranges, file.path)
+        if is_local:
+            opened = stack.enter_context(store.open_input(file.path))
+            read_ranges = partial(_read_each, opened)
+        for group in source.groups:
+            found = classify(rule, source, group, deleted, room=room)
+            step = (
+                _prepare(source, group, found, read_ranges, walk=is_local)
+                if isinstance(found, GroupChoice)
+                else found
+            )
+            room -= isinstance(step, Copy)
+            steps.append(_count(step, group, counts))
+    return list(_join(steps))
+
+
+def _read_each(opened: pa.NativeFile, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    return [opened.read_at(length, offset) for offset, length in ranges]
+
+
+def forecast(store: Store, rule: CopyRule, files: Iterable[DataFile]) -> RewriteCounts:
+    """Return what a run would do, from the footers of files that are large enough to be copied.
+
+    A smaller file counts as one row group: its footer is not read.
+    """
+    counts = RewriteCounts()
+    large: list[DataFile] = []
+    for file in files:
+        if not rule.may_copy(file):
+            counts.encode(1, file.size_bytes, [Reason.SMALL])
+        else:
+            large.append(file)
+    for found in each_in_parallel(lambda file: _forecast_file(store, rule, file), large):
+        counts.add(found)
+    return counts
+
+
+def _forecast_file(store: Store, rule: CopyRule, file: DataFile) -> RewriteCounts:
+    counts = RewriteCounts()
+    try:
+        source = open_source(store, file)
+        deleted = read_deletion_vector(store, file)
+    except DataFileError:
+        counts.encode(1, file.size_bytes, [Reason.INVALID])
+        return counts
+    for group in source.groups:
+        found = classify(rule, source, group, deleted, room=ROOM_FOR_ROW_GROUPS)
+        step = Copy(source, group, found, ()) if isinstance(found, GroupChoice) else found
+        _count(step, group, counts)
+    return counts
+
+
+def open_source(store: Store, file: DataFile) -> Source:
+    """Return a file as a source of copies.
+
+    Raises:
+        DataFileError: the footer is not valid, or not one whose row groups can be copied.
+    """
+    ensure_readable_path(file.path)
+    with naming_file(file.path):
+        return read_source(file.path, parse_footer(store, file.path, file.size_bytes))
+
+
+def classify(
+    rule: CopyRule, source: Source, group: Group, deleted: BitMap64 | None, *, room: int
+) -> GroupChoice | Refusal | Skip:
+    """Decide about a row group by footer and deletion vector."""
+    end = group.first_row + group.num_rows
+    hit = 0 if deleted is None else deleted.range_cardinality(group.first_row, end)
+    if hit == group.num_rows:
+        return Skip(group.num_rows)
+    if hit:
+        return Refusal((Reason.DELETED,))
+    if group.compressed_bytes < rule.min_bytes:
+        return Refusal((Reason.SMALL,))
+    if room <= 0:
+        return Refusal((Reason.TOO_MANY,))
+    choice = choose_columns(source, group, rule.target)
+    return choice if choice.copied else Refusal(tuple(choice.encoded.values()))
+
+
+def _prepare(
+    source: Source, group: Group, choice: GroupChoice, read_ranges: ReadRanges, *, walk: bool
+) -> Copy | Refusal:
+    """Read and check what a copy needs besides the pages."""
+    try:
+        leaves = prepare_leaves(source, group, choice.copied, read_ranges, walk=walk)
+    except DataFileError:
+        return Refusal((Reason.INVALID,))
+    return Copy(source, group, choice, leaves)
+
+
+def _count(step: Copy | Refusal | Skip, group: Group, counts: RewriteCounts) -> Step:
+    match step:
+        case Copy():
+            columns = [step.source.columns[name] for name in step.choice.copied]
+            copied = sum(
+                span.length
+                for column in columns
+                for span in group.spans[column.first_leaf :][: len(column.leaves)]
+            )
+            counts.copy(group, copied, step.choice)
+            return step
+        case Refusal():
+            counts.encode(1, group.compressed_bytes, step.reasons)
+            return Encode([group.index])
+        case Skip():
+            if step.num_rows:
+                counts.encode(1, group.compressed_bytes, [Reason.DELETED])
+            return step
+
+
+def _join(steps: Iterable[Step]) -> Iterator[Step]:
+    """Join neighbours that are encoded: they are read at once."""
+    run: list[int] = []
+    for step in steps:
+        if isinstance(step, Encode):
+            run += step.groups or ()
+            continue
+        if run:
+            yield Encode(run)
+            run = []
+        yield step
+    if run:
+        yield Encode(run)

@@ -1,0 +1,1 @@
+"""Copy row groups of Parquet files into a new file without decoding them."""

@@ -1,0 +1,261 @@
+"""Decide which column chunks may be copied into a file of another schema. Pure: no I/O.
+
+Source: the Parquet format, parquet.thrift; docs/adr/0022-copy-row-groups.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import isnan
+from struct import calcsize, unpack
+from typing import Final
+
+from deltactl.parquet.calendar import old_columns
+from deltactl.parquet.format import (
+    BOUNDS,
+    CODECS,
+    OLD_BOUNDS,
+    ColumnChunk,
+    ColumnMetaData,
+    Statistics,
+)
+from deltactl.parquet.splice.schema import StoredColumn
+from deltactl.parquet.splice.source import Group, Source
+from deltactl.parquet.thrift import Kind, ThriftStruct
+from deltactl.protocol.stats import truncate_maximum, truncate_minimum
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf
+
+
+class Reason(StrEnum):
+    """Why rows, or a column of them, are encoded."""
+
+    SMALL = "below --min-row-group"
+    DELETED = "deleted rows"
+    INVALID = "footer or pages not valid"
+    NO_COLUMN = "no column can be copied"
+    TOO_MANY = "too many row groups"
+    MISSING = "column not in the file"
+    TYPE = "column stored in another way"
+    CODEC = "another codec"
+    CALENDAR = "legacy calendar of Spark"
+    STATISTICS = "statistics missing or inexact"
+    ROW_IDS = "row ids to write"
+    WRITER = "defective writer"
+    ENCODE = "--rewrite encode"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The file to write: its columns in order, and what must be known of them.
+
+    ``complete`` are columns that are only copied if they have no null: those of row tracking.
+    ``computed`` are columns that files may have, but whose values come from the log. ``codec``
+    is ``None`` if any will do.
+    """
+
+    columns: Sequence[StoredColumn]
+    stats: StatsColumns
+    complete: Set[str] = frozenset()
+    computed: Set[str] = frozenset()
+    codec: str | None = None
+    by_column: Mapping[str, Sequence[StatsLeaf]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChoice:
+    """What happens to a row group: columns to copy, and columns to encode with the reason.
+
+    ``sampled`` are copied columns whose rows must be looked at for the statistics.
+    """
+
+    copied: Sequence[str]
+    encoded: Mapping[str, Reason]
+    sampled: Sequence[str] = ()
+
+
+def choose_columns(source: Source, group: Group, target: Target) -> GroupChoice:
+    """Return which columns of a row group, none of whose rows is deleted, are copied."""
+    names = frozenset(column.name for column in target.columns)
+    disputed = old_columns(source.metadata, names)
+    copied: list[str] = []
+    sampled: list[str] = []
+    encoded: dict[str, Reason] = {}
+    for column in target.columns:
+        reason = _refuse(source, group, column, target)
+        if reason is None and column.name in disputed and _holds_times(column):
+            reason = Reason.CALENDAR
+        if reason is not None:
+            encoded[column.name] = reason
+            continue
+        copied.append(column.name)
+        leaves = target.by_column.get(column.name, ())
+        if _needs_rows(source, group, source.columns[column.name], leaves):
+            sampled.append(column.name)
+    if target.complete & encoded.keys():  # they are computed together
+        encoded |= {name: Reason.ROW_IDS for name in copied if name in target.complete}
+        copied = [name for name in copied if name not in target.complete]
+    return GroupChoice(copied, encoded, sampled)
+
+
+def _refuse(source: Source, group: Group, wanted: StoredColumn, target: Target) -> Reason | None:
+    """Return why a column cannot be copied; ``None`` if it can."""
+    stored = source.columns.get(wanted.name)
+    if wanted.name in target.computed:
+        return Reason.MISSING
+    if stored is None:
+        return Reason.ROW_IDS if wanted.name in target.complete else Reason.MISSING
+    ids_differ = any(i is not None for i in wanted.ids) and wanted.ids != stored.ids
+    if stored.shape != wanted.shape or ids_differ:
+        return Reason.TYPE
+    chunks = chunks_of(group, stored)
+    if target.codec is not None and any(codec_of(chunk) != target.codec for chunk in chunks):
+        return Reason.CODEC
+    if _is_from_defective_writer(source.created_by, chunks):
+        return Reason.WRITER
+    if wanted.name in target.complete and any(_null_count(chunk) != 0 for chunk in chunks):
+        return Reason.ROW_IDS
+    leaves = target.by_column.get(wanted.name, ())
+    if not all(_is_described(source, chunks, stored, leaf, target.stats) for leaf in leaves):
+        return Reason.STATISTICS
+    return None
+
+
+def chunks_of(group: Group, column: StoredColumn) -> Sequence[ThriftStruct]:
+    """Return the chunks of a column's leaves."""
+    return group.chunks[column.first_leaf : column.first_leaf + len(column.leaves)]
+
+
+def codec_of(chunk: ThriftStruct) -> str:
+    """Return the name of the codec of a chunk."""
+    number = chunk.struct(ColumnChunk.META_DATA).integer(ColumnMetaData.CODEC)
+    return CODECS[number] if number is not None and 0 <= number < len(CODECS) else "unknown"
+
+
+_DELTA_BYTE_ARRAY: Final = 7
+_FLOATS: Final = {4: "<f", 5: "<d"}  # FLOAT and DOUBLE, as `struct` reads them
+_MR: Final = re.compile(r"parquet-mr (?:compatible )?version (\d+)\.(\d+)")
+_FIRST_SAFE_MR: Final = (1, 8)
+
+
+def _is_from_defective_writer(created_by: str, chunks: Sequence[ThriftStruct]) -> bool:
+    """Return whether readers decode the pages in another way because of who wrote them.
+
+    parquet-mr before 1.8 wrote DELTA_BYTE_ARRAY pages that depend on each other (PARQUET-246).
+    """
+    found = _MR.match(created_by)
+    if found is None or (int(found[1]), int(found[2])) >= _FIRST_SAFE_MR:
+        return False
+    columns = (chunk.struct(ColumnChunk.META_DATA) for chunk in chunks)
+    return any(_DELTA_BYTE_ARRAY in column.members(ColumnMetaData.ENCODINGS) for column in columns)
+
+
+def _holds_times(column: StoredColumn) -> bool:
+    """Return whether a column may hold dates or timestamps: integers with such a logical type."""
+    return _mentions_times(column.shape)
+
+
+_TIME_TYPES: Final = frozenset({6, 8})  # DATE and TIMESTAMP of LogicalType
+
+
+def _mentions_times(shape: tuple[object, ...]) -> bool:
+    return any(
+        isinstance(part, tuple) and (bool(part and part[0] in _TIME_TYPES) or _mentions_times(part))
+        for part in shape
+    )
+
+
+def _null_count(chunk: ThriftStruct) -> int | None:
+    column = chunk.struct(ColumnChunk.META_DATA)
+    if column.integer(ColumnMetaData.NUM_VALUES) == 0:
+        return 0
+    return column.struct(ColumnMetaData.STATISTICS).integer(Statistics.NULL_COUNT)
+
+
+def _is_described(
+    source: Source,
+    chunks: Sequence[ThriftStruct],
+    stored: StoredColumn,
+    leaf: StatsLeaf,
+    stats: StatsColumns,
+) -> bool:
+    """Return whether a footer says as much of a leaf as it would after encoding."""
+    if leaf.kind in ("nested", "void"):
+        return True  # counted from rows, or known
+    path = tuple(name.encode() for name in leaf.path)
+    if leaf.kind == "variant":
+        path = (*path, b"metadata")
+    if path not in stored.leaves:
+        return False
+    chunk = chunks[stored.leaves.index(path)]
+    nulls = _null_count(chunk)
+    if nulls is None:
+        return False
+    column = chunk.struct(ColumnChunk.META_DATA)
+    if not leaf.has_bounds or nulls == column.integer(ColumnMetaData.NUM_VALUES):
+        return True
+    return source.has_orders and _has_exact_bounds(
+        column.struct(ColumnMetaData.STATISTICS), leaf, stats.string_prefix
+    )
+
+
+def _has_exact_bounds(statistics: ThriftStruct, leaf: StatsLeaf, prefix: int) -> bool:
+    lower = statistics.get(Statistics.MIN_VALUE)
+    upper = statistics.get(Statistics.MAX_VALUE)
+    if not isinstance(lower, bytes) or not isinstance(upper, bytes):
+        return False
+    return leaf.kind != "string" or (
+        _is_enough(lower, statistics.get(Statistics.IS_MIN_VALUE_EXACT), prefix, upper=False)
+        and _is_enough(upper, statistics.get(Statistics.IS_MAX_VALUE_EXACT), prefix, upper=True)
+    )
+
+
+_USUAL_TRUNCATION: Final = 64
+"""Writers that cut bounds keep this many bytes, or more."""
+
+
+def _is_enough(bound: bytes, exact: object, prefix: int, *, upper: bool) -> bool:
+    """Return whether a bound, perhaps cut, gives the same text in the log as the value itself."""
+    if exact is True or (exact is None and len(bound) < _USUAL_TRUNCATION):
+        return True
+    try:
+        text = bound.decode()
+    except UnicodeDecodeError:
+        return False
+    # The last character may have been raised: the text in the log must not depend on it.
+    logged = truncate_maximum(text, prefix) if upper else truncate_minimum(text, prefix)
+    return logged is not None and len(logged) < len(text)
+
+
+def _needs_rows(
+    source: Source, group: Group, column: StoredColumn, leaves: Sequence[StatsLeaf]
+) -> bool:
+    """Return whether rows must tell what no footer does: NaN, and nulls of lists and maps."""
+    kinds = {leaf.kind for leaf in leaves}
+    if "nested" in kinds:
+        return True
+    if "float" not in kinds:
+        return False
+    # parquet-mr orders NaN after all other values: if there is one, it is the upper bound.
+    chunks = chunks_of(group, column)
+    return not _MR.match(source.created_by) or any(map(_has_nan_bound, chunks))
+
+
+def _has_nan_bound(chunk: ThriftStruct) -> bool:
+    column = chunk.struct(ColumnChunk.META_DATA)
+    form = _FLOATS.get(column.integer(ColumnMetaData.TYPE) or 0)
+    bound = column.struct(ColumnMetaData.STATISTICS).get(Statistics.MAX_VALUE)
+    if form is None or not isinstance(bound, bytes):
+        return False
+    return len(bound) != calcsize(form) or isnan(unpack(form, bound)[0])
+
+
+def strip_bounds(source: Source, column: ThriftStruct) -> None:
+    """Remove bounds that readers would misunderstand in a file of another writer."""
+    found = column.struct(ColumnMetaData.STATISTICS)
+    statistics = ThriftStruct(list(found.fields))
+    statistics.drop(OLD_BOUNDS if source.has_orders else BOUNDS)
+    if len(statistics.fields) < len(found.fields):
+        column.set(ColumnMetaData.STATISTICS, Kind.STRUCT, statistics)

@@ -1,0 +1,139 @@
+"""The columns of a footer, in a form that says whether two files store a column alike.
+
+Source: parquet.thrift (``SchemaElement``, ``LogicalType``, ``ConvertedType``) and LogicalTypes.md
+of the Parquet format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from deltactl.parquet.format import FileMetaData, SchemaElement
+from deltactl.parquet.thrift import ThriftError, ThriftStruct
+
+Annotation: TypeAlias = tuple[Any, ...]
+LeafPath: TypeAlias = tuple[bytes, ...]
+
+_MAX_DEPTH: Final = 64
+_FIXED_LEN_BYTE_ARRAY: Final = 7
+_INTEGER: Final = 10
+_DECIMAL: Final = 5
+_TIMESTAMP: Final = 8
+_TIME: Final = 7
+_MILLIS, _MICROS = 1, 2
+_WIDTHS_OF_TYPES: Final = {1: 32, 2: 64}
+# Number of the member of LogicalType for a ConvertedType that says the same.
+_CONVERTED: Final[dict[int, Annotation]] = {
+    0: (1,), 1: (2,), 3: (3,), 4: (4,), 6: (6,), 19: (12,), 20: (13,),
+    7: (_TIME, True, _MILLIS), 8: (_TIME, True, _MICROS),
+    9: (_TIMESTAMP, True, _MILLIS), 10: (_TIMESTAMP, True, _MICROS),
+    11: (_INTEGER, 8, False), 12: (_INTEGER, 16, False),
+    13: (_INTEGER, 32, False), 14: (_INTEGER, 64, False),
+    15: (_INTEGER, 8, True), 16: (_INTEGER, 16, True),
+    17: (_INTEGER, 32, True), 18: (_INTEGER, 64, True),
+    21: ("interval",),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """A top-level column: its ``shape`` is equal in two files that store it alike.
+
+    ``ids`` are the field ids of the column and all below it, ``None`` where there is none.
+    ``leaves`` are the paths of its leaves, and ``first_leaf`` is the index of the first.
+    """
+
+    name: str
+    shape: tuple[Any, ...]
+    ids: tuple[int | None, ...]
+    first_leaf: int
+    leaves: tuple[LeafPath, ...]
+
+
+def read_columns(footer: ThriftStruct) -> list[StoredColumn]:
+    """Return the top-level columns of a footer, in order.
+
+    Raises:
+        ThriftError: the schema is not a valid tree, or a name is not UTF-8.
+    """
+    elements = iter(footer.members(FileMetaData.SCHEMA))
+    root = _next(elements)
+    columns: list[StoredColumn] = []
+    first_leaf = 0
+    for _ in range(root.integer(SchemaElement.NUM_CHILDREN) or 0):
+        ids: list[int | None] = []
+        leaves: list[LeafPath] = []
+        shape = _read_shape(elements, (), ids, leaves)
+        try:
+            name = shape[0].decode()
+        except UnicodeDecodeError as error:
+            raise ThriftError("the name of a column is not UTF-8") from error
+        columns.append(StoredColumn(name, shape, tuple(ids), first_leaf, tuple(leaves)))
+        first_leaf += len(leaves)
+    if next(elements, None) is not None:
+        raise ThriftError("the schema has elements that belong to no column")
+    return columns
+
+
+def _next(elements: Iterator[Any]) -> ThriftStruct:
+    element = next(elements, None)
+    if not isinstance(element, ThriftStruct):
+        raise ThriftError("the schema ends in the middle of a column")
+    return element
+
+
+def _read_shape(
+    elements: Iterator[Any], parent: LeafPath, ids: list[int | None], leaves: list[LeafPath]
+) -> tuple[Any, ...]:
+    """Return the shape of the next element, which includes those below it."""
+    if len(parent) >= _MAX_DEPTH:
+        raise ThriftError(f"the schema nests deeper than {_MAX_DEPTH} levels")
+    element = _next(elements)
+    name = element.get(SchemaElement.NAME)
+    if not isinstance(name, bytes):
+        raise ThriftError("a column has no name")
+    path = (*parent, name)
+    ids.append(element.integer(SchemaElement.FIELD_ID))
+    kind = element.integer(SchemaElement.TYPE)
+    repetition = element.integer(SchemaElement.REPETITION)
+    children = element.integer(SchemaElement.NUM_CHILDREN) or 0
+    if not children:
+        leaves.append(path)
+        length = element.integer(SchemaElement.TYPE_LENGTH)
+        fixed = length if kind == _FIXED_LEN_BYTE_ARRAY else None
+        return (name, repetition, kind, fixed, _annotation(element, kind))
+    members = [_read_shape(elements, path, ids, leaves) for _ in range(children)]
+    return (name, repetition, _annotation(element, None), *members)
+
+
+def _annotation(element: ThriftStruct, kind: int | None) -> Annotation:
+    """Return the logical type; files that state it in the old or in the new form are equal."""
+    logical = element.get(SchemaElement.LOGICAL_TYPE)
+    if isinstance(logical, ThriftStruct) and logical.fields:
+        number, _, value = logical.fields[0]
+        found = (number, *_parameters(number, value))
+    else:
+        converted = element.integer(SchemaElement.CONVERTED_TYPE)
+        if converted == _DECIMAL:
+            scale = element.integer(SchemaElement.SCALE) or 0
+            found = (_DECIMAL, scale, element.integer(SchemaElement.PRECISION))
+        else:
+            found = _CONVERTED.get(-1 if converted is None else converted, ())
+    # A signed integer of the width of its physical type needs no annotation.
+    return () if found == (_INTEGER, _WIDTHS_OF_TYPES.get(kind or 0), True) else found
+
+
+def _parameters(number: int, value: Any) -> Annotation:
+    if not isinstance(value, ThriftStruct):
+        return ()
+    if number == _DECIMAL:
+        return (value.integer(1) or 0, value.integer(2))
+    if number in (_TIME, _TIMESTAMP):
+        unit = value.struct(2).fields
+        return (value.get(1), unit[0][0] if unit else None)
+    if number == _INTEGER:
+        width = value.get(1)
+        return (width[0] if isinstance(width, bytes) and width else None, value.get(2))
+    return ()

@@ -1,0 +1,67 @@
+"""Rows encoded in memory as one row group, to be placed in a file beside copied chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltactl.errors import VerificationError
+from deltactl.parquet.amend import amend_footer
+from deltactl.parquet.facts import FactCollector
+from deltactl.parquet.footer import count_nulls, read_null_counts
+from deltactl.parquet.format import END_BYTES, FileMetaData, RowGroup
+from deltactl.parquet.thrift import ThriftStruct, decode
+from deltactl.parquet.writer import WriteOptions, open_parquet
+from deltactl.protocol.stats_columns import StatsColumns
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A Parquet file in memory with one row group; ``facts`` are those of its rows."""
+
+    num_rows: int
+    data: memoryview = field(repr=False)
+    chunks: list[ThriftStruct] = field(repr=False)
+    facts: FactCollector = field(repr=False)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return bytes; fewer at the end."""
+        return bytes(self.data[offset : offset + length])
+
+
+def encode_segment(table: pa.Table, options: WriteOptions, stats: StatsColumns) -> Segment:
+    """Encode rows, at least one, as a row group.
+
+    Raises:
+        VerificationError: the footer counts other rows or nulls than the table has.
+        pa.ArrowException: the rows cannot be encoded.
+    """
+    facts = FactCollector(table.schema, stats)
+    for batch in table.to_batches():
+        facts.collect(batch)
+    buffer = pa.BufferOutputStream()
+    with open_parquet(buffer, table, options) as writer:
+        writer.write_table(table, row_group_size=table.num_rows)
+    data = memoryview(buffer.getvalue())
+    _ensure_counts(table, pq.read_metadata(pa.BufferReader(data)))
+    length = int.from_bytes(data[-END_BYTES:-4], "little") + END_BYTES
+    footer = amend_footer(
+        bytes(data[-length:]), unbounded=facts.nan_columns, opaque=facts.negative_zero_columns
+    )
+    (group,) = decode(footer[:-END_BYTES]).members(FileMetaData.ROW_GROUPS)
+    return Segment(table.num_rows, data, group.members(RowGroup.COLUMNS), facts)
+
+
+def _ensure_counts(table: pa.Table, footer: pq.FileMetaData) -> None:
+    if footer.num_rows != table.num_rows or footer.num_row_groups != 1:
+        raise VerificationError(
+            f"{table.num_rows} rows were encoded, and the footer has {footer.num_rows}"
+        )
+    for name, nulls in read_null_counts(footer).items():
+        encoded = sum(count_nulls(chunk) for chunk in table[name].chunks)
+        if nulls != encoded:
+            raise VerificationError(
+                f"column {name!r} had {encoded} nulls, and the footer has {nulls}"
+            )

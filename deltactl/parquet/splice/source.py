@@ -1,0 +1,218 @@
+"""A Parquet file to copy from: its footer, checked against the file.
+
+What is not valid here raises ``DataFileError``; the caller then decodes the file instead, which may
+still work: Arrow accepts more than can be copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
+
+import pyarrow.parquet as pq
+
+from deltactl.errors import DataFileError
+from deltactl.parquet.broken_footers import find_broken_footers
+from deltactl.parquet.footer_bytes import Footer
+from deltactl.parquet.format import END_BYTES, ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
+from deltactl.parquet.splice.chunks import (
+    Indexes,
+    Span,
+    chunk_span,
+    index_ranges,
+    page_offsets,
+    read_indexes,
+)
+from deltactl.parquet.splice.pages import Pages, Read, walk_pages
+from deltactl.parquet.splice.schema import LeafPath, StoredColumn, read_columns
+from deltactl.parquet.thrift import ThriftError, ThriftStruct, decode
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A row group: its chunks as they are in the footer, and where their pages are."""
+
+    index: int
+    first_row: int
+    num_rows: int
+    chunks: Sequence[ThriftStruct] = field(repr=False)
+    spans: Sequence[Span] = field(repr=False)
+    sorting: Sequence[ThriftStruct] = ()
+
+    @property
+    def compressed_bytes(self) -> int:
+        """Return the size of its pages."""
+        return sum(span.length for span in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file to copy from. ``columns`` are by name; ``has_orders``: its bounds have an order."""
+
+    name: str
+    size_bytes: int
+    columns: Mapping[str, StoredColumn] = field(repr=False)
+    groups: Sequence[Group] = field(repr=False)
+    created_by: str
+    has_orders: bool
+    metadata: pq.FileMetaData = field(repr=False)
+
+
+def read_source(name: str, footer: Footer) -> Source:
+    """Return a file as a source of copies.
+
+    Raises:
+        DataFileError: the footer is not valid, or not one whose row groups can be copied.
+    """
+    if broken := find_broken_footers([footer]):
+        raise broken[0]
+    try:
+        return _read_source(name, footer)
+    except ThriftError as error:
+        raise DataFileError(f"has a footer that is not valid: {error}") from error
+
+
+def _read_source(name: str, footer: Footer) -> Source:
+    tree = decode(footer.data[:-END_BYTES])
+    columns = read_columns(tree)
+    by_name = {column.name: column for column in columns}
+    if len(by_name) < len(columns):
+        raise ThriftError("two columns have one name")
+    groups: list[Group] = []
+    first_row = 0
+    for index, member in enumerate(tree.members(FileMetaData.ROW_GROUPS)):
+        groups.append(_read_group(index, first_row, member, columns))
+        first_row += groups[-1].num_rows
+    if first_row != tree.integer(FileMetaData.NUM_ROWS):
+        raise ThriftError("the rows of the row groups do not add up")
+    _ensure_apart(groups, footer.size_bytes - len(footer.data))
+    created_by = tree.get(FileMetaData.CREATED_BY)
+    return Source(
+        name=name,
+        size_bytes=footer.size_bytes,
+        columns=by_name,
+        groups=groups,
+        created_by=created_by.decode(errors="replace") if isinstance(created_by, bytes) else "",
+        has_orders=bool(tree.members(FileMetaData.COLUMN_ORDERS)),
+        metadata=footer.metadata,
+    )
+
+
+def _read_group(
+    index: int, first_row: int, group: ThriftStruct, columns: Sequence[StoredColumn]
+) -> Group:
+    num_rows = group.integer(RowGroup.NUM_ROWS)
+    if num_rows is None or num_rows < 0:
+        raise ThriftError("a row group has no number of rows")
+    chunks = group.members(RowGroup.COLUMNS)
+    paths = [path for column in columns for path in column.leaves]
+    if len(chunks) != len(paths):
+        raise ThriftError("a row group has another number of columns than the schema")
+    for chunk, path in zip(chunks, paths, strict=True):
+        stored = chunk.struct(ColumnChunk.META_DATA).members(ColumnMetaData.PATH)
+        if tuple(stored) != path:
+            raise ThriftError("a column chunk has another path than its column")
+        if {ColumnChunk.FILE_PATH, ColumnChunk.CRYPTO_METADATA} & {f[0] for f in chunk.fields}:
+            raise ThriftError("a column chunk is encrypted, or in another file")
+    return Group(
+        index=index,
+        first_row=first_row,
+        num_rows=num_rows,
+        chunks=chunks,
+        spans=[chunk_span(chunk) for chunk in chunks],
+        sorting=group.members(RowGroup.SORTING_COLUMNS),
+    )
+
+
+def _ensure_apart(groups: Sequence[Group], end: int) -> None:
+    """Refuse chunks that overlap each other or the footer."""
+    spans = sorted((s.start, s.end) for group in groups for s in group.spans if s.length)
+    if spans and spans[-1][1] > end:
+        raise ThriftError("a column chunk lies beyond the end of the file")
+    if any(start < before for (_, before), (start, _) in pairwise(spans)):
+        raise ThriftError("two column chunks overlap")
+
+
+@dataclass(frozen=True, slots=True)
+class LeafCopy:
+    """A chunk to copy: its metadata, pages and indexes; ``pages`` if they were walked."""
+
+    path: LeafPath
+    chunk: ThriftStruct = field(repr=False)
+    span: Span
+    indexes: Indexes = field(repr=False)
+    pages: Pages | None = field(repr=False)
+
+
+ReadRanges: TypeAlias = Callable[[Sequence[tuple[int, int]]], Sequence[bytes]]
+"""``read_ranges([(offset, length), ...]) -> [bytes, ...]``, fewer at the end of the file."""
+
+
+def prepare_leaves(
+    source: Source, group: Group, names: Sequence[str], read_ranges: ReadRanges, *, walk: bool
+) -> list[LeafCopy]:
+    """Read what is needed to copy columns of a row group, apart from their pages.
+
+    Args:
+        source: the file.
+        group: one of its row groups.
+        names: of the columns.
+        read_ranges: reads the file.
+        walk: check all page headers.
+
+    Raises:
+        DataFileError: indexes or pages are not valid, or not what the footer says.
+    """
+    columns = [source.columns[name] for name in names]
+    leaves = [(c.first_leaf + i, path) for c in columns for i, path in enumerate(c.leaves)]
+    chunks = [group.chunks[leaf] for leaf, _ in leaves]
+    ranges = [range_ for chunk in chunks for range_ in index_ranges(chunk)]
+    found = dict(zip(ranges, read_ranges(ranges) if ranges else (), strict=True))
+
+    def read(offset: int, length: int) -> bytes:
+        data = found.get((offset, length))
+        return read_ranges([(offset, length)])[0] if data is None else data
+
+    try:
+        return [
+            _prepare_leaf(path, group.chunks[leaf], group.spans[leaf], read, walk=walk)
+            for leaf, path in leaves
+        ]
+    except ThriftError as error:
+        raise DataFileError(
+            f"{source.name!r} has column chunks that are not valid: {error}"
+        ) from error
+
+
+def _prepare_leaf(
+    path: LeafPath, chunk: ThriftStruct, span: Span, read: Read, *, walk: bool
+) -> LeafCopy:
+    indexes = read_indexes(chunk, read)
+    pages = ensure_chunk_pages(chunk, span, read) if walk else None
+    if pages is not None and indexes.offset_index is not None:
+        known = {span.start + start for start, _ in pages.spans}
+        if not page_offsets(indexes.offset_index) <= known:
+            raise ThriftError("an offset index names other pages than the column chunk has")
+    return LeafCopy(path, chunk, span, indexes, pages)
+
+
+def ensure_chunk_pages(chunk: ThriftStruct, span: Span, read: Read) -> Pages:
+    """Walk the page headers of one chunk, and return its pages.
+
+    Raises:
+        ThriftError: they are not valid, or do not add up to the metadata.
+    """
+    column = chunk.struct(ColumnChunk.META_DATA)
+    pages = walk_pages(read, span.start, span.length)
+    if pages.num_values != column.integer(ColumnMetaData.NUM_VALUES):
+        raise ThriftError("the pages of a column chunk have another number of values")
+    data = column.integer(ColumnMetaData.DATA_PAGE_OFFSET) or 0
+    dictionary_first = bool(column.integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET))
+    starts = {span.start + start for start, _ in pages.spans}
+    if pages.spans and data not in starts:
+        raise ThriftError("the first data page is not where the metadata say")
+    if dictionary_first and not pages.has_dictionary:
+        raise ThriftError("the dictionary page of a column chunk is missing")
+    return pages

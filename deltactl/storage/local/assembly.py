@@ -1,0 +1,117 @@
+"""A new local file, of written bytes and of ranges that the kernel copies."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from deltactl.errors import StorageError
+from deltactl.storage.errors import mapped_errors
+from deltactl.storage.local.files import DurableWriter
+
+_AT_ONCE_BYTES: Final = 64 << 20  # so that an interrupt does not wait for a whole file
+_READ_BYTES: Final = 1 << 20
+# What file systems and kernels answer that cannot copy between these two files.
+_CANNOT_COPY: Final = frozenset({
+    errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EPERM,
+    errno.ETXTBSY,
+})  # fmt: skip
+
+
+class LocalAssembly(DurableWriter):
+    """Implements ``storage.store.Assembly``."""
+
+    is_local = True
+
+    def __init__(self, path: str, name: str, where: str, readable: Callable[[str], str]) -> None:
+        """Create the file at ``path``; ``readable`` maps the name of a source to its path."""
+        super().__init__(path, name, where)
+        self._path, self._where, self._readable = path, where, readable
+        self._open: tuple[str, int] | None = None
+
+    def copy(self, source: str, offset: int, length: int) -> None:
+        """Append bytes of another file; see ``Assembly.copy``."""
+        self.flush()
+        with mapped_errors("copy", source, self._where):
+            done = _copy_range(self._descriptor_of(source), self.fileno(), offset, length)
+        if done < length:
+            raise StorageError(f"{source!r} ends {length - done} bytes before the end of a copy")
+
+    def close(self) -> None:
+        """Return when the content is durable; safe to call again."""
+        self._close_source()
+        super().close()
+
+    def discard(self) -> None:
+        """Remove the file; do nothing after ``close``."""
+        self._close_source()
+        if self.closed:
+            return
+        with suppress(OSError, ValueError):
+            self.detach().close()
+        with suppress(OSError):
+            os.unlink(self._path)
+
+    @property
+    def closed(self) -> bool:
+        """Return whether it was closed or discarded."""
+        try:
+            return super().closed
+        except ValueError:  # detached
+            return True
+
+    def _descriptor_of(self, source: str) -> int:
+        """Return a descriptor of the source, which stays open until another one is copied."""
+        if self._open is None or self._open[0] != source:
+            self._close_source()
+            flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+            self._open = source, os.open(self._readable(source), flags)
+        return self._open[1]
+
+    def _close_source(self) -> None:
+        if self._open is not None:
+            os.close(self._open[1])
+            self._open = None
+
+
+def _copy_range(source: int, target: int, offset: int, length: int) -> int:
+    """Append bytes to ``target``; return how many there were."""
+    done = 0
+    copy = getattr(os, "copy_file_range", None)
+    while done < length:
+        count = min(length - done, _AT_ONCE_BYTES)
+        if copy is not None:
+            try:
+                copied = copy(source, target, count, offset + done)
+            except OSError as error:
+                if error.errno not in _CANNOT_COPY:
+                    raise
+                copy = None
+                continue
+            if not copied:  # the end; or a file system that copies nothing, seen on some kernels
+                copy = None
+                continue
+        else:
+            data = _read_at(source, min(count, _READ_BYTES), offset + done)
+            if not data:
+                break
+            copied = _write_all(target, data)
+        done += copied
+    return done
+
+
+def _read_at(descriptor: int, length: int, offset: int) -> bytes:
+    if hasattr(os, "pread"):
+        return os.pread(descriptor, length, offset)
+    os.lseek(descriptor, offset, os.SEEK_SET)  # pragma: no cover - Windows
+    return os.read(descriptor, length)  # pragma: no cover - Windows
+
+
+def _write_all(descriptor: int, data: bytes) -> int:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return len(data)

@@ -1,0 +1,259 @@
+"""Files of several writers, spliced: same rows, same bytes, same statistics as by encoding."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.errors import DeltactlError, VerificationError
+from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.optimize.report import OptimizeReport
+from deltactl.operations.optimize.run import optimize_table
+from deltactl.operations.run_context import RunContext
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.local.store import LocalStore
+from deltactl.storage.store import Assembly, Store
+from deltactl.table import Table
+from tests.parquet.splice.files import SCHEMA, WRITERS, make_table
+from tests.support.stores import opened_as
+
+_STORED_ALIKE = {"pyarrow with indexes", "pyarrow with Bloom filters", "delta-rs"}
+
+
+def _make_delta_table(folder: Path, paths: Sequence[Path]) -> None:
+    """Name these files in the log of a new table, without statistics."""
+    fields = [
+        {"name": f.name, "type": _delta_type(f.type), "nullable": True, "metadata": {}}
+        for f in SCHEMA
+    ]
+    schema = json.dumps({"type": "struct", "fields": fields})
+    lines: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"metaData": {"id": "splice", "format": {"provider": "parquet", "options": {}},
+                      "schemaString": schema, "partitionColumns": [], "configuration": {}}},
+    ]  # fmt: skip
+    lines += [
+        {"add": {"path": path.name, "partitionValues": {}, "size": path.stat().st_size,
+                 "modificationTime": 1000 + number, "dataChange": True}}
+        for number, path in enumerate(paths)
+    ]  # fmt: skip
+    (folder / "_delta_log").mkdir()
+    (folder / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, lines)))
+
+
+def _delta_type(kind: pa.DataType) -> Any:
+    if pa.types.is_list(kind):
+        return {"type": "array", "elementType": _delta_type(kind.value_type), "containsNull": True}
+    if pa.types.is_map(kind):
+        return {"type": "map", "keyType": _delta_type(kind.key_type),
+                "valueType": _delta_type(kind.item_type), "valueContainsNull": True}  # fmt: skip
+    if pa.types.is_struct(kind):
+        fields = [
+            {"name": f.name, "type": _delta_type(f.type), "nullable": True, "metadata": {}}
+            for f in kind
+        ]
+        return {"type": "struct", "fields": fields}
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    names = {"int64": "long", "int32": "integer", "double": "double", "date32[day]": "date",
+             "timestamp[us, tz=UTC]": "timestamp", "bool": "boolean"}  # fmt: skip
+    return names.get(str(kind), str(kind))
+
+
+def _write_files(folder: Path, writers: Sequence[str]) -> list[Path]:
+    paths = []
+    for number, name in enumerate(writers):
+        path = folder / f"{number}.parquet"
+        WRITERS[name](path, make_table(start=number * 10_000))
+        paths.append(path)
+    _make_delta_table(folder, paths)
+    return paths
+
+
+def _optimize(folder: Path, rewrite: str, **options: Any) -> OptimizeReport:
+    chosen: Any = {"rewrite": rewrite, "verify": "full", **options}
+    return Table(str(folder), warn=pytest.fail).optimize(OptimizeOptions(**chosen))
+
+
+def _output(folder: Path) -> Path:
+    (added,) = folder.glob("part-*.parquet")
+    return added
+
+
+def _stats(folder: Path) -> Any:
+    lines = (folder / "_delta_log" / f"{1:020d}.json").read_text().splitlines()
+    (add,) = (json.loads(line)["add"] for line in lines if line.startswith('{"add"'))
+    return json.loads(add["stats"])
+
+
+@pytest.mark.parametrize("writers", [*((name,) * 3 for name in WRITERS), tuple(WRITERS)])
+def test_rows_and_statistics_are_those_of_encoding(tmp_path: Path, writers: Sequence[str]) -> None:
+    found = {}
+    for rewrite in ("copy", "encode"):
+        folder = tmp_path / rewrite
+        folder.mkdir()
+        _write_files(folder, writers)
+        report = _optimize(folder, rewrite)
+        assert report.rewritten is not None
+        assert bool(report.rewritten.groups_copied) == (rewrite == "copy")
+        found[rewrite] = (pq.read_table(_output(folder)), _stats(folder))
+    rows = pa.concat_tables(make_table(start=number * 10_000) for number in range(len(writers)))
+    assert found["copy"][0].cast(rows.schema).equals(rows)
+    assert found["copy"][1] == found["encode"][1]
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_other_readers_read_the_same_rows(tmp_path: Path, writer: str) -> None:
+    _write_files(tmp_path, [writer] * 3)
+    _optimize(tmp_path, "copy")
+    output = _output(tmp_path)
+    rows = pa.concat_tables(make_table(start=10_000 * number) for number in range(3))
+    read = duckdb.read_parquet(str(output)).to_arrow_table().cast(rows.schema)
+    assert read.equals(rows)
+    wanted = rows.filter(pc.equal(rows["id"], 10_250))
+    found = duckdb.sql(f"select * from read_parquet('{output}') where id = 10250")
+    assert found.to_arrow_table().cast(rows.schema).equals(wanted)
+    by_text = ds.dataset(output).to_table(filter=ds.field("text") == "value 17")
+    assert by_text.num_rows == pc.sum(pc.equal(rows["text"], "value 17")).as_py()
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_copied_chunks_are_equal_byte_for_byte(tmp_path: Path, writer: str) -> None:
+    paths = _write_files(tmp_path, [writer] * 3)
+    report = _optimize(tmp_path, "copy")
+    output = _output(tmp_path)
+    copied = 0
+    made = pq.read_metadata(output)
+    groups = [(path, i) for path in paths for i in range(pq.read_metadata(path).num_row_groups)]
+    assert made.num_row_groups == len(groups)
+    for number, (path, index) in enumerate(groups):
+        before = _chunks(path, pq.read_metadata(path).row_group(index))
+        after = _chunks(output, made.row_group(number))
+        copied += sum(len(data) for name, data in after.items() if before.get(name) == data)
+    assert report.rewritten is not None
+    assert copied >= report.rewritten.bytes_copied > 0
+
+
+def _chunks(path: Path, group: pq.RowGroupMetaData) -> Mapping[str, bytes]:
+    data = path.read_bytes()
+    found = {}
+    for index in range(group.num_columns):
+        chunk = group.column(index)
+        start = chunk.data_page_offset
+        if chunk.dictionary_page_offset:
+            start = min(start, chunk.dictionary_page_offset)
+        found[chunk.path_in_schema] = data[start : start + chunk.total_compressed_size]
+    return found
+
+
+def test_page_indexes_and_bloom_filters_are_copied(tmp_path: Path) -> None:
+    _write_files(tmp_path, ["pyarrow with Bloom filters"] * 3)
+    _optimize(tmp_path, "copy")
+    made = pq.read_metadata(_output(tmp_path))
+    chunks = [made.row_group(i).column(0) for i in range(made.num_row_groups)]
+    assert all(chunk.has_offset_index and chunk.has_column_index for chunk in chunks)
+    absent = f"select count(*) from read_parquet('{_output(tmp_path)}') where id = 999999"
+    assert duckdb.sql(absent).fetchall() == [(0,)]
+    blooms = duckdb.sql(
+        f"select bloom_filter_offset from parquet_metadata('{_output(tmp_path)}') "
+        "where path_in_schema = 'id'"
+    ).fetchall()
+    assert all(offset for (offset,) in blooms)
+
+
+def test_small_row_groups_are_merged_beside_copied_ones(tmp_path: Path) -> None:
+    big, small = make_table(30_000), make_table(20, start=90_000)
+    order = [small, small, big, small, small, big]
+    paths = [tmp_path / f"{number}.parquet" for number in range(len(order))]
+    for path, rows in zip(paths, order, strict=True):
+        pq.write_table(rows, path)
+    _make_delta_table(tmp_path, paths)
+    report = _optimize(tmp_path, "auto", min_row_group_bytes=100_000)
+    made = pq.read_metadata(_output(tmp_path))
+    sizes = [made.row_group(i).num_rows for i in range(made.num_row_groups)]
+    assert sizes == [40, 30_000, 40, 30_000]
+    assert report.rewritten is not None
+    assert report.rewritten.reasons["below --min-row-group"] == 4
+    assert report.rewritten.groups_copied == 2
+    assert pq.read_table(_output(tmp_path)).cast(SCHEMA).equals(pa.concat_tables(order))
+
+
+def test_a_dry_run_counts_what_the_run_does(tmp_path: Path) -> None:
+    _write_files(tmp_path, ["pyarrow", "DuckDB", "pyarrow of old versions"])
+    table = Table(str(tmp_path), warn=pytest.fail)
+    options = OptimizeOptions(rewrite="copy")
+    planned = table.optimize(options, dry_run=True).rewritten
+    assert planned is not None
+    assert planned == table.optimize(options).rewritten
+
+
+class _DamagedStore(ForwardingStore):
+    """Copies other bytes than it was asked to."""
+
+    def __init__(self, inner: Store, damage: Callable[[int, int], tuple[int, int]]) -> None:
+        super().__init__(inner)
+        self._damage = damage
+
+    def open_assembly(self, name: str) -> Assembly:
+        assembly = super().open_assembly(name)
+        copy, damage = assembly.copy, self._damage
+
+        def copy_others(source: str, offset: int, length: int) -> None:
+            copy(source, *damage(offset, length))
+
+        assembly.copy = copy_others  # type: ignore[method-assign]
+        return assembly
+
+
+_DAMAGES: Mapping[str, Callable[[int, int], tuple[int, int]]] = {
+    "an offset one too far": lambda offset, length: (offset + 1, length),
+    "a lost dictionary page": lambda offset, length: (offset, length - 1),
+    "the first row group twice": lambda offset, length: (min(offset, 4), length),
+    "bytes of another column": lambda offset, length: (offset + 8, length),
+}
+
+
+@pytest.mark.parametrize("damage", _DAMAGES)
+def test_a_damaged_copy_is_found_before_the_commit(tmp_path: Path, damage: str) -> None:
+    paths = _write_files(tmp_path, ["pyarrow"] * 3)
+    inner = LocalStore(str(tmp_path))
+    before = sorted(path.name for path in tmp_path.iterdir())
+    options = OptimizeOptions(rewrite="copy")
+    with (
+        opened_as(_DamagedStore(inner, _DAMAGES[damage])) as store,
+        pytest.raises(DeltactlError) as raised,
+    ):
+        optimize_table(store, options, RunContext(warn=pytest.fail))
+    assert isinstance(raised.value, VerificationError)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert Table(str(tmp_path)).snapshot().num_files == len(paths)
+
+
+def _damage_footer(path: Path, change: Callable[[bytearray], None]) -> None:
+    data = bytearray(path.read_bytes())
+    change(data)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_page_header_that_does_not_parse_makes_the_bin_fail_by_name(
+    tmp_path: Path, number: int
+) -> None:
+    paths = _write_files(tmp_path, ["pyarrow"] * 3)
+
+    def zero(data: bytearray) -> None:
+        data[4 : 8 + number] = bytes(4 + number)
+
+    _damage_footer(paths[1], zero)
+    with pytest.raises(DeltactlError, match=r"1\.parquet"):
+        _optimize(tmp_path, "copy")
+    assert Table(str(tmp_path)).snapshot().version == 0
