@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from deltactl.table import Table
 from tests.operations.optimize.test_races import IN_LOTS, Race
 from tests.support.table_builder import Action
 
+COPIED = OptimizeOptions(min_row_group_bytes=1)
 VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
@@ -189,6 +192,48 @@ def test_a_property_under_which_vectors_may_not_be_written(properties: dict[str,
     race.assert_sound()
 
 
+def test_no_round_begins_after_the_time_limit() -> None:
+    race = Race("deletionVectors")
+    race.cancel = cancel = threading.Event()
+
+    def delete_late() -> None:
+        race.builder.delete_rows(race.paths["a"][0], [2])
+        cancel.set()
+
+    report = race.run(before_1=delete_late)
+    assert (report.rounds, report.interrupted) == (1, True)
+    assert [conflict.files for conflict in report.conflicts] == [3]
+    race.assert_sound()
+
+
+def test_only_the_files_of_lost_bins_are_planned_again() -> None:
+    race = Race("deletionVectors")
+
+    def write() -> None:
+        race.builder.delete_rows(race.paths["a"][0], [2])
+        race.builder.append(*([race.row(900 + n, "d")] for n in range(5)))
+
+    report = race.run(before_1=write)
+    assert (report.rounds, report.files_removed) == (2, 9)
+    assert report.caught_up_version == race.start
+    race.assert_sound()
+
+
+def test_bins_lost_in_every_round_are_left() -> None:
+    race = Race("deletionVectors")
+    numbers = itertools.count()
+
+    def delete() -> None:
+        race.catch_up()
+        race.builder.delete_rows(race.paths["a"][0], [next(numbers)])
+
+    # The first attempt of each round; the second of the first round commits the other bins.
+    report = race.run(before_1=delete, before_3=delete, before_4=delete, before_5=delete)
+    assert (report.rounds, len(report.dropped), len(report.conflicts)) == (4, 4, 1)
+    assert len(report.versions) == 1
+    race.assert_sound()
+
+
 def test_row_ids_are_kept_and_those_of_outputs_are_new() -> None:
     race = race_with_vectors("rowTracking")
     report = race.run(before_1=lambda: race.builder.delete_rows(race.paths["a"][0], [2]))
@@ -222,11 +267,11 @@ _deletes = st.lists(
 @given(
     before=_deletes,
     rounds=st.lists(_deletes, min_size=1, max_size=3),
-    in_lots=st.booleans(),
+    options=st.sampled_from([OptimizeOptions(), IN_LOTS, COPIED]),
     tracked=st.booleans(),
 )
 def test_live_rows_are_those_of_the_model(
-    before: Any, rounds: Any, in_lots: bool, tracked: bool
+    before: Any, rounds: Any, options: OptimizeOptions, tracked: bool
 ) -> None:
     """Files with vectors, and writers that delete rows or files before each of our attempts."""
     race = race_with_vectors(*(["rowTracking"] if tracked else []))
@@ -245,7 +290,7 @@ def test_live_rows_are_those_of_the_model(
 
     delete(before)
     writers = {f"before_{n + 1}": lambda c=changes: delete(c) for n, changes in enumerate(rounds)}
-    report = race.run(IN_LOTS if in_lots else OptimizeOptions(), **writers)
+    report = race.run(options, **writers)
     assert report.versions
     assert not report.conflicts
     race.assert_sound()

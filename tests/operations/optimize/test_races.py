@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from deltactl.engine.base import CancelToken
 from deltactl.engine.local import LocalEngine
 from deltactl.errors import ConflictError, UnsupportedFeatureError
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport, optimize_table
@@ -71,6 +72,7 @@ class Race:
             files = [[self.row(100 * i + j, p) for j in range(5)] for i in range(3)]
             self.paths[p] = self.builder.append(*files)
         self.start = self.builder.version
+        self.cancel: CancelToken | None = None
 
     @staticmethod
     def row(number: int, p: str = "a") -> dict[str, Any]:
@@ -87,6 +89,7 @@ class Race:
                     engine=LocalEngine(workers=1),
                     clock=FixedClock(1_600_000_000_000),
                     sleep=lambda seconds: None,
+                    cancel=self.cancel,
                 ),
             )
 
