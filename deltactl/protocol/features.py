@@ -13,6 +13,7 @@ from enum import Enum
 
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import is_variant, leaf_types, walk_fields
 
 MAX_READER_VERSION = 3
@@ -46,7 +47,7 @@ def _always(_: Metadata) -> bool:
 
 def _enabled(key: str) -> Condition:
     def is_enabled(metadata: Metadata) -> bool:
-        return metadata.configuration.get(key, "false").lower() == "true"
+        return TableProperties(metadata.configuration).flag(key)
 
     return is_enabled
 
@@ -72,6 +73,7 @@ class Feature:
         needs: names of the features that it needs.
         also: names of other features that may replace it.
         binds_new_files: whether files written before the feature may break its rules.
+        without_vectors: whether new deletion vectors break it.
     """
 
     name: str
@@ -86,6 +88,11 @@ class Feature:
     needs: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     binds_new_files: bool = False
+    without_vectors: bool = False
+
+
+def _iceberg(name: str, key: str) -> Feature:
+    return Feature(name, allows=NO_REWRITE, active=_enabled(key), without_vectors=True)
 
 
 _DOMAINS = "domainMetadata"
@@ -145,14 +152,10 @@ _ROWS = (
     # Only unshredded variants can be rewritten; without a variant column, there are none.
     Feature("variantShredding", reader=True, allows=NO_REWRITE, active=_has_variant),
     Feature("variantShredding-preview", reader=True, allows=NO_REWRITE, active=_has_variant),
-    Feature("icebergCompatV1", allows=NO_REWRITE, active=_enabled("delta.enableIcebergCompatV1")),
-    Feature("icebergCompatV2", allows=NO_REWRITE, active=_enabled("delta.enableIcebergCompatV2")),
-    Feature("icebergCompatV3", allows=NO_REWRITE, active=_enabled("delta.enableIcebergCompatV3")),
-    Feature(
-        "icebergWriterCompatV1",
-        allows=NO_REWRITE,
-        active=_enabled("delta.enableIcebergWriterCompatV1"),
-    ),
+    _iceberg("icebergCompatV1", "delta.enableIcebergCompatV1"),
+    _iceberg("icebergCompatV2", "delta.enableIcebergCompatV2"),
+    _iceberg("icebergCompatV3", "delta.enableIcebergCompatV3"),
+    _iceberg("icebergWriterCompatV1", "delta.enableIcebergWriterCompatV1"),
     # Only a catalog or coordinator knows the latest commits, or the data are elsewhere.
     Feature("catalogManaged", reader=True, allows=NOTHING),
     Feature("catalogOwned-preview", reader=True, allows=NOTHING),
@@ -189,6 +192,11 @@ def list_features(protocol: Protocol) -> frozenset[str]:
 def has_feature(protocol: Protocol, *features: Feature) -> bool:
     """Return whether the protocol supports one of the features, by listing or by version."""
     return not list_features(protocol).isdisjoint(feature.name for feature in features)
+
+
+def forbids_vectors(metadata: Metadata) -> bool:
+    """Return whether an active feature serves readers that do not know deletion vectors."""
+    return any(row.without_vectors and row.active(metadata) for row in REGISTRY.values())
 
 
 def ensure_supported(protocol: Protocol, metadata: Metadata, operation: Operation) -> None:

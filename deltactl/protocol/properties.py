@@ -52,6 +52,7 @@ KNOWN_PROPERTIES = (
     "delta.randomizeFilePrefixes",
     "delta.setTransactionRetentionDuration",
     "delta.targetFileSize",
+    "delta.universalFormat.enabledFormats",
 )
 """Properties that users set; those that only writers set are left out."""
 
@@ -183,11 +184,9 @@ class TableProperties:
         return self.flag("delta.enableDeletionVectors")
 
     @property
-    def is_read_by_others(self) -> bool:
-        """Return whether UniForm or an Iceberg compatibility serves readers of other formats."""
-        formats = self.text("delta.universalFormat.enabledFormats")
-        switches = (key for key in self._folded if key.startswith("delta.enableiceberg"))
-        return bool(formats and formats.strip()) or any(map(self.flag, switches))
+    def uniform_formats(self) -> str:
+        """``delta.universalFormat.enabledFormats``, lower case; empty if UniForm is off."""
+        return (self.text("delta.universalFormat.enabledFormats") or "").strip().lower()
 
     @property
     def random_prefix_length(self) -> int:

@@ -42,11 +42,8 @@ class HiddenRule:
     def __init__(self, metadata: Metadata) -> None:
         """Read the exceptions of the rule from the table."""
         exempt = (*_EXEMPT, *(f"{name}=" for name in metadata.partition_columns))
-        formats = TableProperties(metadata.configuration).text(
-            "delta.universalFormat.enabledFormats"
-        )
         self._exempt = tuple(name for name in exempt if name[:1] in "._")
-        self.hides_metadata = "iceberg" in (formats or "").lower()
+        self.hides_metadata = "iceberg" in TableProperties(metadata.configuration).uniform_formats
         joined = "|".join(re.escape(name) for name in self._exempt)
         self._exempt_pattern = f"(^|/)(?:{joined})"
 

@@ -22,7 +22,7 @@ from deltactl.protocol.deletion_vectors import (
     encode_file,
     encode_inline,
 )
-from deltactl.protocol.features import DELETION_VECTORS, has_feature
+from deltactl.protocol.features import DELETION_VECTORS, forbids_vectors, has_feature
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.stats import loosen_bounds
 from deltactl.storage.store import Store
@@ -36,7 +36,8 @@ def may_write_vectors(protocol: Protocol, metadata: Metadata) -> bool:
     return (
         has_feature(protocol, DELETION_VECTORS)
         and properties.deletion_vectors_enabled
-        and not properties.is_read_by_others
+        and not properties.uniform_formats
+        and not forbids_vectors(metadata)
     )
 
 
