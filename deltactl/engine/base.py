@@ -67,7 +67,7 @@ class EngineChoice:
     reason: str
 
     def __str__(self) -> str:
-        """``spark engine: asked for with --engine``."""
+        """``spark engine: requested with --engine``."""
         return f"{self.name} engine: {self.reason}"
 
 
@@ -85,7 +85,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def leaves_strays(self) -> bool:
+    def leaves_orphans(self) -> bool:
         """Return whether an attempt can be lost or repeated and leave its outputs behind."""
         ...
 
@@ -107,9 +107,9 @@ class Engine(Protocol):
 
 @contextmanager
 def ended(outcomes: Iterator[Done[R] | Failed]) -> Iterator[Iterator[Done[R] | Failed]]:
-    """Outcomes of a run that ends with the block, even where an error leaves some unread.
+    """Yield the outcomes; end the run with the block, even if an error leaves some unread.
 
-    Left to the garbage collector, it would join its threads wherever that happens to come by.
+    Otherwise the garbage collector would join its threads at an arbitrary point.
     """
     try:
         yield outcomes
@@ -130,7 +130,7 @@ class EngineSource(Protocol):
         """Return an engine that is ready; starting it may take seconds.
 
         Raises:
-            EngineUnavailableError: the engine asked for cannot run here.
+            EngineUnavailableError: the requested engine cannot run here.
         """
         ...
 
@@ -169,9 +169,9 @@ class LazyEngine:
         return self._choice.reason
 
     @property
-    def leaves_strays(self) -> bool:
+    def leaves_orphans(self) -> bool:
         """See ``Engine``; an engine that never ran left no outputs."""
-        return self._engine is not None and self._engine.leaves_strays
+        return self._engine is not None and self._engine.leaves_orphans
 
     def run(
         self,
@@ -184,7 +184,7 @@ class LazyEngine:
         """Open the engine if it is not open yet, and run there.
 
         Raises:
-            EngineUnavailableError: the engine asked for cannot run here.
+            EngineUnavailableError: the requested engine cannot run here.
         """
         if self._engine is None:
             self._engine = self._source.open(self._input_bytes)

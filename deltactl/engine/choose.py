@@ -49,7 +49,7 @@ def choose_engine(
     """
     if wish is not EngineName.AUTO:
         where = f", {facts.cluster}" if wish is EngineName.SPARK and facts.cluster else ""
-        return Decision(EngineChoice(wish.value, f"asked for{where}"))
+        return Decision(EngineChoice(wish.value, f"requested{where}"))
     reason = _reason_for_spark(facts, input_bytes, threshold_bytes)
     if reason is None:
         return Decision(

@@ -44,7 +44,7 @@ class LocalEngine:
         return "local"
 
     @property
-    def leaves_strays(self) -> bool:
+    def leaves_orphans(self) -> bool:
         """Return false: each task is tried once and removes its own partial outputs."""
         return False
 

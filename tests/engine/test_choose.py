@@ -25,9 +25,9 @@ NOWHERE = {"PATH": "/nonexistent"}
 @pytest.mark.parametrize(
     ("wish", "facts", "size", "name", "reason"),
     [
-        ("local", SparkFacts("--master yarn"), 9 * GIB, "local", "asked for"),
-        ("spark", SparkFacts(), 0, "spark", "asked for"),
-        ("spark", SparkFacts("--master yarn", "no Java"), 0, "spark", "asked for, --master yarn"),
+        ("local", SparkFacts("--master yarn"), 9 * GIB, "local", "requested"),
+        ("spark", SparkFacts(), 0, "spark", "requested"),
+        ("spark", SparkFacts("--master yarn", "no Java"), 0, "spark", "requested, --master yarn"),
         ("auto", SparkFacts(), GIB - 1, "local", "input below 1 GiB, no cluster named"),
         ("auto", SparkFacts(), GIB, "spark", "input of 1 GiB is 1 GiB or more"),
         ("auto", SparkFacts("started by spark-submit"), 0, "spark", "started by spark-submit"),

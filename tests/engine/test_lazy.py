@@ -27,7 +27,7 @@ def double(payload: int, attempt: int) -> int:
 def test_it_is_opened_by_the_first_run_and_once() -> None:
     source = Source()
     engine = LazyEngine(source, 7)
-    assert (engine.name, engine.reason, engine.leaves_strays) == ("spark", "for 7", False)
+    assert (engine.name, engine.reason, engine.leaves_orphans) == ("spark", "for 7", False)
     assert source.opened == []
     for number in (1, 2):
         assert list(engine.run(double, [Task(0, number)])) == [Done(0, 0, number * 2)]

@@ -109,7 +109,7 @@ def test_an_engine_for_this_machine() -> None:
     assert engine.workers == count_cores() >= 1
 
 
-def test_progress_tells_bytes_and_not_memory() -> None:
+def test_progress_shows_bytes_and_not_memory() -> None:
     seen: list[Progress] = []
     tasks = LazyTasks([600, 600], lambda number: number, sizes=[100, 50])
     list(LocalEngine().run(echo, tasks, on_progress=seen.append))

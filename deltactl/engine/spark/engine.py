@@ -92,7 +92,7 @@ class SparkEngine:
         return self._reason
 
     @property
-    def leaves_strays(self) -> bool:
+    def leaves_orphans(self) -> bool:
         """Return true: executors can die, and Spark repeats tasks."""
         return True
 

@@ -24,7 +24,7 @@ _CONNECT_MODULES = ("grpc", "grpc_status", "google.rpc", "zstandard")
 def load_spark_facts(
     environ: Mapping[str, str], *, master: str | None = None, remote: str | None = None
 ) -> SparkFacts:
-    """Look at options, environment variables and configuration files, in this order."""
+    """Read options, environment variables and configuration files, in this order."""
     return SparkFacts(
         cluster=_find_cluster(environ, master, remote),
         missing=find_missing(environ, remote or environ.get("SPARK_REMOTE")),
@@ -100,12 +100,12 @@ def _master_of_arguments(text: str) -> bool:
 
 
 def _find_default_master(environ: Mapping[str, str]) -> str | None:
-    folder = environ.get("SPARK_CONF_DIR") or (
+    directory = environ.get("SPARK_CONF_DIR") or (
         f"{environ['SPARK_HOME']}/conf" if environ.get("SPARK_HOME") else None
     )
-    if folder is None:
+    if directory is None:
         return None
-    defaults = Path(folder, "spark-defaults.conf")
+    defaults = Path(directory, "spark-defaults.conf")
     try:
         lines = defaults.read_text("utf-8", "replace").splitlines()
     except OSError:

@@ -21,16 +21,16 @@ def write_package() -> Path:
     for name, data in sources:
         digest.update(f"{name}:{len(data)}:".encode())
         digest.update(data)
-    folder = Path(tempfile.mkdtemp(prefix="deltactl-package-"))
-    path = folder / f"{_PACKAGE}-{digest.hexdigest()[:16]}.zip"
+    directory = Path(tempfile.mkdtemp(prefix="deltactl-package-"))
+    path = directory / f"{_PACKAGE}-{digest.hexdigest()[:16]}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sources:
             archive.writestr(zipfile.ZipInfo(name, _EARLIEST), data, zipfile.ZIP_DEFLATED)
     return path
 
 
-def _iter_sources(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
-    for entry in folder.iterdir():
+def _iter_sources(directory: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+    for entry in directory.iterdir():
         name = f"{prefix}/{entry.name}"
         if entry.is_dir():
             if entry.name != "__pycache__":

@@ -143,5 +143,5 @@ def describe_failure(text: str) -> str:
     if found := _RECENT_FAILURE.search(text):
         return found[1].strip()[:_LONGEST]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith("An error occurred while calling")]
-    return (told or lines or ["no reason given"])[0].removeprefix(": ")[:_LONGEST]
+    messages = [line for line in lines if not line.startswith("An error occurred while calling")]
+    return (messages or lines or ["no reason given"])[0].removeprefix(": ")[:_LONGEST]

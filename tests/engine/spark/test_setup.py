@@ -112,7 +112,7 @@ def test_what_spark_says_is_explained(reason: str, message: str, hint: str) -> N
     assert error.exit_code == 9
 
 
-def test_the_line_that_tells_most() -> None:
+def test_the_line_that_shows_most() -> None:
     assert describe_failure(LOST.format("boom")).startswith("Lost task 0.3 in stage 1.0 (TID 4)")
     assert describe_failure("\nAn error occurred while calling o1.x.\n: why\n\tat a") == "why"
     assert describe_failure("") == "no reason given"

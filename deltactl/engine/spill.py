@@ -1,0 +1,161 @@
+"""Rows on their way to their destinations: in memory, and beyond a limit in a file on disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+from typing import IO, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltactl.errors import StorageError
+from deltactl.units import format_size
+
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+class Spool:
+    """Keeps rows by destination; thread-safe. Leaving the block frees memory and disk.
+
+    All rows beyond ``memory_bytes`` go to one file in ``folder``, as Arrow IPC streams compressed
+    with lz4, one after another. The file has no name: the operating system removes it with the
+    process, however that ends.
+    """
+
+    def __init__(
+        self, schema: pa.Schema, destinations: int, memory_bytes: int, folder: str | None = None
+    ) -> None:
+        """Take the columns of the rows; ``folder`` is by default that for temporary files."""
+        self.schema, self._memory_bytes = schema, memory_bytes
+        self.folder = folder or tempfile.gettempdir()
+        self._held: dict[int, list[pa.RecordBatch]] = {}
+        self._held_bytes = 0
+        self._places: dict[int, list[tuple[int, int]]] = {}
+        self._file: IO[bytes] | None = None
+        self._lock = threading.Lock()
+        self.rows = np.zeros(destinations, np.int64)
+        """How many rows each destination has."""
+        self.spilled_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Forget all rows."""
+        self._held.clear()
+        self._places.clear()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def add(self, batch: pa.RecordBatch, destinations: npt.NDArray[np.int64]) -> None:
+        """Take the rows of a batch; ``destinations`` has a number for each of them.
+
+        Raises:
+            StorageError: the disk is full, or failed.
+        """
+        order = np.argsort(destinations, kind="stable")
+        ordered = destinations[order]
+        rows = batch.take(pa.array(order))
+        firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        edges = [*firsts.tolist(), len(ordered)]
+        size_bytes = int(rows.nbytes)
+        with self._lock:
+            for number, first in enumerate(firsts.tolist()):
+                piece = rows.slice(first, edges[number + 1] - first)
+                self._held.setdefault(int(ordered[first]), []).append(piece)
+                self.rows[ordered[first]] += piece.num_rows
+            self._held_bytes += size_bytes
+            if self._held_bytes > self._memory_bytes:
+                self._spill()
+
+    def take(self, destination: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a destination; those in memory are forgotten.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        for offset, length in self._places.pop(destination, ()):
+            yield from self._read(offset, length)
+        with self._lock:
+            held = self._held.pop(destination, [])
+        yield from held
+
+    def _read(self, offset: int, length: int) -> Iterator[pa.RecordBatch]:
+        assert self._file is not None  # noqa: S101 - places are known only after a write
+        try:
+            data = os.pread(self._file.fileno(), length, offset)
+        except OSError as error:
+            raise self._failure("read", error) from error
+        if len(data) != length:
+            raise StorageError(f"the spill file in {self.folder!r} is shorter than was written")
+        with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+            yield from stream
+
+    def _spill(self) -> None:
+        """Write all rows that are in memory to the end of the file."""
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115
+            for destination in sorted(self._held):
+                self._append(destination, self._held[destination])
+        except OSError as error:
+            raise self._failure("write", error) from error
+        self._held.clear()
+        self._held_bytes = 0
+
+    def _append(self, destination: int, pieces: list[pa.RecordBatch]) -> None:
+        assert self._file is not None  # noqa: S101 - opened by the caller
+        sink = pa.BufferOutputStream()
+        table = pa.Table.from_batches(pieces, self.schema).combine_chunks()
+        with pa.ipc.new_stream(sink, self.schema, options=_OPTIONS) as stream:
+            stream.write_table(table)
+        data = memoryview(sink.getvalue())
+        offset, written = self.spilled_bytes, 0
+        while written < len(data):
+            written += os.pwrite(self._file.fileno(), data[written:], offset + written)
+        self.spilled_bytes += written
+        self._places.setdefault(destination, []).append((offset, written))
+
+    def _failure(self, what: str, error: OSError) -> StorageError:
+        return StorageError(
+            f"cannot {what} the spill file in {self.folder!r}: {error.strerror or error}",
+            hint="Choose a directory with more space with --spill-dir, then rerun.",
+        )
+
+
+def ensure_space(folder: str | None, needed_bytes: int) -> None:
+    """Refuse to begin where the disk for spilled rows is too small.
+
+    Raises:
+        StorageError: naming the directory, what it needs and what it has.
+    """
+    chosen = folder or tempfile.gettempdir()
+    try:
+        free = shutil.disk_usage(chosen).free
+    except OSError as error:
+        raise StorageError(
+            f"cannot use {chosen!r} for spilled rows: {error.strerror or error}",
+            hint="Give an existing directory with --spill-dir.",
+        ) from error
+    if free < needed_bytes:
+        raise StorageError(
+            f"about {format_size(needed_bytes)} of rows may be spilled to {chosen!r}, "
+            f"which has {format_size(free)} free",
+            hint="Choose a directory with more space with --spill-dir, or rerun with more --memory "
+            "or with --where for a part of the table.",
+        )

@@ -1,0 +1,126 @@
+"""The exchange: each row reaches its destination once, through memory or a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deltactl.engine.exchange import Exchange, RowCounts, Source, exchange, gather
+from deltactl.engine.spill import Spool, ensure_space
+from deltactl.errors import StorageError
+
+SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("list", pa.list_(pa.int8()))])
+
+
+def batch_of(numbers: list[int]) -> pa.RecordBatch:
+    rows = [
+        {"n": n, "text": f"t{n}" if n % 3 else None, "list": [n % 7] * (n % 4)} for n in numbers
+    ]
+    return pa.RecordBatch.from_pylist(rows, SCHEMA)
+
+
+def read(batches: list[list[int]]) -> Source[int]:
+    return Source((batch_of(numbers) for numbers in batches), lambda: sum(map(len, batches)))
+
+
+def key(batch: pa.RecordBatch, first_row: int) -> Any:
+    return np.asarray(batch["n"]) % 5
+
+
+def write(
+    destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
+) -> tuple[int, int, list[Any]]:
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return destination, counts.own, rows
+
+
+_NUMBERS = st.lists(st.integers(0, 99), max_size=20)
+
+
+@settings(suppress_health_check=list(HealthCheck), max_examples=50)
+@given(
+    sources=st.lists(st.lists(_NUMBERS, max_size=4), max_size=5),
+    memory_bytes=st.sampled_from([0, 300, 1 << 20]),
+    workers=st.integers(1, 3),
+)
+def test_each_row_arrives_once(
+    sources: list[list[list[int]]], memory_bytes: int, workers: int
+) -> None:
+    with Spool(SCHEMA, 5, memory_bytes) as spool:
+        counts, written = exchange(
+            Exchange(read, key, write), sources, spool, workers=workers, memory_bytes=1
+        )
+    assert counts == [sum(map(len, batches)) for batches in sources]
+    found: Counter[str] = Counter()
+    for destination, own, rows in written:
+        assert own == len(rows) > 0
+        assert {row["n"] % 5 for row in rows} == {destination}
+        found.update(map(str, rows))
+    numbers = [n for batches in sources for batch in batches for n in batch]
+    assert found == Counter(map(str, batch_of(numbers).to_pylist()))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_first_failure_ends_it(workers: int) -> None:
+    def fail(
+        destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
+    ) -> tuple[int, int, list[Any]]:
+        raise ValueError(f"destination {destination}")
+
+    work = Exchange(read, key, fail)
+    with Spool(SCHEMA, 5, 10) as spool, pytest.raises(ValueError, match="destination"):
+        exchange(work, [[[1, 2, 3]], [[4]]], spool, workers=workers, memory_bytes=1)
+
+
+def test_rows_are_gathered() -> None:
+    batches = [batch_of([n]) for n in range(10)]
+    assert [batch.num_rows for batch in gather(batches, SCHEMA, 1 << 20)] == [10]
+    assert [batch.num_rows for batch in gather(batches, SCHEMA, 1 << 20, 4)] == [4, 4, 2]
+    assert [batch.num_rows for batch in gather(batches, SCHEMA, 1)] == [1] * 10
+    assert not list(gather([], SCHEMA, 1))
+
+
+def test_the_spill_file_has_no_name(tmp_path: Path) -> None:
+    with Spool(SCHEMA, 2, 0, str(tmp_path)) as spool:
+        spool.add(batch_of([1, 2]), np.array([0, 1]))
+        assert spool.spilled_bytes > 0
+        assert not list(tmp_path.iterdir())
+        assert [batch.num_rows for batch in spool.take(1)] == [1]
+        assert not list(spool.take(1))
+
+
+def test_a_disk_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.pwrite", fail)
+    with (
+        Spool(SCHEMA, 2, 0, str(tmp_path)) as spool,
+        pytest.raises(StorageError, match=r"cannot write the spill file .* No space left"),
+    ):
+        spool.add(batch_of([1]), np.array([0]))
+
+
+def test_a_spill_file_that_was_cut(tmp_path: Path) -> None:
+    with Spool(SCHEMA, 2, 0, str(tmp_path)) as spool:
+        spool.add(batch_of([1]), np.array([0]))
+        assert spool._file is not None
+        spool._file.truncate(10)
+        with pytest.raises(StorageError, match="shorter than was written"):
+            list(spool.take(0))
+
+
+def test_space_is_checked_first(tmp_path: Path) -> None:
+    ensure_space(str(tmp_path), 1)
+    with pytest.raises(StorageError, match=r"may be spilled to .* free"):
+        ensure_space(str(tmp_path), 1 << 60)
+    with pytest.raises(StorageError, match="cannot use"):
+        ensure_space(str(tmp_path / "missing"), 1)
