@@ -109,6 +109,11 @@ def format_size(n: int) -> str:
     return f"{sign}{whole}{f'.{tenth}' if tenth else ''} {_PREFIXES[power - 1]}iB"
 
 
+def format_compact_size(n: int) -> str:
+    """Return a size as people type it in an option: ``64GiB``."""
+    return format_size(n).replace(" ", "")
+
+
 def parse_duration(text: str) -> int:
     """Return milliseconds of ``7d``, ``1h30m``, ``interval 7 days``, ``1 week 2 days`` or ``PT1H``.
 

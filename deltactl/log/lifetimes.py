@@ -7,7 +7,6 @@ and ends with a ``remove``. If its first action is a ``remove``, it was live bef
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,48 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.commits.changes import count_lines
-from deltactl.log.commits.file_actions import file_keys, text_keys
-from deltactl.log.commits.info import find_actions
+from deltactl.log.commits.events import EventCollector, LogSweep
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.rebuildable import find_rebuildable
 from deltactl.protocol.actions import Metadata
-from deltactl.protocol.deletion_vectors import vector_files
-from deltactl.protocol.paths import decode_path
 from deltactl.storage.store import Store
-
-EVENTS = pa.schema(
-    [
-        ("path", pa.string()),
-        ("vector_file", pa.string()),
-        ("key", pa.string()),
-        ("text_key", pa.string()),
-        ("size_bytes", pa.int64()),
-        ("version", pa.int64()),
-        ("is_add", pa.bool_()),
-        ("deletion_timestamp_ms", pa.int64()),
-    ]
-)
-"""Columns of file events; ``path`` and ``vector_file`` are decoded names, as logged.
-
-``key`` and ``text_key`` are those of ``file_keys`` and ``text_keys``.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class LogSweep:
-    """The file events of the commits ``first`` to ``last``, both included.
-
-    ``events`` has the columns of :data:`EVENTS`; ``change_files`` are the decoded names of change
-    data files with the ``version`` that wrote each.
-    """
-
-    first: int
-    last: int
-    events: pa.Table = field(repr=False)
-    change_files: pa.Table = field(repr=False)
 
 
 def first_rebuildable(store: Store, listing: LogListing, known: Checkpoint | None = None) -> int:
@@ -87,70 +51,31 @@ def first_commit(listing: LogListing) -> int:
 
 
 def sweep_commits(
-    store: Store, listing: LogListing, metadata: Metadata, first: int, last: int
+    store: Store,
+    listing: LogListing,
+    metadata: Metadata,
+    first: int,
+    last: int,
+    *,
+    known: LogSweep | None = None,
 ) -> LogSweep:
-    """Read the commits of a range of versions.
+    """Read the commits of a range of versions; those of a ``known`` sweep are not read again.
 
     Raises:
         CorruptLogError: one of them cannot be parsed; names file and line.
         KeyError: one of them is not in the listing.
     """
-    reading = _Reading(store, [listing.commits[v].name for v in range(first, last + 1)], first)
-    parser = CommitParser(metadata.partition_keys)
-    parts = []
-    for parsed in parser.parse(reading.files()):
-        parts += [
-            reading.events(parsed.adds, is_add=True),
-            reading.events(parsed.removes, is_add=False),
-        ]
-    events = pa.concat_tables(parts) if parts else EVENTS.empty_table()
-    return LogSweep(first, last, events, reading.change_files())
-
-
-class _Reading:
-    """Hands commits to the parser, and remembers which of its rows came from which commit."""
-
-    def __init__(self, store: Store, names: Sequence[str], first: int) -> None:
-        self._store, self._names, self._first = store, names, first
-        self._ends: list[int] = []
-        self._changes: list[tuple[str, int]] = []
-
-    def files(self) -> Iterator[CommitBytes]:
-        num_lines = 0
-        for version, (name, data) in enumerate(
-            zip(self._names, self._store.read_many(self._names), strict=True), self._first
-        ):
-            num_lines += count_lines(data)
-            self._ends.append(num_lines)
-            for node in find_actions(name, data, "cdc"):
-                if isinstance(path := node.get("path"), str):
-                    self._changes.append((decode_path(path), version))
-            yield CommitBytes(name, data)
-
-    def events(self, files: pa.Table, *, is_add: bool) -> pa.Table:
-        rows = files.num_rows
-        commit = np.searchsorted(np.array(self._ends), files["seq"].to_numpy(), side="right")
-        deleted = pa.nulls(rows, pa.int64()) if is_add else files["deletion_timestamp_ms"]
-        return pa.table(
-            [
-                files["path"],
-                vector_files(files["deletion_vector"]),
-                file_keys(files),
-                text_keys(files),
-                files["size_bytes"],
-                pa.array(commit + self._first, pa.int64()),
-                pa.array(np.full(rows, is_add)),
-                deleted,
-            ],
-            schema=EVENTS,
-        )
-
-    def change_files(self) -> pa.Table:
-        paths = [path for path, _ in self._changes]
-        versions = [version for _, version in self._changes]
-        return pa.table(
-            {"path": pa.array(paths, pa.string()), "version": pa.array(versions, pa.int64())}
-        )
+    if known is not None and known.last == last:
+        if first >= known.first:
+            return known.since(first)
+        return sweep_commits(store, listing, metadata, first, known.first - 1).extend(known)
+    names = [listing.commits[version].name for version in range(first, last + 1)]
+    found = EventCollector()
+    contents = zip(names, store.read_many(names), strict=True)
+    files = (CommitBytes(name, data) for name, data in contents)
+    for parsed in CommitParser(metadata.partition_keys).parse(found.pass_on(files)):
+        found.add(parsed)
+    return found.finish(first, last)
 
 
 Counts = npt.NDArray[np.int64]

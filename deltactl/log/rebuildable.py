@@ -88,7 +88,7 @@ def find_problem(store: Store, checkpoint: Checkpoint, *, all_rows: bool = False
         head = read_head(store, checkpoint)
     except CorruptLogError as error:
         return error.message
-    if head.singletons.protocol is None or head.singletons.metadata is None:
+    if head.non_file_actions.protocol is None or head.non_file_actions.metadata is None:
         return "it has no protocol or no metaData action"
     infos = zip(head.sidecars, store.stat_many(head.sidecars), strict=True)
     missing = [name for name, info in infos if info is None]
@@ -114,7 +114,7 @@ def is_readable(store: Store, checkpoint: Checkpoint) -> bool:
         return False
 
 
-def is_sound(store: Store, checkpoint: Checkpoint) -> bool:
+def is_valid(store: Store, checkpoint: Checkpoint) -> bool:
     """Return whether every file of a checkpoint can be read to its end; reads them all.
 
     Raises:
@@ -142,7 +142,7 @@ def is_sound(store: Store, checkpoint: Checkpoint) -> bool:
     return True
 
 
-def torn_file(store: Store, checkpoint: Checkpoint) -> str | None:
+def truncated_file(store: Store, checkpoint: Checkpoint) -> str | None:
     """Return a Parquet file of a checkpoint that is truncated; reads a few bytes of each.
 
     Raises:

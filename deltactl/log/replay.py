@@ -11,18 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.log.checkpoint.read import CheckpointHead, Piece, read_adds, read_removes
+from deltactl.log.commits.events import EventCollector, LogSweep
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.parser import CommitParser
-from deltactl.log.commits.singletons import Singletons
+from deltactl.log.commits.repeats import find_repeats
 from deltactl.protocol.actions import ADD_SCHEMA, REMOVE_SCHEMA
-from deltactl.protocol.names import CompactedFile, parse_log_name
+from deltactl.protocol.names import CompactedFile, commit_version, parse_log_name
 from deltactl.protocol.path_columns import normalize_paths
 from deltactl.storage.store import FileInfo, Store
 
@@ -33,36 +36,71 @@ _KeysOf = Callable[[pa.Table], pa.ChunkedArray]
 class Tail:
     """The reconciled actions of the commits after the checkpoint.
 
-    ``by_text`` has those for readers that do not normalise paths, if they differ.
+    ``by_text`` has those for readers that do not normalise paths, if they differ. ``sweep`` has the
+    events of commits, if they were asked for.
     """
 
     adds: pa.Table
     removes: pa.Table
     keys: pa.ChunkedArray
-    singletons: Singletons = field(default_factory=Singletons)
+    non_file_actions: NonFileActions = field(default_factory=NonFileActions)
     by_text: Tail | None = None
+    sweep: LogSweep | None = None
 
 
-def replay_tail(store: Store, tail: Sequence[FileInfo], partition_keys: Iterable[str] = ()) -> Tail:
+NO_COMMITS: Final = Tail(
+    ADD_SCHEMA.empty_table(), REMOVE_SCHEMA.empty_table(), pa.chunked_array([], pa.string())
+)
+"""The tail of a version that has a checkpoint of its own."""
+
+
+def replay_tail(
+    store: Store,
+    tail: Sequence[FileInfo],
+    partition_keys: Iterable[str] = (),
+    *,
+    with_events: bool = False,
+) -> Tail:
     """Read and reconcile the commits of a segment.
+
+    With ``with_events`` the events of the commits after the last log compaction file are kept in
+    ``sweep``.
 
     Raises:
         CorruptLogError: a commit is not valid; names file and line.
     """
     names = [info.name for info in tail]
     contents = zip(names, store.read_many(names), strict=True)
-    parser = CommitParser(partition_keys)
-    parsed = list(
-        parser.parse(CommitBytes(name, data, is_compacted(name)) for name, data in contents)
-    )
+    files = (CommitBytes(name, data, is_compacted(name)) for name, data in contents)
+    found = EventCollector() if with_events else None
+    parsed = []
+    for part in CommitParser(partition_keys).parse(
+        files if found is None else found.pass_on(files)
+    ):
+        parsed.append(part)
+        if found is not None:
+            found.add(part)
     adds = _concat([p.adds for p in parsed], ADD_SCHEMA)
     removes = _concat([p.removes for p in parsed], REMOVE_SCHEMA)
     result = reconcile(adds, removes, file_keys)
     if any(normalize_paths(t["encoded_path"]) is not t["encoded_path"] for t in (adds, removes)):
         result.by_text = reconcile(adds, removes, text_keys)
     for part in parsed:
-        result.singletons.update(part.singletons)
+        result.non_file_actions.update(part.non_file_actions)
+    if found is not None and names:
+        result.sweep = _last_commits(found, names)
     return result
+
+
+def _last_commits(found: EventCollector, names: Sequence[str]) -> LogSweep | None:
+    """Return the events of the commits at the end of the log, after the last compacted file."""
+    versions = [commit_version(name) for name in names]
+    last = versions[-1]
+    if last is None:
+        return None
+    num_commits = next((i for i, it in enumerate(reversed(versions)) if it is None), len(versions))
+    first = last - num_commits + 1
+    return found.finish(first if num_commits == len(versions) else 0, last).since(first)
 
 
 def is_compacted(name: str) -> bool:
@@ -79,18 +117,16 @@ def reconcile(adds: pa.Table, removes: pa.Table, keys_of: _KeysOf) -> Tail:
     """Keep the newest action, that with the greatest ``seq``, on each key."""
     add_keys, remove_keys = keys_of(adds), keys_of(removes)
     keys = pa.chunked_array([*add_keys.chunks, *remove_keys.chunks], pa.string())
-    # In Arrow's own pool, huge pages make the growth of a large hash table several times slower.
-    coded = pc.dictionary_encode(keys, memory_pool=pa.system_memory_pool())
-    distinct = coded.chunk(0).dictionary if coded.num_chunks else pa.array([], pa.string())
-    if len(distinct) < len(keys):
-        codes = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
-        seq = np.concatenate([adds["seq"].to_numpy(), removes["seq"].to_numpy()])
-        newest = np.zeros(len(distinct), np.int64)
-        np.maximum.at(newest, codes, seq)
-        won = newest[codes] == seq
+    repeats = find_repeats(keys)
+    if len(repeats.rows):
+        seq = np.concatenate([adds["seq"].to_numpy(), removes["seq"].to_numpy()])[repeats.rows]
+        newest = np.zeros(int(repeats.codes.max()) + 1, np.int64)
+        np.maximum.at(newest, repeats.codes, seq)
+        won = np.ones(len(keys), np.bool_)
+        won[repeats.rows] = newest[repeats.codes] == seq
         adds_won, removes_won = np.split(won, [adds.num_rows])
         adds, removes = adds.filter(pa.array(adds_won)), removes.filter(pa.array(removes_won))
-        keys = pa.chunked_array([distinct])
+        keys = keys.filter(pa.array(won))
     return Tail(adds.drop_columns("seq"), removes.drop_columns("seq"), keys)
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, LogGapError, MissingActionError, Warn
 from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead, read_head
-from deltactl.log.commits.singletons import Singletons
+from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.history.timestamps import commit_timestamp
 from deltactl.log.listing import Checkpoint, LogListing, list_log, outlast_cleanup
 from deltactl.log.not_a_table import no_table_error
@@ -112,12 +112,14 @@ def load_snapshot(
     warn: Warn,
     listing: LogListing | None = None,
     skip: frozenset[Checkpoint] = frozenset(),
+    with_events: bool = False,
 ) -> Snapshot:
     """Rebuild a version from the log.
 
     Without a ``listing`` the log is listed here, and again if a log cleanup is faster. A
     checkpoint or log compaction file that cannot be read is ignored with a warning if other files
-    can still rebuild the version; the checkpoints in ``skip`` are not read.
+    can still rebuild the version; the checkpoints in ``skip`` are not read. ``with_events`` keeps
+    the file events of the commits that are read in ``tail.sweep``.
 
     Raises:
         NotATableError: there is no log.
@@ -125,9 +127,16 @@ def load_snapshot(
         LogGapError, CorruptLogError, MissingActionError: the log is damaged.
     """
     if listing is not None:
-        return _load(store, version, warn, listing, skip)
+        return _load(store, version, warn, listing, skip, with_events=with_events)
     return outlast_cleanup(
-        lambda: _load(store, version, warn, list_from_hint(store, warn, version), skip)
+        lambda: _load(
+            store,
+            version,
+            warn,
+            list_from_hint(store, warn, version),
+            skip,
+            with_events=with_events,
+        )
     )
 
 
@@ -137,6 +146,8 @@ def _load(
     warn: Warn,
     listing: LogListing,
     skip: frozenset[Checkpoint],
+    *,
+    with_events: bool,
 ) -> Snapshot:
     if listing.latest_version is None:
         raise no_table_error(store)
@@ -158,7 +169,7 @@ def _load(
             broken, skipped = broken or error, skipped | {segment.checkpoint}
             continue
         try:
-            return _load_segment(store, segment, head)
+            return _load_segment(store, segment, head, with_events)
         except CorruptLogError as error:
             if not any(is_compacted(info.name) for info in segment.tail):
                 raise
@@ -166,12 +177,14 @@ def _load(
             listing = replace(listing, compacted={})
 
 
-def _load_segment(store: Store, segment: LogSegment, head: CheckpointHead | None) -> Snapshot:
-    found = Singletons()
+def _load_segment(
+    store: Store, segment: LogSegment, head: CheckpointHead | None, with_events: bool
+) -> Snapshot:
+    found = NonFileActions()
     if head is not None:
-        found.update(head.singletons)
-    tail = replay_tail(store, segment.tail, found.partition_keys)
-    found.update(tail.singletons)
+        found.update(head.non_file_actions)
+    tail = replay_tail(store, segment.tail, found.partition_keys, with_events=with_events)
+    found.update(tail.non_file_actions)
     protocol, metadata = found.protocol, found.metadata
     for name, action in (("protocol", protocol), ("metaData", metadata)):
         if action is None:

@@ -1,4 +1,4 @@
-"""Find invalid footers before anyone asks for their column chunks.
+"""Find invalid footers before their column chunks are read.
 
 Where the metadata of a chunk contradict themselves (a histogram of another length, for example),
 Arrow throws in C++. In ``row_group(i).column(j)`` nothing catches that, and the process ends; while
@@ -130,7 +130,7 @@ def _ensure_types_and_offsets(footers: Sequence[pq.FileMetaData], sizes: Sequenc
                     raise OSError(f"column {index} is declared as {kind} and stored as {stored}")
                 start = min(chunk.data_page_offset, chunk.dictionary_page_offset or _NO_OFFSET)
                 if start < 0 or start + chunk.total_compressed_size > size_bytes:
-                    raise OSError(f"column {index} lies beyond the end of the file")
+                    raise OSError(f"column {index} is beyond the end of the file")
 
 
 class _UnreadFile(io.RawIOBase):

@@ -27,14 +27,14 @@ _FIRST_COMMON_DAY: Final = -141_427  # 1582-10-15
 _FIRST_COMMON_SECOND: Final = -2_208_988_800
 
 
-NEW_CALENDAR: Final = {_VERSION: b"3.5.0"}
+PROLEPTIC_CALENDAR: Final = {_VERSION: b"3.5.0"}
 """The footer entry with which Spark reads dates before 1582 as proleptic Gregorian.
 
 Without it, Spark 3 refuses to read them, unless its session has a rebase mode.
 """
 
 
-def holds_days(schema: pa.Schema) -> bool:
+def has_datetimes(schema: pa.Schema) -> bool:
     """Return whether a schema has dates or timestamps at any depth."""
     return any(
         pa.types.is_date(leaf.type) or pa.types.is_timestamp(leaf.type)
@@ -43,7 +43,7 @@ def holds_days(schema: pa.Schema) -> bool:
     )
 
 
-def is_in_old_calendar(metadata: pq.FileMetaData, physical_type: str) -> bool:
+def is_in_legacy_calendar(metadata: pq.FileMetaData, physical_type: str) -> bool:
     """Return whether Spark reads dates and timestamps of a file in the legacy calendar.
 
     Args:
@@ -59,7 +59,7 @@ def is_in_old_calendar(metadata: pq.FileMetaData, physical_type: str) -> bool:
     return version < b"3.0.0" or _LEGACY_DATES in facts
 
 
-def old_columns(metadata: pq.FileMetaData, names: Set[str]) -> frozenset[str]:
+def legacy_columns(metadata: pq.FileMetaData, names: Set[str]) -> frozenset[str]:
     """Return the top-level columns with leaves that may be in the legacy calendar."""
     if metadata.metadata is None or _VERSION not in metadata.metadata:
         return frozenset()
@@ -68,18 +68,18 @@ def old_columns(metadata: pq.FileMetaData, names: Set[str]) -> frozenset[str]:
         f"{leaf.path}."
         for leaf in leaves
         if leaf.physical_type in ("INT32", "INT64", "INT96")
-        and is_in_old_calendar(metadata, leaf.physical_type)
+        and is_in_legacy_calendar(metadata, leaf.physical_type)
     ]
     # A name may contain dots: this may return a column too many, but never one too few.
     return frozenset(n for n in names if any(path.startswith(f"{n}.") for path in paths))
 
 
-def holds_disputed_days(array: pa.Array) -> bool:
+def has_ambiguous_datetimes(array: pa.Array) -> bool:
     """Return whether a column has, at any depth, values that differ between the two calendars."""
-    return any(_has_disputed_values(leaf) for _, leaf in walk_arrays(array))
+    return any(_has_ambiguous_values(leaf) for _, leaf in walk_arrays(array))
 
 
-def _has_disputed_values(leaf: pa.Array) -> bool:
+def _has_ambiguous_values(leaf: pa.Array) -> bool:
     if pa.types.is_dictionary(leaf.type):
         leaf = leaf.dictionary
     if pa.types.is_date32(leaf.type):

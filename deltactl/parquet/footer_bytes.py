@@ -25,7 +25,7 @@ _SIGNATURE_BYTES: Final = 28  # after the plain footer of a file with encrypted 
 MAX_WAITING_BYTES: Final = 8 << 20
 """Stored size of the footers that may wait for the collector; in memory they take ten times that.
 
-Arrow's footer holds its schema, once that was asked for, and the schema its footer: only Python's
+Arrow's footer references its schema, once that was read, and the schema its footer: only Python's
 collector of cycles frees them. It counts objects, not bytes, and ``cli/app.py`` makes it run
 seldom: gigabytes of footers of a wide table would wait for it.
 """
@@ -60,6 +60,14 @@ def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = 
         DataFileError: the file is not Parquet, broken or encrypted; the message says which.
         StorageError: the store failed.
     """
+    return parse_footer_bytes(read_footer_bytes(store, name, size_bytes, tail), size_bytes)
+
+
+def read_footer_bytes(store: Store, name: str, size_bytes: int, tail: bytes | None = None) -> bytes:
+    """Return the footer of a Parquet file as it is stored, with its length and the magic.
+
+    Arguments and errors are those of :func:`parse_footer`.
+    """
     if size_bytes == 0:
         raise DataFileError("is empty (0 bytes)")
     if tail is None:
@@ -73,13 +81,22 @@ def parse_footer(store: Store, name: str, size_bytes: int, tail: bytes | None = 
         raise DataFileError("is broken: its footer is longer than the file")
     if needed > len(tail):
         tail = _read_end(store, name, size_bytes, needed)
-    footer = Footer(_parse(tail[-needed:]), tail[-needed:], size_bytes)
+    return tail[-needed:]
+
+
+def parse_footer_bytes(data: bytes, size_bytes: int) -> Footer:
+    """Return a footer, given its bytes; call ``find_broken_footers`` before you read columns.
+
+    Raises:
+        DataFileError: it is broken, or of a file that is encrypted in part.
+    """
+    footer = Footer(_parse(data), data, size_bytes)
     count_footer(footer.metadata)
     try:
         ensure_fixed_bounds(footer.metadata, footer.data[:-END_BYTES])
     except (pa.ArrowException, OSError, ThriftError) as error:
         raise broken_footer(error) from error
-    if needed - END_BYTES - footer.metadata.serialized_size == _SIGNATURE_BYTES:
+    if len(data) - END_BYTES - footer.metadata.serialized_size == _SIGNATURE_BYTES:
         raise DataFileError("is encrypted in part: its footer is signed")
     return footer
 
@@ -127,6 +144,6 @@ _waiting = _Waiting()
 
 
 def count_footer(footer: pq.FileMetaData) -> None:
-    """Count a footer whose schema will be asked for; from time to time, free those before it."""
+    """Count a footer whose schema will be read; from time to time, free those before it."""
     if _waiting.add(footer.serialized_size):
         gc.collect()

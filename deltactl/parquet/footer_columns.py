@@ -6,14 +6,15 @@ lists and maps, which count elements; bounds of timestamps that Spark wrote in i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltactl.parquet.calendar import is_in_old_calendar
+from deltactl.parquet.alike_footers import AlikeFooters
+from deltactl.parquet.calendar import is_in_legacy_calendar
 from deltactl.parquet.footer import TIME_UNITS, LeafColumn, index_leaves
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_bounds import LeafColumns, encode_bounds
@@ -33,32 +34,70 @@ def read_leaf_columns(
     """Return statistics of the leaves in ``columns`` that the footers, of one schema, have."""
     if not footers:
         return {}
-    schema = footers[0].schema
-    arrow_schema = schema.to_arrow_schema()
-    found = index_leaves(arrow_schema)
-    readers, unknown = [], {}
-    for leaf in columns.leaves:
-        column = found.get(leaf.path)
-        if leaf.kind in ("nested", "variant"):
-            if leaf.path[0] in arrow_schema.names:
-                unknown[leaf.path] = LeafColumns(pa.nulls(len(footers), pa.int64()))
-        elif column is not None:
-            # Bounds of INT96 have no defined order.
-            stored = schema.column(column.index).physical_type
-            with_bounds = leaf.has_bounds and leaf.kind != "float" and stored != "INT96"
-            if with_bounds and leaf.kind in _TIMES:
-                with_bounds = not any(is_in_old_calendar(footer, stored) for footer in footers)
-            readers.append(_LeafReader(leaf, column, with_bounds))
+    readers, unknown = _choose_readers(footers, columns)
     groups = [[footer.row_group(i) for i in range(footer.num_row_groups)] for footer in footers]
     # Most files have one row group: then one pass over all files reads a leaf.
     single = [file[0] for file in groups] if all(len(file) == 1 for file in groups) else None
-    return unknown | {
+    return _unknown(unknown, len(footers)) | {
         reader.leaf.path: reader.finish(
             reader.read_chunks(single) if single is not None else reader.read_files(groups),
             columns.string_prefix,
         )
         for reader in readers
     }
+
+
+def read_alike_columns(
+    footers: AlikeFooters, samples: Mapping[int, pq.FileMetaData], columns: StatsColumns
+) -> dict[Path, LeafColumns] | None:
+    """Return the same as :func:`read_leaf_columns` for footers that were decoded together.
+
+    Args:
+        footers: the decoded footers.
+        samples: some of them, by their place, as Arrow reads them.
+        columns: the leaves.
+
+    Returns:
+        ``None`` if Arrow reads something else from a sample.
+    """
+    readers, unknown = _choose_readers(list(samples.values()), columns)
+    found = {}
+    for reader in readers:
+        chunks = reader.read_alike(footers)
+        for place, sample in samples.items():
+            # Compared as texts: 1 and True are equal.
+            expected = [repr(column) for column in reader.read_chunks([sample.row_group(0)])]
+            if [repr(column[place : place + 1]) for column in chunks] != expected:
+                return None
+        found[reader.leaf.path] = reader.finish(chunks, columns.string_prefix)
+    return _unknown(unknown, len(footers)) | found
+
+
+def _unknown(paths: Sequence[Path], num_files: int) -> dict[Path, LeafColumns]:
+    return {path: LeafColumns(pa.nulls(num_files, pa.int64())) for path in paths}
+
+
+def _choose_readers(
+    footers: Sequence[pq.FileMetaData], columns: StatsColumns
+) -> tuple[list[_LeafReader], list[Path]]:
+    """Return a reader for each leaf that the footers have, and the leaves they do not tell."""
+    schema = footers[0].schema
+    arrow_schema = schema.to_arrow_schema()
+    found = index_leaves(arrow_schema)
+    readers, unknown = [], []
+    for leaf in columns.leaves:
+        column = found.get(leaf.path)
+        if leaf.kind in ("nested", "variant"):
+            if leaf.path[0] in arrow_schema.names:
+                unknown.append(leaf.path)
+        elif column is not None:
+            # Bounds of INT96 have no defined order.
+            stored = schema.column(column.index).physical_type
+            with_bounds = leaf.has_bounds and leaf.kind != "float" and stored != "INT96"
+            if with_bounds and leaf.kind in _TIMES:
+                with_bounds = not any(is_in_legacy_calendar(footer, stored) for footer in footers)
+            readers.append(_LeafReader(leaf, column, with_bounds))
+    return readers, unknown
 
 
 class _LeafReader:
@@ -110,11 +149,21 @@ class _LeafReader:
         bounded = [stats if stats is not None and stats.has_min_max else None for stats in found]
         lower = [None if stats is None else stats.min_raw for stats in bounded]
         upper = [None if stats is None else stats.max_raw for stats in bounded]
+        return nulls, self._decode(lower), self._decode(upper)
+
+    def read_alike(self, footers: AlikeFooters) -> _Chunks:
+        """Return the same for the only row group of each footer."""
+        nulls = footers.null_counts(self._index)
+        if not self._with_bounds:
+            return nulls, [], []
+        lower, upper = footers.bounds(self._index)
+        return nulls, self._decode(lower), self._decode(upper)
+
+    def _decode(self, bounds: list[Any]) -> list[Any]:
         decode = _decoder(self._type)
-        if decode is not None:
-            lower = [None if raw is None else decode(raw) for raw in lower]
-            upper = [None if raw is None else decode(raw) for raw in upper]
-        return nulls, lower, upper
+        if decode is None:
+            return bounds
+        return [None if raw is None else decode(raw) for raw in bounds]
 
     def _merge(self, groups: Sequence[pq.RowGroupMetaData]) -> _File:
         """Merge the row groups of a file; a fact that one of them lacks is unknown for the file."""

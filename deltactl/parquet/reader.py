@@ -5,10 +5,9 @@ Source: PROTOCOL.md, "Deletion Vectors", "Column Mapping", "Type Widening", "Row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import overload
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,25 +15,21 @@ from pyroaring import BitMap64
 
 from deltactl.errors import (
     DataFileError,
-    DeltactlError,
-    ObjectNotFoundError,
     UnsupportedFeatureError,
-    first_line,
 )
-from deltactl.parquet.calendar import holds_disputed_days, old_columns
+from deltactl.parquet.calendar import has_ambiguous_datetimes, legacy_columns
 from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.open_files import (
+    ensure_readable_path,
+    naming_file,
+    read_deletion_vector,
+)
 from deltactl.parquet.projection import FileFields, Matcher, convert, ensure_field_ids
 from deltactl.protocol.deletion_vectors import (
-    FRAME_OVERHEAD,
-    DeletionVector,
-    decode_bitmap,
-    decode_inline,
     ensure_within,
     live_mask,
-    read_framed,
 )
 from deltactl.protocol.partitions import parse_partition_column
-from deltactl.protocol.paths import is_absolute, leaves_root
 from deltactl.protocol.schema import (
     Field,
     Naming,
@@ -46,7 +41,6 @@ from deltactl.protocol.schema import (
 from deltactl.storage.store import Store
 
 DEFAULT_BATCH_ROWS = 1 << 16
-_READ_WHOLE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +149,10 @@ class RowReader:
             mask = live_mask(deleted, batch.first_row, batch.num_physical_rows)
             yield replace(batch, columns=batch.columns.filter(mask), mask=mask)
 
-    def read_physical(
-        self,
-        store: Store,
-        file: DataFile,
-        *,
-        batch_rows: int = DEFAULT_BATCH_ROWS,
-        source: pa.NativeFile | None = None,
-    ) -> Iterator[LiveBatch]:
+    def read_physical(self, store: Store, file: DataFile) -> Iterator[LiveBatch]:
         """Stream all rows of a file, deleted ones included. Raises as :meth:`read`."""
-        with self.open(store, file, source) as parquet:
-            yield from self._read_physical(parquet, file, None, batch_rows)
+        with self.open(store, file) as parquet:
+            yield from self._read_physical(parquet, file, None, DEFAULT_BATCH_ROWS)
 
     def _read_physical(
         self,
@@ -213,13 +200,13 @@ class RowReader:
             rows = sum(footer.row_group(i).num_rows for i in chosen_groups)
             yield from self._constant_batches(rows, constants, batch_rows)
             return
-        disputed = old_columns(parquet.metadata, names) if self.for_rewrite else frozenset()
+        legacy = legacy_columns(parquet.metadata, names) if self.for_rewrite else frozenset()
         # Bins already run in parallel: threads inside each would only compete with them.
         chosen = sorted(names)
         for batch in parquet.iter_batches(
             batch_rows, row_groups=groups, columns=chosen, use_threads=False
         ):
-            _ensure_undisputed_days(batch, disputed, file.path)
+            _ensure_unambiguous(batch, legacy, file.path)
             arrays = [
                 constants[i].take_rows(batch.num_rows)
                 if i in constants
@@ -272,59 +259,15 @@ class RowReader:
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-def _ensure_undisputed_days(batch: pa.RecordBatch, columns: Set[str], path: str) -> None:
+def _ensure_unambiguous(batch: pa.RecordBatch, columns: Set[str], path: str) -> None:
     for name in columns:
-        if holds_disputed_days(batch.column(name)):
+        if has_ambiguous_datetimes(batch.column(name)):
             raise UnsupportedFeatureError(
                 f"data file {path!r} has dates before 1582-10-15 or timestamps before 1900 in "
                 f"column {name!r}, written by Spark in its legacy calendar: a rewrite would change "
                 "them",
                 hint="Rewrite the file with Spark, which knows both calendars.",
             )
-
-
-@overload
-def open_in_turn(
-    store: Store, files: Sequence[DataFile]
-) -> Generator[pa.NativeFile, None, None]: ...
-
-
-@overload
-def open_in_turn(
-    store: Store, files: Sequence[DataFile], leave: Callable[[DataFile], bool]
-) -> Generator[pa.NativeFile | None, None, None]: ...
-
-
-def open_in_turn(
-    store: Store, files: Sequence[DataFile], leave: Callable[[DataFile], bool] = lambda file: False
-) -> Generator[pa.NativeFile | None, None, None]:
-    """Open each file, small ones whole: that is cheaper, and a far store is asked ahead.
-
-    A file is closed when the next one is asked for, or this is closed. Those that ``leave`` accepts
-    are not opened; ``None`` stands for them.
-
-    Raises:
-        DataFileError: a file is missing, or its path leaves the table's folder.
-    """
-    for file in files:
-        ensure_readable_path(file.path)
-    read_whole = [_is_small(file) and not leave(file) for file in files]
-    contents = store.read_many(
-        [f.path for f, whole in zip(files, read_whole, strict=True) if whole]
-    )
-    for file, is_whole in zip(files, read_whole, strict=True):
-        if leave(file):
-            yield None
-            continue
-        with naming_file(file.path):
-            whole = next(contents) if is_whole else None
-            source = store.open_input(file.path) if whole is None else pa.BufferReader(whole)
-        with source:
-            yield source
-
-
-def _is_small(file: DataFile) -> bool:
-    return 0 < file.size_bytes <= _READ_WHOLE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,66 +283,3 @@ class _Constant:
 
     def take_rows(self, num_rows: int) -> pa.Array:
         return pa.repeat(self.value, num_rows)
-
-
-def ensure_readable_path(path: str) -> None:
-    """Refuse a relative path that leads out of the table's directory.
-
-    Raises:
-        DataFileError: the path does; the message names it.
-    """
-    if not is_absolute(path) and leaves_root(path):
-        raise DataFileError(
-            f"the log names {path!r}, which is outside the table's directory",
-            hint="Do not use the file: its writer is defective or hostile. Nothing was read.",
-        )
-
-
-def read_deletion_vector(store: Store, file: DataFile) -> BitMap64 | None:
-    """Return positions of the deleted rows of a file; ``None`` without a deletion vector.
-
-    Raises:
-        DataFileError: the vector's file is missing, truncated, or fails its checksum.
-    """
-    vector = file.deletion_vector
-    return None if vector is None else load_deletion_vector(store, vector)
-
-
-def load_deletion_vector(store: Store, vector: DeletionVector, *, count: bool = True) -> BitMap64:
-    """Return the rows that a vector deletes; with ``count``, compare their number with the log.
-
-    Raises:
-        DataFileError: the vector's file is missing, truncated, or fails its checksum; or the number
-            of rows differs from the log.
-    """
-    name = vector.file_name
-    if name is None:
-        return decode_inline(vector, count=count)
-    ensure_readable_path(name)
-    with naming_file(name):
-        length = vector.size_bytes + FRAME_OVERHEAD
-        (framed,) = store.read_ranges(name, [(vector.offset or 0, length)])
-        payload = read_framed(framed, vector, name)
-        return decode_bitmap(payload, what=name, cardinality=vector.cardinality if count else None)
-
-
-@contextmanager
-def naming_file(path: str) -> Iterator[None]:
-    """Map errors of Arrow and of the store to a ``DataFileError`` that names the file."""
-    try:
-        yield
-    except ObjectNotFoundError as error:
-        raise DataFileError(
-            f"data file {path!r} is in the log but not in the store",
-            hint="Restore it, or restore an older version of the table. It was deleted without a "
-            "commit, for example by a vacuum with too short a retention or by a lifecycle rule.",
-        ) from error
-    except DataFileError as error:
-        if path in error.message:
-            raise
-        raise DataFileError(f"{path!r}: {error.message}", hint=error.hint) from error
-    except (DeltactlError, MemoryError):  # Arrow's is one of both kinds, and no fault of the file
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a name that is not UTF-8
-        detail = first_line(error, 300) or type(error).__name__
-        raise DataFileError(f"data file {path!r} cannot be read: {detail}") from error

@@ -60,6 +60,17 @@ class ThriftStruct:
         found = self.get(number)
         return found.members if isinstance(found, ThriftList) else []
 
+    def structs(self, number: int) -> list[ThriftStruct]:
+        """Return the members of a list of structs; none if it is absent.
+
+        Raises:
+            ThriftError: a member is no struct.
+        """
+        found = self.members(number)
+        if not all(isinstance(member, ThriftStruct) for member in found):
+            raise ThriftError(f"the list in field {number} has members that are no structs")
+        return found
+
     def struct(self, number: int) -> ThriftStruct:
         """Return a struct field; an empty struct if it is absent or no struct."""
         found = self.get(number)
@@ -150,7 +161,7 @@ class CompactReader:
         """Stop at each member of field ``wanted``, a list of structs; skip the other fields."""
         for number, kind in self.fields():
             if (number, kind) == (wanted, Kind.LIST):
-                member, count = self._read_list_head()
+                member, count = self.read_list_head()
                 if count and member != Kind.STRUCT:
                     raise ThriftError(f"a Thrift list has members of the unexpected type {member}")
                 yield from range(count)
@@ -172,7 +183,7 @@ class CompactReader:
             fields = self.fields()
             return ThriftStruct([(n, each, self.read(each, depth - 1)) for n, each in fields])
         if kind in (Kind.LIST, Kind.SET):
-            member, count = self._read_list_head()
+            member, count = self.read_list_head()
             return ThriftList(member, [self._read_member(member, depth) for _ in range(count)])
         if kind == Kind.MAP:
             key, value, count = self._read_map_head()
@@ -210,7 +221,7 @@ class CompactReader:
                 self.skip(member, depth - 1)
             return
         if kind in (Kind.LIST, Kind.SET):
-            *members, count = self._read_list_head()
+            *members, count = self.read_list_head()
         elif kind == Kind.MAP:
             *members, count = self._read_map_head()
         else:
@@ -222,7 +233,8 @@ class CompactReader:
     def _read_member(self, kind: int, depth: int) -> Any:
         return self._read_byte() == Kind.TRUE if kind in _BOOLEANS else self.read(kind, depth - 1)
 
-    def _read_list_head(self) -> tuple[int, int]:
+    def read_list_head(self) -> tuple[int, int]:
+        """Return type and number of the members of the list or set that begins here."""
         head = self._read_byte()
         count = head >> 4 if head >> 4 < _LONG_LIST else self._read_varint()
         return head & 15, self._ensure_room(count)

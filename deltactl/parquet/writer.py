@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError, DeltactlError, UnsupportedFeatureError
 from deltactl.parquet.amend import HeldSink, amend_footer
-from deltactl.parquet.calendar import NEW_CALENDAR, holds_days
+from deltactl.parquet.calendar import PROLEPTIC_CALENDAR, has_datetimes
 from deltactl.parquet.encodings import (
     DICTIONARY_PAGE_BYTES,
     choose_dictionary_columns,
@@ -297,8 +297,8 @@ def new_parquet(
         store_decimal_as_integer=True,
         use_deprecated_int96_timestamps=False,
     )
-    if holds_days(schema):
-        writer.add_key_value_metadata(NEW_CALENDAR)
+    if has_datetimes(schema):
+        writer.add_key_value_metadata(PROLEPTIC_CALENDAR)
     return writer
 
 

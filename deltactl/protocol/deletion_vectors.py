@@ -170,8 +170,10 @@ def _relative_vector_files(texts: pa.Array) -> pa.Array:
         pa.string(), len(texts), [None, starts, pa.py_buffer(uuids.tobytes())]
     )
     prefixes = pc.utf8_slice_codeunits(texts, 1, -_UUID_CHARS)
-    folders = pc.if_else(pc.equal(prefixes, ""), "", pc.binary_join_element_wise(prefixes, "", "/"))
-    names = pc.binary_join_element_wise(folders, "deletion_vector_", uuid_texts, ".bin", "")
+    directories = pc.if_else(
+        pc.equal(prefixes, ""), "", pc.binary_join_element_wise(prefixes, "", "/")
+    )
+    names = pc.binary_join_element_wise(directories, "deletion_vector_", uuid_texts, ".bin", "")
     return pc.if_else(pa.array(plain & valid), names, pa.scalar(None, pa.string()))
 
 

@@ -26,6 +26,7 @@ class Operation(Enum):
     READ = "read rows of"
     REWRITE = "rewrite files of"
     REMOVE = "remove files from"
+    RESTORE = "restore"
     VACUUM = "vacuum"
     CHECKPOINT = "checkpoint"
 
@@ -192,6 +193,29 @@ def list_features(protocol: Protocol) -> frozenset[str]:
 def has_feature(protocol: Protocol, *features: Feature) -> bool:
     """Return whether the protocol supports one of the features, by listing or by version."""
     return not list_features(protocol).isdisjoint(feature.name for feature in features)
+
+
+def merge_protocols(one: Protocol, other: Protocol) -> Protocol:
+    """Return the least protocol with all features of two."""
+    union = list_features(one) | list_features(other)
+    for protocol, rest in ((one, other), (other, one)):
+        if list_features(protocol) == union and _has_versions_of(protocol, rest):
+            return protocol
+    reader = max(one.min_reader_version, other.min_reader_version)
+    writer = max(one.min_writer_version, other.min_writer_version)
+    return Protocol(
+        reader,
+        writer,
+        union & _reader_names() if reader >= MAX_READER_VERSION else None,
+        union if writer >= MAX_WRITER_VERSION else None,
+    )
+
+
+def _has_versions_of(protocol: Protocol, other: Protocol) -> bool:
+    return (
+        protocol.min_reader_version >= other.min_reader_version
+        and protocol.min_writer_version >= other.min_writer_version
+    )
 
 
 def forbids_vectors(metadata: Metadata) -> bool:

@@ -89,8 +89,8 @@ def parse_log_name(name: str) -> LogFile | None:
 
 def commit_version(name: str) -> int | None:
     """Return the version of a commit, by its name in the table; ``None`` for other names."""
-    folder, _, file_name = name.rpartition("/")
-    parsed = parse_log_name(file_name) if folder == LOG_DIR else None
+    directory, _, file_name = name.rpartition("/")
+    parsed = parse_log_name(file_name) if directory == LOG_DIR else None
     return parsed.version if isinstance(parsed, CommitFile) else None
 
 

@@ -1,5 +1,6 @@
 """Parse the string of a partition value to a Python value for the column's Arrow type.
 
+The escapes of values in names of directories are in ``paths``.
 Source: PROTOCOL.md, "Partition Value Serialization", and the forms that writers really use.
 """
 

@@ -1,5 +1,6 @@
 """Partition values: strings of ``add.partitionValues`` to typed Arrow columns, and the map itself.
 
+The escapes of values in names of directories are in ``paths``.
 Source: PROTOCOL.md, "Partition Value Serialization". The strings do not change with the schema:
 after type widening, an old file has ``1`` in a column that is now a double, or ``2024-01-01`` in
 one that is now a timestamp without time zone. So each type reads every form that can widen to it.

@@ -92,12 +92,12 @@ def _normalize_segments(path: str) -> str:
             kept.append((place, part))
     if not kept:
         return "/" if is_absolute_path else ""
-    is_folder = path.endswith("/") or kept[-1] != segments[-1]
+    is_directory = path.endswith("/") or kept[-1] != segments[-1]
     first, name = kept[0]
     # Without it, the first segment would look like a scheme.
     dot = "./" if not is_absolute_path and first > 0 and ":" in name else ""
     start = "/" if is_absolute_path else dot
-    return f"{start}{'/'.join(part for _, part in kept)}{'/' if is_folder else ''}"
+    return f"{start}{'/'.join(part for _, part in kept)}{'/' if is_directory else ''}"
 
 
 def hive_escape(text: str) -> str:
@@ -136,7 +136,7 @@ def hive_value(text: str) -> str | None:
     return None if text == HIVE_NULL else hive_unescape(text)
 
 
-def partition_folder(pairs: Sequence[tuple[str, str | None]]) -> str:
+def partition_directory(pairs: Sequence[tuple[str, str | None]]) -> str:
     """Return the directory of a partition, decoded: ``a=1/b=__HIVE_DEFAULT_PARTITION__``.
 
     Args:

@@ -58,7 +58,7 @@ KNOWN_PROPERTIES = (
 
 
 @contextmanager
-def ensure_understood(key: str, until_then: str) -> Iterator[None]:
+def ensure_valid_property(key: str, until_then: str) -> Iterator[None]:
     """Refuse an invalid value of a property that protects data or history; use no default.
 
     Raises:

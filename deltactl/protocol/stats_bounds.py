@@ -1,7 +1,7 @@
 """Encode statistics of many files at once: bounds as columns of JSON, joined to ``add.stats``.
 
 Source: PROTOCOL.md, "Per-file Statistics". The result is as from ``protocol/stats``, which is for
-one new file, but Arrow kernels compute it.
+one new file, but Arrow kernels compute it. The rules of truncation are in ``stats``.
 """
 
 from __future__ import annotations

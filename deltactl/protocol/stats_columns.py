@@ -137,28 +137,34 @@ def _fold(path: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.lower() for name in path)
 
 
-def parse_column_list(text: str) -> list[tuple[str, ...]]:
+def parse_column_list(text: str, *, keep_spaces: bool = False) -> list[tuple[str, ...]]:
     """Return column paths from ``a, b.c, `odd.name`.d``; two backticks mean one.
 
-    For strings that Delta on Spark refuses, the names are not those of any column.
+    For strings that Delta on Spark refuses, the names are not those of any column. Spaces that are
+    not in backticks are dropped; with ``keep_spaces``, only those around a name.
     """
     paths: list[tuple[str, ...]] = []
     names: list[str] = []
     name, quoted, position = "", False, 0
+    is_open = True  # no backtick was in the name so far
     while position < len(text):
         character = text[position]
         position += 1
         if quoted and character == "`" and text[position : position + 1] == "`":
             name, position = name + "`", position + 1
         elif character == "`":
-            quoted = not quoted
-        elif quoted or character not in ".,":
-            name += character if quoted or not character.isspace() else ""
+            name = name.strip() if is_open else name
+            quoted, is_open = not quoted, False
+        elif quoted:
+            name += character
+        elif character not in ".,":
+            is_kept = keep_spaces and is_open
+            name += character if is_kept or not character.isspace() else ""
         else:
-            names.append(name)
-            name = ""
+            names.append(name.strip() if is_open else name)
+            name, is_open = "", True
             if character == ",":
                 paths.append(tuple(names))
                 names = []
-    paths.append((*names, name))
+    paths.append((*names, name.strip() if is_open else name))
     return [path for path in paths if any(path)]

@@ -79,14 +79,14 @@ def known_kind_mask(names: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.match_substring_regex(names, _KNOWN)
 
 
-def foreign_roots(files: pa.ChunkedArray, folders: Iterable[str], *, iceberg: bool) -> set[str]:
+def foreign_roots(files: pa.ChunkedArray, directories: Iterable[str], *, iceberg: bool) -> set[str]:
     """Return directories that are tables of their own; ``""`` is the table's root itself.
 
     These have a ``_delta_log`` (except the root's), a ``.hoodie``, or Iceberg metadata. Without
     ``iceberg``, the table itself has Iceberg metadata: then a ``metadata`` directory below another
     directory is enough.
     """
-    names = pa.chunked_array([*files.chunks, pa.array(list(folders), pa.string())], pa.string())
+    names = pa.chunked_array([*files.chunks, pa.array(list(directories), pa.string())], pa.string())
     roots: set[str] = set()
     for pattern in (_FOREIGN_FOLDER, _ICEBERG_FILE if iceberg else _HIDDEN_ICEBERG):
         found = pc.struct_field(pc.extract_regex(names, pattern), "root")
@@ -98,9 +98,9 @@ def foreign_roots(files: pa.ChunkedArray, folders: Iterable[str], *, iceberg: bo
     return roots
 
 
-def below_mask(names: pa.ChunkedArray, folders: Iterable[str]) -> pa.ChunkedArray:
+def below_mask(names: pa.ChunkedArray, directories: Iterable[str]) -> pa.ChunkedArray:
     """Return which names are below one of the directories; every name is below ``""``."""
     mask = pa.chunked_array([pa.repeat(pa.scalar(False), len(names))])
-    for folder in folders:
-        mask = pc.or_(mask, pc.starts_with(names, f"{folder}/" if folder else ""))
+    for directory in directories:
+        mask = pc.or_(mask, pc.starts_with(names, f"{directory}/" if directory else ""))
     return mask

@@ -68,7 +68,7 @@ def _checksum(canonical: str) -> str:
     ["", "{", "[]", "7", '{"size":1}', '{"version":"x"}', '{"version":1,"version":2}', "\0"]
     + ['{"version":null}', '{"version":1.5}', b"\xff\xfe", "[" * 100_000],
 )
-def test_torn_and_absurd_hints(text: str | bytes) -> None:
+def test_truncated_and_absurd_hints(text: str | bytes) -> None:
     version, warnings = hint(text)
     assert version is None
     assert len(warnings) == 1

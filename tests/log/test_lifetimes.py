@@ -98,7 +98,7 @@ def test_vectors_are_needed_by_the_versions_that_name_them() -> None:
     assert found.count(found.mask(pa.array([path]))).tolist() == [0, 1, 1, 1]
 
 
-def test_change_files_are_told_with_their_version() -> None:
+def test_change_files_are_returned_with_their_version() -> None:
     builder = build()
     builder.append([{"id": 1, "p": "a"}])
     builder.commit({"cdc": {"path": "_change_data/a%20b.parquet", "partitionValues": {}}})

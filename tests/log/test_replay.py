@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from deltactl.log.commits import repeats
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.snapshot import load_snapshot
@@ -50,6 +53,14 @@ def _check_replay(data: st.DataObject) -> None:
 @given(st.data())
 def test_replay_equals_the_model(data: st.DataObject) -> None:
     _check_replay(data)
+
+
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_replay_by_hashes_of_a_byte_equals_the_model(data: st.DataObject) -> None:
+    whole = repeats.hash_texts
+    with patch.object(repeats, "hash_texts", lambda texts: whole(texts) & np.uint64(255)):
+        _check_replay(data)
 
 
 @pytest.mark.slow

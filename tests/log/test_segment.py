@@ -98,7 +98,7 @@ def test_gaps_are_named() -> None:
         chosen(store_with("0.json", "9.json"))
 
 
-def test_a_stray_file_of_a_huge_version_is_a_gap() -> None:
+def test_an_extra_file_of_a_huge_version_is_a_gap() -> None:
     with pytest.raises(LogGapError, match=r"3, 4, 5, 6, 7, \.\.\. missing"):
         chosen(store_with(*commits(0, 2), f"{2**62}.json"))
 

@@ -105,7 +105,7 @@ def test_a_gap_stays_a_gap() -> None:
 
 
 @pytest.mark.parametrize("missing", ["protocol", "metaData"])
-def test_a_checkpoint_without_a_singleton(missing: str) -> None:
+def test_a_checkpoint_without_a_non_file_action(missing: str) -> None:
     builder = build(1)
     actions = [
         action

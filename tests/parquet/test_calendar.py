@@ -14,7 +14,7 @@ import pytest
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.operations.convert.run import convert
 from deltactl.operations.optimize.run import OptimizeOptions
-from deltactl.parquet.calendar import holds_disputed_days, is_in_old_calendar, old_columns
+from deltactl.parquet.calendar import has_ambiguous_datetimes, is_in_legacy_calendar, legacy_columns
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.table_builder import Column, TableBuilder
@@ -54,12 +54,12 @@ def write(days: list[dt.date | None], facts: dict[bytes, bytes], **options: Any)
 )
 def test_who_wrote_it_decides(facts: dict[bytes, bytes], dates: bool, int96: bool) -> None:
     plain = pq.read_metadata(io.BytesIO(write([], facts)))
-    assert is_in_old_calendar(plain, "INT32") == is_in_old_calendar(plain, "INT64") == dates
-    assert is_in_old_calendar(plain, "INT96") == int96
+    assert is_in_legacy_calendar(plain, "INT32") == is_in_legacy_calendar(plain, "INT64") == dates
+    assert is_in_legacy_calendar(plain, "INT96") == int96
     names = frozenset({"d", "s", "ts"})
-    assert old_columns(plain, names) == (names if dates else set())
+    assert legacy_columns(plain, names) == (names if dates else set())
     spelled = write([], facts, use_deprecated_int96_timestamps=True)
-    found = old_columns(pq.read_metadata(io.BytesIO(spelled)), names)
+    found = legacy_columns(pq.read_metadata(io.BytesIO(spelled)), names)
     assert found == ({"d", "s"} if dates else set()) | ({"ts"} if int96 else set())
 
 
@@ -68,11 +68,11 @@ def test_a_name_with_dots_is_not_passed_by() -> None:
     days = pa.array([dt.date(1500, 1, 1)], pa.date32())
     table = pa.table({"a.b": days, "c": ["x"]})
     pq.write_table(table.replace_schema_metadata(spark("2.4.8")), sink)
-    assert old_columns(pq.read_metadata(sink), {"a.b", "c", "a.bc"}) == {"a.b"}
+    assert legacy_columns(pq.read_metadata(sink), {"a.b", "c", "a.bc"}) == {"a.b"}
 
 
 @pytest.mark.parametrize(
-    ("values", "type_", "disputed"),
+    ("values", "type_", "ambiguous"),
     [
         ([dt.date(1582, 10, 15), None], pa.date32(), False),
         ([dt.date(1582, 10, 14)], pa.date32(), True),
@@ -90,8 +90,10 @@ def test_a_name_with_dots_is_not_passed_by() -> None:
         ([], pa.date32(), False),
     ],
 )
-def test_disputed_days_at_any_depth(values: list[Any], type_: pa.DataType, disputed: bool) -> None:
-    assert holds_disputed_days(pa.array(values, type_)) == disputed
+def test_ambiguous_datetimes_at_any_depth(
+    values: list[Any], type_: pa.DataType, ambiguous: bool
+) -> None:
+    assert has_ambiguous_datetimes(pa.array(values, type_)) == ambiguous
 
 
 @pytest.mark.parametrize("facts", [spark("2.4.8"), spark("3.5.1", DATES), spark("3.5.1"), {}])
@@ -142,7 +144,7 @@ def test_what_is_written_says_which_calendar_it_is_in(
     (path,) = table.snapshot().files["path"].to_pylist()
     facts = pq.read_metadata(tmp_path / path).metadata or {}
     assert set(facts) == ({b"org.apache.spark.version"} if marked else set())
-    assert not old_columns(pq.read_metadata(tmp_path / path), {"id", "x"})
+    assert not legacy_columns(pq.read_metadata(tmp_path / path), {"id", "x"})
 
 
 def test_a_converted_file_has_no_bounds_of_them(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_int96_is_an_instant() -> None:
     assert render_type(found.struct.fields[0].type) == "timestamp"
 
 
-def test_nanoseconds_are_told() -> None:
+def test_nanoseconds_are_reported() -> None:
     nanos = pa.array([1], pa.timestamp("ns"))
     assert schema_of(
         pa.table({"a": nanos, "s": pa.array([[1]], pa.list_(nanos.type))})
@@ -112,7 +112,7 @@ def test_names_that_differ_by_case_alone_are_named() -> None:
     assert [column for column, _ in found.unusable] == ["A", "s.X"]
 
 
-def test_variants_are_told_by_their_shape() -> None:
+def test_variants_are_recognized_by_their_shape() -> None:
     required = [pa.field(name, pa.binary(), nullable=False) for name in ("metadata", "value")]
     variant = pa.array([{"metadata": b"\x01\0\0", "value": b"\0"}], pa.struct(required))
     found = schema_of(pa.table({"v": variant, "after": [1]}))

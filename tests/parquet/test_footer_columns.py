@@ -134,7 +134,7 @@ def test_a_footer_longer_than_usual_is_read_whole() -> None:
         (b"PAR1" + b"\0" * 20 + b"\x04\x00\x00\x00PARE", "encrypted"),
     ],
 )
-def test_what_is_no_parquet_file_is_told(content: bytes, told: str) -> None:
+def test_what_is_no_parquet_file_is_reported(content: bytes, told: str) -> None:
     store = MemoryStore("memory://footer-broken")
     store.put("a.parquet", content)
     with pytest.raises(DataFileError, match=told):

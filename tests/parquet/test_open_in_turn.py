@@ -8,7 +8,7 @@ import pytest
 
 from deltactl.errors import DataFileError
 from deltactl.parquet.data_file import DataFile
-from deltactl.parquet.reader import open_in_turn
+from deltactl.parquet.open_files import open_in_turn
 from deltactl.storage.local.store import LocalStore
 from tests.support.metered_store import MeteredStore, StorageUsage
 

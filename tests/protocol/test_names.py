@@ -49,7 +49,7 @@ UNIQUE_ID = "80a083e8-7026-4e79-81be-64bd76c43a11"
         ("09223372036854775807.json", CommitFile(2**63 - 1)),
     ],
 )
-def test_each_kind_is_told(name: str, file: LogFile) -> None:
+def test_each_kind_is_recognized(name: str, file: LogFile) -> None:
     assert parse_log_name(name) == file
 
 

@@ -27,7 +27,7 @@ from deltactl.protocol.paths import (
     hive_unescape,
     is_absolute,
     leaves_root,
-    partition_folder,
+    partition_directory,
 )
 
 # Text that UTF-8 can hold.
@@ -162,7 +162,7 @@ def test_names_are_encoded(name: str, path: str) -> None:
     ],
 )
 def test_value_to_folder_to_path(value: str, folder: str, path: str) -> None:
-    assert partition_folder([("p", value)]) == folder
+    assert partition_directory([("p", value)]) == folder
     assert encode_path(folder) == path
     assert hive_unescape(folder.removeprefix("p=")) == value
 
@@ -191,10 +191,10 @@ def test_texts_with_other_escapes_are_found(name: str) -> None:
 
 
 def test_folders_of_several_columns() -> None:
-    assert partition_folder([]) == ""
+    assert partition_directory([]) == ""
     pairs = [("a=b", "1"), ("c", None), ("d", "")]
     null = "__HIVE_DEFAULT_PARTITION__"
-    assert partition_folder(pairs) == f"a%3Db=1/c={null}/d={null}"
+    assert partition_directory(pairs) == f"a%3Db=1/c={null}/d={null}"
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_foreign_escapes_are_read_as_utf8_then_as_bytes() -> None:
         ("", False),
     ],
 )
-def test_absolute_names_are_told(name: str, absolute: bool) -> None:
+def test_absolute_names_are_recognized(name: str, absolute: bool) -> None:
     assert is_absolute(name) is absolute
     assert absolute_mask(pa.array([name, None])).to_pylist() == [absolute, False]
 
@@ -327,7 +327,7 @@ def test_relative_names_come_back_as_they_are() -> None:
         ("", False),
     ],
 )
-def test_names_that_climb_out_are_told(name: str, leaves: bool) -> None:
+def test_names_that_leave_the_root_are_recognized(name: str, leaves: bool) -> None:
     assert leaves_root(name) is leaves
 
 

@@ -163,3 +163,9 @@ def test_prefix_length_is_the_tables() -> None:
 )
 def test_column_lists(text: str, paths: list[tuple[str, ...]]) -> None:
     assert parse_column_list(text) == paths
+
+
+def test_spaces_inside_names_of_a_column_list() -> None:
+    text = " Super Name , b . c,` d`"
+    assert parse_column_list(text) == [("SuperName",), ("b", "c"), (" d",)]
+    assert parse_column_list(text, keep_spaces=True) == [("Super Name",), ("b", "c"), (" d",)]

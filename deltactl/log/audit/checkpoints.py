@@ -22,7 +22,7 @@ from deltactl.log.checkpoint.parsed_stats import parsed_stats_type
 from deltactl.log.checkpoint.read import read_head
 from deltactl.log.hint import HINT_NAME, parse_hint
 from deltactl.log.listing import Checkpoint, LogListing
-from deltactl.log.rebuildable import is_sound
+from deltactl.log.rebuildable import is_valid
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.protocol.action_nodes import encode_protocol
 from deltactl.protocol.actions import is_same_metadata
@@ -80,8 +80,8 @@ def _check(
 ) -> Verdict:
     if not all(info.size_bytes for info in checkpoint.files):
         return Verdict(checkpoint, "bad", "the file is empty", is_whole=False)
-    if not is_sound(store, checkpoint):
-        return Verdict(checkpoint, "bad", "it cannot be read whole", is_whole=False)
+    if not is_valid(store, checkpoint):
+        return Verdict(checkpoint, "bad", "it cannot be read completely", is_whole=False)
     said = _misstated_sidecar(store, checkpoint)
     if said is not None:
         return Verdict(checkpoint, "bad", said)

@@ -93,7 +93,7 @@ def _find_contradiction(
         CorruptLogError: the file cannot be parsed.
     """
     stored = replay_tail(store, [compacted], keys)
-    found, expected = stored.singletons, wanted.singletons
+    found, expected = stored.non_file_actions, wanted.non_file_actions
     if found.protocol != expected.protocol or not _is_same(found.metadata, expected.metadata):
         return "its protocol or metaData is another"
     if found.txns != expected.txns or found.live_domains != expected.live_domains:

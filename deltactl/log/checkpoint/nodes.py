@@ -60,11 +60,11 @@ def schema_node(layout: CheckpointLayout) -> Node:
     return {} if too_long else {"checkpointSchema": schema}
 
 
-def v2_node(top: FileInfo, singletons: Sequence[Node], sidecars: Sequence[Node]) -> Node:
+def v2_node(top: FileInfo, non_file_actions: Sequence[Node], sidecars: Sequence[Node]) -> Node:
     """Return the ``v2Checkpoint`` of `_last_checkpoint`; without long lists, as in Spark."""
     hint = file_node(top)
-    if len(singletons) <= _LISTED_LIMIT:
-        hint["nonFileActions"] = list(singletons)
+    if len(non_file_actions) <= _LISTED_LIMIT:
+        hint["nonFileActions"] = list(non_file_actions)
     if len(sidecars) <= _LISTED_LIMIT:
         hint["sidecarFiles"] = list(sidecars)
     return hint

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from deltactl.errors import (
     CorruptLogError,
@@ -28,18 +27,20 @@ from deltactl.log.checkpoint.single_actions import (
     ensure_single_actions,
     leaf_paths,
 )
-from deltactl.log.commits.columns import SINGLETONS, find_shared_rows
+from deltactl.log.commits.columns import NON_FILE_ACTIONS, find_shared_rows
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.parser import CommitParser
-from deltactl.log.commits.singletons import Singletons
 from deltactl.log.listing import Checkpoint
-from deltactl.parquet.broken_footers import ensure_valid_columns
 from deltactl.protocol.actions import ADD_SCHEMA, JSON_NAMES, REMOVE_SCHEMA, Metadata
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR
 from deltactl.protocol.paths import decode_path, is_absolute
 from deltactl.protocol.stats_json import encode_stats_column
 from deltactl.storage.store import Store
+
+if TYPE_CHECKING:  # only a table with a checkpoint needs the Parquet reader
+    import pyarrow.parquet as pq
 
 _BATCH_ROWS = 1 << 15
 _LEAST_BATCH_ROWS = 256
@@ -60,7 +61,7 @@ class CheckpointHead:
 
     version: int
     parts: tuple[str, ...]
-    singletons: Singletons = field(default_factory=Singletons)
+    non_file_actions: NonFileActions = field(default_factory=NonFileActions)
     sidecars: tuple[str, ...] = ()
     sidecar_sizes: tuple[int | None, ...] = ()
     is_mixed: bool = False
@@ -97,7 +98,7 @@ def read_head(store: Store, checkpoint: Checkpoint) -> CheckpointHead:
     head = CheckpointHead(checkpoint.version, checkpoint.names)
     nodes: list[dict[str, Any]] = []
     for name in checkpoint.names:
-        for row in _singleton_rows(store, checkpoint, name):
+        for row in _non_file_rows(store, checkpoint, name):
             with _named(name, checkpoint.version):
                 _apply(head, nodes, row)
     with _named(checkpoint.names[0], checkpoint.version):
@@ -158,7 +159,7 @@ def read_removes(
         yield from _read_actions(store, head, piece, "remove", columns)
 
 
-def _singleton_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator[dict[str, Any]]:
+def _non_file_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator[dict[str, Any]]:
     if checkpoint.format == "json":
         for parsed in CommitParser().parse([_read_json(store, name, checkpoint.version)]):
             yield {"parsed": parsed}
@@ -166,18 +167,18 @@ def _singleton_rows(store: Store, checkpoint: Checkpoint, name: str) -> Iterator
     with _named(name, checkpoint.version), store.open_input(name) as source:
         parquet = _open_parquet(source)
         present = set(parquet.schema_arrow.names)
-        columns = [column for column in SINGLETONS if column in present]
+        columns = [column for column in NON_FILE_ACTIONS if column in present]
         has_sidecars = False
-        num_singletons = 0
+        num_non_file = 0
         for batch in parquet.iter_batches(_BATCH_ROWS, columns=columns):
             if find_shared_rows(batch.columns).size:
                 ensure_no_shared_rows(parquet)
             for column in columns:
-                num_singletons += len(batch) - batch.column(column).null_count
+                num_non_file += len(batch) - batch.column(column).null_count
                 for node in batch.column(column).drop_null().to_pylist():
                     has_sidecars |= column == "sidecar"
                     yield {column: node}
-        ensure_single_actions(parquet, num_singletons)
+        ensure_single_actions(parquet, num_non_file)
         if has_sidecars and _holds_files(parquet):
             yield {"is_mixed": True}
 
@@ -194,11 +195,11 @@ def _apply(head: CheckpointHead, sidecars: list[dict[str, Any]], row: dict[str, 
     if row.get("sidecar") is not None:
         sidecars.append(row["sidecar"])
     if (parsed := row.get("parsed")) is not None:
-        head.singletons.update(parsed.singletons)
+        head.non_file_actions.update(parsed.non_file_actions)
         sidecars += parsed.sidecars
         head.is_mixed |= bool(parsed.adds.num_rows or parsed.removes.num_rows)
     head.is_mixed |= "is_mixed" in row
-    head.singletons.apply(row)
+    head.non_file_actions.apply(row)
 
 
 def _sidecar_name(path: str) -> str:
@@ -211,7 +212,7 @@ def _read_actions(
 ) -> Iterator[pa.Table]:
     version, name = head.version, piece.name
     if name.endswith(".json"):
-        keys = head.singletons.partition_keys
+        keys = head.non_file_actions.partition_keys
         for parsed in CommitParser(keys).parse([_read_json(store, name, version)]):
             table = parsed.adds if action == "add" else parsed.removes
             yield table.select(columns)
@@ -233,7 +234,7 @@ def _read_actions(
             structs.validate(full=True)  # Parquet does not check UTF-8
             # Dropping copies the data, even if there is nothing to drop.
             structs = structs.drop_null() if structs.null_count else structs
-            yield _to_table(structs, action, columns, head.singletons.metadata)
+            yield _to_table(structs, action, columns, head.non_file_actions.metadata)
 
 
 def _read_json(store: Store, name: str, version: int) -> CommitBytes:
@@ -250,6 +251,10 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     Raises:
         ValueError: it states more rows than can be in it; reading them would not end.
     """
+    import pyarrow.parquet as pq
+
+    from deltactl.parquet.broken_footers import ensure_valid_columns
+
     size = source.size()
     buffer_bytes = _BUFFER_BYTES if size > _STREAMED_BYTES else 0
     parquet = pq.ParquetFile(

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 
 from deltactl.errors import CorruptLogError, UnsupportedFeatureError
+from deltactl.log.checkpoint.compat import Compat
 from deltactl.log.checkpoint.parsed_stats import parsed_stats_type
 from deltactl.protocol.actions import (
     DELETION_VECTOR_JSON_TYPE,
@@ -21,10 +22,6 @@ from deltactl.protocol.actions import (
 )
 from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import arrow_type
-
-Compat: TypeAlias = Literal["default", "spark", "plain"]
-"""``default``: every reader of Delta accepts it. ``spark``: the columns that Delta on Spark writes
-when no property says otherwise. ``plain``: no dictionaries and no compression either."""
 
 _STRINGS: Final = pa.list_(pa.field("element", pa.string()))
 _TXN: Final = pa.struct(
@@ -180,7 +177,7 @@ def choose_layout(
     return CheckpointLayout(stats_json, stats_type, partition_types, keys, compat)
 
 
-def singleton_rows(schema: pa.Schema, nodes: Sequence[Mapping[str, Any]]) -> pa.Table:
+def non_file_rows(schema: pa.Schema, nodes: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Return a row for each action, given as ``{name: object}``; maps stay dictionaries."""
     columns = []
     for member in schema:

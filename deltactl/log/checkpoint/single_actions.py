@@ -7,19 +7,22 @@ so a file with such a row is not used.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, find_shared_rows
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _BATCH_ROWS = 1 << 16
 
 
-def ensure_single_actions(parquet: pq.ParquetFile, num_singletons: int) -> None:
+def ensure_single_actions(parquet: pq.ParquetFile, num_non_file: int) -> None:
     """Refuse a file with a row of several actions, as far as the footer shows it.
 
-    The footer counts adds and removes. Where these and ``num_singletons`` are as many as the rows,
+    The footer counts adds and removes. Where these and ``num_non_file`` are as many as the rows,
     nothing is read. That misses a file which has as many rows without any action as it has actions
     too many: :func:`ensure_no_shared_rows` finds those as well.
 
@@ -28,7 +31,7 @@ def ensure_single_actions(parquet: pq.ParquetFile, num_singletons: int) -> None:
     """
     counts = [_count_present(parquet, action) for action in FILE_ACTIONS]
     known = [count for count in counts if count is not None]
-    if len(known) < len(counts) or num_singletons + sum(known) != parquet.metadata.num_rows:
+    if len(known) < len(counts) or num_non_file + sum(known) != parquet.metadata.num_rows:
         ensure_no_shared_rows(parquet)
 
 

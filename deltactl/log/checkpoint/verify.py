@@ -11,7 +11,7 @@ from deltactl.errors import CorruptLogError, DeltactlError, StorageError, Verifi
 from deltactl.log.checkpoint.key_digest import Fingerprint, KeyDigest
 from deltactl.log.checkpoint.read import CheckpointHead, Piece, read_adds, read_head, read_removes
 from deltactl.log.checkpoint.write import WrittenActions
-from deltactl.log.commits.singletons import Singletons
+from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.listing import Checkpoint
 from deltactl.protocol.action_nodes import encode_protocol
 from deltactl.storage.store import Store
@@ -56,7 +56,7 @@ def _compare(what: str, expected: Fingerprint, found: Fingerprint) -> None:
 
 
 def verify_head(
-    store: Store, checkpoint: Checkpoint, expected: Singletons, sidecars: Sequence[str]
+    store: Store, checkpoint: Checkpoint, expected: NonFileActions, sidecars: Sequence[str]
 ) -> None:
     """Read non-file actions back; compare them and the sidecars with the snapshot.
 
@@ -72,10 +72,10 @@ def verify_head(
     except DeltactlError as error:
         raise VerificationError(f"{where} cannot be read back: {error}") from error
     for what, found, wanted in (
-        ("protocol", _shown(head.singletons), _shown(expected)),
-        ("metaData", head.singletons.metadata, expected.metadata),
-        ("txn", head.singletons.txns, expected.txns),
-        ("domainMetadata", head.singletons.domains, expected.domains),
+        ("protocol", _shown(head.non_file_actions), _shown(expected)),
+        ("metaData", head.non_file_actions.metadata, expected.metadata),
+        ("txn", head.non_file_actions.txns, expected.txns),
+        ("domainMetadata", head.non_file_actions.domains, expected.domains),
         ("sidecar", sorted(head.sidecars), sorted(sidecars)),
     ):
         if found != wanted:
@@ -85,6 +85,6 @@ def verify_head(
             )
 
 
-def _shown(singletons: Singletons) -> object:
+def _shown(non_file_actions: NonFileActions) -> object:
     """Return the protocol; absent and empty feature lists are equal where both are allowed."""
-    return None if singletons.protocol is None else encode_protocol(singletons.protocol)
+    return None if non_file_actions.protocol is None else encode_protocol(non_file_actions.protocol)

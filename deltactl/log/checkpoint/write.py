@@ -95,7 +95,7 @@ class ActionFileWriter:
         """Return the number of rows so far."""
         return self._num_rows
 
-    def write_singletons(self, rows: pa.Table) -> None:
+    def write_non_file_actions(self, rows: pa.Table) -> None:
         """Append rows with columns of the file's schema, some or all."""
         self._append({name: rows[name] for name in rows.schema.names}, rows.num_rows)
 

@@ -18,11 +18,18 @@ import pyarrow.json as pj
 from deltactl.log.commits.lines import CommitLines, Positions
 from deltactl.protocol.actions import DELETION_VECTOR_JSON_TYPE
 
-SINGLETONS = ("protocol", "metaData", "txn", "domainMetadata", "sidecar", "checkpointMetadata")
+NON_FILE_ACTIONS = (
+    "protocol",
+    "metaData",
+    "txn",
+    "domainMetadata",
+    "sidecar",
+    "checkpointMetadata",
+)
 FILE_ACTIONS = ("add", "remove")
 # Replay does not need them, but no line may have them beside another action.
 _NOTES = ("cdc", "commitInfo")
-ACTIONS = (*FILE_ACTIONS, *SINGLETONS, *_NOTES)
+ACTIONS = (*FILE_ACTIONS, *NON_FILE_ACTIONS, *_NOTES)
 
 _BLOCK_BYTES = 4 << 20
 _FEW_BYTES = 256 << 10  # threads for less data cost more time than they save

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from deltactl.errors import MALFORMED, CorruptLogError
-from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, SINGLETONS
+from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, NON_FILE_ACTIONS
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.protocol.actions import STRING_MAP
 
@@ -29,7 +29,7 @@ def read_lines(files: Sequence[CommitBytes]) -> pa.Table:
     Raises:
         CorruptLogError: a line is not an action; names file and line.
     """
-    parts: dict[str, list[pa.Array]] = {name: [] for name in (*FILE_ACTIONS, *SINGLETONS)}
+    parts: dict[str, list[pa.Array]] = {name: [] for name in (*FILE_ACTIONS, *NON_FILE_ACTIONS)}
     for file in files:
         rows: dict[str, list[Any]] = {name: [] for name in parts}
         for number, line in enumerate(file.data.splitlines(), 1):

@@ -40,6 +40,7 @@ class CommitLines:
     def __init__(self, contents: Sequence[bytes]) -> None:
         # The last element leaves room to look at the start of a line that is shorter than it.
         padding = b"\n" * max(map(len, _PREFIXES.values()))
+        self._next_files = np.cumsum([len(content) + 1 for content in contents])
         self._data = bytearray(b"\n").join([*contents, padding])
         view = np.frombuffer(self._data, np.uint8)
         ends = _find_newlines(view)
@@ -65,6 +66,10 @@ class CommitLines:
                 found = found[view[self._starts[found] + place] == expected[place]]
             kinds[found] = number
         return kinds
+
+    def ends_of_contents(self) -> Positions:
+        """Return, for each content, the index of the line after its last."""
+        return np.searchsorted(self._starts, self._next_files)
 
     def places(self, kind: str) -> Positions:
         """Return the indexes of the lines of a kind, ``add``, ``remove`` or ``other``, in order."""

@@ -16,13 +16,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import CorruptLogError
-from deltactl.log.commits.columns import FILE_ACTIONS, SINGLETONS, FileActionReader, read_others
+from deltactl.errors import MALFORMED, CorruptLogError
+from deltactl.log.commits.columns import (
+    FILE_ACTIONS,
+    NON_FILE_ACTIONS,
+    FileActionReader,
+    read_others,
+)
 from deltactl.log.commits.file_actions import adds_from_struct, removes_from_struct
 from deltactl.log.commits.json_lines import parse_line, parse_node, read_lines
 from deltactl.log.commits.lines import CommitBytes, CommitLines, Positions
+from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.commits.partition_keys import list_key_sets
-from deltactl.log.commits.singletons import Singletons
 from deltactl.protocol.actions import parse_metadata
 
 __all__ = ["CommitParser", "ParsedActions"]
@@ -36,12 +41,15 @@ class ParsedActions:
     """Actions of one or more log files, in log order.
 
     ``adds`` and ``removes`` have a column ``seq``: the index of the row among all rows read,
-    in log order, so that the action with the greatest ``seq`` of a key is the latest.
+    in log order, so that the action with the greatest ``seq`` of a key is the latest. ``names`` are
+    the files, ``ends`` the index of the row after the last of each.
     """
 
     adds: pa.Table
     removes: pa.Table
-    singletons: Singletons = field(default_factory=Singletons)
+    names: Sequence[str]
+    ends: Positions
+    non_file_actions: NonFileActions = field(default_factory=NonFileActions)
     sidecars: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -49,7 +57,7 @@ class ParsedActions:
 class _Rows:
     """A chunk as read: file actions with their line indexes, non-file actions as objects."""
 
-    num_lines: int
+    ends: Positions
     adds: tuple[pa.ChunkedArray, Positions]
     removes: tuple[pa.ChunkedArray, Positions]
     nodes: list[dict[str, Any]]
@@ -97,9 +105,9 @@ class CommitParser:
             try:
                 rows = self._read_columns(files)
             except (pa.ArrowException, ValueError, RecursionError):
-                self._learn_partition_keys(files)
+                self._find_partition_keys(files)
                 rows = _rows_of_table(read_lines(files))
-            return self._finish(rows, files[0].newest_first)
+            return self._finish(rows, files)
         except CorruptLogError as error:
             self._rows_seen = seen
             raise self._name_culprit(files, error) from error
@@ -120,15 +128,14 @@ class CommitParser:
     def _read_columns(self, files: Sequence[CommitBytes]) -> _Rows:
         lines = CommitLines([file.data for file in files])
         others = read_others(lines)
-        if others["metaData"].null_count < others.num_rows:
-            self._learn_partition_keys(files)
         nodes = [
             json.loads(lines.line(place))
-            for place in lines.places("other")[_singleton_mask(others)].tolist()
+            for place in lines.places("other")[_non_file_mask(others)].tolist()
         ]
+        self._learn_partition_keys(files, nodes)
         removes = self._read_actions(lines, "remove", lines.take("remove"))
         adds = self._read_actions(lines, "add", lines.keep_only("add"))
-        return _Rows(len(lines), adds, removes, nodes)
+        return _Rows(lines.ends_of_contents(), adds, removes, nodes)
 
     def _read_actions(
         self, lines: CommitLines, kind: str, buffer: bytes | bytearray
@@ -143,7 +150,20 @@ class CommitParser:
                 actions = reader.read(lines, buffer, sorted(self._partition_keys))
         return actions, lines.places(kind)
 
-    def _learn_partition_keys(self, files: Sequence[CommitBytes]) -> None:
+    def _learn_partition_keys(
+        self, files: Sequence[CommitBytes], nodes: Sequence[dict[str, Any]]
+    ) -> None:
+        """Learn the keys of the ``metaData`` actions among the non-file actions."""
+        try:
+            for node in nodes:
+                if isinstance(found := node.get("metaData"), dict):
+                    self._partition_keys |= set(parse_metadata(found).partition_keys)
+        except (CorruptLogError, *MALFORMED):
+            self._find_partition_keys(files)  # its error names the line
+            raise
+
+    def _find_partition_keys(self, files: Sequence[CommitBytes]) -> None:
+        """Learn the keys of all ``metaData`` actions, line by line."""
         for file in files:
             if b'"metaData"' not in file.data:
                 continue
@@ -154,8 +174,10 @@ class CommitParser:
                         metadata = parse_node(file.name, number, parse_metadata, node)
                         self._partition_keys |= set(metadata.partition_keys)
 
-    def _finish(self, rows: _Rows, newest_first: bool) -> ParsedActions:
-        base, self._rows_seen = self._rows_seen, self._rows_seen + rows.num_lines
+    def _finish(self, rows: _Rows, files: Sequence[CommitBytes]) -> ParsedActions:
+        base, newest_first = self._rows_seen, files[0].newest_first
+        ends = base + rows.ends
+        self._rows_seen = int(ends[-1])
         last = self._rows_seen - 1
 
         def select(
@@ -167,9 +189,11 @@ class CommitParser:
         parsed = ParsedActions(
             adds=select(rows.adds, adds_from_struct),
             removes=select(rows.removes, removes_from_struct),
+            names=[file.name for file in files],
+            ends=ends,
         )
         for node in reversed(rows.nodes) if newest_first else rows.nodes:
-            parsed.singletons.apply(node)
+            parsed.non_file_actions.apply(node)
             if isinstance(sidecar := node.get("sidecar"), dict):
                 parsed.sidecars.append(sidecar)
         return parsed
@@ -201,16 +225,17 @@ def _rows_of_table(table: pa.Table) -> _Rows:
     for kind in FILE_ACTIONS:
         valid = table[kind].is_valid()
         files.append((table[kind].filter(valid), np.flatnonzero(valid.to_numpy())))
-    singletons = table.select(SINGLETONS).filter(pa.array(_singleton_mask(table)))
+    non_file_actions = table.select(NON_FILE_ACTIONS).filter(pa.array(_non_file_mask(table)))
     nodes = [
         {name: json.loads(text) for name, text in row.items() if text is not None}
-        for row in singletons.to_pylist()
+        for row in non_file_actions.to_pylist()
     ]
-    return _Rows(table.num_rows, files[0], files[1], nodes)
+    ends = np.cumsum([len(chunk) for chunk in table.column(0).chunks])
+    return _Rows(ends, files[0], files[1], nodes)
 
 
-def _singleton_mask(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _non_file_mask(rows: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
     mask = np.zeros(rows.num_rows, np.bool_)
-    for name in SINGLETONS:
+    for name in NON_FILE_ACTIONS:
         mask |= pc.is_valid(rows[name]).to_numpy()
     return mask

@@ -231,7 +231,7 @@ class _Reading:
         try:
             record.info = parse_commit_info(name, data)
             if record.info is None or b"\n" in data.rstrip():
-                _refuse_torn(name, data)
+                _refuse_truncated(name, data)
         except CorruptLogError as error:
             record.problem = error.message[:_SHOWN_ERROR]
         if record.info is not None:
@@ -277,7 +277,7 @@ class _Reading:
         return None
 
 
-def _refuse_torn(name: str, data: bytes) -> None:
+def _refuse_truncated(name: str, data: bytes) -> None:
     """Refuse a commit that is empty or whose last line is truncated; check no other lines."""
     whole = data.rstrip()
     if not whole:

@@ -9,7 +9,7 @@ its content has the commit file's name, any writer or reader of the protocol may
 4. the content is put under the commit file's name;
 5. the entry is marked complete; the external store deletes it a day later.
 
-Temporary files stay: another writer may be finishing the same commit.
+Temporary files are kept: another writer may be completing the same commit.
 
 Source: delta-io/delta, storage-s3-dynamodb, ``BaseExternalLogStore``.
 """
@@ -169,8 +169,8 @@ class ExternalCommitStore(ForwardingStore):
                 # Some writers move the temporary file instead of copying it.
                 if not self._is_there(name):
                     raise CorruptLogError(
-                        f"{name} of {self.uri} was committed, but its content is gone: neither it"
-                        f" nor {entry.temp_path!r} is there",
+                        f"{name} of {self.uri} was committed, but its content was deleted: "
+                        f"neither it nor {entry.temp_path!r} exists",
                         hint="Restore one of them from a version or backup of the bucket.",
                     ) from error
             else:

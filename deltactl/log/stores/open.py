@@ -8,7 +8,8 @@ from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 from deltactl.log.stores.conditional import ConditionalCommitStore
 from deltactl.log.stores.external import ExternalCommitStore
-from deltactl.storage.dynamodb import DynamoDbEntries, DynamoDbLogStore
+from deltactl.storage.dynamodb import DynamoDbEntries
+from deltactl.storage.log_store import DynamoDbLogStore
 from deltactl.storage.open import open_store, package_of
 from deltactl.storage.read_only import ReadOnlyStore
 from deltactl.storage.store import Store

@@ -22,11 +22,11 @@ from deltactl.log.checkpoint.read import read_head
 from deltactl.log.commits.info import read_in_commit_timestamp, uses_in_commit_timestamp
 from deltactl.log.history.timestamps import monotonise
 from deltactl.log.listing import LogListing
-from deltactl.log.rebuildable import find_rebuildable, is_sound
+from deltactl.log.rebuildable import find_rebuildable, is_valid
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.upkeep.protection import NO_HISTORY_IS_DELETED, ensure_unprotected
 from deltactl.protocol.names import LOG_DIR, SIDECAR_DIR, STAGED_COMMITS_DIR
-from deltactl.protocol.properties import ensure_understood
+from deltactl.protocol.properties import ensure_valid_property
 from deltactl.storage.store import FileInfo, Store
 from deltactl.units import DAY_MS, format_timestamp
 
@@ -168,7 +168,7 @@ def execute_cleanup(store: Store, plan: CleanupPlan) -> dict[str, StorageError]:
 
 
 def _log_retention_ms(snapshot: Snapshot) -> int:
-    with ensure_understood("delta.logRetentionDuration", NO_HISTORY_IS_DELETED):
+    with ensure_valid_property("delta.logRetentionDuration", NO_HISTORY_IS_DELETED):
         return snapshot.properties.log_retention_ms
 
 
@@ -224,10 +224,10 @@ def _choose_base(
     for version in wanted:
         checkpoints = [c for c in listing.checkpoints if c.version == version]
         # A reader may use any of several checkpoints of a version: all must be valid.
-        unsound = [c.names[0] for c in checkpoints if not is_sound(store, c)]
-        if not unsound:
+        invalid = [c.names[0] for c in checkpoints if not is_valid(store, c)]
+        if not invalid:
             return version
-        warnings.append(f"{unsound[0]} cannot be read whole: nothing was built on it")
+        warnings.append(f"{invalid[0]} cannot be read completely: it was not used")
     return None
 
 
@@ -242,9 +242,9 @@ def _before(files: dict[int, FileInfo], version: int) -> tuple[FileInfo, ...]:
 
 def _find_staged(store: Store, base: int) -> tuple[FileInfo, ...]:
     """Return staged commits of published versions that are old."""
-    folder = f"{LOG_DIR}/{STAGED_COMMITS_DIR}"
+    directory = f"{LOG_DIR}/{STAGED_COMMITS_DIR}"
     found = []
-    for info in store.list_from(folder):
+    for info in store.list_from(directory):
         digits, _, rest = info.name.rpartition("/")[2].partition(".")
         if len(digits) == 20 and digits.isdecimal() and rest.endswith(".json"):
             if int(digits) > base:

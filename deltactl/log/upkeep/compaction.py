@@ -16,18 +16,16 @@ from deltactl.errors import ObjectExistsError, VerificationError
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.replay import Tail, replay_tail
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.action_lines import json_value, line
+from deltactl.log.writing.action_lines import file_lines, line
 from deltactl.protocol.action_nodes import (
     encode_domain,
     encode_metadata,
     encode_protocol,
     encode_txn,
 )
-from deltactl.protocol.actions import JSON_NAMES
 from deltactl.protocol.names import LOG_DIR, compacted_name
 from deltactl.storage.store import FileInfo, Store
 
-_ROWS_AT_ONCE = 4096
 _FEWEST_COMMITS = 2
 
 
@@ -80,32 +78,15 @@ def compacted_lines(tail: Tail, partition_keys: Collection[str]) -> Iterator[str
 
     Null values of partition columns are written for ``partition_keys`` only.
     """
-    found = tail.singletons
+    found = tail.non_file_actions
     if found.protocol is not None:
         yield line("protocol", encode_protocol(found.protocol))
     if found.metadata is not None:
         yield line("metaData", encode_metadata(found.metadata))
     yield from (line("txn", encode_txn(txn)) for txn in found.txns.values())
     yield from (line("domainMetadata", encode_domain(d)) for d in found.domains.values())
-    yield from _file_lines("add", tail.adds, partition_keys)
-    yield from _file_lines("remove", tail.removes, partition_keys)
-
-
-def _file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) -> Iterator[str]:
-    for batch in files.to_batches(max_chunksize=_ROWS_AT_ONCE):
-        for row in batch.to_pylist():
-            row["path"] = row.pop("encoded_path")
-            values = row["partition_values"]
-            if values is not None:
-                row["partition_values"] = [
-                    (key, text) for key, text in values if text is not None or key in partition_keys
-                ]
-            body = {
-                JSON_NAMES[column]: json_value(column, value)
-                for column, value in row.items()
-                if value is not None
-            }
-            yield line(action, body)
+    yield from file_lines("add", tail.adds, partition_keys)
+    yield from file_lines("remove", tail.removes, partition_keys)
 
 
 def _says_the_same(store: Store, snapshot: Snapshot, info: FileInfo) -> bool:
@@ -115,7 +96,7 @@ def _says_the_same(store: Store, snapshot: Snapshot, info: FileInfo) -> bool:
     return (
         _rows(stored.adds) == _rows(wanted.adds)
         and _rows(stored.removes) == _rows(wanted.removes)
-        and stored.singletons == wanted.singletons
+        and stored.non_file_actions == wanted.non_file_actions
     )
 
 

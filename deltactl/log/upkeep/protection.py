@@ -22,7 +22,7 @@ from deltactl.protocol.features import (
     ensure_supported,
     has_feature,
 )
-from deltactl.protocol.properties import ensure_understood
+from deltactl.protocol.properties import ensure_valid_property
 from deltactl.storage.store import Store
 
 NO_HISTORY_IS_DELETED = "no history is deleted"
@@ -41,7 +41,7 @@ def ensure_unprotected(snapshot: Snapshot, listing: LogListing, base: int) -> No
     if not has_feature(snapshot.protocol, CHECKPOINT_PROTECTION):
         return
     key = "delta.requireCheckpointProtectionBeforeVersion"
-    with ensure_understood(key, NO_HISTORY_IS_DELETED):
+    with ensure_valid_property(key, NO_HISTORY_IS_DELETED):
         protected = snapshot.properties.protected_before_version
     if base >= protected:
         return
@@ -69,6 +69,6 @@ def _find_protocols(store: Store, listing: LogListing, base: int) -> list[Protoc
     ]
     for checkpoint in listing.checkpoints:
         if checkpoint.version <= base:
-            protocol = read_head(store, checkpoint).singletons.protocol
+            protocol = read_head(store, checkpoint).non_file_actions.protocol
             found += [] if protocol is None else [protocol]
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from deltactl.protocol.actions import (
 from deltactl.protocol.deletion_vectors import DeletionVector
 from deltactl.protocol.paths import encode_path
 
+_ROWS_AT_ONCE = 4096
 _REMOVE_COLUMNS = (
     "partition_values",
     "size_bytes",
@@ -41,6 +42,7 @@ class NewFile:
     stats: str | None
     tags: Mapping[str, str] = field(default_factory=dict)
     deletion_vector: DeletionVector | None = None
+    clustering_provider: str | None = None
 
 
 def line(action: str, body: Mapping[str, Any]) -> str:
@@ -71,6 +73,8 @@ def add_line(file: NewFile, row_ids: tuple[int, int] | None, *, data_change: boo
         body["deletionVector"] = json_value("deletion_vector", asdict(file.deletion_vector))
     if row_ids is not None:
         body["baseRowId"], body["defaultRowCommitVersion"] = row_ids
+    if file.clustering_provider is not None:
+        body["clusteringProvider"] = file.clustering_provider
     return line("add", body)
 
 
@@ -104,6 +108,32 @@ def remove_lines(
         if row["num_records"] is not None:
             body["stats"] = json.dumps({"numRecords": row["num_records"]}, separators=(",", ":"))
         yield line("remove", body)
+
+
+def file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) -> Iterator[str]:
+    """Yield each file action as it is, with the same path text.
+
+    Null values of partition columns are written for ``partition_keys`` only.
+
+    Args:
+        action: ``add`` or ``remove``.
+        files: rows of ``ADD_SCHEMA`` or ``REMOVE_SCHEMA``.
+        partition_keys: physical names of the partition columns.
+    """
+    for batch in files.to_batches(max_chunksize=_ROWS_AT_ONCE):
+        for row in batch.to_pylist():
+            row["path"] = row.pop("encoded_path")
+            values = row["partition_values"]
+            if values is not None:
+                row["partition_values"] = [
+                    (key, text) for key, text in values if text is not None or key in partition_keys
+                ]
+            body = {
+                JSON_NAMES[column]: json_value(column, value)
+                for column, value in row.items()
+                if value is not None
+            }
+            yield line(action, body)
 
 
 def json_value(column: str, value: Any) -> Any:

@@ -72,7 +72,7 @@ def _encode(base: CommitBase, append: Append, info: Mapping[str, Any]) -> bytes:
 
 
 def _ensure_no_conflict(store: Store, append: Append, winners: Tail) -> None:
-    news = winners.singletons
+    news = winners.non_file_actions
     reason = None
     if append.txn.app_id in news.txns:
         reason = "another run was faster"

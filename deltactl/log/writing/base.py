@@ -155,7 +155,7 @@ def read_winners(store: Store, base: CommitBase) -> tuple[CommitBase, Tail]:
     winners = _list_winners(store, base.version)
     keys = base.metadata.partition_keys
     tail = replay_tail(store, winners, keys)
-    news = tail.singletons
+    news = tail.non_file_actions
     after = CommitBase(
         version=base.version + len(winners),
         protocol=news.protocol or base.protocol,

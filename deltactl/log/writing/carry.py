@@ -22,6 +22,7 @@ from deltactl.errors import DataFileError
 from deltactl.log.commits.file_actions import decoded_names, file_keys
 from deltactl.log.replay import Tail, reconcile
 from deltactl.log.writing.action_lines import NewFile
+from deltactl.parquet.digest import RowDigest
 from deltactl.protocol.actions import ADD_SCHEMA, REMOVE_SCHEMA
 from deltactl.protocol.deletion_vectors import DeletionVector
 from deltactl.protocol.stats import num_records
@@ -40,29 +41,31 @@ _FACTS: Final = ("size_bytes", "base_row_id", "default_row_commit_version")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Inputs and outputs that are committed together or not at all.
+class Bin:
+    """A rewritten bin: the files to remove and to add, committed together or not at all.
 
-    ``removed`` holds rows of ``ADD_SCHEMA`` plus ``num_records``. ``inputs`` has ``first_row`` and
+    ``removed`` has rows of ``ADD_SCHEMA`` plus ``num_records``. ``inputs`` has ``first_row`` and
     ``physical_rows`` for each of them if the only output keeps their order (see ``RewriteResult``):
     rows deleted by others can then be carried over. ``first_row`` is null where the ``remove``
-    names another deletion vector than the one that was read.
+    names another deletion vector than the one that was read. ``digest`` is that of the rows, where
+    it was taken.
     """
 
     removed: pa.Table
     added: tuple[NewFile, ...]
     inputs: pa.RecordBatch | None = None
+    digest: RowDigest | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What may be committed of a group: ``None`` and a reason if nothing.
+    """What may be committed of a bin: ``None`` and a reason if nothing.
 
     ``deleted`` are the rows of the output that other writers deleted; none if the output has no
     live row and is left out. ``carried_rows`` counts them.
     """
 
-    group: Group | None
+    bin: Bin | None
     reason: str | None = None
     deleted: BitMap64 | None = None
     carried_rows: int = 0
@@ -104,22 +107,22 @@ class Winners:
         self._remove_texts = self._removes["encoded_path"].to_pylist()
 
     def judge(
-        self, groups: Sequence[Group], read: ReadVector, *, may_write_vectors: bool
+        self, bins: Sequence[Bin], read: ReadVector, *, may_write_vectors: bool
     ) -> list[Verdict]:
-        """Return what may be committed of each group.
+        """Return what may be committed of each bin.
 
         ``read`` gives the rows of a deletion vector; raises ``DataFileError`` if it cannot.
         """
         if not len(self._touched):
-            return [Verdict(group) for group in groups]
-        return [self._judge(group, read, may_write_vectors) for group in groups]
+            return [Verdict(bin_) for bin_ in bins]
+        return [self._judge(bin_, read, may_write_vectors) for bin_ in bins]
 
-    def _judge(self, group: Group, read: ReadVector, may_write_vectors: bool) -> Verdict:
-        names = decoded_names(group.removed)
+    def _judge(self, bin_: Bin, read: ReadVector, may_write_vectors: bool) -> Verdict:
+        names = decoded_names(bin_.removed)
         hit = np.flatnonzero(pc.is_in(names, value_set=self._touched).to_numpy())
         if not len(hit):
-            return Verdict(group)
-        carried = _Carried(group, self._like(group.removed), read)
+            return Verdict(bin_)
+        carried = _Carried(bin_, self._like(bin_.removed), read)
         for row, name in zip(hit.tolist(), names.take(pa.array(hit)).to_pylist(), strict=True):
             reason = self._replay(carried, row, name)
             if reason is not None:
@@ -166,20 +169,20 @@ def _rows_by_name(names: pa.ChunkedArray) -> dict[str, list[int]]:
 
 
 class _Carried:
-    """A group while the changes of its inputs are applied to it."""
+    """A bin while the changes of its inputs are applied to it."""
 
-    def __init__(self, group: Group, adds: pa.Table, read: ReadVector) -> None:
-        """``adds``: what other writers added, with the columns of the group's files."""
-        self._group, self._read = group, read
-        self._files = pa.concat_tables([group.removed, adds])
-        self.keys = file_keys(group.removed).to_pylist()
-        self.texts = group.removed["encoded_path"].to_pylist()
-        self._num_rows = sum(file.num_records for file in group.added)
-        self._rows = np.arange(group.removed.num_rows)
-        self._kept = np.ones(group.removed.num_rows, np.bool_)
-        self._exact = np.ones(group.removed.num_rows, np.bool_)
+    def __init__(self, bin_: Bin, adds: pa.Table, read: ReadVector) -> None:
+        """``adds``: what other writers added, with the columns of the bin's files."""
+        self._bin, self._read = bin_, read
+        self._files = pa.concat_tables([bin_.removed, adds])
+        self.keys = file_keys(bin_.removed).to_pylist()
+        self.texts = bin_.removed["encoded_path"].to_pylist()
+        self._num_rows = sum(file.num_records for file in bin_.added)
+        self._rows = np.arange(bin_.removed.num_rows)
+        self._kept = np.ones(bin_.removed.num_rows, np.bool_)
+        self._exact = np.ones(bin_.removed.num_rows, np.bool_)
         self._deleted = BitMap64()
-        self._is_ordered = group.inputs is not None and len(group.added) <= 1
+        self._is_ordered = bin_.inputs is not None and len(bin_.added) <= 1
 
     def drop(self, row: int) -> str | None:
         """Delete all rows of an input that others removed."""
@@ -193,7 +196,7 @@ class _Carried:
 
     def replace(self, row: int, add: int, is_removed: bool) -> str | None:
         """Apply the vector with which others added an input again."""
-        at = self._group.removed.num_rows + add
+        at = self._bin.removed.num_rows + add
         (before, after) = self._files.take(pa.array([row, at])).to_pylist()
         if _facts(before) != _facts(after):
             return _OTHER_IDS
@@ -211,7 +214,7 @@ class _Carried:
         return self._delete(row, old, new)
 
     def _delete(self, row: int, old: BitMap64, new: BitMap64) -> str | None:
-        physical = int(self._group.inputs["physical_rows"][row].as_py())  # type: ignore[index]
+        physical = int(self._bin.inputs["physical_rows"][row].as_py())  # type: ignore[index]
         if not old.issubset(new):
             return _RESTORED
         if new and new.max() >= physical:
@@ -230,8 +233,8 @@ class _Carried:
 
     def _span(self, row: int) -> tuple[int, int]:
         """Return the first row of an input in the output, and that of the next one."""
-        assert self._group.inputs is not None
-        starts = self._group.inputs["first_row"]
+        assert self._bin.inputs is not None
+        starts = self._bin.inputs["first_row"]
         last = row + 1 == len(starts)
         return starts[row].as_py(), self._num_rows if last else starts[row + 1].as_py()
 
@@ -241,17 +244,17 @@ class _Carried:
         if not removed.num_rows:
             return Verdict(None, _ALL_GONE)
         count = len(self._deleted)
-        group = replace(self._group, removed=removed, inputs=self._inputs())
+        bin_ = replace(self._bin, removed=removed, inputs=self._inputs())
         if not count:
-            return Verdict(group)
+            return Verdict(bin_)
         if count == self._num_rows:
-            return Verdict(replace(group, added=(), inputs=None), carried_rows=count)
+            return Verdict(replace(bin_, added=(), inputs=None), carried_rows=count)
         if not may_write_vectors:
             return Verdict(None, _NO_VECTORS)
-        return Verdict(group, deleted=self._deleted, carried_rows=count)
+        return Verdict(bin_, deleted=self._deleted, carried_rows=count)
 
     def _inputs(self) -> pa.RecordBatch | None:
-        inputs = self._group.inputs
+        inputs = self._bin.inputs
         if inputs is None:
             return None
         nulls = pa.nulls(inputs.num_rows, pa.int64())

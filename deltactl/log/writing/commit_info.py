@@ -1,7 +1,7 @@
 """The ``commitInfo`` of every commit that deltactl writes.
 
 Source: PROTOCOL.md, "Commit Provenance Information"; the members and their order are those of Delta
-on Spark.
+on Spark. ``base`` decides the timestamps.
 """
 
 from __future__ import annotations

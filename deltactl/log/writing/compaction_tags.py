@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from deltactl.log.writing.carry import Group
+from deltactl.log.writing.carry import Bin
 from deltactl.protocol.actions import STRING_MAP
 from deltactl.protocol.paths import encode_path
 
@@ -20,26 +20,26 @@ COMPACTED_INTO: Final = "compactedInto"
 COMPACTION_INFO: Final = "compactionInfo"
 
 
-def tag_removes(group: Group) -> pa.Table:
-    """Return the files that a group removes, with the tags beside those that they have.
+def tag_removes(bin_: Bin) -> pa.Table:
+    """Return the files that a bin removes, with the tags beside those that they have.
 
     A file has no tags of ours if they would not be exact: without an output that keeps the order,
     and where the ``remove`` names another deletion vector than the one that was read.
     """
-    if group.inputs is None or len(group.added) != 1:
-        return group.removed
-    target = json.dumps([encode_path(group.added[0].path)], ensure_ascii=False)
+    if bin_.inputs is None or len(bin_.added) != 1:
+        return bin_.removed
+    target = json.dumps([encode_path(bin_.added[0].path)], ensure_ascii=False)
     tags = [
         own if first is None else [*_others(own), *_ours(target, first, physical)]
         for own, first, physical in zip(
-            group.removed["tags"].to_pylist(),
-            group.inputs["first_row"].to_pylist(),
-            group.inputs["physical_rows"].to_pylist(),
+            bin_.removed["tags"].to_pylist(),
+            bin_.inputs["first_row"].to_pylist(),
+            bin_.inputs["physical_rows"].to_pylist(),
             strict=True,
         )
     ]
-    index = group.removed.schema.get_field_index("tags")
-    return group.removed.set_column(index, "tags", pa.array(tags, STRING_MAP))
+    index = bin_.removed.schema.get_field_index("tags")
+    return bin_.removed.set_column(index, "tags", pa.array(tags, STRING_MAP))
 
 
 def _others(tags: list[tuple[str, Any]] | None) -> list[tuple[str, Any]]:

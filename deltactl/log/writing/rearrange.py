@@ -19,14 +19,14 @@ from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import add_line, domain_line, line, remove_lines
 from deltactl.log.writing.base import CommitBase, win_version
-from deltactl.log.writing.carry import Group, Verdict, Winners
+from deltactl.log.writing.carry import Bin, Verdict, Winners
 from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.compaction_tags import tag_removes
 from deltactl.log.writing.conflicts import find_conflict
 from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.row_ids import RowIds
 from deltactl.log.writing.vectors import VectorWriter, may_write_vectors
-from deltactl.parquet.reader import load_deletion_vector
+from deltactl.parquet.open_files import load_deletion_vector
 from deltactl.protocol.actions import DomainMetadata, Metadata
 from deltactl.protocol.features import Operation, ensure_supported, list_features
 from deltactl.protocol.properties import TableProperties
@@ -34,9 +34,13 @@ from deltactl.protocol.properties import TableProperties
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft(Description):
-    """The same in all attempts; ``measure`` returns the metrics of the committed groups."""
+    """The same in all attempts; ``measure`` returns the metrics of the committed bins.
 
-    measure: Callable[[Sequence[Group]], Mapping[str, str]]
+    ``prove`` returns more tags, of the rows of the committed bins.
+    """
+
+    measure: Callable[[Sequence[Bin]], Mapping[str, str]]
+    prove: Callable[[Sequence[Bin]], Mapping[str, str]] = lambda bins: {}  # noqa: E731
     read_version: int
     deletion_timestamp_ms: int
     isolation_level: str = "SnapshotIsolation"
@@ -44,41 +48,41 @@ class Draft(Description):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A commit that succeeded: its version, and a verdict for each group, with what it holds."""
+    """A commit that succeeded: its version, and a verdict for each bin, with what it holds."""
 
     version: int
     verdicts: tuple[Verdict, ...]
 
     @property
     def kept(self) -> tuple[bool, ...]:
-        """Return for each group whether it was committed."""
-        return tuple(verdict.group is not None for verdict in self.verdicts)
+        """Return for each bin whether it was committed."""
+        return tuple(verdict.bin is not None for verdict in self.verdicts)
 
 
 class Committer:
-    """Commits batches of groups, one after another, on top of what other writers commit.
+    """Commits batches of bins, one after another, on top of what other writers commit.
 
-    All groups were written from one snapshot; each is judged against every commit of others since
+    All bins were written from one snapshot; each is judged against every commit of others since
     then, however many batches of ours came between. Rows that others deleted from inputs are
     deleted from the outputs where the table may have deletion vectors written.
     """
 
     def __init__(self, snapshot: Snapshot, files: pa.Table, *, clock: Clock, sleep: Sleep) -> None:
-        """Start from the snapshot that the groups were written from; they remove ``files``."""
+        """Start from the snapshot that the bins were written from; they remove ``files``."""
         self._store, self._clock, self._sleep = snapshot.store, clock, sleep
         self._origin = snapshot.metadata
         self._origin_features = list_features(snapshot.protocol)
         self._base = CommitBase.of(snapshot)
         self._winners = Winners(files)
         self._metadata: Metadata | None = None
-        self.strays: list[str] = []
+        self.orphans: list[str] = []
         """Files of deletion vectors of lost attempts that could not be removed."""
 
-    def commit(self, groups: Sequence[Group], draft: Draft) -> Committed:
-        """Commit the groups that the commits of other writers still allow.
+    def commit(self, bins: Sequence[Bin], draft: Draft) -> Committed:
+        """Commit the bins that the commits of other writers still allow.
 
         Raises:
-            ConflictError: no group may be committed.
+            ConflictError: no bin may be committed.
             CommitOutcomeUnknownError: the store never said whether the commit succeeded.
             NotATableError: the log is gone.
             UnsupportedFeatureError: a winner upgraded the protocol beyond this program.
@@ -86,27 +90,27 @@ class Committer:
         """
         vectors = VectorWriter(self._store, self._clock)
         try:
-            committed = self._commit(groups, draft, vectors)
+            committed = self._commit(bins, draft, vectors)
         except CommitOutcomeUnknownError:
             raise  # the vectors may be in the log
         except DeltactlError:
-            self.strays += vectors.discard()
+            self.orphans += vectors.discard()
             raise
-        chosen = [verdict.group for verdict in committed.verdicts if verdict.group is not None]
-        self.strays += vectors.discard(file for group in chosen for file in group.added)
+        chosen = [verdict.bin for verdict in committed.verdicts if verdict.bin is not None]
+        self.orphans += vectors.discard(file for bin_ in chosen for file in bin_.added)
         return committed
 
-    def _commit(self, groups: Sequence[Group], draft: Draft, vectors: VectorWriter) -> Committed:
+    def _commit(self, bins: Sequence[Bin], draft: Draft, vectors: VectorWriter) -> Committed:
         verdicts: list[Verdict] = []
         domains = self._base.domains
 
         def encode(base: CommitBase, txn_id: str) -> bytes:
             nonlocal verdicts, domains
-            verdicts = [_attach(v, vectors, base) for v in self._judge(base, groups)]
-            chosen = [verdict.group for verdict in verdicts if verdict.group is not None]
+            verdicts = [_attach(v, vectors, base) for v in self._judge(base, bins)]
+            chosen = [verdict.bin for verdict in verdicts if verdict.bin is not None]
             info = commit_info(
                 base.times(self._store, self._clock),
-                draft,
+                replace(draft, tags={**draft.tags, **draft.prove(chosen)}),
                 read_version=draft.read_version,
                 txn_id=txn_id,
                 metrics=draft.measure(chosen),
@@ -125,18 +129,18 @@ class Committer:
         self._base = replace(won, domains=domains)
         return Committed(won.version, tuple(verdicts))
 
-    def _judge(self, base: CommitBase, groups: Sequence[Group]) -> Sequence[Verdict]:
+    def _judge(self, base: CommitBase, bins: Sequence[Bin]) -> Sequence[Verdict]:
         # Before each attempt: a winner of an earlier batch may have raised the protocol.
         ensure_supported(base.protocol, base.metadata, Operation.REWRITE)
         gained = list_features(base.protocol) - self._origin_features
         reason = find_conflict(self._origin, self._metadata, gained)
         if reason is None:
             verdicts = self._winners.judge(
-                groups,
+                bins,
                 partial(load_deletion_vector, self._store),
                 may_write_vectors=may_write_vectors(base.protocol, base.metadata),
             )
-            if any(verdict.group is not None for verdict in verdicts):
+            if any(verdict.bin is not None for verdict in verdicts):
                 return verdicts
             reason = verdicts[0].reason
         raise ConflictError(
@@ -146,23 +150,23 @@ class Committer:
 
     def _learn(self, base: CommitBase, winners: Tail) -> None:
         self._base = base
-        self._metadata = winners.singletons.metadata or self._metadata
+        self._metadata = winners.non_file_actions.metadata or self._metadata
         self._winners.learn(winners)
 
 
 def _attach(verdict: Verdict, vectors: VectorWriter, base: CommitBase) -> Verdict:
-    """Write the deletion vector of a verdict, if it has one, for the output of its group."""
-    group, deleted = verdict.group, verdict.deleted
-    if group is None or deleted is None:
+    """Write the deletion vector of a verdict, if it has one, for the output of its bin."""
+    bin_, deleted = verdict.bin, verdict.deleted
+    if bin_ is None or deleted is None:
         return verdict
-    (output,) = group.added
+    (output,) = bin_.added
     output = vectors.attach(output, deleted, TableProperties(base.metadata.configuration))
-    return replace(verdict, group=replace(group, added=(output,)))
+    return replace(verdict, bin=replace(bin_, added=(output,)))
 
 
 def _encode(
     base: CommitBase,
-    groups: Sequence[Group],
+    bins: Sequence[Bin],
     info: Mapping[str, Any],
     deletion_timestamp_ms: int,
 ) -> tuple[bytes, Mapping[str, DomainMetadata]]:
@@ -170,11 +174,11 @@ def _encode(
     lines = [line("commitInfo", info)]
     row_ids = RowIds.of(base)
     is_tagged = may_write_vectors(base.protocol, base.metadata)
-    for group in groups:
-        for file in group.added:
+    for bin_ in bins:
+        for file in bin_.added:
             ids = None if row_ids is None else (row_ids.take(file.num_records), base.version + 1)
             lines.append(add_line(file, ids))
-        removed = tag_removes(group) if is_tagged else group.removed
+        removed = tag_removes(bin_) if is_tagged else bin_.removed
         lines += remove_lines(removed, deletion_timestamp_ms)
     domains = dict(base.domains)
     if row_ids is not None and row_ids.grew:

@@ -73,7 +73,8 @@ def remove_files(
     def learn(base: CommitBase, winners: Tail) -> None:
         nonlocal read
         reason = None
-        if winners.singletons.metadata is not None or winners.singletons.protocol is not None:
+        latest = winners.non_file_actions
+        if latest.metadata is not None or latest.protocol is not None:
             reason = "another writer changed the table's schema, properties or protocol"
         elif touches(winners):
             reason = "another writer added or removed the same files, or removed rows"

@@ -95,7 +95,7 @@ def index_ranges(chunk: ThriftStruct) -> list[tuple[int, int]]:
 
 def page_offsets(offset_index: ThriftStruct) -> set[int | None]:
     """Return the offsets of the pages in an offset index."""
-    pages = offset_index.members(OffsetIndex.PAGE_LOCATIONS)
+    pages = offset_index.structs(OffsetIndex.PAGE_LOCATIONS)
     return {page.integer(PageLocation.OFFSET) for page in pages}
 
 
@@ -171,7 +171,7 @@ def place_indexes(chunk: ThriftStruct, indexes: Indexes, shift: int, position: i
 
 
 def _shift_pages(offset_index: ThriftStruct, shift: int) -> ThriftStruct:
-    for page in offset_index.members(OffsetIndex.PAGE_LOCATIONS):
+    for page in offset_index.structs(OffsetIndex.PAGE_LOCATIONS):
         offset = page.integer(PageLocation.OFFSET)
         if offset is None:
             raise ThriftError("a page of an offset index has no offset")
@@ -200,5 +200,5 @@ def _read_exactly(read: Read, start: int, length: int) -> bytes:
         raise ThriftError("an index of a column chunk has an offset or size that is not valid")
     data = read(start, length)
     if len(data) != length:
-        raise ThriftError("an index of a column chunk lies beyond the end of the file")
+        raise ThriftError("an index of a column chunk is beyond the end of the file")
     return data

@@ -13,7 +13,7 @@ from math import isnan
 from struct import calcsize, unpack
 from typing import Final
 
-from deltactl.parquet.calendar import old_columns
+from deltactl.parquet.calendar import legacy_columns
 from deltactl.parquet.format import (
     BOUNDS,
     CODECS,
@@ -35,7 +35,6 @@ class Reason(StrEnum):
     SMALL = "below --min-row-group"
     DELETED = "deleted rows"
     INVALID = "footer or pages not valid"
-    NO_COLUMN = "no column can be copied"
     TOO_MANY = "too many row groups"
     MISSING = "column not in the file"
     TYPE = "column stored in another way"
@@ -68,7 +67,7 @@ class Target:
 class GroupChoice:
     """What happens to a row group: columns to copy, and columns to encode with the reason.
 
-    ``sampled`` are copied columns whose rows must be looked at for the statistics.
+    ``sampled`` are copied columns whose rows must be read for the statistics.
     """
 
     copied: Sequence[str]
@@ -79,13 +78,13 @@ class GroupChoice:
 def choose_columns(source: Source, group: Group, target: Target) -> GroupChoice:
     """Return which columns of a row group, none of whose rows is deleted, are copied."""
     names = frozenset(column.name for column in target.columns)
-    disputed = old_columns(source.metadata, names)
+    legacy = legacy_columns(source.metadata, names)
     copied: list[str] = []
     sampled: list[str] = []
     encoded: dict[str, Reason] = {}
     for column in target.columns:
         reason = _refuse(source, group, column, target)
-        if reason is None and column.name in disputed and _holds_times(column):
+        if reason is None and column.name in legacy and _holds_times(column.shape):
             reason = Reason.CALENDAR
         if reason is not None:
             encoded[column.name] = reason
@@ -152,17 +151,13 @@ def _is_from_defective_writer(created_by: str, chunks: Sequence[ThriftStruct]) -
     return any(_DELTA_BYTE_ARRAY in column.members(ColumnMetaData.ENCODINGS) for column in columns)
 
 
-def _holds_times(column: StoredColumn) -> bool:
-    """Return whether a column may hold dates or timestamps: integers with such a logical type."""
-    return _mentions_times(column.shape)
-
-
 _TIME_TYPES: Final = frozenset({6, 8})  # DATE and TIMESTAMP of LogicalType
 
 
-def _mentions_times(shape: tuple[object, ...]) -> bool:
+def _holds_times(shape: tuple[object, ...]) -> bool:
+    """Return whether a column may hold dates or timestamps: integers with such a logical type."""
     return any(
-        isinstance(part, tuple) and (bool(part and part[0] in _TIME_TYPES) or _mentions_times(part))
+        isinstance(part, tuple) and (bool(part and part[0] in _TIME_TYPES) or _holds_times(part))
         for part in shape
     )
 
@@ -232,7 +227,7 @@ def _is_enough(bound: bytes, exact: object, prefix: int, *, upper: bool) -> bool
 def _needs_rows(
     source: Source, group: Group, column: StoredColumn, leaves: Sequence[StatsLeaf]
 ) -> bool:
-    """Return whether rows must tell what no footer does: NaN, and nulls of lists and maps."""
+    """Return whether rows must be read for what no footer has: NaN, nulls of lists and maps."""
     kinds = {leaf.kind for leaf in leaves}
     if "nested" in kinds:
         return True

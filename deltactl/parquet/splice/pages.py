@@ -22,12 +22,13 @@ _MAX_HEADER_BYTES: Final = 16 << 20  # a header may hold bounds of long strings
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """The pages of a chunk: offset from its start and length of each, with the header.
+    """The pages of a chunk.
 
-    ``digest`` is a checksum of the headers and of the first bytes that follow them.
+    ``heads`` has the offset of each from the start of the chunk, and the length of what was read of
+    it: the header, and some bytes after it. ``digest`` is a checksum of all that was read.
     """
 
-    spans: tuple[tuple[int, int], ...]
+    heads: tuple[tuple[int, int], ...]
     num_values: int
     has_dictionary: bool
     digest: int
@@ -44,7 +45,7 @@ def walk_pages(read: Read, start: int, length: int) -> Pages:
     Raises:
         ThriftError: a header is not valid, or the pages do not fill the chunk.
     """
-    spans: list[tuple[int, int]] = []
+    heads: list[tuple[int, int]] = []
     num_values, position, has_dictionary, digest = 0, 0, False, 0
     while position < length:
         header, header_bytes, data = _read_header(read, start + position, length - position)
@@ -53,17 +54,26 @@ def walk_pages(read: Read, start: int, length: int) -> Pages:
         if size is None or size < 0 or position + header_bytes + size > length:
             raise ThriftError("a page is longer than its column chunk")
         if kind == PageType.DICTIONARY:
-            if spans:
+            if heads:
                 raise ThriftError("a dictionary page follows other pages")
             has_dictionary = True
         elif kind in (PageType.DATA, PageType.DATA_V2):
             num_values += _count_values(header, kind)
         elif kind != PageType.INDEX:
             raise ThriftError(f"a page has the unknown type {kind}")
-        spans.append((position, header_bytes + size))
-        digest = crc32(data[: header_bytes + size], digest)
+        head = data[: header_bytes + size]
+        heads.append((position, len(head)))
+        digest = crc32(head, digest)
         position += header_bytes + size
-    return Pages(tuple(spans), num_values, has_dictionary, digest)
+    return Pages(tuple(heads), num_values, has_dictionary, digest)
+
+
+def has_pages(read: Read, start: int, pages: Pages) -> bool:
+    """Return whether a chunk has the headers of these pages at the same places."""
+    digest = 0
+    for offset, length in pages.heads:
+        digest = crc32(read(start + offset, length), digest)
+    return digest == pages.digest
 
 
 def read_page_header(read: Read, offset: int, limit: int) -> tuple[ThriftStruct, int]:

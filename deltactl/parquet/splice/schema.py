@@ -17,6 +17,7 @@ Annotation: TypeAlias = tuple[Any, ...]
 LeafPath: TypeAlias = tuple[bytes, ...]
 
 _MAX_DEPTH: Final = 64
+_REPEATED: Final = 2
 _FIXED_LEN_BYTE_ARRAY: Final = 7
 _INTEGER: Final = 10
 _DECIMAL: Final = 5
@@ -43,6 +44,7 @@ class StoredColumn:
 
     ``ids`` are the field ids of the column and all below it, ``None`` where there is none.
     ``leaves`` are the paths of its leaves, and ``first_leaf`` is the index of the first.
+    ``repeated`` says of each leaf whether a row may have several values of it.
     """
 
     name: str
@@ -50,6 +52,7 @@ class StoredColumn:
     ids: tuple[int | None, ...]
     first_leaf: int
     leaves: tuple[LeafPath, ...]
+    repeated: tuple[bool, ...]
 
 
 def read_columns(footer: ThriftStruct) -> list[StoredColumn]:
@@ -64,13 +67,14 @@ def read_columns(footer: ThriftStruct) -> list[StoredColumn]:
     first_leaf = 0
     for _ in range(root.integer(SchemaElement.NUM_CHILDREN) or 0):
         ids: list[int | None] = []
-        leaves: list[LeafPath] = []
+        leaves: list[tuple[LeafPath, bool]] = []
         shape = _read_shape(elements, (), ids, leaves)
         try:
             name = shape[0].decode()
         except UnicodeDecodeError as error:
             raise ThriftError("the name of a column is not UTF-8") from error
-        columns.append(StoredColumn(name, shape, tuple(ids), first_leaf, tuple(leaves)))
+        paths, repeated = (tuple(parts) for parts in zip(*leaves, strict=True))
+        columns.append(StoredColumn(name, shape, tuple(ids), first_leaf, paths, repeated))
         first_leaf += len(leaves)
     if next(elements, None) is not None:
         raise ThriftError("the schema has elements that belong to no column")
@@ -85,9 +89,17 @@ def _next(elements: Iterator[Any]) -> ThriftStruct:
 
 
 def _read_shape(
-    elements: Iterator[Any], parent: LeafPath, ids: list[int | None], leaves: list[LeafPath]
+    elements: Iterator[Any],
+    parent: LeafPath,
+    ids: list[int | None],
+    leaves: list[tuple[LeafPath, bool]],
+    *,
+    repeated: bool = False,
 ) -> tuple[Any, ...]:
-    """Return the shape of the next element, which includes those below it."""
+    """Return the shape of the next element, which includes those below it.
+
+    ``leaves`` gets the path of each leaf, and whether it is repeated.
+    """
     if len(parent) >= _MAX_DEPTH:
         raise ThriftError(f"the schema nests deeper than {_MAX_DEPTH} levels")
     element = _next(elements)
@@ -98,13 +110,14 @@ def _read_shape(
     ids.append(element.integer(SchemaElement.FIELD_ID))
     kind = element.integer(SchemaElement.TYPE)
     repetition = element.integer(SchemaElement.REPETITION)
+    repeated = repeated or repetition == _REPEATED
     children = element.integer(SchemaElement.NUM_CHILDREN) or 0
     if not children:
-        leaves.append(path)
+        leaves.append((path, repeated))
         length = element.integer(SchemaElement.TYPE_LENGTH)
         fixed = length if kind == _FIXED_LEN_BYTE_ARRAY else None
         return (name, repetition, kind, fixed, _annotation(element, kind))
-    members = [_read_shape(elements, path, ids, leaves) for _ in range(children)]
+    members = [_read_shape(elements, path, ids, leaves, repeated=repeated) for _ in range(children)]
     return (name, repetition, _annotation(element, None), *members)
 
 

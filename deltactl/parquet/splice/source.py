@@ -9,14 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import pyarrow.parquet as pq
 
 from deltactl.errors import DataFileError
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import Footer
-from deltactl.parquet.format import END_BYTES, ColumnChunk, ColumnMetaData, FileMetaData, RowGroup
+from deltactl.parquet.format import (
+    END_BYTES,
+    ColumnChunk,
+    ColumnMetaData,
+    FileMetaData,
+    RowGroup,
+    Statistics,
+)
 from deltactl.parquet.splice.chunks import (
     Indexes,
     Span,
@@ -82,7 +89,7 @@ def _read_source(name: str, footer: Footer) -> Source:
         raise ThriftError("two columns have one name")
     groups: list[Group] = []
     first_row = 0
-    for index, member in enumerate(tree.members(FileMetaData.ROW_GROUPS)):
+    for index, member in enumerate(tree.structs(FileMetaData.ROW_GROUPS)):
         groups.append(_read_group(index, first_row, member, columns))
         first_row += groups[-1].num_rows
     if first_row != tree.integer(FileMetaData.NUM_ROWS):
@@ -106,14 +113,18 @@ def _read_group(
     num_rows = group.integer(RowGroup.NUM_ROWS)
     if num_rows is None or num_rows < 0:
         raise ThriftError("a row group has no number of rows")
-    chunks = group.members(RowGroup.COLUMNS)
-    paths = [path for column in columns for path in column.leaves]
-    if len(chunks) != len(paths):
+    chunks = group.structs(RowGroup.COLUMNS)
+    leaves = [leaf for c in columns for leaf in zip(c.leaves, c.repeated, strict=True)]
+    if len(chunks) != len(leaves):
         raise ThriftError("a row group has another number of columns than the schema")
-    for chunk, path in zip(chunks, paths, strict=True):
-        stored = chunk.struct(ColumnChunk.META_DATA).members(ColumnMetaData.PATH)
-        if tuple(stored) != path:
+    for chunk, (path, repeated) in zip(chunks, leaves, strict=True):
+        metadata = chunk.struct(ColumnChunk.META_DATA)
+        if tuple(metadata.members(ColumnMetaData.PATH)) != path:
             raise ThriftError("a column chunk has another path than its column")
+        values = metadata.integer(ColumnMetaData.NUM_VALUES)
+        if values is None or values < num_rows or (values > num_rows and not repeated):
+            raise ThriftError("a column chunk has another number of values than rows")
+        _ensure_bounds(metadata)
         if {ColumnChunk.FILE_PATH, ColumnChunk.CRYPTO_METADATA} & {f[0] for f in chunk.fields}:
             raise ThriftError("a column chunk is encrypted, or in another file")
     return Group(
@@ -122,15 +133,29 @@ def _read_group(
         num_rows=num_rows,
         chunks=chunks,
         spans=[chunk_span(chunk) for chunk in chunks],
-        sorting=group.members(RowGroup.SORTING_COLUMNS),
+        sorting=group.structs(RowGroup.SORTING_COLUMNS),
     )
+
+
+_WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
+"""Bytes of a value of each physical type but the byte arrays."""
+
+
+def _ensure_bounds(metadata: ThriftStruct) -> None:
+    """Refuse bounds that are not as long as values: Arrow ends the process when it reads them."""
+    width = _WIDTHS.get(metadata.integer(ColumnMetaData.TYPE) or 0)
+    statistics = metadata.struct(ColumnMetaData.STATISTICS)
+    for number in (Statistics.MAX, Statistics.MIN, Statistics.MAX_VALUE, Statistics.MIN_VALUE):
+        bound = statistics.get(number)
+        if bound is not None and not (isinstance(bound, bytes) and width in (None, len(bound))):
+            raise ThriftError("a bound of a column chunk has another length than its values")
 
 
 def _ensure_apart(groups: Sequence[Group], end: int) -> None:
     """Refuse chunks that overlap each other or the footer."""
     spans = sorted((s.start, s.end) for group in groups for s in group.spans if s.length)
     if spans and spans[-1][1] > end:
-        raise ThriftError("a column chunk lies beyond the end of the file")
+        raise ThriftError("a column chunk is beyond the end of the file")
     if any(start < before for (_, before), (start, _) in pairwise(spans)):
         raise ThriftError("two column chunks overlap")
 
@@ -169,6 +194,8 @@ def prepare_leaves(
     leaves = [(c.first_leaf + i, path) for c in columns for i, path in enumerate(c.leaves)]
     chunks = [group.chunks[leaf] for leaf, _ in leaves]
     ranges = [range_ for chunk in chunks for range_ in index_ranges(chunk)]
+    if any(start + length > source.size_bytes for start, length in ranges):
+        raise DataFileError(f"{source.name!r} has an index that lies beyond the end of the file")
     found = dict(zip(ranges, read_ranges(ranges) if ranges else (), strict=True))
 
     def read(offset: int, length: int) -> bytes:
@@ -192,7 +219,7 @@ def _prepare_leaf(
     indexes = read_indexes(chunk, read)
     pages = ensure_chunk_pages(chunk, span, read) if walk else None
     if pages is not None and indexes.offset_index is not None:
-        known = {span.start + start for start, _ in pages.spans}
+        known = {span.start + start for start, _ in pages.heads}
         if not page_offsets(indexes.offset_index) <= known:
             raise ThriftError("an offset index names other pages than the column chunk has")
     return LeafCopy(path, chunk, span, indexes, pages)
@@ -204,15 +231,26 @@ def ensure_chunk_pages(chunk: ThriftStruct, span: Span, read: Read) -> Pages:
     Raises:
         ThriftError: they are not valid, or do not add up to the metadata.
     """
-    column = chunk.struct(ColumnChunk.META_DATA)
     pages = walk_pages(read, span.start, span.length)
+    ensure_described(chunk, span, pages)
+    return pages
+
+
+def ensure_described(chunk: ThriftStruct, span: Span, pages: Pages) -> None:
+    """Compare the metadata of a chunk with its pages.
+
+    Raises:
+        ThriftError: they contradict each other.
+    """
+    column = chunk.struct(ColumnChunk.META_DATA)
     if pages.num_values != column.integer(ColumnMetaData.NUM_VALUES):
-        raise ThriftError("the pages of a column chunk have another number of values")
+        raise ThriftError(
+            "the pages of a column chunk have another number of values than its metadata"
+        )
     data = column.integer(ColumnMetaData.DATA_PAGE_OFFSET) or 0
     dictionary_first = bool(column.integer(ColumnMetaData.DICTIONARY_PAGE_OFFSET))
-    starts = {span.start + start for start, _ in pages.spans}
-    if pages.spans and data not in starts:
+    starts = {span.start + start for start, _ in pages.heads}
+    if pages.heads and data not in starts:
         raise ThriftError("the first data page is not where the metadata say")
     if dictionary_first and not pages.has_dictionary:
         raise ThriftError("the dictionary page of a column chunk is missing")
-    return pages

@@ -11,7 +11,6 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
 from typing import Final, Self
 
@@ -21,36 +20,32 @@ from deltactl.errors import DataFileError, DeltactlError, VerificationError
 from deltactl.parquet.amend import amend_footer
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import RowFacts, read_file_stats
-from deltactl.parquet.footer_bytes import Footer, parse_footer
-from deltactl.parquet.format import (
-    BOUNDS,
-    END_BYTES,
-    MAGIC,
-    MAX_ROW_GROUPS,
-    ColumnChunk,
-    ColumnMetaData,
-    FileMetaData,
-    RowGroup,
-    SortingColumn,
-)
+from deltactl.parquet.footer_bytes import parse_footer
+from deltactl.parquet.format import END_BYTES, MAGIC, MAX_ROW_GROUPS, FileMetaData
 from deltactl.parquet.splice.chunks import (
-    Indexes,
     Span,
     chunk_span,
     place_indexes,
     read_indexes,
     relocate,
 )
-from deltactl.parquet.splice.legal import strip_bounds
-from deltactl.parquet.splice.pages import Pages, Read, read_page_header
+from deltactl.parquet.splice.placed import (
+    CopiedRange,
+    Origin,
+    PlacedChunk,
+    build_row_group,
+    join_spans,
+    map_sorting,
+    place_copy,
+)
 from deltactl.parquet.splice.schema import LeafPath, StoredColumn, read_columns
 from deltactl.parquet.splice.segment import Segment, encode_segment
-from deltactl.parquet.splice.source import (
-    Group,
-    LeafCopy,
-    Source,
-    ensure_chunk_pages,
-    read_source,
+from deltactl.parquet.splice.source import Group, LeafCopy, Source, ensure_chunk_pages
+from deltactl.parquet.splice.verify import (
+    ensure_all_pages,
+    ensure_origins,
+    ensure_some_pages,
+    ensure_stored,
 )
 from deltactl.parquet.thrift import Kind, ThriftError, ThriftList, ThriftStruct, decode, encode
 from deltactl.parquet.writer import (
@@ -68,9 +63,6 @@ from deltactl.storage.store import Store
 ROOM_FOR_ROW_GROUPS: Final = MAX_ROW_GROUPS - 1024
 """No more row groups are copied: the rest of the rows still needs some."""
 
-_SAMPLED_HEADERS: Final = 8
-_SAMPLE_BYTES: Final = 16 << 10
-
 
 @dataclass(frozen=True, slots=True)
 class GroupCopy:
@@ -85,16 +77,6 @@ class GroupCopy:
     leaves: Sequence[LeafCopy]
     beside: pa.Table | None = None
     facts: FactCollector | None = None
-
-
-@dataclass(slots=True)
-class _Chunk:
-    """A chunk of the output: its metadata, and what is written after all pages."""
-
-    tree: ThriftStruct
-    indexes: Indexes
-    shift: int
-    pages: Pages | None = None
 
 
 class SpliceWriter:
@@ -116,11 +98,12 @@ class SpliceWriter:
         self._options, self._stats = options, stats
         self._footer = _empty_footer(schema, options)
         self.columns = read_columns(self._footer)
-        self._groups: list[tuple[ThriftStruct, list[_Chunk]]] = []
+        self._groups: list[tuple[ThriftStruct, list[PlacedChunk]]] = []
         self._pending = PendingRows(schema, options)
         self._num_rows = 0
         self._floats_with_nan: set[Path] = set()
         self._nested_nulls: dict[Path, int] = {}
+        self._ranges: list[CopiedRange] = []
         self._is_done = False
         self._out = open_assembly(store, name)
 
@@ -171,7 +154,7 @@ class SpliceWriter:
                 leaves |= self._place_segment(segment, wanted.beside.schema.names)
             if wanted.facts is not None:
                 self._note(wanted.facts)
-            sorting = _map_sorting(wanted.source, wanted.group, self._leaf_indexes())
+            sorting = map_sorting(wanted.source, wanted.group, self._leaf_indexes())
             self._add_group(wanted.group.num_rows, leaves, sorting)
 
     def close(self) -> WrittenFile:
@@ -191,7 +174,13 @@ class SpliceWriter:
             self._out.close()
             try:
                 stored = parse_footer(self._store, self._name, size_bytes)
-                self._ensure_stored(stored, footer)
+                found = ensure_stored(self._store, self._name, stored, footer, self.columns)
+                chunks = [chunks for _, chunks in self._groups]
+                ensure_origins(found, chunks, self._ranges)
+                if self.is_local:
+                    ensure_all_pages(self._store, found, chunks)
+                else:
+                    ensure_some_pages(self._store, found)
             except DataFileError as error:
                 raise VerificationError(f"{self._name} {error.message}") from error
         file_stats = read_file_stats(stored.metadata, self._stats, self._facts())
@@ -224,7 +213,7 @@ class SpliceWriter:
             leaves = self._place_segment(segment, self._schema.names)
             self._add_group(table.num_rows, leaves, [])
 
-    def _place_segment(self, segment: Segment, names: Sequence[str]) -> dict[LeafPath, _Chunk]:
+    def _place_segment(self, segment: Segment, names: Sequence[str]) -> dict[LeafPath, PlacedChunk]:
         """Write the pages of encoded columns, which are in the order of ``names``."""
         self._note(segment.facts)
         self._begin(None)
@@ -236,52 +225,35 @@ class SpliceWriter:
             self._out.write(segment.data[span.start : span.end])
             pages = ensure_chunk_pages(chunk, span, segment.read)
             indexes = read_indexes(chunk, segment.read)
-            placed[path] = _Chunk(relocate(chunk, shift), indexes, shift, pages)
+            placed[path] = PlacedChunk(relocate(chunk, shift), indexes, shift, pages)
         return placed
 
-    def _copy_leaves(self, wanted: GroupCopy) -> dict[LeafPath, _Chunk]:
+    def _copy_leaves(self, wanted: GroupCopy) -> dict[LeafPath, PlacedChunk]:
         source = wanted.source
         shifts = self._copy_spans(source, [leaf.span for leaf in wanted.leaves])
-        copied = {}
-        for leaf in wanted.leaves:
-            shift = shifts[leaf.span.start]
-            tree = relocate(leaf.chunk, shift)
-            strip_bounds(source, tree.struct(ColumnChunk.META_DATA))
-            item = _Chunk(tree, leaf.indexes, shift, leaf.pages)
-            copied[leaf.path] = _amend(item, leaf.path, wanted.facts)
-        return copied
+        return {
+            leaf.path: place_copy(source, leaf, shifts[leaf.span.start], wanted.facts)
+            for leaf in wanted.leaves
+        }
 
     def _copy_spans(self, source: Source, spans: Sequence[Span]) -> dict[int, int]:
         """Copy ranges, neighbours at once; return by how much each start moved."""
         shifts: dict[int, int] = {}
-        for run in _join(spans):
+        for run in join_spans(spans):
             whole = self._begin(run)
             assert whole is not None  # noqa: S101 - `_begin` returns a range for a range
             position = self._out.tell()
             self._out.copy(source.name, whole.start, whole.length)
+            self._ranges.append(CopiedRange(position, Origin(source.name, whole)))
             shift = position - whole.start
             shifts |= {s.start: shift for s in spans if run.start <= s.start <= run.end}
         return shifts
 
     def _add_group(
-        self, num_rows: int, leaves: Mapping[LeafPath, _Chunk], sorting: list[ThriftStruct]
+        self, num_rows: int, leaves: Mapping[LeafPath, PlacedChunk], sorting: list[ThriftStruct]
     ) -> None:
         chunks = [leaves[path] for column in self.columns for path in column.leaves]
-        trees = [chunk.tree for chunk in chunks]
-        columns = [tree.struct(ColumnChunk.META_DATA) for tree in trees]
-        group = ThriftStruct()
-        group.set(RowGroup.COLUMNS, Kind.LIST, ThriftList(Kind.STRUCT, trees))
-        for number, part in (
-            (RowGroup.TOTAL_BYTE_SIZE, ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE),
-            (RowGroup.TOTAL_COMPRESSED_SIZE, ColumnMetaData.TOTAL_COMPRESSED_SIZE),
-        ):
-            group.set(number, Kind.I64, sum(column.integer(part) or 0 for column in columns))
-        group.set(RowGroup.NUM_ROWS, Kind.I64, num_rows)
-        if sorting:
-            group.set(RowGroup.SORTING_COLUMNS, Kind.LIST, ThriftList(Kind.STRUCT, sorting))
-        start = min((chunk_span(tree).start for tree in trees), default=len(MAGIC))
-        group.set(RowGroup.FILE_OFFSET, Kind.I64, start)
-        group.set(RowGroup.ORDINAL, Kind.I16, len(self._groups))
+        group = build_row_group(num_rows, len(self._groups), chunks, sorting)
         self._groups.append((group, chunks))
         self._num_rows += num_rows
 
@@ -301,53 +273,6 @@ class SpliceWriter:
         end = data + len(data).to_bytes(4, "little") + MAGIC
         self._out.write(end)
         return end
-
-    def _ensure_stored(self, stored: Footer, written: bytes) -> None:
-        """Compare the stored file with what was written.
-
-        Raises:
-            VerificationError: naming the difference.
-        """
-        if stored.data != written:
-            raise VerificationError(f"{self._name}: the footer was stored in another form")
-        found = read_source(self._name, stored)
-        if list(found.columns.values()) != self.columns:
-            raise VerificationError(f"{self._name}: the columns are not those of the table")
-        (info,) = self._store.stat_many([self._name])
-        if info is None or info.size_bytes != stored.size_bytes:
-            raise VerificationError(f"{self._name} has another size than was written")
-        if not self.is_local:
-            self._ensure_some_pages(found)
-            return
-        with self._store.open_input(self._name) as opened:
-
-            def read(offset: int, length: int) -> bytes:
-                data: bytes = opened.read_at(length, offset)
-                return data
-
-            self._ensure_pages(found, read)
-
-    def _ensure_some_pages(self, found: Source) -> None:
-        """Parse some page headers, spread over the file."""
-        spans = [span for group in found.groups for span in group.spans if span.length]
-        sample = spans[:: max(-(-len(spans) // _SAMPLED_HEADERS), 1)]
-        ranges = [(span.start, min(span.length, _SAMPLE_BYTES)) for span in sample]
-        for data in self._store.read_ranges(self._name, ranges) if ranges else ():
-            try:
-                read_page_header(partial(_cut, data), 0, len(data))
-            except ThriftError as error:
-                raise VerificationError(f"{self._name}: {error}") from error
-
-    def _ensure_pages(self, found: Source, read: Read) -> None:
-        """Walk all pages, and compare them with those of the sources."""
-        try:
-            for group, (_, chunks) in zip(found.groups, self._groups, strict=True):
-                for chunk, span, made in zip(group.chunks, group.spans, chunks, strict=True):
-                    pages = ensure_chunk_pages(chunk, span, read)
-                    if made.pages is not None and pages != made.pages:
-                        raise ThriftError("the pages of a column chunk are not its source's")
-        except ThriftError as error:
-            raise VerificationError(f"{self._name}: {error}") from error
 
     def _column(self, name: str) -> StoredColumn:
         return next(column for column in self.columns if column.name == name)
@@ -391,53 +316,3 @@ def _empty_footer(schema: pa.Schema, options: WriteOptions) -> ThriftStruct:
 def read_stored_columns(schema: pa.Schema, options: WriteOptions) -> list[StoredColumn]:
     """Return the columns of files of a schema, as they are stored."""
     return read_columns(_empty_footer(schema, options))
-
-
-def _join(spans: Sequence[Span]) -> list[Span]:
-    """Return ranges in order, with those that touch each other joined."""
-    runs: list[Span] = []
-    for span in sorted(spans, key=lambda each: (each.start, each.length)):
-        if runs and runs[-1].end == span.start:
-            runs[-1] = Span(runs[-1].start, runs[-1].length + span.length)
-        else:
-            runs.append(span)
-    return runs
-
-
-def _amend(chunk: _Chunk, path: LeafPath, facts: FactCollector | None) -> _Chunk:
-    """Remove from a copied chunk what readers would draw wrong conclusions from; see ``amend``."""
-    if facts is None:
-        return chunk
-    column = chunk.tree.struct(ColumnChunk.META_DATA)
-    if path in _encoded(facts.nan_paths):
-        statistics = ThriftStruct(list(column.struct(ColumnMetaData.STATISTICS).fields))
-        statistics.drop(BOUNDS)
-        column.set(ColumnMetaData.STATISTICS, Kind.STRUCT, statistics)
-        chunk.indexes = Indexes(None, chunk.indexes.offset_index, chunk.indexes.bloom_filter)
-    if path in _encoded(facts.negative_zero_paths):
-        column.drop({ColumnMetaData.ENCODING_STATS})
-    return chunk
-
-
-def _cut(data: bytes, offset: int, length: int) -> bytes:
-    return data[offset : offset + length]
-
-
-def _encoded(paths: frozenset[Path]) -> set[LeafPath]:
-    return {tuple(name.encode() for name in path) for path in paths}
-
-
-def _map_sorting(
-    source: Source, group: Group, indexes: Mapping[LeafPath, int]
-) -> list[ThriftStruct]:
-    """Return the sorting columns, up to the first that the output lacks."""
-    paths = [path for column in source.columns.values() for path in column.leaves]
-    found = []
-    for column in group.sorting:
-        number = column.integer(SortingColumn.COLUMN_INDEX)
-        if number is None or not 0 <= number < len(paths) or paths[number] not in indexes:
-            break
-        moved = ThriftStruct(list(column.fields))
-        moved.set(SortingColumn.COLUMN_INDEX, Kind.I32, indexes[paths[number]])
-        found.append(moved)
-    return found

@@ -18,7 +18,7 @@ import pytest
 from deltactl.errors import CorruptLogError
 from deltactl.log.checkpoint.single_actions import ensure_no_shared_rows, ensure_single_actions
 from deltactl.log.listing import list_log
-from deltactl.log.rebuildable import find_problem, is_readable, is_sound
+from deltactl.log.rebuildable import find_problem, is_readable, is_valid
 from deltactl.log.snapshot import load_snapshot
 from tests.support.stores import CountingStore, MemoryStore
 from tests.support.table_builder import (
@@ -166,14 +166,14 @@ def test_values_that_json_has_not() -> None:
     assert found.get("maxValues", {}).get("x") in (None, "Infinity")
 
 
-def test_statistics_are_not_read_where_nobody_wants_them() -> None:
+def test_statistics_are_not_read_where_they_are_not_needed() -> None:
     builder = write([{"path": "a", "stats_parsed": FULL}])
     snapshot = load_snapshot(builder.store, warn=pytest.fail)
     (batch,) = snapshot.file_batches(["path"])
     assert batch.column_names == ["path"]
 
 
-def test_one_look_at_a_checkpoint_tells_whether_it_can_be_read() -> None:
+def test_one_look_at_a_checkpoint_shows_whether_it_can_be_read() -> None:
     builder = write([{"path": "a"}])
     counting = CountingStore(builder.store)
     (checkpoint,) = list_log(counting).checkpoints
@@ -268,7 +268,7 @@ def test_a_row_with_two_actions_that_counts_do_not_show(kind: str) -> None:
     problem = find_problem(builder.store, checkpoint, all_rows=True)
     assert problem is not None
     assert problem.endswith("has several actions: add, remove")
-    assert not is_sound(builder.store, checkpoint)
+    assert not is_valid(builder.store, checkpoint)
 
 
 class Recorder(io.BytesIO):

@@ -101,7 +101,7 @@ def test_nulls_and_unknown_members_are_no_actions(line: dict[str, Any], before: 
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"  \r\n\t"])
-def test_an_empty_file_is_torn(content: bytes) -> None:
+def test_an_empty_file_is_truncated(content: bytes) -> None:
     with pytest.raises(CorruptLogError, match=r"1\.json is empty"):
         parse(GOOD, content)
 

@@ -234,7 +234,7 @@ def test_in_commit_timestamps_switched_off(tmp_path: Path) -> None:
     assert times(read(tmp_path, last_version=1)) == [1000, 0]
 
 
-def test_an_in_commit_timestamp_that_is_lacking_is_told(tmp_path: Path) -> None:
+def test_an_in_commit_timestamp_that_is_lacking_is_reported(tmp_path: Path) -> None:
     in_commit_log(tmp_path, {0: 7, 2: 9}, 3, **ict_properties())
     rows = read(tmp_path)
     assert times(rows) == [9, 1000, 7]
@@ -354,7 +354,7 @@ def test_a_checkpoint_that_is_needed_is_looked_into(tmp_path: Path) -> None:
         ('{"commitInfo":{"x":' + "9" * 5000 + "}}", "not valid JSON"),
     ],
 )
-def test_a_torn_commit_is_marked(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_truncated_commit_is_marked(tmp_path: Path, text: str, problem: str) -> None:
     write_log(tmp_path, 4)
     write_commit(tmp_path, 2, text=text)
     rows = read(tmp_path)

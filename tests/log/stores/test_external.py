@@ -200,7 +200,7 @@ def test_a_temporary_file_that_was_moved_is_no_damage(inner: Store, entries: Mem
 def test_content_that_is_gone_is_damage(inner: Store, entries: MemoryEntries) -> None:
     _begin(inner, entries, 1)
     inner.delete_many([f"{LOG_DIR}/_commit_1.json.tmp"])
-    with pytest.raises(CorruptLogError, match="its content is gone"):
+    with pytest.raises(CorruptLogError, match="its content was deleted"):
         log_of(ExternalCommitStore(inner, entries, SystemClock()))
 
 

@@ -117,7 +117,7 @@ def test_without_a_checkpoint_nothing_goes() -> None:
 
 
 @pytest.mark.parametrize("damage", ["truncated", "no sidecar", "no commit"])
-def test_nothing_is_built_on_a_checkpoint_that_is_not_sound(damage: str) -> None:
+def test_nothing_is_built_on_a_checkpoint_that_is_invalid(damage: str) -> None:
     builder = make_log([50, 45, 40, 35, 1], features=["v2Checkpoint"])
     builder.checkpoint(1)
     builder.checkpoint(3, "v2-json")

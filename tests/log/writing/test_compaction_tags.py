@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from deltactl.parquet.data_file import iter_data_files
-from deltactl.parquet.reader import read_deletion_vector
+from deltactl.parquet.open_files import read_deletion_vector
 from deltactl.table import Table
 from tests.operations.optimize.test_carry import race_with_vectors, removed
 from tests.operations.optimize.test_races import Race

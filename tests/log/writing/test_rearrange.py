@@ -21,7 +21,7 @@ from deltactl.errors import (
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing import base as commit_base
 from deltactl.log.writing.action_lines import NewFile
-from deltactl.log.writing.carry import Group
+from deltactl.log.writing.carry import Bin
 from deltactl.log.writing.rearrange import Committer, Draft
 from deltactl.protocol.stats import num_records
 from deltactl.storage.forwarding import ForwardingStore
@@ -33,8 +33,8 @@ from tests.support.table_builder import Column, TableBuilder, commit_path
 _NUMBERS = itertools.count()
 
 
-def no_metrics(groups: Sequence[Group]) -> Mapping[str, str]:
-    return {"groups": str(len(groups))}
+def no_metrics(bins: Sequence[Bin]) -> Mapping[str, str]:
+    return {"bins": str(len(bins))}
 
 
 DRAFT = Draft(
@@ -60,17 +60,17 @@ def load(store: Store) -> Snapshot:
     return load_snapshot(store, warn=pytest.fail)
 
 
-def group_of(snapshot: Snapshot, rows: slice, *added: NewFile) -> Group:
+def bin_of(snapshot: Snapshot, rows: slice, *added: NewFile) -> Bin:
     files = snapshot.files.append_column("num_records", num_records(snapshot.files["stats"]))
     taken = files.take(pa.array(range(*rows.indices(files.num_rows))))
-    return Group(taken, added or (NEW,))
+    return Bin(taken, added or (NEW,))
 
 
-def commit(store: Store, *groups: Group, snapshot: Snapshot | None = None) -> Any:
+def commit(store: Store, *bins: Bin, snapshot: Snapshot | None = None) -> Any:
     naps: list[float] = []
-    files = pa.concat_tables([group.removed for group in groups])
+    files = pa.concat_tables([bin_.removed for bin_ in bins])
     committer = Committer(snapshot or load(store), files, clock=FixedClock(), sleep=naps.append)
-    return committer.commit(groups, DRAFT)
+    return committer.commit(bins, DRAFT)
 
 
 def read(store: Store, version: int) -> list[dict[str, Any]]:
@@ -79,11 +79,11 @@ def read(store: Store, version: int) -> list[dict[str, Any]]:
 
 def test_the_lines_of_a_commit() -> None:
     builder = build()
-    committed = commit(builder.store, group_of(load(builder.store), slice(0, 2)))
+    committed = commit(builder.store, bin_of(load(builder.store), slice(0, 2)))
     assert (committed.version, committed.kept) == (2, (True,))
     info, add, *removes = read(builder.store, 2)
     assert info["commitInfo"]["tags"] == {"a": "b"}
-    assert info["commitInfo"]["operationMetrics"] == {"groups": "1"}
+    assert info["commitInfo"]["operationMetrics"] == {"bins": "1"}
     assert add == {
         "add": {
             "path": "p/new%201.parquet",
@@ -103,7 +103,7 @@ def test_a_commit_costs_one_look_and_one_put() -> None:
     snapshot = load(builder.store)
     counting = CountingStore(builder.store)
     object.__setattr__(snapshot, "store", counting)
-    commit(counting, group_of(snapshot, slice(0, 2)), snapshot=snapshot)
+    commit(counting, bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
     assert counting.calls == {"stat_many": 1, "put_if_absent": 1}
 
 
@@ -114,7 +114,7 @@ def test_errors_are_settled_by_reading_back(when: Any, failures: int) -> None:
     snapshot = load(builder.store)
     faults = [Fault(i, "error", when, "put_if_absent") for i in range(1, failures + 1)]
     object.__setattr__(snapshot, "store", FaultyStore(builder.store, *faults))
-    committed = commit(snapshot.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot)
+    committed = commit(snapshot.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
     assert committed.version == 2
     assert commit_path(3) not in _names(builder.store)
 
@@ -125,7 +125,7 @@ def test_a_store_that_never_answers() -> None:
     faults = [Fault(i, "error", "before", "put_if_absent") for i in range(1, 99)]
     object.__setattr__(snapshot, "store", FaultyStore(builder.store, *faults))
     with pytest.raises(CommitOutcomeUnknownError) as caught:
-        commit(snapshot.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot)
+        commit(snapshot.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
     assert caught.value.exit_code == 4
     assert caught.value.hint is not None
 
@@ -144,7 +144,7 @@ def test_a_local_store_that_refuses_is_believed() -> None:
     fault = Fault(1, "error", "before", "put_if_absent")
     object.__setattr__(snapshot, "store", _Local(builder.store, fault))
     with pytest.raises(StorageError) as caught:
-        commit(snapshot.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot)
+        commit(snapshot.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
     assert not isinstance(caught.value, ConflictError)
     assert commit_path(2) not in _names(builder.store)
 
@@ -153,7 +153,7 @@ def test_a_winner_without_commit_info_is_not_us() -> None:
     builder = build()
     snapshot = load(builder.store)
     builder.store.put(commit_path(2), b'{"txn":{"appId":"x","version":1}}\n')
-    assert commit(builder.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 3
+    assert commit(builder.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 3
 
 
 def test_a_winner_that_no_listing_shows_yet() -> None:
@@ -171,7 +171,7 @@ def test_a_winner_that_no_listing_shows_yet() -> None:
     builder.append([{"id": 9}])
     stale = Stale(builder.store)
     object.__setattr__(snapshot, "store", stale)
-    assert commit(stale, group_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 3
+    assert commit(stale, bin_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 3
     assert stale.listings == 3
 
 
@@ -191,7 +191,7 @@ def test_a_listing_with_a_hole_is_not_jumped_over(holes: int) -> None:
     for i in range(3):
         builder.append([{"id": i}])
     object.__setattr__(snapshot, "store", Holey(builder.store))
-    assert commit(snapshot.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 5
+    assert commit(snapshot.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 5
 
 
 def test_a_race_that_is_never_won_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,16 +206,16 @@ def test_a_race_that_is_never_won_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = load(builder.store)
     object.__setattr__(snapshot, "store", Crowded(builder.store))
     with pytest.raises(ConflictError, match="5 attempts"):
-        commit(snapshot.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot)
+        commit(snapshot.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
 
 
-def test_a_log_that_is_gone_is_not_founded_anew() -> None:
+def test_a_log_that_is_gone_is_not_created_again() -> None:
     builder = build()
     snapshot = load(builder.store)
-    group = group_of(snapshot, slice(0, 2))
+    bin_ = bin_of(snapshot, slice(0, 2))
     builder.store.delete_many(_names(builder.store))
     with pytest.raises(NotATableError, match="deleted"):
-        commit(builder.store, group, snapshot=snapshot)
+        commit(builder.store, bin_, snapshot=snapshot)
     assert _names(builder.store) == []
 
 
@@ -229,8 +229,8 @@ def test_a_log_cleanup_may_be_faster(features: tuple[str, ...]) -> None:
     builder.checkpoint()
     builder.forget_commits(snapshot.version + 1)
     assert commit_path(snapshot.version) not in _names(builder.store)
-    group = group_of(snapshot, slice(0, 2))
-    assert commit(builder.store, group, snapshot=snapshot).version == snapshot.version + 3
+    bin_ = bin_of(snapshot, slice(0, 2))
+    assert commit(builder.store, bin_, snapshot=snapshot).version == snapshot.version + 3
     assert load(builder.store).num_files == 4
 
 
@@ -242,7 +242,7 @@ def test_what_a_log_cleanup_took_is_not_passed_by() -> None:
     builder.checkpoint()
     builder.forget_commits(snapshot.version + 2)
     with pytest.raises(ConflictError, match="version 2 of .* is not in the log, though"):
-        commit(builder.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot)
+        commit(builder.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot)
 
 
 def test_a_version_known_by_its_checkpoint_alone_is_built_upon() -> None:
@@ -250,7 +250,7 @@ def test_a_version_known_by_its_checkpoint_alone_is_built_upon() -> None:
     builder.checkpoint()
     builder.forget_commits(2)
     snapshot = load(builder.store)
-    assert commit(builder.store, group_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 2
+    assert commit(builder.store, bin_of(snapshot, slice(0, 2)), snapshot=snapshot).version == 2
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_broken_high_water_mark_is_not_guessed(text: str) -> None:
     body = {"domain": "delta.rowTracking", "configuration": text, "removed": False}
     builder.commit({"domainMetadata": body})
     with pytest.raises(CorruptLogError, match="rowIdHighWaterMark"):
-        commit(builder.store, group_of(load(builder.store), slice(0, 2)))
+        commit(builder.store, bin_of(load(builder.store), slice(0, 2)))
 
 
 def test_suspended_row_tracking_hands_out_nothing() -> None:
@@ -270,7 +270,7 @@ def test_suspended_row_tracking_hands_out_nothing() -> None:
     builder.change_metadata(
         properties={"delta.enableRowTracking": "false", "delta.rowTrackingSuspended": "true"}
     )
-    commit(builder.store, group_of(load(builder.store), slice(0, 2)))
+    commit(builder.store, bin_of(load(builder.store), slice(0, 2)))
     lines = read(builder.store, 3)
     assert "baseRowId" not in lines[1]["add"]
     assert not any("domainMetadata" in line for line in lines)
@@ -279,7 +279,7 @@ def test_suspended_row_tracking_hands_out_nothing() -> None:
 def test_the_first_row_id_is_zero() -> None:
     builder = build("domainMetadata")
     builder.commit(builder.protocol_action(["rowTracking"]))
-    commit(builder.store, group_of(load(builder.store), slice(0, 2)))
+    commit(builder.store, bin_of(load(builder.store), slice(0, 2)))
     _, add, *_, domain = read(builder.store, 3)
     assert (add["add"]["baseRowId"], add["add"]["defaultRowCommitVersion"]) == (0, 3)
     assert domain["domainMetadata"] == {
@@ -292,8 +292,8 @@ def test_the_first_row_id_is_zero() -> None:
 def test_no_row_id_no_domain() -> None:
     builder = build("rowTracking")
     snapshot = load(builder.store)
-    group = Group(group_of(snapshot, slice(0, 2)).removed, ())
-    commit(builder.store, group, snapshot=snapshot)
+    bin_ = Bin(bin_of(snapshot, slice(0, 2)).removed, ())
+    commit(builder.store, bin_, snapshot=snapshot)
     assert not any("domainMetadata" in line for line in read(builder.store, 2))
 
 
@@ -301,11 +301,11 @@ def test_a_winner_that_names_an_input_by_another_text_beats_the_group() -> None:
     """Delta on Spark takes "./x" for "x": its rows must not come back."""
     builder = build()
     snapshot = load(builder.store)
-    group = group_of(snapshot, slice(0, 2))
-    path = group.removed["encoded_path"][0].as_py()
+    bin_ = bin_of(snapshot, slice(0, 2))
+    path = bin_.removed["encoded_path"][0].as_py()
     builder.commit({"remove": {"path": f"./{path}", "deletionTimestamp": 1, "dataChange": True}})
     with pytest.raises(ConflictError, match="rewrote or deleted"):
-        commit(builder.store, group, snapshot=snapshot)
+        commit(builder.store, bin_, snapshot=snapshot)
 
 
 def _names(store: Store) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +12,14 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import write_deltalake
+
+from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.optimize.report import OptimizeReport
+from deltactl.parquet.format import END_BYTES, MAGIC, FileMetaData, RowGroup
+from deltactl.parquet.thrift import ThriftStruct, decode, encode
+from deltactl.table import Table
 
 ROWS: Final = 3000
 
@@ -94,3 +102,87 @@ WRITERS: Final[Mapping[str, Callable[[Path, pa.Table], None]]] = {
     "DuckDB": _duckdb,
     "delta-rs": _delta_rs,
 }
+
+
+def make_delta_table(folder: Path, paths: Sequence[Path], schema: pa.Schema = SCHEMA) -> None:
+    """Name these files in the log of a new table, without statistics."""
+    fields = [
+        {"name": f.name, "type": _delta_type(f.type), "nullable": True, "metadata": {}}
+        for f in schema
+    ]
+    text = json.dumps({"type": "struct", "fields": fields})
+    lines: list[dict[str, Any]] = [
+        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
+        {"metaData": {"id": "splice", "format": {"provider": "parquet", "options": {}},
+                      "schemaString": text, "partitionColumns": [], "configuration": {}}},
+    ]  # fmt: skip
+    lines += [
+        {"add": {"path": path.name, "partitionValues": {}, "size": path.stat().st_size,
+                 "modificationTime": 1000 + number, "dataChange": True}}
+        for number, path in enumerate(paths)
+    ]  # fmt: skip
+    (folder / "_delta_log").mkdir()
+    (folder / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, lines)))
+
+
+def _delta_type(kind: pa.DataType) -> Any:
+    if pa.types.is_list(kind):
+        return {"type": "array", "elementType": _delta_type(kind.value_type), "containsNull": True}
+    if pa.types.is_map(kind):
+        return {"type": "map", "keyType": _delta_type(kind.key_type),
+                "valueType": _delta_type(kind.item_type), "valueContainsNull": True}  # fmt: skip
+    if pa.types.is_struct(kind):
+        fields = [
+            {"name": f.name, "type": _delta_type(f.type), "nullable": True, "metadata": {}}
+            for f in kind
+        ]
+        return {"type": "struct", "fields": fields}
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    names = {"int64": "long", "int32": "integer", "double": "double", "date32[day]": "date",
+             "timestamp[us, tz=UTC]": "timestamp", "bool": "boolean"}  # fmt: skip
+    return names.get(str(kind), str(kind))
+
+
+def write_files(folder: Path, writers: Sequence[str]) -> list[Path]:
+    paths = []
+    for number, name in enumerate(writers):
+        path = folder / f"{number}.parquet"
+        WRITERS[name](path, make_table(start=number * 10_000))
+        paths.append(path)
+    make_delta_table(folder, paths)
+    return paths
+
+
+def optimize(folder: Path, rewrite: str, **options: Any) -> OptimizeReport:
+    chosen: Any = {"rewrite": rewrite, "verify": "full", **options}
+    return Table(str(folder), warn=pytest.fail).optimize(OptimizeOptions(**chosen))
+
+
+def find_output(folder: Path) -> Path:
+    (added,) = folder.glob("part-*.parquet")
+    return added
+
+
+def change_footer(path: Path, change: Callable[[ThriftStruct], None]) -> None:
+    """Write a file's footer again, changed."""
+    data = path.read_bytes()
+    start = len(data) - END_BYTES - int.from_bytes(data[-END_BYTES:-4], "little")
+    footer = decode(data[start:-END_BYTES])
+    change(footer)
+    text = encode(footer)
+    path.write_bytes(data[:start] + text + len(text).to_bytes(4, "little") + MAGIC)
+
+
+def read_footer(path: Path) -> ThriftStruct:
+    """Return a file's footer as Thrift structs."""
+    found: list[ThriftStruct] = []
+    change_footer(path, found.append)
+    return found[0]
+
+
+def chunk_of(footer: ThriftStruct, group: int, column: int) -> ThriftStruct:
+    """Return a column chunk, to read or change."""
+    groups = footer.members(FileMetaData.ROW_GROUPS)
+    found: ThriftStruct = groups[group].members(RowGroup.COLUMNS)[column]
+    return found

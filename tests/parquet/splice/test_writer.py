@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,80 +13,36 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 
 from deltactl.errors import DeltactlError, VerificationError
 from deltactl.operations.optimize.options import OptimizeOptions
-from deltactl.operations.optimize.report import OptimizeReport
 from deltactl.operations.optimize.run import optimize_table
 from deltactl.operations.run_context import RunContext
+from deltactl.parquet.facts import FactCollector
+from deltactl.parquet.format import ColumnChunk, ColumnMetaData
+from deltactl.parquet.splice import writer
+from deltactl.parquet.splice.placed import PlacedChunk, place_copy
+from deltactl.parquet.splice.source import LeafCopy, Source
+from deltactl.parquet.splice.writer import GroupCopy, SpliceWriter
+from deltactl.parquet.thrift import Kind
+from deltactl.storage.assembly import StreamedAssembly
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.store import Assembly, Store
 from deltactl.table import Table
-from tests.parquet.splice.files import SCHEMA, WRITERS, make_table
+from tests.parquet.splice.files import (
+    SCHEMA,
+    WRITERS,
+    find_output,
+    make_delta_table,
+    make_table,
+    optimize,
+    write_files,
+)
 from tests.support.stores import opened_as
 
 _STORED_ALIKE = {"pyarrow with indexes", "pyarrow with Bloom filters", "delta-rs"}
-
-
-def _make_delta_table(folder: Path, paths: Sequence[Path]) -> None:
-    """Name these files in the log of a new table, without statistics."""
-    fields = [
-        {"name": f.name, "type": _delta_type(f.type), "nullable": True, "metadata": {}}
-        for f in SCHEMA
-    ]
-    schema = json.dumps({"type": "struct", "fields": fields})
-    lines: list[dict[str, Any]] = [
-        {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-        {"metaData": {"id": "splice", "format": {"provider": "parquet", "options": {}},
-                      "schemaString": schema, "partitionColumns": [], "configuration": {}}},
-    ]  # fmt: skip
-    lines += [
-        {"add": {"path": path.name, "partitionValues": {}, "size": path.stat().st_size,
-                 "modificationTime": 1000 + number, "dataChange": True}}
-        for number, path in enumerate(paths)
-    ]  # fmt: skip
-    (folder / "_delta_log").mkdir()
-    (folder / "_delta_log" / f"{0:020d}.json").write_text("\n".join(map(json.dumps, lines)))
-
-
-def _delta_type(kind: pa.DataType) -> Any:
-    if pa.types.is_list(kind):
-        return {"type": "array", "elementType": _delta_type(kind.value_type), "containsNull": True}
-    if pa.types.is_map(kind):
-        return {"type": "map", "keyType": _delta_type(kind.key_type),
-                "valueType": _delta_type(kind.item_type), "valueContainsNull": True}  # fmt: skip
-    if pa.types.is_struct(kind):
-        fields = [
-            {"name": f.name, "type": _delta_type(f.type), "nullable": True, "metadata": {}}
-            for f in kind
-        ]
-        return {"type": "struct", "fields": fields}
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    names = {"int64": "long", "int32": "integer", "double": "double", "date32[day]": "date",
-             "timestamp[us, tz=UTC]": "timestamp", "bool": "boolean"}  # fmt: skip
-    return names.get(str(kind), str(kind))
-
-
-def _write_files(folder: Path, writers: Sequence[str]) -> list[Path]:
-    paths = []
-    for number, name in enumerate(writers):
-        path = folder / f"{number}.parquet"
-        WRITERS[name](path, make_table(start=number * 10_000))
-        paths.append(path)
-    _make_delta_table(folder, paths)
-    return paths
-
-
-def _optimize(folder: Path, rewrite: str, **options: Any) -> OptimizeReport:
-    chosen: Any = {"rewrite": rewrite, "verify": "full", **options}
-    return Table(str(folder), warn=pytest.fail).optimize(OptimizeOptions(**chosen))
-
-
-def _output(folder: Path) -> Path:
-    (added,) = folder.glob("part-*.parquet")
-    return added
 
 
 def _stats(folder: Path) -> Any:
@@ -101,11 +57,11 @@ def test_rows_and_statistics_are_those_of_encoding(tmp_path: Path, writers: Sequ
     for rewrite in ("copy", "encode"):
         folder = tmp_path / rewrite
         folder.mkdir()
-        _write_files(folder, writers)
-        report = _optimize(folder, rewrite)
+        write_files(folder, writers)
+        report = optimize(folder, rewrite)
         assert report.rewritten is not None
         assert bool(report.rewritten.groups_copied) == (rewrite == "copy")
-        found[rewrite] = (pq.read_table(_output(folder)), _stats(folder))
+        found[rewrite] = (pq.read_table(find_output(folder)), _stats(folder))
     rows = pa.concat_tables(make_table(start=number * 10_000) for number in range(len(writers)))
     assert found["copy"][0].cast(rows.schema).equals(rows)
     assert found["copy"][1] == found["encode"][1]
@@ -113,12 +69,16 @@ def test_rows_and_statistics_are_those_of_encoding(tmp_path: Path, writers: Sequ
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_other_readers_read_the_same_rows(tmp_path: Path, writer: str) -> None:
-    _write_files(tmp_path, [writer] * 3)
-    _optimize(tmp_path, "copy")
-    output = _output(tmp_path)
+    write_files(tmp_path, [writer] * 3)
+    optimize(tmp_path, "copy")
+    output = find_output(tmp_path)
     rows = pa.concat_tables(make_table(start=10_000 * number) for number in range(3))
     read = duckdb.read_parquet(str(output)).to_arrow_table().cast(rows.schema)
     assert read.equals(rows)
+    theirs = (
+        QueryBuilder().register("t", DeltaTable(tmp_path)).execute("SELECT * FROM t ORDER BY id")
+    )
+    assert pa.table(theirs.read_all()).cast(rows.schema).equals(rows)
     wanted = rows.filter(pc.equal(rows["id"], 10_250))
     found = duckdb.sql(f"select * from read_parquet('{output}') where id = 10250")
     assert found.to_arrow_table().cast(rows.schema).equals(wanted)
@@ -128,9 +88,9 @@ def test_other_readers_read_the_same_rows(tmp_path: Path, writer: str) -> None:
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_copied_chunks_are_equal_byte_for_byte(tmp_path: Path, writer: str) -> None:
-    paths = _write_files(tmp_path, [writer] * 3)
-    report = _optimize(tmp_path, "copy")
-    output = _output(tmp_path)
+    paths = write_files(tmp_path, [writer] * 3)
+    report = optimize(tmp_path, "copy")
+    output = find_output(tmp_path)
     copied = 0
     made = pq.read_metadata(output)
     groups = [(path, i) for path in paths for i in range(pq.read_metadata(path).num_row_groups)]
@@ -156,15 +116,15 @@ def _chunks(path: Path, group: pq.RowGroupMetaData) -> Mapping[str, bytes]:
 
 
 def test_page_indexes_and_bloom_filters_are_copied(tmp_path: Path) -> None:
-    _write_files(tmp_path, ["pyarrow with Bloom filters"] * 3)
-    _optimize(tmp_path, "copy")
-    made = pq.read_metadata(_output(tmp_path))
+    write_files(tmp_path, ["pyarrow with Bloom filters"] * 3)
+    optimize(tmp_path, "copy")
+    made = pq.read_metadata(find_output(tmp_path))
     chunks = [made.row_group(i).column(0) for i in range(made.num_row_groups)]
     assert all(chunk.has_offset_index and chunk.has_column_index for chunk in chunks)
-    absent = f"select count(*) from read_parquet('{_output(tmp_path)}') where id = 999999"
+    absent = f"select count(*) from read_parquet('{find_output(tmp_path)}') where id = 999999"
     assert duckdb.sql(absent).fetchall() == [(0,)]
     blooms = duckdb.sql(
-        f"select bloom_filter_offset from parquet_metadata('{_output(tmp_path)}') "
+        f"select bloom_filter_offset from parquet_metadata('{find_output(tmp_path)}') "
         "where path_in_schema = 'id'"
     ).fetchall()
     assert all(offset for (offset,) in blooms)
@@ -176,24 +136,122 @@ def test_small_row_groups_are_merged_beside_copied_ones(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.parquet" for number in range(len(order))]
     for path, rows in zip(paths, order, strict=True):
         pq.write_table(rows, path)
-    _make_delta_table(tmp_path, paths)
-    report = _optimize(tmp_path, "auto", min_row_group_bytes=100_000)
-    made = pq.read_metadata(_output(tmp_path))
+    make_delta_table(tmp_path, paths)
+    report = optimize(tmp_path, "auto", min_row_group_bytes=100_000)
+    made = pq.read_metadata(find_output(tmp_path))
     sizes = [made.row_group(i).num_rows for i in range(made.num_row_groups)]
     assert sizes == [40, 30_000, 40, 30_000]
     assert report.rewritten is not None
     assert report.rewritten.reasons["below --min-row-group"] == 4
     assert report.rewritten.groups_copied == 2
-    assert pq.read_table(_output(tmp_path)).cast(SCHEMA).equals(pa.concat_tables(order))
+    assert pq.read_table(find_output(tmp_path)).cast(SCHEMA).equals(pa.concat_tables(order))
 
 
 def test_a_dry_run_counts_what_the_run_does(tmp_path: Path) -> None:
-    _write_files(tmp_path, ["pyarrow", "DuckDB", "pyarrow of old versions"])
+    write_files(tmp_path, ["pyarrow", "DuckDB", "pyarrow of old versions"])
     table = Table(str(tmp_path), warn=pytest.fail)
     options = OptimizeOptions(rewrite="copy")
     planned = table.optimize(options, dry_run=True).rewritten
     assert planned is not None
     assert planned == table.optimize(options).rewritten
+
+
+_Place = Callable[[Source, LeafCopy, int, FactCollector | None], PlacedChunk]
+
+
+def _too_far(place: _Place) -> _Place:
+    return lambda source, leaf, shift, facts: place(source, leaf, shift + 1, facts)
+
+
+def _other_column(place: _Place) -> _Place:
+    """Say of each chunk but the first of a row group that it is where the first one is."""
+    first: dict[int, int] = {}
+
+    def swap(
+        source: Source, leaf: LeafCopy, shift: int, facts: FactCollector | None
+    ) -> PlacedChunk:
+        start = first.setdefault(shift, leaf.span.start)
+        return place(source, leaf, shift + start - leaf.span.start, facts)
+
+    return swap
+
+
+def _no_dictionary(place: _Place) -> _Place:
+    def drop(
+        source: Source, leaf: LeafCopy, shift: int, facts: FactCollector | None
+    ) -> PlacedChunk:
+        placed = place(source, leaf, shift, facts)
+        column = placed.tree.struct(ColumnChunk.META_DATA)
+        column.drop({ColumnMetaData.DICTIONARY_PAGE_OFFSET})
+        return placed
+
+    return drop
+
+
+def _data_too_far(place: _Place) -> _Place:
+    def move(
+        source: Source, leaf: LeafCopy, shift: int, facts: FactCollector | None
+    ) -> PlacedChunk:
+        placed = place(source, leaf, shift, facts)
+        column = placed.tree.struct(ColumnChunk.META_DATA)
+        offset = column.integer(ColumnMetaData.DATA_PAGE_OFFSET)
+        column.set(ColumnMetaData.DATA_PAGE_OFFSET, Kind.I64, (offset or 0) + 1)
+        return placed
+
+    return move
+
+
+_SEEDED = {
+    "the first data page one too far": _data_too_far,
+    "an offset one too far": _too_far,
+    "a chunk of another column": _other_column,
+    "a lost dictionary page": _no_dictionary,
+}
+
+
+@pytest.fixture(params=["local", "far"])
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A table of three files, on a store whose page headers are all walked, or only some."""
+    write_files(tmp_path, ["pyarrow"] * 3)
+    local = LocalStore(str(tmp_path))
+    with opened_as(local if request.param == "local" else _FarStore(local)) as store:
+        yield store
+
+
+class _FarStore(ForwardingStore):
+    """Copies by reading and writing, as far stores do."""
+
+    range_copies = None
+
+
+def _ensure_found(store: Store, message: str) -> None:
+    before = {name for batch in store.walk() for name in batch}
+    options = OptimizeOptions(rewrite="copy")
+    with pytest.raises(VerificationError, match=message):
+        optimize_table(store, options, RunContext(warn=pytest.fail))
+    assert {name for batch in store.walk() for name in batch} == before
+
+
+@pytest.mark.parametrize("fault", _SEEDED)
+def test_a_wrong_footer_is_found_before_the_commit(
+    stored: Store, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "place_copy", _SEEDED[fault](place_copy))
+    _ensure_found(stored, "part-")
+
+
+def test_a_row_group_twice_is_found_before_the_commit(
+    stored: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row groups have equal numbers of rows, so that no count differs."""
+    copy, first = SpliceWriter.copy, list[GroupCopy]()
+
+    def copy_first(self: SpliceWriter, wanted: GroupCopy) -> None:
+        first.append(wanted)
+        copy(self, first[0])
+
+    monkeypatch.setattr(SpliceWriter, "copy", copy_first)
+    _ensure_found(stored, "copied twice")
 
 
 class _DamagedStore(ForwardingStore):
@@ -224,7 +282,7 @@ _DAMAGES: Mapping[str, Callable[[int, int], tuple[int, int]]] = {
 
 @pytest.mark.parametrize("damage", _DAMAGES)
 def test_a_damaged_copy_is_found_before_the_commit(tmp_path: Path, damage: str) -> None:
-    paths = _write_files(tmp_path, ["pyarrow"] * 3)
+    paths = write_files(tmp_path, ["pyarrow"] * 3)
     inner = LocalStore(str(tmp_path))
     before = sorted(path.name for path in tmp_path.iterdir())
     options = OptimizeOptions(rewrite="copy")
@@ -238,6 +296,29 @@ def test_a_damaged_copy_is_found_before_the_commit(tmp_path: Path, damage: str) 
     assert Table(str(tmp_path)).snapshot().num_files == len(paths)
 
 
+def test_full_verification_reads_what_far_stores_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts and page headers say nothing of a byte inside of a page."""
+    write_files(tmp_path, ["pyarrow without compression"] * 3)
+    write = StreamedAssembly.write
+
+    def write_other(self: StreamedAssembly, buffer: Any) -> int:
+        data = bytearray(buffer)
+        if len(data) > 100_000:
+            place = data.index(b"value 42")
+            data[place + 6 : place + 8] = b"43"
+        return write(self, data)
+
+    monkeypatch.setattr(StreamedAssembly, "write", write_other)
+    options = OptimizeOptions(rewrite="copy", verify="full")
+    with (
+        opened_as(_FarStore(LocalStore(str(tmp_path)))) as store,
+        pytest.raises(VerificationError, match="column 'text' differs in row 42"),
+    ):
+        optimize_table(store, options, RunContext(warn=pytest.fail))
+
+
 def _damage_footer(path: Path, change: Callable[[bytearray], None]) -> None:
     data = bytearray(path.read_bytes())
     change(data)
@@ -248,12 +329,12 @@ def _damage_footer(path: Path, change: Callable[[bytearray], None]) -> None:
 def test_a_page_header_that_does_not_parse_makes_the_bin_fail_by_name(
     tmp_path: Path, number: int
 ) -> None:
-    paths = _write_files(tmp_path, ["pyarrow"] * 3)
+    paths = write_files(tmp_path, ["pyarrow"] * 3)
 
     def zero(data: bytearray) -> None:
         data[4 : 8 + number] = bytes(4 + number)
 
     _damage_footer(paths[1], zero)
     with pytest.raises(DeltactlError, match=r"1\.parquet"):
-        _optimize(tmp_path, "copy")
+        optimize(tmp_path, "copy")
     assert Table(str(tmp_path)).snapshot().version == 0

@@ -24,8 +24,8 @@ from deltactl.protocol.actions import (
 
 
 @dataclass(slots=True)
-class Singletons:
-    """The newest ``protocol`` and ``metaData``, ``txn`` by application, domains by name.
+class NonFileActions:
+    """The latest ``protocol`` and ``metaData``, ``txn`` by application, domains by name.
 
     Removed domains are kept and marked: they must still cancel older ones.
     """
@@ -66,7 +66,7 @@ class Singletons:
             shown = json.dumps(node, default=str)[:200]
             raise CorruptLogError(f"a log action is malformed: {shown}") from error
 
-    def update(self, newer: Singletons) -> None:
+    def update(self, newer: NonFileActions) -> None:
         """Apply the actions of a later part of the log."""
         self.protocol = newer.protocol or self.protocol
         self.metadata = newer.metadata or self.metadata

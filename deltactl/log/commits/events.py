@@ -1,0 +1,129 @@
+"""File events: which commit added or removed which file, collected while commits are parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.commits.file_actions import file_keys, text_keys
+from deltactl.log.commits.info import find_actions
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import ParsedActions
+from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.names import commit_version
+from deltactl.protocol.paths import decode_path
+
+EVENTS = pa.schema(
+    [
+        ("path", pa.string()),
+        ("vector_file", pa.string()),
+        ("key", pa.string()),
+        ("text_key", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("version", pa.int64()),
+        ("is_add", pa.bool_()),
+        ("deletion_timestamp_ms", pa.int64()),
+    ]
+)
+"""Columns of file events; ``path`` and ``vector_file`` are decoded names, as logged.
+
+``key`` and ``text_key`` are those of ``file_keys`` and ``text_keys``.
+"""
+
+_CHANGE_FILES = pa.schema([("path", pa.string()), ("version", pa.int64())])
+_NO_COMMIT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LogSweep:
+    """The file events of the commits ``first`` to ``last``, both included.
+
+    ``events`` has the columns of :data:`EVENTS`; ``change_files`` are the decoded names of change
+    data files with the ``version`` that wrote each.
+    """
+
+    first: int
+    last: int
+    events: pa.Table = field(repr=False)
+    change_files: pa.Table = field(repr=False)
+
+    def since(self, first: int) -> LogSweep:
+        """Return the events of the versions from ``first`` on."""
+        if first <= self.first:
+            return self
+        events, changes = (
+            table.filter(pc.greater_equal(table["version"], first))
+            for table in (self.events, self.change_files)
+        )
+        return LogSweep(first, self.last, events, changes)
+
+    def extend(self, newer: LogSweep) -> LogSweep:
+        """Return these events and those of the versions after them."""
+        return LogSweep(
+            self.first,
+            newer.last,
+            pa.concat_tables([self.events, newer.events]),
+            pa.concat_tables([self.change_files, newer.change_files]),
+        )
+
+
+class EventCollector:
+    """Collects the events of commits that a parser reads; other log files have no events."""
+
+    def __init__(self) -> None:
+        self._parts = [EVENTS.empty_table()]
+        self._changes: list[tuple[str, int]] = []
+
+    def pass_on(self, files: Iterable[CommitBytes]) -> Iterator[CommitBytes]:
+        """Yield the files for the parser, and note their change data files.
+
+        Raises:
+            CorruptLogError: a line with a change data file is not JSON; names file and line.
+        """
+        for file in files:
+            version = commit_version(file.name)
+            if version is not None:
+                for node in find_actions(file.name, file.data, "cdc"):
+                    if isinstance(path := node.get("path"), str):
+                        self._changes.append((decode_path(path), version))
+            yield file
+
+    def add(self, parsed: ParsedActions) -> None:
+        """Add the file actions of parsed commits."""
+        found = [commit_version(name) for name in parsed.names]
+        versions = np.array([_NO_COMMIT if it is None else it for it in found], np.int64)
+        for files, is_add in ((parsed.adds, True), (parsed.removes, False)):
+            if not files.num_rows:
+                continue
+            commits = np.searchsorted(parsed.ends, files["seq"].to_numpy(), side="right")
+            self._parts.append(_events(files, versions[commits], is_add=is_add))
+
+    def finish(self, first: int, last: int) -> LogSweep:
+        """Return the events of the commits ``first`` to ``last``, which are all that were read."""
+        paths, versions = zip(*self._changes, strict=True) if self._changes else ((), ())
+        changes = pa.table(
+            [pa.array(paths, pa.string()), pa.array(versions, pa.int64())], schema=_CHANGE_FILES
+        )
+        return LogSweep(first, last, pa.concat_tables(self._parts), changes)
+
+
+def _events(files: pa.Table, versions: np.ndarray[tuple[int], np.dtype[np.int64]], *, is_add: bool
+) -> pa.Table:  # fmt: skip
+    rows = files.num_rows
+    return pa.table(
+        [
+            files["path"],
+            vector_files(files["deletion_vector"]),
+            file_keys(files),
+            text_keys(files),
+            files["size_bytes"],
+            pa.array(versions),
+            pa.repeat(pa.scalar(is_add), rows),
+            pa.nulls(rows, pa.int64()) if is_add else files["deletion_timestamp_ms"],
+        ],
+        schema=EVENTS,
+    )

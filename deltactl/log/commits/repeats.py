@@ -1,0 +1,138 @@
+"""Find which of many texts are equal, without a table of all of them.
+
+Most texts occur once. Hashes of eight bytes say so for nearly all; texts with equal hashes are
+compared. So a hash never decides alone that two texts are equal, whoever chose them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+
+_Layout: TypeAlias = tuple[Hashes, Rows, Rows]
+
+_WORD_BYTES: Final = 8
+_COMPARED_PAIRS: Final = 1 << 13
+_MOST_WORDS: Final = 32
+_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT: Final = np.uint64(29)
+_MOST_BYTES: Final = 1 << 30  # of texts in one array; offsets have 31 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """The rows whose text may occur more than once; equal texts, and only they, have equal codes.
+
+    All other rows have texts that occur once.
+    """
+
+    rows: Rows
+    codes: Rows
+
+
+def find_repeats(texts: pa.ChunkedArray) -> Repeats:
+    """Return the rows of texts that may occur more than once; no text is null."""
+    hashes = hash_texts(texts)
+    in_order = np.sort(hashes)
+    if not (in_order[1:] == in_order[:-1]).any():
+        none = np.zeros(0, np.int64)
+        return Repeats(none, none)
+    order = np.argsort(hashes)
+    in_order = hashes[order]
+    is_pair = in_order[1:] == in_order[:-1]
+    is_repeat = np.concatenate(([False], is_pair)) | np.concatenate((is_pair, [False]))
+    codes = np.concatenate(([0], np.cumsum(~is_pair)))[is_repeat]
+    rows = order[is_repeat]
+    is_chosen = np.zeros(len(hashes), np.bool_)
+    is_chosen[rows] = True
+    chosen = texts.filter(pa.array(is_chosen))
+    place = np.cumsum(is_chosen) - 1
+    first, second = place[order[:-1][is_pair]], place[order[1:][is_pair]]
+    if chosen.nbytes < _MOST_BYTES and _are_equal(chosen.combine_chunks(), first, second):
+        return Repeats(rows, codes)
+    # In Arrow's own pool, huge pages make the growth of a large hash table several times slower.
+    coded = pc.dictionary_encode(chosen, memory_pool=pa.system_memory_pool())
+    exact = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
+    return Repeats(np.flatnonzero(is_chosen), exact.astype(np.int64))
+
+
+def _are_equal(texts: pa.Array, first: Rows, second: Rows) -> bool:
+    """Return whether the texts of each pair of rows are equal; False if there are short ones."""
+    layout = _layout_of(texts)
+    if layout is None:
+        return False
+    by_place = np.argsort(first)
+    blocks = range(0, len(first), _COMPARED_PAIRS)  # then the texts stay in the cache
+    return all(
+        _are_block_equal(
+            layout, *(rows[by_place[start : start + _COMPARED_PAIRS]] for rows in (first, second))
+        )
+        for start in blocks
+    )
+
+
+def _are_block_equal(layout: _Layout, first: Rows, second: Rows) -> bool:
+    words, starts, ends = layout
+    left, right, rest = starts[first], starts[second], ends[first] - starts[first]
+    if (rest != ends[second] - right).any() or (rest < _WORD_BYTES).any():
+        return False
+    while len(rest):
+        if (words[left] != words[right]).any():
+            return False
+        # The last word of a text may overlap the one before it.
+        step = np.minimum(rest - _WORD_BYTES, _WORD_BYTES)
+        left, right, rest = left + step, right + step, rest - step
+        more = step > 0
+        left, right, rest = left[more], right[more], rest[more]
+    return True
+
+
+def hash_texts(texts: pa.ChunkedArray) -> Hashes:
+    """Return a hash of each text, of its end if it is long; equal texts have equal hashes."""
+    return np.concatenate([np.zeros(0, np.uint64), *map(_hash_chunk, texts.chunks)])
+
+
+def _layout_of(texts: pa.Array) -> _Layout | None:
+    """Return the words that begin at each byte, and the start and end of each text.
+
+    ``None`` if all texts together have no word.
+    """
+    data = texts.buffers()[2]
+    if not len(texts) or data is None or data.size < _WORD_BYTES:
+        return None
+    words: Hashes = np.ndarray((data.size - _WORD_BYTES + 1,), "<u8", data, strides=(1,))
+    offsets = np.frombuffer(texts.buffers()[1], np.int32)
+    bounds = offsets[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    return words, bounds[:-1], bounds[1:]
+
+
+def _hash_chunk(texts: pa.Array) -> Hashes:
+    layout = _layout_of(texts)
+    if layout is None:  # the length is the hash of short texts, here as among long ones
+        lengths: Hashes = pc.binary_length(texts).to_numpy(zero_copy_only=False).astype(np.uint64)
+        return lengths
+    words, starts, ends = layout
+    hashes = (ends - starts).astype(np.uint64)
+    active = np.flatnonzero(ends - starts >= _WORD_BYTES)  # the length is the hash of others
+    _mix(hashes, active, words, starts[active])
+    last = ends - _WORD_BYTES
+    for _ in range(_MOST_WORDS):
+        active = active[last[active] > starts[active]]
+        if not len(active):
+            break
+        _mix(hashes, active, words, last[active])
+        last -= _WORD_BYTES
+    return hashes
+
+
+def _mix(hashes: Hashes, active: Rows, words: Hashes, places: Rows) -> None:
+    mixed = (hashes[active] ^ words[places]) * _MULTIPLIER
+    hashes[active] = mixed ^ (mixed >> _SHIFT)

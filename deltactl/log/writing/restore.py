@@ -1,0 +1,198 @@
+"""Commit a restore: the files and the state of an earlier version, if no other writer changed any.
+
+Source: PROTOCOL.md, "Add File and Remove File", "In-Commit Timestamps", "Row Tracking"; the order
+of the actions is that of Delta on Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.clock import Clock
+from deltactl.errors import ConflictError, SafetyError
+from deltactl.log.replay import Tail
+from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.action_lines import domain_line, file_lines, line
+from deltactl.log.writing.base import CommitBase, win_version
+from deltactl.log.writing.commit_info import Description, commit_info
+from deltactl.log.writing.put import Sleep
+from deltactl.log.writing.row_ids import RowIds
+from deltactl.protocol.action_nodes import encode_metadata, encode_protocol
+from deltactl.protocol.actions import REMOVE_SCHEMA, DomainMetadata, Metadata, Protocol
+from deltactl.protocol.stats import num_records
+from deltactl.storage.store import Store
+
+ENABLEMENT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
+ENABLEMENT_TIMESTAMP: Final = "delta.inCommitTimestampEnablementTimestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredState:
+    """Protocol and metadata after a restore, and the domain actions to write.
+
+    ``enables_timestamps``: the restore turns on in-commit timestamps, from its own version on.
+    """
+
+    protocol: Protocol
+    metadata: Metadata
+    domains: tuple[DomainMetadata, ...] = ()
+    enables_timestamps: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restoration(Description):
+    """The files to add and to remove, rows of ``ADD_SCHEMA``; ``None``: the state stays."""
+
+    added: pa.Table = field(repr=False)
+    removed: pa.Table = field(repr=False)
+    state: RestoredState | None
+
+
+def restore_files(
+    snapshot: Snapshot,
+    restoration: Restoration,
+    *,
+    clock: Clock,
+    sleep: Sleep,
+    ensure: Callable[[CommitBase], None],
+) -> int:
+    """Commit on top of the latest version; return the new version.
+
+    Commits that change neither files nor the table's state, as those of a vacuum, are no conflict.
+
+    Args:
+        snapshot: the version that the files were compared with.
+        restoration: what to commit.
+        clock: for the times and the transaction's id.
+        sleep: waits between attempts; seconds.
+        ensure: called before each attempt; raises if the state does not allow it.
+
+    Raises:
+        ConflictError: another writer changed the table.
+        SafetyError: row ids cannot be assigned.
+        CommitOutcomeUnknownError: it is not known whether the commit succeeded.
+        NotATableError: the log is gone.
+        StorageError: the store failed, and the commit does not exist.
+    """
+    store, started_ms = snapshot.store, clock.now_ms()
+
+    def encode(base: CommitBase, txn_id: str) -> bytes:
+        ensure(base)
+        state = restoration.state or RestoredState(base.protocol, base.metadata)
+        times = _times(store, clock, base, state)
+        state = _with_enablement(state, base, times)
+        info = commit_info(times, restoration, read_version=snapshot.version, txn_id=txn_id)
+        lines = _lines(base, restoration, state, started_ms)
+        return ("\n".join([line("commitInfo", info), *lines]) + "\n").encode()
+
+    def learn(base: CommitBase, winners: Tail) -> None:
+        _ensure_no_change(winners)
+
+    base = CommitBase.of(snapshot)
+    return win_version(store, base, encode, learn=learn, clock=clock, sleep=sleep).version
+
+
+def _ensure_no_change(winners: Tail) -> None:
+    news = winners.non_file_actions
+    reason = None
+    if winners.adds.num_rows or winners.removes.num_rows:
+        reason = "another writer added or removed files"
+    elif news.metadata is not None or news.protocol is not None:
+        reason = "another writer changed the table's schema, properties or protocol"
+    elif news.domains:
+        reason = "another writer changed the table's domain metadata"
+    if reason is not None:
+        raise ConflictError(
+            f"nothing was restored: {reason} during the run",
+            hint="Look at `deltactl describe-history`; rerun if the changes may be undone too.",
+        )
+
+
+def _times(store: Store, clock: Clock, base: CommitBase, state: RestoredState) -> dict[str, Any]:
+    """Return the times of the commit, by the properties that it sets."""
+    times = replace(base, metadata=state.metadata).times(store, clock)
+    if state.enables_timestamps and base.commit_file is not None:
+        (info,) = store.stat_many([base.commit_file])
+        earliest = 0 if info is None else info.modified_ms + 1
+        times["inCommitTimestamp"] = max(times["inCommitTimestamp"], earliest)
+    return times
+
+
+def _with_enablement(
+    state: RestoredState, base: CommitBase, times: dict[str, Any]
+) -> RestoredState:
+    if not state.enables_timestamps:
+        return state
+    configuration = {
+        **state.metadata.configuration,
+        ENABLEMENT_VERSION: str(base.version + 1),
+        ENABLEMENT_TIMESTAMP: str(times["inCommitTimestamp"]),
+    }
+    return replace(state, metadata=replace(state.metadata, configuration=configuration))
+
+
+def _lines(
+    base: CommitBase, restoration: Restoration, state: RestoredState, started_ms: int
+) -> Iterator[str]:
+    """Yield the actions of the commit after its commitInfo."""
+    added = restoration.added
+    row_ids = RowIds.of(replace(base, protocol=state.protocol, metadata=state.metadata))
+    if row_ids is not None:
+        added = _with_row_ids(added, row_ids, base.version + 1)
+    if restoration.state is not None:
+        yield line("metaData", encode_metadata(state.metadata))
+    changes = pa.array(np.ones(added.num_rows, np.bool_))
+    position = added.schema.get_field_index("data_change")
+    added = added.set_column(position, "data_change", changes)
+    yield from file_lines("add", added, state.metadata.partition_keys)
+    removed = _as_removes(restoration.removed, started_ms)
+    yield from file_lines("remove", removed, base.metadata.partition_keys)
+    yield from map(domain_line, state.domains)
+    if restoration.state is not None:
+        yield line("protocol", encode_protocol(state.protocol))
+    if row_ids is not None and row_ids.grew:
+        yield domain_line(row_ids.domain())
+
+
+def _with_row_ids(added: pa.Table, row_ids: RowIds, version: int) -> pa.Table:
+    """Assign ids to the rows of files that were written before the table had row tracking."""
+    bare = pc.is_null(added["base_row_id"])
+    if not pc.any(bare).as_py():
+        return added
+    rows = num_records(added["stats"]).filter(bare)
+    if rows.null_count:
+        name = added["path"].filter(bare).filter(pc.is_null(rows))[0].as_py()
+        raise SafetyError(
+            f"{name!r} was written before the table had row tracking, and the log does not say how "
+            "many rows it has: their row ids cannot be assigned",
+            hint="Restore a version after row tracking was enabled.",
+        )
+    counts = rows.to_numpy()
+    first = row_ids.take(int(counts.sum()))
+    ids = np.zeros(added.num_rows, np.int64)
+    ids[np.asarray(bare)] = first + np.cumsum(counts) - counts
+    versions = pc.fill_null(added["default_row_commit_version"], version)
+    for name, values in (
+        ("base_row_id", pc.coalesce(added["base_row_id"], pa.array(ids))),
+        ("default_row_commit_version", versions),
+    ):
+        added = added.set_column(added.schema.get_field_index(name), name, values)
+    return added
+
+
+def _as_removes(files: pa.Table, deletion_timestamp_ms: int) -> pa.Table:
+    """Return live files as rows of ``REMOVE_SCHEMA``."""
+    rows = files.num_rows
+    new = {
+        "deletion_timestamp_ms": pa.array(np.full(rows, deletion_timestamp_ms), pa.int64()),
+        "data_change": pa.array(np.ones(rows, np.bool_)),
+        "extended_file_metadata": pa.array(np.ones(rows, np.bool_)),
+    }
+    columns = [new[name] if name in new else files[name] for name in REMOVE_SCHEMA.names]
+    return pa.table(columns, schema=REMOVE_SCHEMA)

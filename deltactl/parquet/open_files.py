@@ -1,0 +1,134 @@
+"""Open the data files and deletion vectors that the log names.
+
+Source: PROTOCOL.md, "Deletion Vectors".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, overload
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from deltactl.errors import DataFileError, DeltactlError, ObjectNotFoundError, first_line
+from deltactl.parquet.data_file import DataFile
+from deltactl.protocol.deletion_vectors import (
+    FRAME_OVERHEAD,
+    DeletionVector,
+    decode_bitmap,
+    decode_inline,
+    read_framed,
+)
+from deltactl.protocol.paths import is_absolute, leaves_root
+from deltactl.storage.store import Store
+
+_READ_WHOLE_BYTES: Final = 4 << 20
+
+
+@overload
+def open_in_turn(
+    store: Store, files: Sequence[DataFile]
+) -> Generator[pa.NativeFile, None, None]: ...
+
+
+@overload
+def open_in_turn(
+    store: Store, files: Sequence[DataFile], leave: Callable[[DataFile], bool]
+) -> Generator[pa.NativeFile | None, None, None]: ...
+
+
+def open_in_turn(
+    store: Store, files: Sequence[DataFile], leave: Callable[[DataFile], bool] = lambda file: False
+) -> Generator[pa.NativeFile | None, None, None]:
+    """Open each file; read small ones completely, ahead of time: that is cheaper on remote stores.
+
+    A file is closed when the next one is opened, or this is closed. Those that ``leave`` accepts
+    are not opened; ``None`` is returned for them.
+
+    Raises:
+        DataFileError: a file is missing, or its path leaves the table's directory.
+    """
+    for file in files:
+        ensure_readable_path(file.path)
+    read_whole = [_is_small(file) and not leave(file) for file in files]
+    contents = store.read_many(
+        [f.path for f, whole in zip(files, read_whole, strict=True) if whole]
+    )
+    for file, is_whole in zip(files, read_whole, strict=True):
+        if leave(file):
+            yield None
+            continue
+        with naming_file(file.path):
+            whole = next(contents) if is_whole else None
+            source = store.open_input(file.path) if whole is None else pa.BufferReader(whole)
+        with source:
+            yield source
+
+
+def _is_small(file: DataFile) -> bool:
+    return 0 < file.size_bytes <= _READ_WHOLE_BYTES
+
+
+def ensure_readable_path(path: str) -> None:
+    """Refuse a relative path that leads out of the table's directory.
+
+    Raises:
+        DataFileError: the path does; the message names it.
+    """
+    if not is_absolute(path) and leaves_root(path):
+        raise DataFileError(
+            f"the log names {path!r}, which is outside the table's directory",
+            hint="Do not use the file: its writer is defective or hostile. Nothing was read.",
+        )
+
+
+def read_deletion_vector(store: Store, file: DataFile) -> BitMap64 | None:
+    """Return positions of the deleted rows of a file; ``None`` without a deletion vector.
+
+    Raises:
+        DataFileError: the vector's file is missing, truncated, or fails its checksum.
+    """
+    vector = file.deletion_vector
+    return None if vector is None else load_deletion_vector(store, vector)
+
+
+def load_deletion_vector(store: Store, vector: DeletionVector, *, count: bool = True) -> BitMap64:
+    """Return the rows that a vector deletes; with ``count``, compare their number with the log.
+
+    Raises:
+        DataFileError: the vector's file is missing, truncated, or fails its checksum; or the number
+            of rows differs from the log.
+    """
+    name = vector.file_name
+    if name is None:
+        return decode_inline(vector, count=count)
+    ensure_readable_path(name)
+    with naming_file(name):
+        length = vector.size_bytes + FRAME_OVERHEAD
+        (framed,) = store.read_ranges(name, [(vector.offset or 0, length)])
+        payload = read_framed(framed, vector, name)
+        return decode_bitmap(payload, what=name, cardinality=vector.cardinality if count else None)
+
+
+@contextmanager
+def naming_file(path: str) -> Iterator[None]:
+    """Map errors of Arrow and of the store to a ``DataFileError`` that names the file."""
+    try:
+        yield
+    except ObjectNotFoundError as error:
+        raise DataFileError(
+            f"data file {path!r} is in the log but not in the store",
+            hint="Restore it, or restore an older version of the table. It was deleted without a "
+            "commit, for example by a vacuum with too short a retention or by a lifecycle rule.",
+        ) from error
+    except DataFileError as error:
+        if path in error.message:
+            raise
+        raise DataFileError(f"{path!r}: {error.message}", hint=error.hint) from error
+    except (DeltactlError, MemoryError):  # Arrow's is one of both kinds, and no fault of the file
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # a name that is not UTF-8
+        detail = first_line(error, 300) or type(error).__name__
+        raise DataFileError(f"data file {path!r} cannot be read: {detail}") from error

@@ -1,0 +1,135 @@
+"""Chunks and row groups of the output: their metadata, once it is known where the pages are.
+
+Source: parquet.thrift, ``RowGroup``, ``ColumnChunk`` and ``SortingColumn``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from deltactl.parquet.facts import FactCollector
+from deltactl.parquet.format import (
+    BOUNDS,
+    MAGIC,
+    ColumnChunk,
+    ColumnMetaData,
+    RowGroup,
+    SortingColumn,
+)
+from deltactl.parquet.splice.chunks import Indexes, Span, chunk_span, relocate
+from deltactl.parquet.splice.legal import strip_bounds
+from deltactl.parquet.splice.pages import Pages
+from deltactl.parquet.splice.schema import LeafPath
+from deltactl.parquet.splice.source import Group, LeafCopy, Source
+from deltactl.parquet.thrift import Kind, ThriftList, ThriftStruct
+from deltactl.protocol.stats import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a copied chunk is in its source, by the source's footer."""
+
+    source: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedRange:
+    """Bytes of a source that were copied to ``position``."""
+
+    position: int
+    origin: Origin
+
+
+@dataclass(slots=True)
+class PlacedChunk:
+    """A chunk of the output: its metadata, and what is written after all pages.
+
+    ``origin`` is ``None`` if it was encoded; ``pages`` is ``None`` if they were not walked.
+    """
+
+    tree: ThriftStruct
+    indexes: Indexes
+    shift: int
+    pages: Pages | None
+    origin: Origin | None = None
+
+
+def place_copy(
+    source: Source, leaf: LeafCopy, shift: int, facts: FactCollector | None
+) -> PlacedChunk:
+    """Return a chunk that was copied ``shift`` bytes further.
+
+    What readers would draw wrong conclusions from is removed; see ``strip_bounds`` and ``amend``.
+    """
+    tree = relocate(leaf.chunk, shift)
+    indexes = leaf.indexes
+    column = tree.struct(ColumnChunk.META_DATA)
+    strip_bounds(source, column)
+    if not source.has_orders:
+        indexes = Indexes(None, indexes.offset_index, indexes.bloom_filter)
+    if facts is not None and leaf.path in _encoded(facts.nan_paths):
+        statistics = ThriftStruct(list(column.struct(ColumnMetaData.STATISTICS).fields))
+        statistics.drop(BOUNDS)
+        column.set(ColumnMetaData.STATISTICS, Kind.STRUCT, statistics)
+        indexes = Indexes(None, indexes.offset_index, indexes.bloom_filter)
+    if facts is not None and leaf.path in _encoded(facts.negative_zero_paths):
+        column.drop({ColumnMetaData.ENCODING_STATS})
+    return PlacedChunk(tree, indexes, shift, leaf.pages, Origin(source.name, leaf.span))
+
+
+def _encoded(paths: frozenset[Path]) -> set[LeafPath]:
+    return {tuple(name.encode() for name in path) for path in paths}
+
+
+def build_row_group(
+    num_rows: int,
+    ordinal: int,
+    chunks: Sequence[PlacedChunk],
+    sorting: Sequence[ThriftStruct],
+) -> ThriftStruct:
+    """Return the metadata of a row group of these chunks."""
+    trees = [chunk.tree for chunk in chunks]
+    columns = [tree.struct(ColumnChunk.META_DATA) for tree in trees]
+    group = ThriftStruct()
+    group.set(RowGroup.COLUMNS, Kind.LIST, ThriftList(Kind.STRUCT, trees))
+    for number, part in (
+        (RowGroup.TOTAL_BYTE_SIZE, ColumnMetaData.TOTAL_UNCOMPRESSED_SIZE),
+        (RowGroup.TOTAL_COMPRESSED_SIZE, ColumnMetaData.TOTAL_COMPRESSED_SIZE),
+    ):
+        group.set(number, Kind.I64, sum(column.integer(part) or 0 for column in columns))
+    group.set(RowGroup.NUM_ROWS, Kind.I64, num_rows)
+    if sorting:
+        group.set(RowGroup.SORTING_COLUMNS, Kind.LIST, ThriftList(Kind.STRUCT, list(sorting)))
+    start = min((chunk_span(tree).start for tree in trees), default=len(MAGIC))
+    group.set(RowGroup.FILE_OFFSET, Kind.I64, start)
+    group.set(RowGroup.ORDINAL, Kind.I16, ordinal)
+    return group
+
+
+def map_sorting(
+    source: Source, group: Group, indexes: Mapping[LeafPath, int]
+) -> list[ThriftStruct]:
+    """Return the sorting columns, up to the first that the output lacks."""
+    paths = [path for column in source.columns.values() for path in column.leaves]
+    found = []
+    for column in group.sorting:
+        number = column.integer(SortingColumn.COLUMN_INDEX)
+        if number is None or not 0 <= number < len(paths) or paths[number] not in indexes:
+            break
+        moved = ThriftStruct(list(column.fields))
+        moved.set(SortingColumn.COLUMN_INDEX, Kind.I32, indexes[paths[number]])
+        found.append(moved)
+    return found
+
+
+def join_spans(spans: Sequence[Span]) -> list[Span]:
+    """Return ranges in order, with those that touch each other joined."""
+    runs: list[Span] = []
+    for span in sorted(spans, key=lambda each: (each.start, each.length)):
+        if runs and runs[-1].end == span.start:
+            runs[-1] = Span(runs[-1].start, runs[-1].length + span.length)
+        else:
+            runs.append(span)
+    return runs

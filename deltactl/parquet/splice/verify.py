@@ -1,0 +1,133 @@
+"""Compare a stored file with what was written: footer, columns, size, page headers."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from deltactl.errors import VerificationError
+from deltactl.parquet.footer_bytes import Footer
+from deltactl.parquet.splice.chunks import Span
+from deltactl.parquet.splice.pages import has_pages, read_page_header
+from deltactl.parquet.splice.placed import CopiedRange, Origin, PlacedChunk
+from deltactl.parquet.splice.schema import StoredColumn
+from deltactl.parquet.splice.source import (
+    Source,
+    ensure_chunk_pages,
+    ensure_described,
+    read_source,
+)
+from deltactl.parquet.thrift import ThriftError
+from deltactl.storage.store import Store
+
+_SAMPLED_HEADERS: Final = 8
+_SAMPLE_BYTES: Final = 16 << 10
+
+
+def ensure_stored(
+    store: Store,
+    name: str,
+    stored: Footer,
+    written: bytes,
+    columns: Sequence[StoredColumn],
+) -> Source:
+    """Compare the footer, the columns and the size with what was written; return the file.
+
+    Raises:
+        VerificationError: naming the difference.
+        DataFileError: the footer contradicts itself, for example with chunks that overlap.
+    """
+    if stored.data != written:
+        raise VerificationError(f"{name}: the footer was stored in another form")
+    found = read_source(name, stored)
+    if list(found.columns.values()) != columns:
+        raise VerificationError(f"{name}: the columns are not those of the table")
+    (info,) = store.stat_many([name])
+    if info is None or info.size_bytes != stored.size_bytes:
+        raise VerificationError(f"{name} has another size than was written")
+    return found
+
+
+def ensure_origins(
+    found: Source, written: Sequence[Sequence[PlacedChunk]], ranges: Sequence[CopiedRange]
+) -> None:
+    """Check by the footers that each copied chunk lies on the bytes of its source, each once.
+
+    Args:
+        found: the stored file.
+        written: its chunks by row group.
+        ranges: what was copied, by position.
+
+    Raises:
+        VerificationError: a chunk lies elsewhere.
+    """
+    positions = [copied.position for copied in ranges]
+    seen: set[tuple[str, int]] = set()
+    for group, chunks in zip(found.groups, written, strict=True):
+        for span, chunk in zip(group.spans, chunks, strict=True):
+            origin = chunk.origin
+            if origin is None or not span.length:
+                continue
+            number = bisect_right(positions, span.start) - 1
+            if number < 0 or not _lies_on(span, origin, ranges[number]):
+                raise VerificationError(f"{found.name}: a column chunk is not where it was copied")
+            if (origin.source, origin.span.start) in seen:
+                raise VerificationError(f"{found.name}: a column chunk was copied twice")
+            seen.add((origin.source, origin.span.start))
+
+
+def _lies_on(span: Span, origin: Origin, copied: CopiedRange) -> bool:
+    offset = span.start - copied.position
+    return (
+        copied.origin.source == origin.source
+        and copied.origin.span.start + offset == origin.span.start
+        and span.length == origin.span.length
+        and offset + span.length <= copied.origin.span.length
+    )
+
+
+def ensure_all_pages(store: Store, found: Source, written: Sequence[Sequence[PlacedChunk]]) -> None:
+    """Read the header of each page, and compare it with that of the source.
+
+    Raises:
+        VerificationError: naming the difference.
+    """
+    with store.open_input(found.name) as opened:
+
+        def read(offset: int, length: int) -> bytes:
+            data: bytes = opened.read_at(length, offset)
+            return data
+
+        try:
+            for group, chunks in zip(found.groups, written, strict=True):
+                for chunk, span, made in zip(group.chunks, group.spans, chunks, strict=True):
+                    if made.pages is None:
+                        ensure_chunk_pages(chunk, span, read)
+                        continue
+                    ensure_described(chunk, span, made.pages)
+                    if not has_pages(read, span.start, made.pages):
+                        raise ThriftError("the pages of a column chunk are not its source's")
+        except ThriftError as error:
+            raise VerificationError(f"{found.name}: {error}") from error
+
+
+def ensure_some_pages(store: Store, found: Source) -> None:
+    """Parse some page headers, spread over the file.
+
+    Raises:
+        VerificationError: one is not valid.
+    """
+    spans = [span for group in found.groups for span in group.spans if span.length]
+    sample = spans[:: max(-(-len(spans) // _SAMPLED_HEADERS), 1)]
+    ranges = [(span.start, min(span.length, _SAMPLE_BYTES)) for span in sample]
+    for data in store.read_ranges(found.name, ranges) if ranges else ():
+        try:
+            read_page_header(partial(_cut, data), 0, len(data))
+        except ThriftError as error:
+            raise VerificationError(f"{found.name}: {error}") from error
+
+
+def _cut(data: bytes, offset: int, length: int) -> bytes:
+    return data[offset : offset + length]

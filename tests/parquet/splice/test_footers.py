@@ -1,0 +1,160 @@
+"""Footers that lie: such a file is encoded if it can be read; otherwise its bin fails by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.errors import DeltactlError
+from deltactl.parquet.format import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Statistics
+from deltactl.parquet.thrift import Kind, ThriftStruct
+from deltactl.table import Table
+from tests.parquet.splice.files import (
+    change_footer,
+    chunk_of,
+    find_output,
+    make_delta_table,
+    optimize,
+)
+
+_INVALID = "footer or pages not valid"
+_SCHEMA = pa.schema([("id", pa.int64()), ("other", pa.int64()), ("text", pa.string())])
+
+
+def _write(folder: Path) -> list[Path]:
+    paths = []
+    for number in range(3):
+        ids = range(number * 10_000, number * 10_000 + 2000)
+        columns = [pa.array(ids), pa.array(ids), pa.array([f"t{i % 9}" for i in ids])]
+        rows = pa.table(columns, schema=_SCHEMA)
+        paths.append(folder / f"{number}.parquet")
+        pq.write_table(rows, paths[-1], row_group_size=1000, write_page_index=True)
+    make_delta_table(folder, paths, _SCHEMA)
+    return paths
+
+
+def _add(number: int, delta: int, column: int = 0) -> Callable[[ThriftStruct], None]:
+    """Change an integer of a chunk's metadata."""
+
+    def change(footer: ThriftStruct) -> None:
+        metadata = chunk_of(footer, 1, column).struct(ColumnChunk.META_DATA)
+        metadata.set(number, Kind.I64, (metadata.integer(number) or 0) + delta)
+
+    return change
+
+
+def _overlap(footer: ThriftStruct) -> None:
+    """Say of the second column that it is where the first one is, which has the same type."""
+    first, second = (chunk_of(footer, 1, column).struct(ColumnChunk.META_DATA) for column in (0, 1))
+    for number in (ColumnMetaData.DATA_PAGE_OFFSET, ColumnMetaData.DICTIONARY_PAGE_OFFSET):
+        second.set(number, Kind.I64, first.integer(number))
+
+
+def _fewer_rows(footer: ThriftStruct) -> None:
+    footer.set(FileMetaData.NUM_ROWS, Kind.I64, 1999)
+
+
+def _rows_of_a_group(footer: ThriftStruct) -> None:
+    groups = footer.members(FileMetaData.ROW_GROUPS)
+    groups[0].set(RowGroup.NUM_ROWS, Kind.I64, 1500)
+    groups[1].set(RowGroup.NUM_ROWS, Kind.I64, 500)
+
+
+def _no_dictionary(footer: ThriftStruct) -> None:
+    metadata = chunk_of(footer, 1, 2).struct(ColumnChunk.META_DATA)
+    metadata.drop({ColumnMetaData.DICTIONARY_PAGE_OFFSET})
+
+
+def _in_another_file(footer: ThriftStruct) -> None:
+    chunk_of(footer, 0, 0).set(ColumnChunk.FILE_PATH, Kind.BINARY, b"elsewhere.parquet")
+
+
+def _encrypted(footer: ThriftStruct) -> None:
+    crypto = ThriftStruct([(1, Kind.STRUCT, ThriftStruct())])
+    chunk_of(footer, 0, 0).set(ColumnChunk.CRYPTO_METADATA, Kind.STRUCT, crypto)
+
+
+def _index(number: int, delta: int) -> Callable[[ThriftStruct], None]:
+    def change(footer: ThriftStruct) -> None:
+        chunk = chunk_of(footer, 1, 0)
+        chunk.set(number, Kind.I64, (chunk.integer(number) or 0) + delta)
+
+    return change
+
+
+def _short_bound(footer: ThriftStruct) -> None:
+    statistics = chunk_of(footer, 1, 0).struct(ColumnChunk.META_DATA)
+    statistics = statistics.struct(ColumnMetaData.STATISTICS)
+    statistics.set(Statistics.MAX_VALUE, Kind.BINARY, b"x")
+
+
+_DATA, _DICTIONARY = ColumnMetaData.DATA_PAGE_OFFSET, ColumnMetaData.DICTIONARY_PAGE_OFFSET
+_SIZE, _VALUES = ColumnMetaData.TOTAL_COMPRESSED_SIZE, ColumnMetaData.NUM_VALUES
+
+# Arrow reads the right rows; in brackets, the row groups that are copied of six.
+_READABLE: dict[str, tuple[Callable[[ThriftStruct], None], int]] = {
+    "an offset outside of the file": (_add(_DATA, 1 << 40), 4),
+    "an offset in the middle of a page": (_add(_DATA, 7), 5),
+    "a chunk of one byte more": (_add(_SIZE, 1), 4),
+    "a chunk of fewer values": (_add(_VALUES, -1), 4),
+    "chunks that overlap": (_overlap, 4),
+    "a bound that is too short": (_short_bound, 4),
+    "other rows in the row groups": (_rows_of_a_group, 4),
+    "a chunk in another file": (_in_another_file, 4),
+    "an offset index elsewhere": (_index(ColumnChunk.OFFSET_INDEX_OFFSET, 5), 5),
+    "an offset index outside of the file": (_index(ColumnChunk.OFFSET_INDEX_OFFSET, 1 << 40), 5),
+    "a column index outside of the file": (_index(ColumnChunk.COLUMN_INDEX_OFFSET, 1 << 40), 5),
+}
+_UNREADABLE: dict[str, Callable[[ThriftStruct], None]] = {
+    "an offset before the file": _add(_DATA, -(1 << 40)),
+    "a dictionary that is elsewhere": _add(_DICTIONARY, 3),
+    "a chunk of more bytes than the file": _add(_SIZE, 1 << 40),
+    "a chunk of one byte less": _add(_SIZE, -1),
+    "fewer rows than the row groups": _fewer_rows,
+    "no dictionary": _no_dictionary,
+    "an encrypted chunk": _encrypted,
+}
+
+
+@pytest.mark.parametrize("lie", _READABLE)
+def test_what_arrow_reads_is_encoded(tmp_path: Path, lie: str) -> None:
+    paths = _write(tmp_path)
+    change, copied = _READABLE[lie]
+    change_footer(paths[1], change)
+    _correct_sizes(tmp_path)
+    report = optimize(tmp_path, "copy", verify="counts")
+    assert report.rewritten is not None
+    assert report.rewritten.reasons == {_INVALID: 1}
+    assert report.rewritten.groups_copied == copied
+    rows = pq.read_table(find_output(tmp_path))
+    wanted = [start + i for start in (0, 10_000, 20_000) for i in range(2000)]
+    assert rows["id"].to_pylist() == wanted
+    assert rows["other"].to_pylist() == wanted
+    assert rows["text"].to_pylist() == [f"t{i % 9}" for i in wanted]
+
+
+@pytest.mark.parametrize("lie", _UNREADABLE)
+def test_what_arrow_does_not_read_fails_by_name(tmp_path: Path, lie: str) -> None:
+    paths = _write(tmp_path)
+    change_footer(paths[1], _UNREADABLE[lie])
+    _correct_sizes(tmp_path)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    with pytest.raises(DeltactlError, match=r"1\.parquet"):
+        optimize(tmp_path, "copy", verify="counts")
+    assert Table(str(tmp_path)).snapshot().version == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def _correct_sizes(folder: Path) -> None:
+    """Write the sizes of the files into the log again."""
+    (commit,) = (folder / "_delta_log").iterdir()
+    lines = [json.loads(line) for line in commit.read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            line["add"]["size"] = (folder / line["add"]["path"]).stat().st_size
+    commit.write_text("\n".join(map(json.dumps, lines)))
