@@ -1,1 +1,1 @@
-"""Bytes by name over local file systems and whatever fsspec reaches."""
+"""Files by name, on local file systems and on object stores through fsspec."""

@@ -16,19 +16,12 @@ from typing import Any, Final, Protocol
 
 from deltactl.errors import StorageError
 from deltactl.storage.errors import map_error, service_code
+from deltactl.storage.log_store import DynamoDbLogStore
 from deltactl.storage.secrets import secret_values
 
 _CONNECT_TIMEOUT_SECONDS: Final = 5
 _READ_TIMEOUT_SECONDS: Final = 15
 _ATTEMPTS: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class DynamoDbLogStore:
-    """Name and region of the table: Delta's ``ddb.tableName`` and ``ddb.region``, same defaults."""
-
-    table_name: str = "delta_log"
-    region: str = "us-east-1"
 
 
 @dataclass(frozen=True, slots=True)

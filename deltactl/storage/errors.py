@@ -280,7 +280,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _response(error: BaseException | None) -> Mapping[str, Any]:
-    """Return the answer that botocore keeps in its errors."""
+    """Return the answer of the service, which botocore's errors contain."""
     response = getattr(error, "response", None)
     return response if isinstance(response, Mapping) else {}
 

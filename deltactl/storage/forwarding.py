@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from deltactl.errors import StorageError
@@ -11,10 +12,12 @@ from deltactl.storage.store import (
     Directories,
     Enter,
     FileInfo,
+    OnUpload,
     RangeCopies,
     Replacement,
     Store,
     Tree,
+    Uploads,
     Versions,
 )
 
@@ -59,13 +62,28 @@ class ForwardingStore:
         """See ``RangeCopies.open_assembly``."""
         return _present(self._inner.range_copies).open_assembly(name)
 
+    @property
+    def uploads(self) -> Uploads | None:
+        """This wrapper, if the store inside keeps the parts of unfinished files."""
+        return None if self._inner.uploads is None else self
+
+    def observed(self, on_upload: OnUpload) -> Store:
+        """See ``Uploads.observed``."""
+        wrapper = copy(self)
+        wrapper._inner = _present(self._inner.uploads).observed(on_upload)
+        return wrapper
+
+    def abort_upload(self, name: str, upload_id: str) -> None:
+        """See ``Uploads.abort_upload``."""
+        _present(self._inner.uploads).abort_upload(name, upload_id)
+
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         """See ``Store.list_from``."""
         return self._inner.list_from(prefix, start)
 
-    def list_folders(self, prefix: str = "") -> list[str]:
-        """See ``Store.list_folders``."""
-        return self._inner.list_folders(prefix)
+    def list_directories(self, prefix: str = "") -> list[str]:
+        """See ``Store.list_directories``."""
+        return self._inner.list_directories(prefix)
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """See ``Store.walk``."""
@@ -123,9 +141,9 @@ class ForwardingStore:
         """See ``Store.put_if_absent``."""
         self._inner.put_if_absent(name, data)
 
-    def sync_folders(self, names: Iterable[str]) -> None:
-        """See ``Store.sync_folders``."""
-        self._inner.sync_folders(names)
+    def sync_directories(self, names: Iterable[str]) -> None:
+        """See ``Store.sync_directories``."""
+        self._inner.sync_directories(names)
 
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
         """See ``Store.delete_many``."""

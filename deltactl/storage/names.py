@@ -28,7 +28,7 @@ def parse_scheme(name: str) -> str | None:
 
 
 def is_plain_name(name: str) -> bool:
-    """Return whether ``name`` certainly is in normal form; faster than :func:`resolve_name`."""
+    """Return whether ``name`` is certainly in normal form; faster than :func:`resolve_name`."""
     return (
         name != ""
         and name[0] not in "/."

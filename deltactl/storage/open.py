@@ -1,5 +1,6 @@
 """Open the store of a table's address, by scheme.
 
+``objects/connect`` has a line for each object store; docs/contributing.md shows how to add one.
 Imports a large package only when a scheme needs it.
 """
 

@@ -45,7 +45,7 @@ class ReadOnlyStore(ForwardingStore):
         """Raise."""
         self._refuse("create", name)
 
-    def sync_folders(self, names: Iterable[str]) -> None:
+    def sync_directories(self, names: Iterable[str]) -> None:
         """Raise."""
         self._refuse("sync", ", ".join(names))
 
@@ -58,12 +58,16 @@ class ReadOnlyStore(ForwardingStore):
     ) -> dict[str, StorageError]:
         """Raise, except for a dry run."""
         if not dry_run:
-            self._refuse("bring back", ", ".join(names[:3]))
+            self._refuse("restore", ", ".join(names[:3]))
         return super().undelete_many(names, dry_run=dry_run)
 
     def move_many(self, pairs: Sequence[tuple[str, str]]) -> dict[str, StorageError]:
         """Raise."""
         self._refuse("move", ", ".join(old for old, _ in pairs[:3]))
+
+    def abort_upload(self, name: str, upload_id: str) -> None:
+        """Raise."""
+        self._refuse("abort the upload of", name)
 
     def remove_directories(self, names: Sequence[str]) -> list[str]:
         """Raise."""

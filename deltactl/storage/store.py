@@ -63,12 +63,12 @@ class FileInfo:
 class Tree:
     """Some of the names below a directory, relative to the root.
 
-    ``folders`` are directories, entered or not, on stores that have them. ``links`` are symbolic
+    ``directories`` were entered or not; only on stores that have them. ``links`` are symbolic
     links to anything; they are neither files nor directories here.
     """
 
     files: list[str] = field(default_factory=list)
-    folders: list[str] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
 
 
@@ -149,6 +149,25 @@ class RangeCopies(Protocol):
         ...
 
 
+OnUpload = Callable[[str, str], Callable[[], None]]
+"""``on_upload(name, upload id) -> ended``: call ``ended()`` when nothing of the upload is left."""
+
+
+class Uploads(Protocol):
+    """What only a store can do that keeps the parts of files whose writer was killed."""
+
+    def observed(self, on_upload: OnUpload) -> Store:
+        """Return the same store, which calls ``on_upload`` before it sends parts of a file.
+
+        If ``on_upload`` raises, no part is sent and the file is not written.
+        """
+        ...
+
+    def abort_upload(self, name: str, upload_id: str) -> None:
+        """Delete the parts of a file that was not completed; do nothing if there are none."""
+        ...
+
+
 class Store(Protocol):
     """Files by name under ``uri``.
 
@@ -176,6 +195,11 @@ class Store(Protocol):
         """The copying of parts of files; ``None`` if the store must read them."""
         ...
 
+    @property
+    def uploads(self) -> Uploads | None:
+        """The parts of unfinished files; ``None`` if the store does not keep them."""
+        ...
+
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         """Yield files directly in ``prefix`` whose last part is >= ``start``, sorted by bytes.
 
@@ -183,7 +207,7 @@ class Store(Protocol):
         """
         ...
 
-    def list_folders(self, prefix: str = "") -> list[str]:
+    def list_directories(self, prefix: str = "") -> list[str]:
         """Return names of directories directly in ``prefix``, sorted, with links to directories.
 
         On object stores, a prefix with objects below it is a directory. A missing one has none.
@@ -273,7 +297,7 @@ class Store(Protocol):
         """
         ...
 
-    def sync_folders(self, names: Iterable[str]) -> None:
+    def sync_directories(self, names: Iterable[str]) -> None:
         """Make the directory entries of these files durable (nothing to do on object stores)."""
         ...
 

@@ -179,7 +179,7 @@ def writes_through_open_output(store: Store) -> None:
         assert file.tell() == len(data) + 3
     file.close()
     assert store.read("p=1/new folder/x.parquet") == data + b"end"
-    store.sync_folders(["p=1/new folder/x.parquet"])
+    store.sync_directories(["p=1/new folder/x.parquet"])
 
 
 def puts_many(store: Store) -> None:
@@ -346,7 +346,7 @@ def walks_the_tree(store: Store) -> None:
     parts = list(store.walk_tree(lambda folder: not folder.startswith("_")))
     files = sorted(name for part in parts for name in part.files)
     assert [name for name in files if not name.startswith("_log/")] == ["p=1/a", "p=1/q=2/b", "top"]
-    folders = {name for part in parts for name in part.folders}
+    folders = {name for part in parts for name in part.directories}
     assert folders in (set(), {"p=1", "p=1/q=2", "_log"})
     assert [name for part in parts for name in part.links] == []
 
@@ -354,10 +354,10 @@ def walks_the_tree(store: Store) -> None:
 def lists_folders(store: Store) -> None:
     for name in ("top", "b=1/a", "a/b/c", "_log/0", "é %20/x", "b=1/deep/y"):
         store.put(name, b"")
-    assert store.list_folders() == sorted(["_log", "a", "b=1", "é %20"])
-    assert store.list_folders("b=1") == ["b=1/deep"]
-    assert store.list_folders("a/b") == []
-    assert store.list_folders("absent") == []
+    assert store.list_directories() == sorted(["_log", "a", "b=1", "é %20"])
+    assert store.list_directories("b=1") == ["b=1/deep"]
+    assert store.list_directories("a/b") == []
+    assert store.list_directories("absent") == []
 
 
 def moves_without_replacing(store: Store) -> None:
@@ -397,7 +397,7 @@ def removes_only_empty_directories(store: Store) -> None:
     directories = store.directories
     if directories is None:
         assert store.delete_many(["d/e/x"]) == {}
-        assert store.list_folders() == []
+        assert store.list_directories() == []
         return
     assert directories.remove_directories(["d/e", "d", "absent"]) == []
     assert store.delete_many(["d/e/x"]) == {}
@@ -406,7 +406,7 @@ def removes_only_empty_directories(store: Store) -> None:
     assert directories.old_directories(["d/e", "d", "absent"], 10**14) == ["d/e", "d"]
     assert directories.remove_directories(["d/e", "d"]) == ["d/e", "d"]
     assert directories.remove_directories([]) == []
-    assert store.list_folders() == []
+    assert store.list_directories() == []
 
 
 def finds_real_names(store: Store) -> None:
@@ -432,7 +432,7 @@ def _writes(store: Store, name: str) -> list[Callable[[], object]]:
         lambda: store.put_if_absent(name, b""),
         lambda: store.open_output(name),
         lambda: store.delete_many([name]),
-        lambda: store.sync_folders([name]),
+        lambda: store.sync_directories([name]),
     ]
 
 

@@ -151,6 +151,42 @@ def test_whole_inputs_are_copied_from_their_first_byte() -> None:
     assert uploads[0].sent == 6
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(8 * _MIB, 300 * _MIB), min_size=2, max_size=60).filter(
+        lambda sizes: sum(sizes) >= 256 * _MIB
+    ),
+    st.integers(1, 2 * _MIB),
+)
+def test_at_most_three_percent_of_large_outputs_of_whole_inputs_pass_the_client(
+    sizes: list[int], footer: int
+) -> None:
+    """The footer with all indexes is at most as large as here; nothing else is sent or read."""
+    sent = 0
+
+    class Counting:
+        def add(self, data: bytes) -> None:
+            nonlocal sent
+            sent += len(data)
+
+        def copy(self, source: str, offset: int, length: int) -> None:
+            assert length >= MIN_PART_BYTES
+
+        def finish(self) -> None: ...
+
+        def abandon(self) -> None: ...
+
+    def read(name: str, offset: int, length: int) -> bytes:
+        raise AssertionError("nothing needs to be read")
+
+    assembly = PartAssembly(lambda data: None, Counting, read)
+    for number, size in enumerate(sizes):
+        assembly.copy(str(number), 0 if number == 0 else 4, size)
+    assembly.write(bytes(footer))
+    assembly.close()
+    assert sent == footer <= 0.03 * assembly.tell()
+
+
 def test_discarding_abandons_the_parts() -> None:
     upload = _Upload(_BIG, copies=True)
     assembly = PartAssembly(lambda data: None, lambda: upload, lambda name, at, size: b"")

@@ -63,7 +63,7 @@ def test_every_error_number_is_mapped(number: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["ENOSPC", "EROFS", "EMFILE", "EDQUOT", "EIO", "ENAMETOOLONG"])
-def test_what_users_can_mend_comes_with_a_hint(name: str) -> None:
+def test_what_users_can_fix_comes_with_a_hint(name: str) -> None:
     mapped = map_error(OSError(getattr(errno, name), "words"), "write", "x", "file:///t")
     assert type(mapped) is StorageError
     assert mapped.hint
@@ -117,7 +117,7 @@ def test_own_errors_pass_unchanged() -> None:
     "method",
     [
         "list_from", "walk", "stat_many", "read", "read_many", "read_ranges",
-        "read_tail", "open_input", "open_output", "put", "put_if_absent", "sync_folders",
+        "read_tail", "open_input", "open_output", "put", "put_if_absent", "sync_directories",
         "delete_many",
     ],
 )  # fmt: skip
@@ -153,7 +153,7 @@ def _call(store: LocalStore, method: str) -> None:
     elif method == "delete_many":
         for error in store.delete_many(["x"]).values():
             raise error
-    elif method in ("stat_many", "sync_folders"):
+    elif method in ("stat_many", "sync_directories"):
         getattr(store, method)(["x"])
     else:
         getattr(store, method)("x")

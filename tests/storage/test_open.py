@@ -61,7 +61,7 @@ def test_addresses_that_cannot_be(address: str, words: str) -> None:
     assert "s3cr3t" not in f"{caught.value} {caught.value.hint}"
 
 
-def test_local_uris_are_told_without_opening() -> None:
+def test_local_uris_are_recognized_without_opening() -> None:
     assert is_local_uri("/x")
     assert is_local_uri("file:/x")
     assert is_local_uri("x")
@@ -95,7 +95,7 @@ def test_object_stores(address: str, options: dict[str, str], root: str, alias: 
     assert other._fs is not store._fs  # type: ignore[attr-defined]
 
 
-def test_a_failed_connection_tells_no_options() -> None:
+def test_a_failed_connection_shows_no_options() -> None:
     with pytest.raises(StorageError, match="cannot connect to az://c") as caught:
         open_store("az://c/t", {"connection_string": "AccountKey=s3cr3t"})
     assert "s3cr3t" not in f"{caught.value} {caught.value.hint}"

@@ -40,7 +40,7 @@ WRITES: list[Callable[[Store], object]] = [
     lambda store: store.open_output("new"),
     lambda store: store.put("new", b""),
     lambda store: store.put_if_absent("new", b""),
-    lambda store: store.sync_folders(["a"]),
+    lambda store: store.sync_directories(["a"]),
     lambda store: store.delete_many(["a"]),
 ]
 
@@ -146,7 +146,7 @@ def test_crashes_happen_before_or_after_the_effect(memory: MemoryStore) -> None:
     assert memory.read("x") == b"1"
 
 
-def test_torn_writes_leave_half(memory: MemoryStore) -> None:
+def test_truncated_writes_leave_half(memory: MemoryStore) -> None:
     faulty = FaultyStore(memory, Fault(1, "tear", method="close"))
     file = faulty.open_output("x")
     file.write(b"123456")
@@ -155,7 +155,7 @@ def test_torn_writes_leave_half(memory: MemoryStore) -> None:
     assert memory.read("x") == b"123"
 
 
-def test_a_lie_is_told_once(memory: MemoryStore) -> None:
+def test_a_lie_happens_once(memory: MemoryStore) -> None:
     faulty = FaultyStore(memory, Fault(1, "lie", method="put_if_absent"))
     with pytest.raises(ObjectExistsError):
         faulty.put_if_absent("x", b"mine")

@@ -1,4 +1,4 @@
-"""Put-if-absent on file systems: a name gets its whole content once, or the call fails.
+"""Put-if-absent on file systems: create a complete file, or fail if the name exists.
 
 The content is written and made durable under a hidden temporary name in the same directory. Then
 one system call decides the race: a hard link, which fails if the name is taken, or on file systems
@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from deltactl.errors import StorageError
-from deltactl.storage.local.files import sync_folder, temp_path, write_new
+from deltactl.storage.local.files import sync_directory, temp_path, write_new
 
 _NO_LINKS: Final = frozenset(
     getattr(errno, name)
@@ -34,15 +34,15 @@ _RENAME_EXCL: Final = 4  # macOS, sys/stdio.h
 
 
 def create_exclusively(path: str, data: bytes) -> None:
-    """Create ``path`` whole and durable, or change nothing.
+    """Create ``path`` complete and durable, or change nothing.
 
     Raises:
         FileExistsError: the name is taken, by another writer's content.
         StorageError: this file system has no call that decides a race.
         OSError: any other error; the outcome is unknown.
     """
-    folder = os.path.dirname(path)
-    temporary = temp_path(folder)
+    directory = os.path.dirname(path)
+    temporary = temp_path(directory)
     try:
         write_new(temporary, data)
         publish_exclusively(temporary, path)
@@ -50,11 +50,11 @@ def create_exclusively(path: str, data: bytes) -> None:
         # Also after success: a failure to clean up must not make a commit look lost.
         with suppress(OSError):
             os.unlink(temporary)
-    sync_folder(folder)
+    sync_directory(directory)
 
 
 def publish_exclusively(temporary: str, path: str) -> None:
-    """Give the file at ``temporary`` the name ``path`` unless that is taken.
+    """Rename the file at ``temporary`` to ``path`` unless that exists.
 
     Raises:
         FileExistsError: the name is taken.

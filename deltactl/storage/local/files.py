@@ -26,9 +26,9 @@ _FLUSH: Final = (os.O_RDWR if os.name == "nt" else os.O_RDONLY) | _PLAIN
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _PLAIN
 
 
-def temp_path(folder: str) -> str:
-    """Return a new hidden path in ``folder``; it is short, so that names of any length fit."""
-    return f"{folder}/{TEMP_PREFIX}{uuid.uuid4().hex}{TEMP_SUFFIX}"
+def temp_path(directory: str) -> str:
+    """Return a new hidden path in ``directory``; it is short, so that names of any length fit."""
+    return f"{directory}/{TEMP_PREFIX}{uuid.uuid4().hex}{TEMP_SUFFIX}"
 
 
 def is_temp_name(name: str) -> bool:
@@ -64,7 +64,7 @@ def sync_file(path: str) -> None:
         os.close(descriptor)
 
 
-def sync_folder(path: str) -> None:
+def sync_directory(path: str) -> None:
     """Make the entries of a directory durable; Windows has no such call and needs none."""
     if os.name == "nt":  # pragma: no cover
         return
@@ -124,7 +124,7 @@ class ReplacingWriter(DurableWriter):
             super().close()
             with mapped_errors("write", self._name, self._where):
                 take_place(self._hidden, self._path)
-                sync_folder(os.path.dirname(self._path))
+                sync_directory(os.path.dirname(self._path))
         except BaseException:
             with suppress(OSError):
                 os.unlink(self._hidden)
@@ -185,6 +185,6 @@ def take_place(hidden: str, path: str) -> None:
 
 def remove_checksum(path: str) -> None:
     """Remove the file in which Hadoop keeps the checksum of ``path``, if there is one."""
-    folder, name = os.path.split(path)
+    directory, name = os.path.split(path)
     with suppress(FileNotFoundError, NotADirectoryError):
-        os.unlink(f"{folder}/.{name}.crc")
+        os.unlink(f"{directory}/.{name}.crc")

@@ -1,4 +1,4 @@
-"""Delete files in a directory that was checked, even if its name leads elsewhere a moment later.
+"""Delete files in a directory that was checked, even if a link replaces it afterwards.
 
 Every system call resolves a path again. A user who may write into a table could replace a directory
 by a link after the check that it is inside the root; a vacuum would then delete files elsewhere. So
@@ -24,12 +24,12 @@ class HeldDirectory:
     If the system cannot say where an open directory is, paths are used as they are.
     """
 
-    __slots__ = ("_descriptor", "_folder", "_root")
+    __slots__ = ("_descriptor", "_directory", "_root")
 
     def __init__(self, root: str) -> None:
         """Delete below ``root``, a path without links."""
         self._root = root
-        self._folder: str | None = None
+        self._directory: str | None = None
         self._descriptor = -1
 
     def unlink(self, path: str) -> None:
@@ -39,9 +39,9 @@ class HeldDirectory:
             SafetyError: its directory is outside the root by now.
             OSError: it cannot be deleted.
         """
-        folder, name = os.path.split(path)
+        directory, name = os.path.split(path)
         try:
-            self._hold(folder)
+            self._hold(directory)
         except (FileNotFoundError, NotADirectoryError):
             return
         for each in (name, f".{name}.crc"):
@@ -49,24 +49,24 @@ class HeldDirectory:
                 if _CAN_HOLD:
                     os.unlink(each, dir_fd=self._descriptor)
                 else:  # pragma: no cover - not on Linux
-                    os.unlink(f"{folder}/{each}")
+                    os.unlink(f"{directory}/{each}")
 
-    def _hold(self, folder: str) -> None:
-        if not _CAN_HOLD or folder == self._folder:
+    def _hold(self, directory: str) -> None:
+        if not _CAN_HOLD or directory == self._directory:
             return
         self.close()
-        self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         actual = os.readlink(f"{_WHERE}/{self._descriptor}")
         if actual != self._root and not actual.startswith(f"{self._root.rstrip('/')}/"):
             self.close()
             raise SafetyError(
-                f"{folder!r} leads out of {self._root!r}: a link replaced it during the run",
+                f"{directory!r} leads out of {self._root!r}: a link replaced it during the run",
                 hint="Check who may write into the table's directory. Nothing was deleted there.",
             )
-        self._folder = folder
+        self._directory = directory
 
     def close(self) -> None:
         """Close the directory."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
-        self._descriptor, self._folder = -1, None
+        self._descriptor, self._directory = -1, None

@@ -12,8 +12,8 @@ from deltactl.storage.store import Enter, FileInfo, Tree
 BATCH_NAMES: Final = 8192
 
 
-def list_folder(folder: str, name_prefix: str, start: str) -> Iterator[FileInfo]:
-    """Yield the files directly in ``folder`` whose name is >= ``start``, sorted by bytes.
+def list_directory(directory: str, name_prefix: str, start: str) -> Iterator[FileInfo]:
+    """Yield the files directly in ``directory`` whose name is >= ``start``, sorted by bytes.
 
     Facts are read for one file at a time, so that a caller can stop early at no cost. Files that
     vanish meanwhile and broken links are left out. A missing directory yields nothing.
@@ -24,7 +24,7 @@ def list_folder(folder: str, name_prefix: str, start: str) -> Iterator[FileInfo]
     first = os.fsencode(start)
     names: list[bytes] = []
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(directory) as entries:
             for entry in entries:
                 encoded = os.fsencode(entry.name)
                 if encoded >= first and not entry.is_dir():
@@ -32,7 +32,7 @@ def list_folder(folder: str, name_prefix: str, start: str) -> Iterator[FileInfo]
     except (FileNotFoundError, NotADirectoryError):
         return
     names.sort()
-    base = f"{folder.rstrip('/')}/"
+    base = f"{directory.rstrip('/')}/"
     for encoded in names:
         name = os.fsdecode(encoded)
         info = stat_file(base + name, name_prefix + name)
@@ -40,27 +40,27 @@ def list_folder(folder: str, name_prefix: str, start: str) -> Iterator[FileInfo]
             yield info
 
 
-def list_folders(folder: str) -> list[str]:
-    """Return the names of directories directly in ``folder``, sorted; a missing one has none.
+def list_directories(directory: str) -> list[str]:
+    """Return the names of directories directly in ``directory``, sorted; a missing one has none.
 
     Raises:
         OSError: the directory cannot be read.
     """
     try:
-        with os.scandir(folder) as entries:
+        with os.scandir(directory) as entries:
             return sorted(entry.name for entry in entries if entry.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def walk_folder(folder: str, name_prefix: str) -> Iterator[list[str]]:
-    """Yield batches of names of all files below ``folder``; links to directories are not followed.
+def walk_directory(directory: str, name_prefix: str) -> Iterator[list[str]]:
+    """Yield batches of names of all files below ``directory``; links are not followed.
 
     Raises:
         OSError: a directory cannot be read. One that vanishes meanwhile is no error.
     """
     batch: list[str] = []
-    pending = [(folder, name_prefix)]
+    pending = [(directory, name_prefix)]
     while pending:
         path, prefix = pending.pop()
         try:
@@ -98,7 +98,7 @@ def walk_tree(root: str, enter: Enter) -> Iterator[Tree]:
                     if entry.is_file(follow_symlinks=False):
                         part.files.append(name)
                     elif entry.is_dir(follow_symlinks=False):
-                        part.folders.append(name)
+                        part.directories.append(name)
                         if enter(name):
                             pending.append((entry.path, f"{name}/"))
                     elif entry.is_symlink():

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from deltactl.errors import SafetyError
 from deltactl.storage.errors import mapped_errors, not_a_directory
-from deltactl.storage.local.files import sync_folder
+from deltactl.storage.local.files import sync_directory
 from deltactl.storage.local.uris import path_to_uri, strip_file_scheme
 from deltactl.storage.names import (
     is_absolute_name,
@@ -50,72 +50,72 @@ class LocalPaths:
         """Return the path of a relative name; links in it may lead outside the root."""
         return self._base + resolve_name(name)
 
-    def folder(self, prefix: str) -> tuple[str, str]:
+    def directory(self, prefix: str) -> tuple[str, str]:
         """Return a directory's path, and the prefix of the names in it."""
         if is_absolute_name(prefix):
             return self.readable(prefix), f"{prefix.rstrip('/')}/"
         relative = resolve_prefix(prefix)
         return (self._base + relative, f"{relative}/") if relative else (self.root, "")
 
-    def writable(self, name: str, safe_folders: set[str] | None = None) -> str:
+    def writable(self, name: str, safe_directories: set[str] | None = None) -> str:
         """Return the path of a relative name, after a check that its directory is in the root.
 
-        ``safe_folders`` caches checked directories, for calls with many names.
+        ``safe_directories`` caches checked directories, for calls with many names.
         """
         path = self.inside(name)
-        folder = os.path.dirname(path)
-        if safe_folders is not None and folder in safe_folders:
+        directory = os.path.dirname(path)
+        if safe_directories is not None and directory in safe_directories:
             return path
         with mapped_errors("resolve", name, self.uri):
-            actual = os.path.realpath(folder).replace(os.sep, "/")
+            actual = os.path.realpath(directory).replace(os.sep, "/")
         if actual != self.root and not actual.startswith(self._base):
             raise SafetyError(
                 f"{name!r} leads out of {self.uri} through a symbolic link",
                 hint="Replace the link by a directory. Nothing was written or deleted.",
             )
-        if safe_folders is not None:
-            safe_folders.add(folder)
+        if safe_directories is not None:
+            safe_directories.add(directory)
         return path
 
-    def real_name(self, name: str, folders: dict[str, str]) -> str | None:
+    def real_name(self, name: str, directories: dict[str, str]) -> str | None:
         """Return a name with all links resolved, or ``None`` if it is outside the root.
 
-        ``folders`` caches resolved directories, for calls with many names.
+        ``directories`` caches resolved directories, for calls with many names.
         """
         refuse_nul(name)
         path = strip_file_scheme(name) if is_absolute_name(name) else self._base + name
         path = os.path.normpath(path)
-        folder, last = os.path.split(path)
-        if folder not in folders:
-            folders[folder] = os.path.realpath(folder)
-        real = os.path.join(folders[folder], last)
+        directory, last = os.path.split(path)
+        if directory not in directories:
+            directories[directory] = os.path.realpath(directory)
+        real = os.path.join(directories[directory], last)
         if os.path.islink(real):
             real = os.path.realpath(real)
         if real == self.root:
             return ""
         return real[len(self._base) :] if real.startswith(self._base) else None
 
-    def upwards(self, folder: str, seen: Container[str]) -> Iterator[str]:
+    def upwards(self, directory: str, seen: Container[str]) -> Iterator[str]:
         """Yield a directory and its parents up to the root, or to the first that was ``seen``."""
-        while folder not in seen and len(folder) >= len(self.root):
-            yield folder
-            folder = os.path.dirname(folder)
+        while directory not in seen and len(directory) >= len(self.root):
+            yield directory
+            directory = os.path.dirname(directory)
 
     def make_parents(self, path: str) -> bool:
         """Create the directories of ``path`` and return whether any was missing."""
-        folder = os.path.dirname(path)
-        if os.path.isdir(folder):
+        directory = os.path.dirname(path)
+        if os.path.isdir(directory):
             return False
-        if folder != self.root:
+        if directory != self.root:
             with suppress(OSError):
-                os.mkdir(folder)  # most often only the last is missing
+                os.mkdir(directory)  # most often only the last is missing
                 return True
         missing_root = not os.path.isdir(self.root)
         try:
-            os.makedirs(folder, exist_ok=True)
+            os.makedirs(directory, exist_ok=True)
         except FileExistsError as error:
-            os.stat(folder)  # raises a better error for a directory that cannot be read
-            raise not_a_directory(folder) from error
+            os.stat(directory)  # raises a better error for a directory that cannot be read
+            raise not_a_directory(directory) from error
         if missing_root:
-            sync_folder(os.path.dirname(self.root))
+            sync_directory(os.path.dirname(self.root))
         return True

@@ -24,7 +24,7 @@ from deltactl.storage.local.files import (
     is_temp_name,
     read_whole,
     remove_checksum,
-    sync_folder,
+    sync_directory,
     take_place,
     temp_path,
     write_new,
@@ -32,10 +32,10 @@ from deltactl.storage.local.files import (
 from deltactl.storage.local.held_directory import HeldDirectory
 from deltactl.storage.local.listing import (
     is_older,
-    list_folder,
-    list_folders,
+    list_directories,
+    list_directory,
     stat_file,
-    walk_folder,
+    walk_directory,
     walk_tree,
 )
 from deltactl.storage.local.paths import LocalPaths
@@ -90,29 +90,37 @@ class LocalStore:
         return self
 
     @property
+    def uploads(self) -> None:
+        """Return ``None``: see ``Directories.abandoned_files``."""
+        return None
+
+    @property
     def range_copies(self) -> RangeCopies:
         """Return this store."""
         return self
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         """Yield files from ``start`` on; see ``Store.list_from``."""
-        folder, name_prefix = self._paths.folder(prefix)
+        directory, name_prefix = self._paths.directory(prefix)
         with mapped_errors("list", prefix, self._uri):
-            yield from list_folder(folder, name_prefix, start)
+            yield from list_directory(directory, name_prefix, start)
 
-    def list_folders(self, prefix: str = "") -> list[str]:
-        """Return directories in a directory; see ``Store.list_folders``."""
-        folder, name_prefix = self._paths.folder(prefix)
+    def list_directories(self, prefix: str = "") -> list[str]:
+        """Return directories in a directory; see ``Store.list_directories``."""
+        directory, name_prefix = self._paths.directory(prefix)
         with mapped_errors("list", prefix, self._uri):
-            return [name_prefix + name for name in list_folders(folder)]
+            return [name_prefix + name for name in list_directories(directory)]
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Yield names of all files below a directory; see ``Store.walk``."""
-        folder, name_prefix = self._paths.folder(prefix)
+        directory, name_prefix = self._paths.directory(prefix)
         with mapped_errors("list", prefix, self._uri):
             # A link to a directory is not followed, even if it is the start.
-            if is_absolute_name(prefix) or os.path.realpath(folder).replace(os.sep, "/") == folder:
-                yield from walk_folder(folder, name_prefix)
+            if (
+                is_absolute_name(prefix)
+                or os.path.realpath(directory).replace(os.sep, "/") == directory
+            ):
+                yield from walk_directory(directory, name_prefix)
 
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
         """Yield files, directories and links below the root; see ``Store.walk_tree``."""
@@ -202,10 +210,10 @@ class LocalStore:
         """Write or replace a whole file, durably; see ``Store.put``."""
         path = self._paths.writable(name)
         with mapped_errors("write", name, self._uri):
-            folder = os.path.dirname(path)
+            directory = os.path.dirname(path)
             if self._paths.make_parents(path):
-                self._sync_upwards(os.path.dirname(folder), set())
-            temporary = temp_path(folder)
+                self._sync_upwards(os.path.dirname(directory), set())
+            temporary = temp_path(directory)
             try:
                 write_new(temporary, data)
                 take_place(temporary, path)
@@ -213,7 +221,7 @@ class LocalStore:
                 with suppress(OSError):
                     os.unlink(temporary)
                 raise
-            sync_folder(folder)
+            sync_directory(directory)
 
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
         """Write or replace each, many in one batch; see ``Store.put_many``."""
@@ -226,7 +234,7 @@ class LocalStore:
             return path
 
         while names := put_together(islice(rest, _MAX_BATCH_FILES), place, self._uri):
-            self.sync_folders(names)
+            self.sync_directories(names)
             count += len(names)
         return count
 
@@ -244,13 +252,13 @@ class LocalStore:
                 remove_checksum(path)
             create_exclusively(path, data)
 
-    def sync_folders(self, names: Iterable[str]) -> None:
+    def sync_directories(self, names: Iterable[str]) -> None:
         """Make the directories of these files, and their parents up to the root, durable."""
         named: dict[str, str] = {}
         for name in names:
-            for folder in self._paths.upwards(os.path.dirname(self._paths.inside(name)), named):
-                named[folder] = name
-        sync_each(sync_folder, named, "sync the directory of", self._uri)
+            for directory in self._paths.upwards(os.path.dirname(self._paths.inside(name)), named):
+                named[directory] = name
+        sync_each(sync_directory, named, "sync the directory of", self._uri)
 
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
         """Delete each name; see ``Store.delete_many``.
@@ -259,8 +267,8 @@ class LocalStore:
             SafetyError: a name is outside the root: then nothing is deleted. Or a link replaced a
                 directory meanwhile: then nothing is deleted there.
         """
-        safe_folders: set[str] = set()
-        paths = [self._paths.writable(name, safe_folders) for name in names]
+        safe_directories: set[str] = set()
+        paths = [self._paths.writable(name, safe_directories) for name in names]
         failed: dict[str, StorageError] = {}
         with closing(HeldDirectory(self._paths.root)) as held:
             for name, path in zip(names, paths, strict=True):
@@ -279,25 +287,28 @@ class LocalStore:
         Raises:
             SafetyError: a name is outside the root; then nothing is moved.
         """
-        safe_folders: set[str] = set()
+        safe_directories: set[str] = set()
         paths = [
-            (self._paths.writable(old, safe_folders), self._paths.writable(new, safe_folders))
+            (
+                self._paths.writable(old, safe_directories),
+                self._paths.writable(new, safe_directories),
+            )
             for old, new in pairs
         ]
         failed: dict[str, StorageError] = {}
-        folders: set[str] = set()
+        directories: set[str] = set()
         for (old, _), (path, target) in zip(pairs, paths, strict=True):
             try:
                 self._paths.make_parents(target)
                 move_exclusively(path, target)
                 remove_checksum(path)
-                folders |= {os.path.dirname(path), os.path.dirname(target)}
+                directories |= {os.path.dirname(path), os.path.dirname(target)}
             except (OSError, UnicodeError) as error:
                 failed[old] = map_error(error, "move", old, self._uri)
         seen: set[str] = set()
         with mapped_errors("sync the directories of", pairs[0][0] if pairs else "", self._uri):
-            for folder in sorted(folders):
-                self._sync_upwards(folder, seen)
+            for directory in sorted(directories):
+                self._sync_upwards(directory, seen)
         return failed
 
     def remove_directories(self, names: Sequence[str]) -> list[str]:
@@ -324,11 +335,11 @@ class LocalStore:
 
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         """Return names with links resolved; see ``Store.real_names``."""
-        folders: dict[str, str] = {}
-        return [self._paths.real_name(name, folders) for name in names]
+        directories: dict[str, str] = {}
+        return [self._paths.real_name(name, directories) for name in names]
 
-    def _sync_upwards(self, folder: str, seen: set[str]) -> None:
+    def _sync_upwards(self, directory: str, seen: set[str]) -> None:
         """Make a directory and its parents durable up to the root, except those in ``seen``."""
-        for new in self._paths.upwards(folder, seen):
+        for new in self._paths.upwards(directory, seen):
             seen.add(new)
-            sync_folder(new)
+            sync_directory(new)

@@ -37,7 +37,7 @@ class Requests:
         """Return one line of text."""
         kinds = {f.name: getattr(self, f.name) for f in fields(self)[:_KINDS]}
         parts = ", ".join(f"{number} {kind}" for kind, number in kinds.items() if number)
-        slowed = f", {self.throttled} told to slow down" if self.throttled else ""
+        slowed = f", {self.throttled} throttled" if self.throttled else ""
         read = format_size(self.bytes_read)
         return f"requests to object stores: {self.total} ({parts}){slowed}, {read} read"
 

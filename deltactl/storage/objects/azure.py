@@ -19,7 +19,7 @@ from fsspec.asyn import sync
 
 from deltactl.errors import StorageError, UsageError
 from deltactl.storage.objects.part_writer import PartWriter
-from deltactl.storage.objects.services import CommonService, Entry, no_bucket, split_folder
+from deltactl.storage.objects.services import CommonService, Entry, no_bucket, split_directory
 
 _ADDRESS: Final = re.compile(
     r"[a-z]+://(?:(?P<container>[^/@]+)@(?P<account>[^./]+)[^/]*|(?P<bare>[^/@]+))(?:/(?P<name>.*))?",
@@ -118,9 +118,9 @@ class AzureService(CommonService):
         """Copy on the server, and wait until the copy is complete."""
         self._ask(self._copy, key, target)
 
-    def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
+    def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield pages of up to 5,000 names, from the first on."""
-        container, prefix = split_folder(folder)
+        container, prefix = split_directory(directory)
         client = self._fs.service_client.get_container_client(container)
         listing = client.list_blobs if deep else client.walk_blobs
         more = {} if deep else {"delimiter": "/"}

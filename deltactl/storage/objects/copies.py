@@ -51,11 +51,11 @@ class ListedCopies:
         self._listed: dict[str, FileInfo] = {}
         self._copies: OrderedDict[str, tuple[FileInfo, _Copy]] = OrderedDict()
 
-    def note(self, folder: str, infos: Iterable[FileInfo]) -> None:
+    def note(self, directory: str, infos: Iterable[FileInfo]) -> None:
         """Record a new listing of a directory (a prefix of names); drop copies of changed files."""
         now = {info.name: info for info in infos if info.name.endswith(_SUFFIX)}
         with self._lock:
-            for name in [name for name in self._listed if name.rpartition("/")[0] == folder]:
+            for name in [name for name in self._listed if name.rpartition("/")[0] == directory]:
                 if now.get(name) != self._listed[name]:
                     self._drop(name)
             self._listed |= now

@@ -14,7 +14,7 @@ from fsspec.callbacks import NoOpCallback
 
 from deltactl.storage.objects.mapped_file import discard_file
 from deltactl.storage.objects.part_writer import PART_BYTES, PartWriter
-from deltactl.storage.objects.services import CommonService, Entry, no_bucket, split_folder
+from deltactl.storage.objects.services import CommonService, Entry, no_bucket, split_directory
 
 _PAGE_NAMES = 1000
 
@@ -63,9 +63,9 @@ class GcsService(CommonService):
         """Open a writer that uses gcsfs's resumable uploads for a large object."""
         return PartWriter(lambda data: self.put(key, data), lambda: _Resumable(self._fs, key))
 
-    def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
+    def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield pages of up to 1,000 objects."""
-        bucket, prefix = split_folder(folder)
+        bucket, prefix = split_directory(directory)
         request: dict[str, Any] = {"prefix": prefix, "maxResults": _PAGE_NAMES}
         if start:
             request["startOffset"] = prefix + start

@@ -60,7 +60,7 @@ class ObjectKeys:
         with self.mapped("read", name):
             return self._service.key_of(name)
 
-    def folder(self, prefix: str) -> tuple[str, str]:
+    def directory(self, prefix: str) -> tuple[str, str]:
         """Return the key of a directory, and the prefix of the names in it."""
         if is_absolute_name(prefix):
             return self.readable(prefix.rstrip("/")), f"{prefix.rstrip('/')}/"
@@ -93,8 +93,8 @@ class ObjectKeys:
     def real_name(self, name: str) -> str | None:
         """Return the normal form of a name; ``None`` outside the table."""
         key = self.readable(name) if is_absolute_name(name) else self._base + name
-        folder, slash, rest = key.partition("/")
-        key = folder + slash + posixpath.normpath(rest) if rest else key.rstrip("/")
+        directory, slash, rest = key.partition("/")
+        key = directory + slash + posixpath.normpath(rest) if rest else key.rstrip("/")
         if key == self.root:
             return ""
         return key[len(self._base) :] if key.startswith(self._base) else None

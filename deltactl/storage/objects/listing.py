@@ -24,7 +24,7 @@ class ObjectListing:
 
     def list_from(self, prefix: str, start: str = "") -> list[FileInfo]:
         """Return files from ``start`` on; see ``Store.list_from``."""
-        key, name_prefix = self._keys.folder(prefix)
+        key, name_prefix = self._keys.directory(prefix)
         first = start.encode("utf-8", "surrogateescape")
         found = []
         for entry in self._entries(key, prefix, start):
@@ -36,9 +36,9 @@ class ObjectListing:
         found.sort(key=lambda pair: pair[0])
         return [info for _, info in found]
 
-    def list_folders(self, prefix: str = "") -> list[str]:
-        """Return common prefixes; see ``Store.list_folders``."""
-        key, name_prefix = self._keys.folder(prefix)
+    def list_directories(self, prefix: str = "") -> list[str]:
+        """Return common prefixes; see ``Store.list_directories``."""
+        key, name_prefix = self._keys.directory(prefix)
         return sorted(
             name_prefix + entry["name"].rstrip("/").rsplit("/", 1)[-1]
             for entry in self._entries(key, prefix)
@@ -47,10 +47,10 @@ class ObjectListing:
 
     def walk(self, prefix: str, enter: Enter) -> Iterator[list[str]]:
         """Yield names of all files below a directory, except where ``enter`` returns False."""
-        key, name_prefix = self._keys.folder(prefix)
+        key, name_prefix = self._keys.directory(prefix)
         skip = len(key) + 1
         here: list[str] = []
-        folders: list[str] = []
+        directories: list[str] = []
         for entry in self._entries(key, prefix):
             if entry["name"].rstrip("/") == key:
                 continue  # the marker object of the directory itself
@@ -61,10 +61,10 @@ class ObjectListing:
                     yield here
                     here = []
             elif enter(name):
-                folders.append(entry["name"])
+                directories.append(entry["name"])
         if here:
             yield here
-        for below in each_in_parallel(lambda folder: self._find(folder, prefix), folders):
+        for below in each_in_parallel(lambda directory: self._find(directory, prefix), directories):
             if below:
                 yield [name_prefix + name[skip:] for name in below]
 

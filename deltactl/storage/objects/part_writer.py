@@ -72,6 +72,10 @@ class PartWriter(io.BufferedIOBase):
             else:
                 self._upload.add(bytes(self._buffer))
                 self._upload.finish()
+        except BaseException:
+            if self._upload is not None:
+                self._upload.abandon()
+            raise
         finally:
             super().close()
 

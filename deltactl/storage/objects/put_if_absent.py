@@ -3,6 +3,7 @@
 Some stores accept the condition of a conditional put and ignore it; two commits of one version
 would then both succeed. A probe proves that a put over an existing object is refused. It cannot
 prove that of two puts at the same time one wins: only the store's documentation says so.
+``log/writing/put`` resolves a put without a clear answer.
 
 Source: Amazon S3 user guide, "Add preconditions to S3 operations"; Cloud Storage, "Request
 preconditions"; Azure Storage, "Specifying conditional headers".

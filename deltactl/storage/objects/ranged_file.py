@@ -1,7 +1,7 @@
 """Random access to an object with few requests.
 
 ``open`` reads the end of the object: for Parquet that has the footer, and for a small file it is
-the whole file. Elsewhere more is read than was asked for: readers usually continue from there.
+the whole file. Elsewhere more is read than requested: readers usually continue from there.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -13,7 +13,7 @@ from fsspec.asyn import sync
 from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.objects.part_assembly import CannotCopyError, PartAssembly
 from deltactl.storage.objects.part_writer import PartWriter
-from deltactl.storage.objects.services import CommonService, Entry, split_folder
+from deltactl.storage.objects.services import CommonService, Entry, split_directory
 
 _PAGE_KEYS: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20
@@ -36,6 +36,7 @@ class S3Service(CommonService):
 
     delete_batch: int = 1000
     copies_ranges: bool = True
+    keeps_parts: bool = True
 
     def __init__(self, file_system: Any, retry: RetryPolicy | None = None) -> None:
         """Serve an s3fs file system."""
@@ -135,6 +136,26 @@ class S3Service(CommonService):
             lambda data: self.put(key, data), lambda: _Parts(self, key), self.read_range
         )
 
+    def begin_upload(self, key: str) -> tuple[Mapping[str, Any], Callable[[], None]]:
+        """Begin a multipart upload; return what names it, and what to call when it has ended."""
+        bucket, _, name = key.partition("/")
+        place = {"Bucket": bucket, "Key": name}
+        place["UploadId"] = self.call("create_multipart_upload", **place)["UploadId"]
+        if self._on_upload is None:
+            return place, lambda: None
+        try:
+            return place, self._on_upload(key, place["UploadId"])
+        except BaseException:
+            self.abort_upload(key, place["UploadId"])
+            raise
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """Delete the parts of an upload; do nothing if there is no such upload."""
+        bucket, _, name = key.partition("/")
+        place = {"Bucket": bucket, "Key": name, "UploadId": upload_id}
+        with suppress(FileNotFoundError):
+            self.call("abort_multipart_upload", **place)
+
     def put(self, key: str, data: bytes) -> None:
         """Write or replace a whole object, in one request up to 5 GB."""
         bucket, _, name = key.partition("/")
@@ -149,9 +170,9 @@ class S3Service(CommonService):
         # req_kw says who pays: s3fs before 2026.9 adds it only to its own calls.
         return await self._fs._call_s3(operation, self._fs.req_kw, **request)
 
-    def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
+    def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield pages of up to 1,000 keys."""
-        bucket, prefix = split_folder(folder)
+        bucket, prefix = split_directory(directory)
         request: dict[str, Any] = {"Bucket": bucket, "Prefix": prefix, "MaxKeys": _PAGE_KEYS}
         if start:
             # StartAfter excludes its own key; a shorter one adds a few keys at most.
@@ -235,9 +256,7 @@ class _Parts:
 
     def __init__(self, service: S3Service, key: str) -> None:
         self._service, self._key = service, key
-        bucket, _, name = key.partition("/")
-        self._place = {"Bucket": bucket, "Key": name}
-        self._place["UploadId"] = service.call("create_multipart_upload", **self._place)["UploadId"]
+        self._place, self._ended = service.begin_upload(key)
         self._parts: list[dict[str, Any]] = []
         self._size_bytes = 0
 
@@ -281,10 +300,13 @@ class _Parts:
             found = self._service.stat(self._key)
             if found is None or found["size"] != self._size_bytes:
                 raise
+        with suppress(Exception):  # the object is complete
+            self._ended()
 
     def abandon(self) -> None:
         with suppress(Exception):
-            self._service.call("abort_multipart_upload", **self._place)
+            self._service.abort_upload(self._key, self._place["UploadId"])
+            self._ended()
 
 
 def _error_code(error: OSError) -> str:

@@ -8,11 +8,13 @@ do that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from copy import copy
+from typing import Any, Protocol, Self
 
 from deltactl.errors import StorageError
 from deltactl.storage.errors import NO_BUCKET
 from deltactl.storage.network.retry import RetryPolicy
+from deltactl.storage.store import OnUpload
 
 Entry = Mapping[str, Any]
 """``name`` (bucket and key), ``type`` (file or directory), ``size``, and a time of modification."""
@@ -82,6 +84,19 @@ class ObjectService(Protocol):
         """Return whether ``open_assembly`` works."""
         ...
 
+    @property
+    def keeps_parts(self) -> bool:
+        """Return whether parts of unfinished objects stay; if so, ``abort_upload`` works."""
+        ...
+
+    def observed(self, on_upload: OnUpload) -> Self:
+        """Return the same service, which calls ``on_upload`` with the key before it sends parts."""
+        ...
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """Delete the parts of an upload; do nothing if there is no such upload."""
+        ...
+
     def open_assembly(self, key: str) -> Any:
         """Open a writer as ``open_output`` does, with ``copy(source key, offset, length)``."""
         ...
@@ -90,7 +105,7 @@ class ObjectService(Protocol):
         """Copy an object on the server; the copy is complete when this returns."""
         ...
 
-    def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
+    def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield entries of a directory: all files below if ``deep``, else files and directories.
 
         Files that sort before ``start``, a name in the directory, may be left out. A missing
@@ -115,11 +130,23 @@ class CommonService:
 
     delete_batch: int = 1
     copies_ranges: bool = False
+    keeps_parts: bool = False
 
     def __init__(self, file_system: Any, retry: RetryPolicy | None = None) -> None:
         """Serve an fsspec file system."""
         self._fs = file_system
         self._retry = retry or RetryPolicy()
+        self._on_upload: OnUpload | None = None
+
+    def observed(self, on_upload: OnUpload) -> Self:
+        """Return a copy with this observer; both use the same connections."""
+        service = copy(self)
+        service._on_upload = on_upload
+        return service
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """Raise: the service keeps no parts."""
+        raise NotImplementedError
 
     @property
     def file_system(self) -> Any:
@@ -193,13 +220,13 @@ class CommonService:
         """Copy as the library does."""
         self._retry.call(lambda: self._fs.cp_file(key, target))
 
-    def pages(self, folder: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
+    def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield one page with all entries."""
         self._fs.invalidate_cache()
         yield list(
-            self._fs.find(folder, detail=True).values()
+            self._fs.find(directory, detail=True).values()
             if deep
-            else self._fs.ls(folder, detail=True)
+            else self._fs.ls(directory, detail=True)
         )
 
     def delete(self, keys: Sequence[str]) -> dict[str, Exception]:
@@ -231,7 +258,7 @@ def no_bucket(bucket: str) -> StorageError:
     return kind(f"{bucket!r} does not exist", hint=hint)
 
 
-def split_folder(key: str) -> tuple[str, str]:
+def split_directory(key: str) -> tuple[str, str]:
     """Return the bucket, and the prefix of the names in a directory."""
     bucket, _, rest = key.partition("/")
     return bucket, f"{rest.rstrip('/')}/" if rest else ""

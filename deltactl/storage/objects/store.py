@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
@@ -30,9 +31,11 @@ from deltactl.storage.store import (
     Assembly,
     Enter,
     FileInfo,
+    OnUpload,
     RangeCopies,
     Replacement,
     Tree,
+    Uploads,
     Versions,
 )
 
@@ -110,6 +113,25 @@ class FsspecStore:
         """Return this store, if its service copies parts of objects."""
         return self if self._service.copies_ranges else None
 
+    @property
+    def uploads(self) -> Uploads | None:
+        """Return this store, if its service keeps the parts of unfinished objects."""
+        return self if self._service.keeps_parts else None
+
+    def observed(self, on_upload: OnUpload) -> FsspecStore:
+        """Return a copy that calls ``on_upload``; see ``Uploads.observed``."""
+        store, base = copy(self), f"{self._keys.root}/"
+        store._service = self._service.observed(
+            lambda key, upload_id: on_upload(key.removeprefix(base), upload_id)
+        )
+        return store
+
+    def abort_upload(self, name: str, upload_id: str) -> None:
+        """Delete the parts of an upload; see ``Uploads.abort_upload``."""
+        key = self._keys.writable(name)
+        with self._keys.mapped("abort the upload of", name):
+            self._service.abort_upload(key, upload_id)
+
     def open_assembly(self, name: str) -> Assembly:
         """Open a writer to a new object, part of which the service copies."""
         key = self._keys.writable(name)
@@ -121,16 +143,16 @@ class FsspecStore:
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         """Return files from ``start`` on; see ``Store.list_from``."""
         infos = self._listing.list_from(prefix, start)
-        self._copies.note(self._keys.folder(prefix)[1].rstrip("/"), infos)
+        self._copies.note(self._keys.directory(prefix)[1].rstrip("/"), infos)
         return iter(infos)
 
-    def list_folders(self, prefix: str = "") -> list[str]:
-        """Return common prefixes; see ``Store.list_folders``."""
-        return self._listing.list_folders(prefix)
+    def list_directories(self, prefix: str = "") -> list[str]:
+        """Return common prefixes; see ``Store.list_directories``."""
+        return self._listing.list_directories(prefix)
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Yield names of all files; listings of only a few directories are in memory."""
-        return self._listing.walk(prefix, lambda folder: True)
+        return self._listing.walk(prefix, lambda directory: True)
 
     def walk_tree(self, enter: Enter) -> Iterator[Tree]:
         """Yield names of all files, except in directories of the root that ``enter`` refuses."""
@@ -252,7 +274,7 @@ class FsspecStore:
         with self._keys.mapped("create", name):
             self._service.create(key, data, part_bytes)
 
-    def sync_folders(self, names: Iterable[str]) -> None:
+    def sync_directories(self, names: Iterable[str]) -> None:
         """Only check the names: an object is durable once it is written."""
         for name in names:
             self._keys.writable(name)
@@ -296,7 +318,7 @@ class FsspecStore:
         def undelete(pair: tuple[str, str]) -> StorageError | None:
             name, key = pair
             try:
-                with self._keys.mapped("bring back", name):
+                with self._keys.mapped("restore", name):
                     back = self._service.undelete(key, dry_run=dry_run)
                 return None if back else no_versions_error(name)
             except StorageError as error:

@@ -108,7 +108,9 @@ def test_without_either_it_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert os.listdir(tmp_path) == []
 
 
-def test_another_error_of_the_link_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_error_of_the_link_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.EIO, "broken")
 
@@ -132,8 +134,8 @@ def test_content_is_durable_before_its_name_and_the_name_before_success(
     fsync, link = os.fsync, os.link
 
     def watched_fsync(descriptor: int) -> None:
-        is_folder = os.path.isdir(f"/proc/self/fd/{descriptor}")
-        steps.append("sync folder" if is_folder else "sync content")
+        is_directory = os.path.isdir(f"/proc/self/fd/{descriptor}")
+        steps.append("sync folder" if is_directory else "sync content")
         fsync(descriptor)
 
     def watched_link(source: str, target: str) -> None:

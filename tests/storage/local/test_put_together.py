@@ -50,7 +50,7 @@ def note_steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def note_folder(folder: str) -> None:
         steps.append("folder")
 
-    monkeypatch.setattr(local_store, "sync_folder", note_folder)
+    monkeypatch.setattr(local_store, "sync_directory", note_folder)
     return steps
 
 

@@ -128,7 +128,7 @@ def test_an_existing_root_stays_the_root_of_a_missing_table(tmp_path: Path) -> N
     store = LocalStore(str(tmp_path / "a" / "b"))
     with store.open_output("p=1/x") as file:
         file.write(b"1")
-    store.sync_folders(["p=1/x"])
+    store.sync_directories(["p=1/x"])
     assert (tmp_path / "a" / "b" / "p=1" / "x").read_bytes() == b"1"
 
 
@@ -138,8 +138,8 @@ def test_sync_covers_each_folder_up_to_the_root_once(
     for name in ("a/b/x", "a/c/x", "a/c/y"):
         store.put(name, b"")
     synced: list[str] = []
-    monkeypatch.setattr("deltactl.storage.local.store.sync_folder", synced.append)
-    store.sync_folders(["a/b/x", "a/c/x", "a/c/y"])
+    monkeypatch.setattr("deltactl.storage.local.store.sync_directory", synced.append)
+    store.sync_directories(["a/b/x", "a/c/x", "a/c/y"])
     assert sorted(synced) == [str(root), f"{root}/a", f"{root}/a/b", f"{root}/a/c"]
 
 
@@ -148,7 +148,7 @@ def test_a_put_flushes_the_folders_that_it_changed(
 ) -> None:
     store.put("a/b/x", b"")
     synced: list[str] = []
-    monkeypatch.setattr("deltactl.storage.local.store.sync_folder", synced.append)
+    monkeypatch.setattr("deltactl.storage.local.store.sync_directory", synced.append)
     store.put("a/b/x", b"")
     assert synced == [f"{root}/a/b"]
     store.put("c/d/x", b"")
@@ -162,17 +162,17 @@ def test_many_folders_are_flushed_and_the_one_that_cannot_be_is_named(
     for name in names:
         store.put(name, b"")
     synced: list[str] = []
-    monkeypatch.setattr("deltactl.storage.local.store.sync_folder", synced.append)
-    store.sync_folders(names)
+    monkeypatch.setattr("deltactl.storage.local.store.sync_directory", synced.append)
+    store.sync_directories(names)
     assert sorted(synced) == sorted([str(root), f"{root}/a", *(f"{root}/a/{n}" for n in range(20))])
 
     def fail(folder: str) -> None:
         if folder.endswith("/7"):
             raise OSError(errno.EIO, "the device failed")
 
-    monkeypatch.setattr("deltactl.storage.local.store.sync_folder", fail)
+    monkeypatch.setattr("deltactl.storage.local.store.sync_directory", fail)
     with pytest.raises(StorageError, match="'a/7/x'.*the device failed"):
-        store.sync_folders(names)
+        store.sync_directories(names)
 
 
 def test_hadoop_checksums_go_with_their_files(store: LocalStore, root: Path) -> None:
@@ -242,7 +242,7 @@ def test_a_folder_is_not_deleted(store: LocalStore) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do anything")
-def test_permissions_are_told(store: LocalStore, root: Path) -> None:
+def test_permissions_are_reported(store: LocalStore, root: Path) -> None:
     store.put("x", b"")
     (root / "x").chmod(0)
     with pytest.raises(AccessDeniedError):

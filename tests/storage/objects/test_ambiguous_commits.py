@@ -164,7 +164,7 @@ def name_of(fault: Fault) -> str:
 
 
 @pytest.mark.parametrize("fault", [*LANDED, *NOT_LANDED], ids=name_of)
-def test_a_commit_that_is_ours_is_told_so(fault: Fault, server: Server) -> None:
+def test_a_commit_of_ours_is_recognized(fault: Fault, server: Server) -> None:
     store = server.open()
     store.ensure_put_if_absent()
     server.fail(fault)
@@ -239,7 +239,7 @@ LAST_REQUESTS = {
     [pytest.param(kind, marks=IN_GROUPS[kind]) for kind in LAST_REQUESTS],
     indirect=True,
 )
-def test_a_large_commit_that_is_ours_is_told_so(
+def test_a_large_commit_of_ours_is_recognized(
     fault: Fault, server: Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = request.node.callspec.params["server"]

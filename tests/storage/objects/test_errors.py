@@ -102,7 +102,7 @@ def test_a_bucket_that_makes_the_requester_pay(
 
 
 @EVERYWHERE
-def test_who_may_read_but_not_list_is_told_so(
+def test_who_may_read_but_not_list_gets_that_error(
     server: ObjectServer, root: str, proxy: FaultProxy
 ) -> None:
     listing = r"list-type=2|comp=list|/o\?.*prefix="
@@ -148,7 +148,7 @@ def test_keys_refused_among_others_are_deleted_again(
 
 
 @ON_S3
-def test_an_endpoint_that_nobody_answers(
+def test_an_endpoint_that_does_not_answer(
     server: ObjectServer, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "_FIRST_DELAY_SECONDS", 0.01)

@@ -1,0 +1,13 @@
+"""Which table in DynamoDB the writers of a table on S3 agree in. Imports no library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DynamoDbLogStore:
+    """Name and region of the table: Delta's ``ddb.tableName`` and ``ddb.region``, same defaults."""
+
+    table_name: str = "delta_log"
+    region: str = "us-east-1"
