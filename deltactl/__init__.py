@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint.options import CheckpointOptions
     from deltactl.operations.checkpoint.repair import RepairReport
     from deltactl.operations.checkpoint.report import CheckpointReport
-    from deltactl.operations.convert.options import ConvertOptions, PartitionColumn
+    from deltactl.operations.convert.options import ConvertOptions
+    from deltactl.operations.convert.partition_by import PartitionColumn
     from deltactl.operations.convert.report import ConvertReport
     from deltactl.operations.convert.run import convert
     from deltactl.operations.detail import DetailReport
@@ -62,9 +63,11 @@ if TYPE_CHECKING:
     from deltactl.operations.manifest.report import ManifestReport
     from deltactl.operations.optimize.options import OptimizeOptions
     from deltactl.operations.optimize.report import OptimizeReport
+    from deltactl.operations.restore.options import RestoreOptions
+    from deltactl.operations.restore.report import RestoreReport
     from deltactl.operations.vacuum.options import VacuumOptions
     from deltactl.operations.vacuum.report import VacuumReport
-    from deltactl.storage.dynamodb import DynamoDbLogStore
+    from deltactl.storage.log_store import DynamoDbLogStore
     from deltactl.table import Table
 
 __version__ = "0.1.0"
@@ -107,6 +110,8 @@ __all__ = [
     "PartitionColumn",
     "PredicateError",
     "RepairReport",
+    "RestoreOptions",
+    "RestoreReport",
     "SafetyError",
     "Snapshot",
     "SparkEngine",
@@ -133,14 +138,16 @@ _MODULES: Final = {
     "ConvertReport": "deltactl.operations.convert.report",
     "Depth": "deltactl.operations.check.options",
     "DetailReport": "deltactl.operations.detail",
-    "DynamoDbLogStore": "deltactl.storage.dynamodb",
+    "DynamoDbLogStore": "deltactl.storage.log_store",
     "LocalEngine": "deltactl.engine.local",
     "ManifestOptions": "deltactl.operations.manifest.options",
     "ManifestReport": "deltactl.operations.manifest.report",
     "OptimizeOptions": "deltactl.operations.optimize.options",
     "OptimizeReport": "deltactl.operations.optimize.report",
-    "PartitionColumn": "deltactl.operations.convert.options",
+    "PartitionColumn": "deltactl.operations.convert.partition_by",
     "RepairReport": "deltactl.operations.checkpoint.repair",
+    "RestoreOptions": "deltactl.operations.restore.options",
+    "RestoreReport": "deltactl.operations.restore.report",
     "Snapshot": "deltactl.log.snapshot",
     "SparkEngine": "deltactl.engine.spark.engine",
     "Table": "deltactl.table",

@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
     from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport
+    from deltactl.operations.restore.run import RestoreOptions, RestoreReport
     from deltactl.operations.run_context import RunContext
     from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport
-    from deltactl.storage.dynamodb import DynamoDbLogStore
+    from deltactl.storage.log_store import DynamoDbLogStore
 
 
 Timestamp: TypeAlias = int | str | datetime
@@ -186,7 +187,7 @@ class Table:
         """Merge small files and rewrite files with many deleted rows; see ``optimize_table``.
 
         ``engine`` is ``LocalEngine()``, the default, or ``SparkEngine(session)`` with your classic
-        or Spark Connect session, whose settings stay and which is not stopped.
+        or Spark Connect session, which is neither changed nor stopped.
 
         Raises:
             DeltactlError: a rule refused, other writers won, or every bin failed.
@@ -286,6 +287,45 @@ class Table:
             self._store,
             options or CheckOptions(),
             self._context(engine, cancel, on_progress),
+        )
+
+    def restore(
+        self,
+        version: int | None = None,
+        timestamp: Timestamp | None = None,
+        *,
+        options: RestoreOptions | None = None,
+        engine: Engine | None = None,
+        dry_run: bool = False,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> RestoreReport:
+        """Bring an earlier version back as a new version; see ``restore_table``.
+
+        Does not ask for confirmation.
+
+        Args:
+            version: the version to restore.
+            timestamp: restore the version that was current then.
+            options: instead of the two, with more choices.
+            engine: looks for the files of the version.
+            dry_run: report only; write nothing.
+            cancel: stops the run before its commit.
+            on_progress: is called when tasks end.
+
+        Raises:
+            DeltactlError: a rule refused, another writer changed the table, or the store failed.
+        """
+        from deltactl.operations.restore.run import RestoreOptions, restore_table
+
+        if options is not None and not (version is None and timestamp is None):
+            raise UsageError("give the version to restore, or options, not both")
+        when = None if timestamp is None else _to_ms(timestamp)
+        return restore_table(
+            self._store_for(dry_run),
+            options or RestoreOptions(version, when),
+            self._context(engine, cancel, on_progress),
+            dry_run=dry_run,
         )
 
     def fix_paths(

@@ -31,9 +31,9 @@ def find_files(
     """
     found: dict[str, FileInfo | None] = {}
     if not is_local_uri(store.uri):
-        for folder, wanted in _group_by_folder(names).items():
+        for directory, wanted in _group_by_directory(names).items():
             if len(wanted) >= _LEAST_WANTED:
-                found |= _list_range(store, folder, wanted)
+                found |= _list_range(store, directory, wanted)
     asked = [name for name in names if name not in found and not is_absolute(name)]
     found |= zip(asked, store.stat_many(asked), strict=True)
     placed, elsewhere = _stat_absolute(store, [name for name in names if is_absolute(name)])
@@ -65,21 +65,26 @@ def find_path_problem(name: str) -> str | None:
     return None
 
 
-def _group_by_folder(names: Sequence[str]) -> dict[str, list[str]]:
+def is_placed(name: str) -> bool:
+    """Return whether a name can be looked up: absolute, or of a file below the root."""
+    return is_absolute(name) or find_path_problem(name) is None
+
+
+def _group_by_directory(names: Sequence[str]) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = defaultdict(list)
     for name in names:
-        folder, slash, _ = name.rpartition("/")
+        directory, slash, _ = name.rpartition("/")
         if is_plain_name(name) and not is_absolute(name):
-            groups[folder if slash else ""].append(name)
+            groups[directory if slash else ""].append(name)
     return groups
 
 
-def _list_range(store: Store, folder: str, wanted: list[str]) -> dict[str, FileInfo | None]:
+def _list_range(store: Store, directory: str, wanted: list[str]) -> dict[str, FileInfo | None]:
     """Return facts of all wanted names from one listing; ``None`` if it has too many others."""
     first, last = (choose(wanted, key=str.encode) for choose in (min, max))
     most = _NAMES_A_FILE * len(wanted)
     listed: dict[str, FileInfo] = {}
-    for info in islice(store.list_from(folder, first.rpartition("/")[2]), most):
+    for info in islice(store.list_from(directory, first.rpartition("/")[2]), most):
         listed[info.name] = info
         if info.name.encode() >= last.encode():
             break

@@ -113,7 +113,7 @@ def _step(store: Store, parts: Sequence[str], folder: str, at: int) -> list[tupl
     part, base = parts[at], f"{folder}/" if folder else ""
     if not _MAGIC.search(part):
         return [(base + part, after) for after in _positions(parts, at + 1)]
-    below = store.list_folders(folder)
+    below = store.list_directories(folder)
     if base + LOG_DIR in below:
         return []
     names = [(name, name.rpartition("/")[2]) for name in below]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
-from deltactl.protocol.paths import partition_folder
+from deltactl.protocol.paths import partition_directory
 from deltactl.protocol.schema import Field, arrow_type
 
 Array = np.ndarray[Any, Any]
@@ -39,7 +39,7 @@ class PartitionGroups:
     def label(self, group: int) -> str:
         """Return the Hive directory name, such as ``a=1/b=x``; empty for unpartitioned tables."""
         row = int(self.first_rows[group])
-        return partition_folder([(name, values[row].as_py()) for name, values in self.texts])
+        return partition_directory([(name, values[row].as_py()) for name, values in self.texts])
 
     def labels(self) -> list[str]:
         """Return the label of each partition, in order."""
@@ -49,7 +49,7 @@ class PartitionGroups:
         if not columns:
             return [""] * self.num_groups
         return [
-            partition_folder(list(zip(names, row, strict=True)))
+            partition_directory(list(zip(names, row, strict=True)))
             for row in zip(*columns, strict=True)
         ]
 

@@ -21,7 +21,6 @@ def generate_after_purge(
     options: ManifestOptions,
     context: RunContext,
     *,
-    snapshot: Snapshot | None = None,
     output: Store | None = None,
     dry_run: bool = False,
 ) -> ManifestReport:
@@ -31,17 +30,17 @@ def generate_after_purge(
         store: the store of the table.
         options: the options of ``generate_manifests``.
         context: of the run; runs the purge.
-        snapshot: the version, if it is already loaded.
         output: contains ``_symlink_format_manifest``; the table itself if ``None``.
         dry_run: change nothing.
 
     Raises:
         DeltactlError: the purge or ``generate_manifests`` failed.
     """
+    snapshot: Snapshot | None = None
     live: LiveFiles | None = None
     purged_from = None
     if options.purge_first and not (dry_run or options.check):
-        snapshot, live = load_table(store, options.version, context.warn, snapshot)
+        snapshot, live = load_table(store, options.version, context.warn)
         if live.vectors:
             purged_from = snapshot.version
             snapshot, live = _purge(store, context)

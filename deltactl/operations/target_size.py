@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from deltactl.units import GIB, MIB, TIB
+from deltactl.units import GIB, MIB, TIB, format_compact_size
 
 DEFAULT_MIN_SHARE = 0.75
 
-
 _SMALL_TARGET, _LARGE_TARGET = 256 * MIB, GIB
 _GROW_FROM, _GROW_TO = 2.5 * TIB, 10 * TIB
+
+DEFAULT_TARGET = (
+    f"{format_compact_size(_SMALL_TARGET)} rising to {format_compact_size(_LARGE_TARGET)} from "
+    f"{_GROW_FROM / TIB:g} to {_GROW_TO / TIB:g} TiB of table"
+)
+"""The target size without an option and a property, as text."""
 
 
 def choose_target_bytes(option: int | None, table_property: int | None, table_bytes: int) -> int:

@@ -28,7 +28,7 @@ def find_touched(snapshot: Snapshot, since: int, warn: Warn) -> set[str] | None:
     for parsed in parser.parse(
         CommitBytes(i.name, data) for i, data in zip(infos, contents, strict=True)
     ):
-        if parsed.singletons.metadata is not None:
+        if parsed.non_file_actions.metadata is not None:
             return None  # perhaps with other partitions
         bare = parsed.removes.filter(parsed.removes["partition_values"].is_null())
         if bare.num_rows and fields:

@@ -20,12 +20,13 @@ import json
 import logging
 import os
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from deltactl.clock import Clock
 from deltactl.errors import (
@@ -62,6 +63,29 @@ class Holder:
     since_ms: int
     expires_ms: int
     processes: str = ""
+
+    @classmethod
+    def here(cls, run_id: str, clock: Clock) -> Holder:
+        """Return a run of this process, with a lease that begins now."""
+        now_ms = clock.now_ms()
+        host, pid = socket.gethostname(), os.getpid()
+        return cls(run_id, host, pid, now_ms, now_ms + LEASE_MS, name_processes())
+
+    @classmethod
+    def parse(cls, found: Any) -> Holder:
+        """Return a holder from its JSON form.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is not one.
+        """
+        return cls(
+            str(found["run_id"]),
+            str(found["host"]),
+            int(found["pid"]),
+            int(found["since_ms"]),
+            int(found["expires_ms"]),
+            str(found.get("processes", "")),
+        )
 
     def describe(self) -> str:
         """Return a text: who, since when and until when."""
@@ -166,6 +190,18 @@ def _ensure_free(store: Store, command: str, found: dict[int, FileInfo], clock: 
             )
 
 
+def list_leased_runs(store: Store, clock: Clock) -> set[str]:
+    """Return the ids of the runs that hold a lease, of any command.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    infos = store.list_from(_LEASES)
+    holders = (_read(store, info) for info in infos if info.name.endswith(".json"))
+    now_ms = clock.now_ms()
+    return {holder.run_id for holder in holders if holder and holder.expires_ms > now_ms}
+
+
 def _list(store: Store, command: str) -> dict[int, FileInfo]:
     """Return the lease files of a command by number."""
     pattern = re.compile(rf"{re.escape(command)}\.(\d{{8,18}})\.json")
@@ -177,15 +213,7 @@ def _list(store: Store, command: str) -> dict[int, FileInfo]:
 def _read(store: Store, info: FileInfo) -> Holder | None:
     """Return the holder that a file names; an invalid file counts until it would have expired."""
     try:
-        found = json.loads(store.read(info.name))
-        return Holder(
-            str(found["run_id"]),
-            str(found["host"]),
-            int(found["pid"]),
-            int(found["since_ms"]),
-            int(found["expires_ms"]),
-            str(found.get("processes", "")),
-        )
+        return Holder.parse(json.loads(store.read(info.name)))
     except ObjectNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
@@ -233,8 +261,8 @@ class LastRun:
     """The last run that left nothing undone; times in ms since 1970 UTC.
 
     ``table_id`` is the id in the table's metadata: the record does not apply to another table that
-    is in the same place by now.
-    ``caught_up_version`` is the version up to which ``optimize`` has no partition left to look at,
+    is at the same address now.
+    ``caught_up_version`` is the version up to which ``optimize`` has considered all partitions,
     by this run or an earlier one.
     """
 

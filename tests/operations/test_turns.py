@@ -44,7 +44,7 @@ class Scene:
         return hold_lease(store, command, holder, clock=self.clock, warn=self.warnings.append)
 
 
-def test_who_comes_second_is_told_who_holds() -> None:
+def test_who_comes_second_learns_who_holds() -> None:
     scene, store = Scene(), new_store()
     with scene.hold(store):
         before = store.contents()
@@ -215,7 +215,7 @@ def test_a_lease_that_was_taken_over_is_left_to_the_other(monkeypatch: pytest.Mo
         for _ in range(1000):
             if scene.warnings:
                 break
-            # Each time anew: it may be renewed just between the look and the removal.
+            # Each time again: it may be renewed just between the look and the removal.
             store.delete_many(list(store.contents()))
             threading.Event().wait(0.01)
     assert scene.warnings == ["another run took the lease on this table; this one continues"]

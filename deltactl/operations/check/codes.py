@@ -108,13 +108,13 @@ _ROWS = (
     CheckCode(
         "PATH_ENCODING",
         _E,
-        "readers ignore a remove whose path text differs from the add: rows stay or repeat",
+        "readers ignore a remove whose path text differs from the add: rows remain or repeat",
         "deltactl check {table} --fix path-encoding",
     ),
     CheckCode(
         "PATH_ENCODING_DOUBTFUL",
         _E,
-        "readers ignore a remove whose path text differs from the add: rows stay, intended or not",
+        "readers ignore a remove whose path text differs from the add: its rows remain",
         "deltactl check {table} --fix path-encoding --path TEXT, if its rows should be removed",
     ),
     CheckCode("FILE_MISSING", _E, "queries that need the file fail", _RESTORE),

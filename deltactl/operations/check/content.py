@@ -100,7 +100,7 @@ class ContentChecker:
         wanted = [file for file in files if self._depth >= Depth.FOOTERS or self._decodes(file)]
         at_once = _READ_AT_ONCE if self._depth is Depth.DATA else _FOOTERS_AT_ONCE
         rows = start = 0
-        count = 1  # the first footer tells how large they are
+        count = 1  # the first footer gives an estimate of their size
         while start < len(wanted):
             opened, footer_bytes = self._open(wanted[start : start + count])
             rows += sum(map_requests(self._store, self._check_file, opened, at_once=at_once))

@@ -24,6 +24,7 @@ from deltactl.log.writing.base import CommitBase
 from deltactl.log.writing.remove_files import Removal, remove_files
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.append_only import find_append_only_refusal
 from deltactl.operations.path_encoding.index import (
     PATH_COLUMNS,
     PathTextIndex,
@@ -37,15 +38,13 @@ from deltactl.operations.path_encoding.pairs import (
     find_path_pairs,
 )
 from deltactl.operations.run_context import RunContext
-from deltactl.protocol.features import APPEND_ONLY, Operation, ensure_supported, has_feature
+from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.stats import num_records
 from deltactl.storage.store import Store
 
 FIX: Final = "path-encoding"
 _OPERATION: Final = "FSCK"
 """Delta's operation name of a commit that removes file entries from the log."""
-
-_APPEND_ONLY: Final = "delta.appendOnly"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +140,7 @@ def repair_paths(
     if report.is_empty or pairs is None:
         return report
     _ensure_one_remains(pairs, chosen)
-    refusal = _find_refusal(CommitBase.of(snapshot))
+    refusal = find_append_only_refusal(CommitBase.of(snapshot))
     if dry_run:
         if refusal is not None:
             context.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
@@ -221,19 +220,9 @@ def _ensure_one_remains(pairs: PathPairs, chosen: Sequence[PathPair]) -> None:
             )
 
 
-def _find_refusal(base: CommitBase) -> SafetyError | None:
-    is_set = base.metadata.configuration.get(_APPEND_ONLY, "false").lower() == "true"
-    if not (is_set and has_feature(base.protocol, APPEND_ONLY)):
-        return None
-    return SafetyError(
-        f"the table is append-only ({_APPEND_ONLY}): its rows must not be removed",
-        hint=f"Ask the owner of the table to set {_APPEND_ONLY} to false.",
-    )
-
-
 def _ensure_may_remove(base: CommitBase) -> None:
     ensure_supported(base.protocol, base.metadata, Operation.REMOVE)
-    refusal = _find_refusal(base)
+    refusal = find_append_only_refusal(base)
     if refusal is not None:
         raise refusal
 

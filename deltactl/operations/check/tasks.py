@@ -16,7 +16,7 @@ from deltactl.operations.check.content import ContentChecker, Logged, Present
 from deltactl.operations.check.findings import Findings, Row
 from deltactl.operations.check.options import Depth
 from deltactl.operations.check.vectors import check_vector_file, name_vector_file
-from deltactl.operations.find_files import find_files, find_path_problem
+from deltactl.operations.find_files import find_files, find_path_problem, is_placed
 from deltactl.parquet.data_file import DataFile
 from deltactl.protocol.actions import DELETION_VECTOR_TYPE, Metadata
 from deltactl.protocol.deletion_vectors import INLINE, DeletionVector
@@ -105,7 +105,7 @@ class _BatchChecker:
         vectors = [self._vector_name(file) for file in logged]
         names = [file.data.path for file in logged] + [name for name in vectors if name]
         self._infos, self._external = find_files(
-            self._store, [name for name in dict.fromkeys(names) if _is_placed(name)]
+            self._store, [name for name in dict.fromkeys(names) if is_placed(name)]
         )
         if self._external:
             shown = min(self._external)
@@ -146,7 +146,7 @@ class _BatchChecker:
     def _locate(self, file: Logged) -> FileInfo | None:
         """Return what the store says of a file, compared with the log; ``None`` if unknown."""
         path = file.data.path
-        if path in self._external or not _is_placed(path):
+        if path in self._external or not is_placed(path):
             return None
         info = self._infos.get(path)
         if info is None:
@@ -175,8 +175,3 @@ class _BatchChecker:
         if info is None and not file.is_live:
             return False
         return check_vector_file(vector, file.data.path, name, info, self._findings)
-
-
-def _is_placed(name: str) -> bool:
-    """Return whether a name can be looked up: absolute, or of a file below the root."""
-    return is_absolute(name) or find_path_problem(name) is None

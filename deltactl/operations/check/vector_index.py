@@ -25,7 +25,7 @@ from deltactl.protocol.spark_hash import Hashes, hash_names
 from deltactl.units import format_count
 
 VECTOR_COLUMNS: Final = ("path", "encoded_path", "deletion_vector")
-"""Columns of a file action that tell which logical file it names."""
+"""Columns of a file action that identify its logical file."""
 
 Versions: TypeAlias = npt.NDArray[np.int64]
 _Actions: TypeAlias = tuple[Hashes, Hashes, Versions]

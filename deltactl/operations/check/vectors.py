@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 from deltactl.errors import CorruptLogError, DataFileError
 from deltactl.operations.check.findings import Findings
 from deltactl.parquet.data_file import DataFile
-from deltactl.parquet.reader import load_deletion_vector
+from deltactl.parquet.open_files import load_deletion_vector
 from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, DeletionVector
 from deltactl.storage.store import FileInfo, Store
 

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 from deltactl.errors import UsageError
-from deltactl.log.checkpoint.schema import Compat
+from deltactl.log.checkpoint.compat import Compat
 from deltactl.operations.thresholds import Need
 
 Kind: TypeAlias = Literal["auto", "classic", "v2"]
 TopFormat: TypeAlias = Literal["json", "parquet"]
 
-DEFAULT_SIDECAR_ROWS: Final = 50_000
 NO_PARTS: Final = (
     "multi-part checkpoints are read but not written: PROTOCOL.md deprecates them for writers"
 )
@@ -34,7 +33,7 @@ class CheckpointOptions:
 
     version: int | None = None
     kind: Kind = "auto"
-    sidecar_rows: int = DEFAULT_SIDECAR_ROWS
+    sidecar_rows: int = 50_000
     top_format: TopFormat = "json"
     compat: Compat = "default"
     cleanup: bool = False

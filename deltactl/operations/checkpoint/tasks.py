@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from deltactl.errors import VerificationError
 from deltactl.log.checkpoint.nodes import Node
 from deltactl.log.checkpoint.read import FILE_COLUMNS, TOMBSTONE_COLUMNS, CheckpointHead
-from deltactl.log.checkpoint.schema import CheckpointLayout, singleton_rows
+from deltactl.log.checkpoint.schema import CheckpointLayout, non_file_rows
 from deltactl.log.checkpoint.verify import verify_actions
 from deltactl.log.checkpoint.write import (
     ActionFileWriter,
@@ -57,8 +57,8 @@ class TailSource:
 class WriteSpec:
     """What all tasks of a checkpoint share.
 
-    ``tombstones_after_ms``: tombstones at or before this time have expired. ``singletons`` are
-    the non-file actions by name, for whole files.
+    ``tombstones_after_ms``: tombstones at or before this time have expired. ``non_file_actions``:
+    for files with all actions (not for sidecars).
     """
 
     table_uri: str
@@ -70,7 +70,7 @@ class WriteSpec:
     layout: CheckpointLayout = field(repr=False)
     tombstones_after_ms: int
     sidecar_rows: int
-    singletons: Sequence[Node] = field(default=(), repr=False)
+    non_file_actions: Sequence[Node] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def write_whole(spec: WriteSpec, name: str, attempt: int) -> tuple[WrittenAction
     store = open_store(spec.table_uri, spec.storage_options)
     schema = spec.layout.whole_schema
     with ActionFileWriter(store, name, schema, spec.layout) as writer:
-        writer.write_singletons(singleton_rows(schema, spec.singletons))
+        writer.write_non_file_actions(non_file_rows(schema, spec.non_file_actions))
         for kind, batch in _stream(store, spec, WHOLE):
             _write(writer, kind, batch)
         # Other writers' checkpoints have the same name: only remove a file known to be invalid.

@@ -26,10 +26,10 @@ from deltactl.log.checkpoint.nodes import (
     start_hint,
     v2_node,
 )
-from deltactl.log.checkpoint.schema import TOP_SCHEMA, choose_layout, singleton_rows
+from deltactl.log.checkpoint.schema import TOP_SCHEMA, choose_layout, non_file_rows
 from deltactl.log.checkpoint.verify import verify_head
 from deltactl.log.checkpoint.write import ActionFileWriter, WrittenActions, remove_unchanged
-from deltactl.log.commits.singletons import Singletons
+from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.listing import Checkpoint
 from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.action_lines import line
@@ -88,7 +88,7 @@ def write_checkpoint(
     return writing.write_v2() if plan.kind == "v2" else writing.write_whole()
 
 
-def _kept_singletons(snapshot: Snapshot, now_ms: int) -> Singletons:
+def _live_non_file_actions(snapshot: Snapshot, now_ms: int) -> NonFileActions:
     """Return the non-file actions to keep: live domains and unexpired transactions."""
     retention = snapshot.properties.txn_retention_ms
     txns = dict(snapshot.txns)
@@ -96,15 +96,15 @@ def _kept_singletons(snapshot: Snapshot, now_ms: int) -> Singletons:
         # One without a timestamp counts as expired (PROTOCOL.md, "Transaction Identifiers").
         oldest = now_ms - retention
         txns = {app: txn for app, txn in txns.items() if (txn.last_updated_ms or 0) > oldest}
-    return Singletons(snapshot.protocol, snapshot.metadata, txns, dict(snapshot.domains))
+    return NonFileActions(snapshot.protocol, snapshot.metadata, txns, dict(snapshot.domains))
 
 
-def _nodes(singletons: Singletons) -> Iterator[Node]:
-    assert singletons.protocol is not None and singletons.metadata is not None
-    yield {"protocol": encode_protocol(singletons.protocol)}
-    yield {"metaData": encode_metadata(singletons.metadata)}
-    yield from ({"txn": encode_txn(txn)} for txn in singletons.txns.values())
-    yield from ({"domainMetadata": encode_domain(d)} for d in singletons.domains.values())
+def _nodes(non_file_actions: NonFileActions) -> Iterator[Node]:
+    assert non_file_actions.protocol is not None and non_file_actions.metadata is not None
+    yield {"protocol": encode_protocol(non_file_actions.protocol)}
+    yield {"metaData": encode_metadata(non_file_actions.metadata)}
+    yield from ({"txn": encode_txn(txn)} for txn in non_file_actions.txns.values())
+    yield from ({"domainMetadata": encode_domain(d)} for d in non_file_actions.domains.values())
 
 
 class _Writing:
@@ -119,7 +119,7 @@ class _Writing:
     ) -> None:
         self._snapshot, self._plan, self._options, self._context = snapshot, plan, options, context
         self._store = snapshot.store
-        self._singletons = _kept_singletons(snapshot, context.clock.now_ms())
+        self._non_file_actions = _live_non_file_actions(snapshot, context.clock.now_ms())
         self._spec = self._build_spec()
 
     def _build_spec(self) -> WriteSpec:
@@ -136,7 +136,7 @@ class _Writing:
             tombstones_after_ms=context.clock.now_ms()
             - snapshot.properties.deleted_file_retention_ms,
             sidecar_rows=self._options.sidecar_rows,
-            singletons=tuple(_nodes(self._singletons)),
+            non_file_actions=tuple(_nodes(self._non_file_actions)),
         )
 
     def write_whole(self) -> WrittenCheckpoint:
@@ -147,7 +147,7 @@ class _Writing:
         infos = tuple(written.file for written in files)
         checkpoint = Checkpoint(plan.version, str(plan.kind), "parquet", infos)
         try:
-            verify_head(self._store, checkpoint, self._singletons, ())
+            verify_head(self._store, checkpoint, self._non_file_actions, ())
         except VerificationError:
             remove_unchanged(self._store, infos)
             raise
@@ -165,7 +165,7 @@ class _Writing:
         nodes = [
             {"checkpointMetadata": checkpoint_metadata(plan.version, files, self._spec.layout)},
             *({"sidecar": node} for node in sidecars),
-            *self._spec.singletons,
+            *self._spec.non_file_actions,
         ]
         try:
             self._ensure_complete(files)
@@ -176,14 +176,14 @@ class _Writing:
         try:
             checkpoint = Checkpoint(plan.version, "uuid", form, (top,))
             expected = [written.file.name for written in files]
-            verify_head(self._store, checkpoint, self._singletons, expected)
+            verify_head(self._store, checkpoint, self._non_file_actions, expected)
         except Exception:
             self._retract(name, files)
             raise
         hint = start_hint(plan.version, files)
         hint["size"] += len(nodes)
         hint["sizeInBytes"] += top.size_bytes
-        hint["v2Checkpoint"] = v2_node(top, self._spec.singletons, sidecars)
+        hint["v2Checkpoint"] = v2_node(top, self._spec.non_file_actions, sidecars)
         return _summary(plan, files, (top,), hint)
 
     def _ensure_complete(self, files: Sequence[WrittenActions]) -> None:
@@ -221,7 +221,7 @@ class _Writing:
                 # beside sidecars: it fails on a file without them.
                 schema = pa.schema([*layout.sidecar_schema, *TOP_SCHEMA])
                 with ActionFileWriter(self._store, name, schema, layout) as writer:
-                    writer.write_singletons(singleton_rows(TOP_SCHEMA, nodes))
+                    writer.write_non_file_actions(non_file_rows(TOP_SCHEMA, nodes))
                     return writer.close().file
             return self._put_top(name, nodes)
         except Exception:

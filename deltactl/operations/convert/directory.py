@@ -64,13 +64,15 @@ def list_directory(store: Store) -> DirectoryListing:
     _ensure_only_files(names, store.uri)
     candidates: list[str] = []
     left_out: list[LeftOut] = []
-    hidden_folders: dict[str, bool] = {}
+    hidden_directories: dict[str, bool] = {}
     for name in names:
-        folder, _, last = name.rpartition("/")
-        if folder == LOG_DIR or name.startswith(f"{LOG_DIR}/"):
+        directory, _, last = name.rpartition("/")
+        if directory == LOG_DIR or name.startswith(f"{LOG_DIR}/"):
             continue
-        if (is_hidden := hidden_folders.get(folder)) is None:
-            is_hidden = hidden_folders[folder] = any(map(_is_hidden_folder, folder.split("/")))
+        if (is_hidden := hidden_directories.get(directory)) is None:
+            is_hidden = hidden_directories[directory] = any(
+                map(_is_hidden_directory, directory.split("/"))
+            )
         if is_hidden or last[:1] in ("_", "."):
             left_out.append(LeftOut(name, HIDDEN))
         elif has_parquet_name(last) or "." not in last:
@@ -100,7 +102,7 @@ def _walk(store: Store) -> tuple[list[str], set[str]]:
     """Return the sorted names of all files, and which are links; skip linked directories."""
     names: list[str] = []
     links: list[str] = []
-    for part in store.walk_tree(lambda folder: True):
+    for part in store.walk_tree(lambda directory: True):
         names += part.files
         links += part.links
     found = store.stat_many(links) if links else []
@@ -132,7 +134,7 @@ def _find_twins(store: Store, candidates: Iterable[str], links: Iterable[str]) -
     return twins
 
 
-def _is_hidden_folder(part: str) -> bool:
+def _is_hidden_directory(part: str) -> bool:
     # `_p=1` is a partition of a column named `_p`.
     return part[:1] in ("_", ".") and "=" not in part
 

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from deltactl.errors import UsageError
-from deltactl.protocol.schema import MAX_DECIMAL_DIGITS, PrimitiveType
 
-DEFAULT_MARGIN_MS: Final = 10 * 60 * 1000
+if TYPE_CHECKING:
+    from deltactl.operations.convert.partition_by import PartitionColumn
 
-_TYPES: Final[Mapping[str, str]] = {
-    **{name: name for name in ("string", "boolean", "float", "double", "date")},
-    **{name: name for name in ("byte", "short", "integer", "long")},
-    **{name: name for name in ("timestamp", "timestamp_ntz", "binary")},
-    "tinyint": "byte",
-    "smallint": "short",
-    "int": "integer",
-    "bigint": "long",
-    "real": "float",
-    "bool": "boolean",
-    "varchar": "string",
-}
-_DECIMAL: Final = re.compile(r"(?:decimal|numeric)\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
-_COLUMN: Final = re.compile(r"(?:`((?:[^`]|``)+)`|([^\s,`]+))(?:\s+(\w+(?:\s*\([^)]*\))?))?")
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionColumn:
-    """A requested partition column; ``type`` ``None``: to be inferred."""
-
-    name: str
-    type: PrimitiveType | None = None
+SchemaMode: TypeAlias = Literal["strict", "widen"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +24,12 @@ class ConvertOptions:
 
     partition_by: tuple[PartitionColumn, ...] | None = None
     statistics: bool = True
-    schema_mode: Literal["strict", "widen"] = "strict"
+    schema_mode: SchemaMode = "strict"
     column_mapping: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     name: str | None = None
     sync: bool = False
-    margin_ms: int = DEFAULT_MARGIN_MS
+    margin_ms: int = 10 * 60 * 1000
 
     def __post_init__(self) -> None:
         """Refuse options that exclude each other.
@@ -70,44 +48,3 @@ class ConvertOptions:
                 f"--sync and {given[0]} exclude each other",
                 hint=f"Omit {given[0]}: --sync only adds files to an existing table.",
             )
-
-
-def parse_partition_by(text: str) -> tuple[PartitionColumn, ...]:
-    """Parse columns such as ``date date, country string``; types may be omitted, to be inferred.
-
-    Raises:
-        UsageError: it cannot be parsed; the message says where.
-    """
-    columns: list[PartitionColumn] = []
-    position = 0
-    while rest := text[position:].strip():
-        match = _COLUMN.match(rest)
-        if match is None or (match.end() < len(rest) and rest[match.end() :].lstrip()[:1] != ","):
-            raise UsageError(
-                f"--partition-by cannot be parsed at {rest[:40]!r}",
-                hint='Write names and types, such as --partition-by "date date, country string".',
-            )
-        name = match[1].replace("``", "`") if match[1] else match[2]
-        if name.lower() in (column.name.lower() for column in columns):
-            raise UsageError(f"--partition-by names {name!r} twice")
-        columns.append(PartitionColumn(name, _parse_type(match[3]) if match[3] else None))
-        comma = rest.find(",", match.end())
-        position = len(text) if comma < 0 else text.index(rest) + comma + 1
-    return tuple(columns)
-
-
-def _parse_type(text: str) -> PrimitiveType:
-    folded = "".join(text.lower().split())
-    if (known := _TYPES.get(folded)) is not None:
-        return PrimitiveType(known)
-    if folded in ("decimal", "numeric"):
-        return PrimitiveType("decimal(10,0)")
-    if match := _DECIMAL.fullmatch(folded):
-        precision, scale = int(match[1]), int(match[2])
-        if 1 <= precision <= MAX_DECIMAL_DIGITS and scale <= precision:
-            return PrimitiveType(f"decimal({precision},{scale})")
-    raise UsageError(
-        f"--partition-by: {text!r} is not a type of partition columns",
-        hint="Use byte, short, integer, long, float, double, decimal(p,s), string, boolean, "
-        "date, timestamp, timestamp_ntz or binary.",
-    )

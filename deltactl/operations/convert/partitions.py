@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
-from deltactl.operations.convert.options import PartitionColumn
+from deltactl.operations.convert.partition_by import PartitionColumn
 from deltactl.protocol.partitions import parse_partition_column
 from deltactl.protocol.paths import hive_unescape, hive_value
 from deltactl.protocol.schema import DeltaType, Field, PrimitiveType, arrow_type
@@ -61,19 +61,19 @@ def plan_partitions(
         asked: the requested columns; ``None``: from the directory names.
         file_types: types of columns that are also in the files, by lower-case name.
     """
-    folders = dict.fromkeys(name.rpartition("/")[0] for name in names)
-    pairs, problems = _parse_folders(list(folders))
+    directories = dict.fromkeys(name.rpartition("/")[0] for name in names)
+    pairs, problems = _parse_directories(list(directories))
     columns = tuple(asked) if asked is not None else _infer_columns(pairs)
     problems += _mismatches(pairs, columns)
     if problems:
         return Partitioning((), {}, ()), _of_each_file(names, problems)
     values = {
-        folder: {c.name: value for c, (_, value) in zip(columns, found, strict=True)}
-        for folder, found in pairs.items()
+        directory: {c.name: value for c, (_, value) in zip(columns, found, strict=True)}
+        for directory, found in pairs.items()
     }
     fields: list[Field] = []
     for column in columns:
-        by_folder = {folder: found[column.name] for folder, found in values.items()}
+        by_folder = {directory: found[column.name] for directory, found in values.items()}
         kind = column.type or _guess_type(by_folder, file_types.get(column.name.lower()))
         fields.append(Field(column.name, kind))
         bad = _unparsable(by_folder, column.name, kind)
@@ -92,36 +92,36 @@ def _of_each_file(names: Sequence[str], problems: Sequence[Problem]) -> list[Pro
     files: dict[str, list[str]] = {}
     for name in names:
         files.setdefault(name.rpartition("/")[0], []).append(name)
-    return [(name, column, why) for folder, column, why in problems for name in files[folder]]
+    return [(name, column, why) for directory, column, why in problems for name in files[directory]]
 
 
 def find_partition_names(name: str, asked: Sequence[PartitionColumn] | None) -> frozenset[str]:
     """Return the lower-case partition columns in the path of one file."""
-    pairs, _ = _parse_folders([name.rpartition("/")[0]])
+    pairs, _ = _parse_directories([name.rpartition("/")[0]])
     columns = asked if asked is not None else _infer_columns(pairs)
     return frozenset(column.name.lower() for column in columns)
 
 
-def _parse_folders(
-    folders: Sequence[str],
+def _parse_directories(
+    directories: Sequence[str],
 ) -> tuple[dict[str, list[tuple[str, str | None]]], list[Problem]]:
     """Return names and values in each directory's path; skip plain directories around them."""
     pairs: dict[str, list[tuple[str, str | None]]] = {}
     problems: list[Problem] = []
-    for folder in folders:
-        parts = folder.split("/") if folder else []
+    for directory in directories:
+        parts = directory.split("/") if directory else []
         keyed = [index for index, part in enumerate(parts) if "=" in part]
         found: list[tuple[str, str | None]] = []
         for index in keyed:
             name, _, value = parts[index].partition("=")
             if not name or not value:
-                problems.append((folder, None, f"{parts[index]!r} lacks a name or a value"))
+                problems.append((directory, None, f"{parts[index]!r} lacks a name or a value"))
             found.append((hive_unescape(name), hive_value(value)))
         if keyed and keyed[-1] - keyed[0] + 1 != len(keyed):
             problems.append(
-                (folder, None, "plain directories are between its partition directories")
+                (directory, None, "plain directories are between its partition directories")
             )
-        pairs[folder] = found
+        pairs[directory] = found
     return pairs, problems
 
 
@@ -129,8 +129,8 @@ def _infer_columns(
     pairs: Mapping[str, Sequence[tuple[str, str | None]]],
 ) -> tuple[PartitionColumn, ...]:
     # A directory that names a column twice is a problem of its own; compare the others without it.
-    sound = [found for found in pairs.values() if len({n.lower() for n, _ in found}) == len(found)]
-    most = max(sound, key=len, default=[])
+    valid = [found for found in pairs.values() if len({n.lower() for n, _ in found}) == len(found)]
+    most = max(valid, key=len, default=[])
     return tuple(PartitionColumn(name) for name, _ in most)
 
 
@@ -140,17 +140,17 @@ def _mismatches(
     wanted = [column.name.lower() for column in columns]
     shown = "/".join(f"{column.name}=..." for column in columns) or "no partition directories"
     problems: list[Problem] = []
-    for folder, found in pairs.items():
+    for directory, found in pairs.items():
         names = [name.lower() for name, _ in found]
         if len(set(names)) < len(names):
-            problems.append((folder, None, "a partition column occurs twice in its path"))
+            problems.append((directory, None, "a partition column occurs twice in its path"))
         elif names != wanted:
             what = (
                 f"its directories are not {shown}"
                 if columns
                 else "partition directories, none expected"
             )
-            problems.append((folder, None, what))
+            problems.append((directory, None, what))
     return problems
 
 
@@ -187,11 +187,11 @@ def _unparsable(texts: Mapping[str, str | None], column: str, kind: DeltaType) -
     else:
         return []
     problems: list[Problem] = []
-    for folder, text in texts.items():
+    for directory, text in texts.items():
         try:
             parse_partition_column(pa.array([text], pa.string()), target, column=column)
         except CorruptLogError as error:
-            problems.append((folder, column, error.message))
+            problems.append((directory, column, error.message))
     return problems
 
 

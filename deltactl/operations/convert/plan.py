@@ -13,18 +13,17 @@ from deltactl.errors import ConversionError
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.convert.directory import LeftOut
 from deltactl.operations.convert.footers import Footers
+from deltactl.operations.convert.hidden import find_hidden, note_hidden
 from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.partitions import (
     Partitioning,
     Problem,
-    find_partition_names,
     plan_partitions,
 )
 from deltactl.operations.convert.schema import SchemaMerger
 from deltactl.operations.convert.tasks import FooterGroup
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.features import COLUMN_MAPPING
-from deltactl.protocol.hidden_columns import CHANGE_TYPE, is_hidden_column
 from deltactl.protocol.new_tables import (
     choose_protocol,
     list_property_features,
@@ -99,7 +98,7 @@ def plan_convert(
         UsageError: a property that cannot be set.
     """
     merger, notes = merge_schemas(footers, SchemaMerger(options.schema_mode == "widen"))
-    hidden = _find_hidden(merger.struct, footers, options)
+    hidden = find_hidden(merger.struct, footers, options)
     notes += note_hidden(hidden)
     struct, dropped = _drop_empty(merger.struct, hidden)
     notes += dropped
@@ -182,35 +181,6 @@ def _show(problem: Problem) -> str:
     path, column, why = problem
     column_text = f"column {column!r}" if column else ""
     return " ".join(text for text in (repr(path) if path else "", column_text, why) if text)
-
-
-def _find_hidden(struct: StructType, footers: Footers, options: ConvertOptions) -> frozenset[str]:
-    """Return Delta's internal columns in the files; a partition column is never one."""
-    names = footers.names[:1]
-    partitions = frozenset().union(*(find_partition_names(n, options.partition_by) for n in names))
-    alone = struct.find(CHANGE_TYPE) is None
-    marked = alone or any(has_change_types(group) for group in footers.groups)
-    return frozenset(
-        f.name
-        for f in struct.fields
-        if f.name.lower() not in partitions and is_hidden_column(f, has_values=marked)
-    )
-
-
-def has_change_types(group: FooterGroup) -> bool:
-    """Return whether a file may have a value in Delta's column for change data."""
-    leaf = group.leaves.get((CHANGE_TYPE,))
-    return leaf is not None and leaf.nulls.to_pylist() != group.files["num_rows"].to_pylist()
-
-
-def note_hidden(names: Collection[str]) -> list[str]:
-    """Return the warnings about hidden columns."""
-    if not names:
-        return []
-    return [
-        f"{', '.join(sorted(names))}: left out, because Delta wrote it for internal use when the "
-        "files were in a table"
-    ]
 
 
 def _drop_empty(struct: StructType, hidden: Collection[str]) -> tuple[StructType, list[str]]:

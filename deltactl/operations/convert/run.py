@@ -28,7 +28,7 @@ from deltactl.protocol.actions import Txn
 from deltactl.protocol.names import LOG_DIR
 from deltactl.protocol.new_tables import list_property_features
 from deltactl.protocol.properties import TableProperties
-from deltactl.storage.dynamodb import DynamoDbLogStore
+from deltactl.storage.log_store import DynamoDbLogStore
 from deltactl.storage.store import Store
 
 __all__ = ["ConvertOptions", "ConvertPlan", "ConvertReport", "convert", "convert_directory"]

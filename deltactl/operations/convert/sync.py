@@ -8,16 +8,11 @@ tombstones may be missing, only files newer than the watermark count as new.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError, UnsupportedFeatureError, Warn
-from deltactl.log.commits.lines import CommitBytes
-from deltactl.log.commits.parser import CommitParser
+from deltactl.errors import SafetyError, UnsupportedFeatureError
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import locate
 from deltactl.log.snapshot import Snapshot
@@ -25,23 +20,24 @@ from deltactl.log.writing.append import Append, append_files
 from deltactl.log.writing.run_tags import engine_info
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.columns import ensure_columns
-from deltactl.operations.convert.directory import FROM_BEFORE, LeftOut, list_directory
+from deltactl.operations.convert.directory import LeftOut, list_directory
 from deltactl.operations.convert.footers import Footers, read_all_footers
-from deltactl.operations.convert.options import ConvertOptions, PartitionColumn
+from deltactl.operations.convert.hidden import find_hidden_in_sync, note_hidden
+from deltactl.operations.convert.new_files import choose_new_files
+from deltactl.operations.convert.options import ConvertOptions
+from deltactl.operations.convert.partition_by import PartitionColumn
 from deltactl.operations.convert.partitions import Problem, plan_partitions
 from deltactl.operations.convert.plan import (
     APP_ID,
     REGISTERED_TAG,
     ConvertPlan,
     ensure_no_problems,
-    has_change_types,
     list_files,
-    note_hidden,
     unusable_columns,
 )
 from deltactl.operations.convert.report import ConvertReport
 from deltactl.operations.convert.schema import SchemaMerger
-from deltactl.operations.convert.tasks import FooterGroup, FooterSpec
+from deltactl.operations.convert.tasks import FooterSpec
 from deltactl.operations.find_files import find_files
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Txn
@@ -53,7 +49,6 @@ from deltactl.protocol.features import (
     ensure_supported,
     has_feature,
 )
-from deltactl.protocol.hidden_columns import CHANGE_TYPE, is_hidden_column
 from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.schema import (
     ArrayType,
@@ -71,25 +66,6 @@ from deltactl.protocol.stats_columns import choose_stats_columns
 _SHOWN: Final = 5
 _RULES_OF_ROWS: Final = ("delta.invariants", "delta.generationExpression", "delta.identity.start")
 _LIVE_COLUMNS: Final = ("path", "size_bytes", "modification_time_ms", "tags")
-
-
-@dataclass(frozen=True, slots=True)
-class _Choice:
-    """Names to add, and those left out; ``unsure`` are those within the margin."""
-
-    fresh: tuple[str, ...]
-    left_out: tuple[LeftOut, ...]
-    unsure: tuple[str, ...]
-
-    def warn_of_doubt(self, warn: Warn) -> None:
-        """Warn about files that may be new, or may have been removed long ago."""
-        if not self.unsure:
-            return
-        warn(
-            f"{len(self.unsure)} files are about as old as the last listing and were left out, "
-            "because old commits were cleaned up and may have named them: "
-            f"{', '.join(map(repr, self.unsure[:_SHOWN]))}; touch them if they are new"
-        )
 
 
 def sync_directory(
@@ -119,7 +95,7 @@ def sync_directory(
     listed_ms = context.clock.now_ms()
     directory = list_directory(snapshot.store)
     _ensure_unchanged(snapshot)
-    choice = _choose(
+    choice = choose_new_files(
         snapshot, listing, directory.candidates, watermark.version, margin_ms=options.margin_ms
     )
     choice.warn_of_doubt(context.warn)
@@ -209,44 +185,6 @@ def _ensure_unchanged(snapshot: Snapshot) -> None:
         )
 
 
-def _choose(
-    snapshot: Snapshot,
-    listing: LogListing,
-    candidates: Sequence[str],
-    watermark_ms: int,
-    *,
-    margin_ms: int,
-) -> _Choice:
-    """Return candidates that the log does not name and that are newer than the watermark."""
-    names = pa.array(candidates, pa.string())
-    known = locate(snapshot.store, _named_paths(snapshot, listing))
-    unknown = names.filter(pc.invert(pc.is_in(names, value_set=known))).to_pylist()
-    found, _ = find_files(snapshot.store, unknown)
-    infos = [info for info in found.values() if info is not None]
-    remembers_all = all(version in listing.commits for version in range(snapshot.version + 1))
-    limit = watermark_ms - (margin_ms if remembers_all else 0)
-    fresh = tuple(info.name for info in infos if info.modified_ms > limit)
-    old = [info for info in infos if info.modified_ms <= limit]
-    unsure = tuple(info.name for info in old if info.modified_ms > watermark_ms - margin_ms)
-    return _Choice(fresh, tuple(LeftOut(info.name, FROM_BEFORE) for info in old), unsure)
-
-
-def _named_paths(snapshot: Snapshot, listing: LogListing) -> pa.ChunkedArray:
-    """Return every path of the adds and removes in the log."""
-    chunks: list[pa.Array] = []
-    for batches in (snapshot.file_batches(["path"]), snapshot.tombstone_batches(["path"])):
-        for batch in batches:
-            chunks += batch["path"].chunks
-    # Commits older than the checkpoint too: they have tombstones that it dropped.
-    infos = [info for version, info in listing.commits.items() if version <= snapshot.version]
-    contents = snapshot.store.read_many([info.name for info in infos])
-    keys = snapshot.metadata.partition_keys
-    files = (CommitBytes(i.name, data) for i, data in zip(infos, contents, strict=True))
-    for parsed in CommitParser(keys).parse(files):
-        chunks += [*parsed.adds["path"].chunks, *parsed.removes["path"].chunks]
-    return pa.chunked_array(chunks, pa.string())
-
-
 def _plan(
     snapshot: Snapshot,
     footers: Footers,
@@ -261,7 +199,7 @@ def _plan(
         if isinstance(f.type, PrimitiveType)
     ]
     partitioning, problems = plan_partitions(footers.names, asked, {})
-    hidden = [_find_hidden(snapshot, group) for group in footers.groups]
+    hidden = [find_hidden_in_sync(snapshot, group) for group in footers.groups]
     problems = [*footers.problems, *_misfits(snapshot, footers, hidden, options), *problems]
     ensure_no_problems(problems, snapshot.store.uri)
     columns = choose_stats_columns(
@@ -276,22 +214,6 @@ def _plan(
         tuple(sorted(left_out, key=lambda entry: entry.path)),
         watermark_ms,
         notes=tuple(note_hidden(frozenset().union(*hidden))),
-    )
-
-
-def _find_hidden(snapshot: Snapshot, group: FooterGroup) -> frozenset[str]:
-    """Return Delta's internal columns in the files that the table does not have.
-
-    Columns in which this table stores row ids are not included: readers would use the ids in them,
-    which may be in use, for the new rows.
-    """
-    known = {f.physical_name for f in snapshot.metadata.schema.fields}
-    known |= {name for name in snapshot.properties.row_tracking_columns if name is not None}
-    marked = group.schema.struct.find(CHANGE_TYPE) is None or has_change_types(group)
-    return frozenset(
-        f.name
-        for f in group.schema.struct.fields
-        if f.name not in known and is_hidden_column(f, has_values=marked)
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,6 +13,7 @@ from deltactl.errors import DeltactlError, Warn
 from deltactl.log.commits.changes import FileCounts, PartitionChange, count_added_removed
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
 from deltactl.log.listing import list_log
+from deltactl.log.replay import NO_COMMITS, live_batches
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.history.run import ensure_in_log
 from deltactl.protocol.actions import ADD_SCHEMA, Metadata
@@ -21,7 +22,15 @@ from deltactl.protocol.path_columns import normalize_paths
 from deltactl.protocol.schema import Field, render_type
 from deltactl.storage.store import Store
 
-_COUNTED = (*KEY_COLUMNS, "path", "partition_values", "size_bytes", "stats", "data_change")
+COUNTED_COLUMNS: Final = (
+    *KEY_COLUMNS,
+    "path",
+    "partition_values",
+    "size_bytes",
+    "stats",
+    "data_change",
+)
+"""The columns of files that a comparison needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +102,35 @@ def diff_versions(store: Store, first: int, last: int | None, warn: Warn) -> Ver
     ensure_in_log(store, listing, last)
     before = load_snapshot(store, first, warn=warn, listing=listing)
     after = load_snapshot(store, last, warn=warn, listing=listing)
-    removed, added = _files_of_one_side(before, after)
+    removed, added = files_of_one_side(before, after, COUNTED_COLUMNS)
+    return compare_snapshots(before, after, (removed, added), listing.latest_version, warn)
+
+
+def compare_snapshots(
+    before: Snapshot,
+    after: Snapshot,
+    files: tuple[pa.Table, pa.Table],
+    latest_version: int,
+    warn: Warn,
+) -> VersionDiff:
+    """Describe the differences between two versions, whose ``files`` were found before.
+
+    Args:
+        before: the first version.
+        after: the last version.
+        files: those of each version that the other does not have, with ``COUNTED_COLUMNS``.
+        latest_version: of the table.
+        warn: receives what could not be found out.
+    """
+    removed, added = files
     names = _partition_names(after.metadata)
     total, partitions = count_added_removed(added, removed, sorted(names))
     paths = [normalize_paths(files["encoded_path"]) for files in (added, removed)]
     remarked = pc.sum(pc.is_in(paths[0], value_set=paths[1])).as_py() or 0
     return VersionDiff(
-        first,
-        last,
-        listing.latest_version,
+        before.version,
+        after.version,
+        latest_version,
         (_timestamp(before, warn), _timestamp(after, warn)),
         total.added,
         total.removed,
@@ -122,12 +151,49 @@ def _timestamp(snapshot: Snapshot, warn: Warn) -> int | None:
         return None
 
 
-def _files_of_one_side(before: Snapshot, after: Snapshot) -> tuple[pa.Table, pa.Table]:
-    """Return the files of each version that the other does not have."""
+def files_of_one_side(
+    before: Snapshot, after: Snapshot, columns: Sequence[str]
+) -> tuple[pa.Table, pa.Table]:
+    """Return the files of each version that the other does not have, by (path, vector).
+
+    Args:
+        before: the first version.
+        after: the last version.
+        columns: of the files to return, ``KEY_COLUMNS`` among them.
+    """
+    if before.head is not None and after.head is not None and before.head == after.head:
+        one, other = _touched_files(before, after, columns)
+        keys = [file_keys(files) for files in (one, other)]
+        only_before = pc.invert(pc.is_in(keys[0], value_set=keys[1]))
+        only_after = pc.invert(pc.is_in(keys[1], value_set=keys[0]))
+        return one.filter(only_before), other.filter(only_after)
     keys = [_keys(snapshot) for snapshot in (before, after)]
     only_before = pc.invert(pc.is_in(keys[0], value_set=keys[1]))
     only_after = pc.invert(pc.is_in(keys[1], value_set=keys[0]))
-    return _gather(before, only_before), _gather(after, only_after)
+    return _gather(before, only_before, columns), _gather(after, only_after, columns)
+
+
+def _touched_files(
+    before: Snapshot, after: Snapshot, columns: Sequence[str]
+) -> tuple[pa.Table, pa.Table]:
+    """Return the live files of two versions that the commits since their checkpoint name."""
+    tails = before.tail, after.tail
+    touched = pa.chunked_array([c for tail in tails for c in tail.keys.chunks], pa.string())
+    stored = [ADD_SCHEMA.empty_table().select(columns)]
+    for batch in live_batches(before.store, before.head, NO_COMMITS, columns):
+        stored.append(batch.filter(pc.is_in(file_keys(batch), value_set=touched)))
+    shared = pa.concat_tables(stored)
+    keys = file_keys(shared)
+    one, other = (
+        pa.concat_tables(
+            [
+                shared.filter(pc.invert(pc.is_in(keys, value_set=tail.keys))),
+                tail.adds.select(columns),
+            ]
+        )
+        for tail in tails
+    )
+    return one, other
 
 
 def _keys(snapshot: Snapshot) -> pa.ChunkedArray:
@@ -135,16 +201,16 @@ def _keys(snapshot: Snapshot) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, pa.string())
 
 
-def _gather(snapshot: Snapshot, mask: pa.ChunkedArray) -> pa.Table:
+def _gather(snapshot: Snapshot, mask: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
     """Return the files selected by the mask, by their position in the stream."""
 
     def picked() -> Iterator[pa.Table]:
         start = 0
-        for batch in snapshot.file_batches(_COUNTED):
+        for batch in snapshot.file_batches(columns):
             yield batch.filter(mask.slice(start, batch.num_rows))
             start += batch.num_rows
 
-    empty = ADD_SCHEMA.empty_table().select(_COUNTED)
+    empty = ADD_SCHEMA.empty_table().select(columns)
     return pa.concat_tables([empty, *picked()])
 
 

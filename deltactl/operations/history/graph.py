@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DeltactlError, Warn
+from deltactl.log.commits.events import EVENTS, LogSweep
 from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys, text_keys
 from deltactl.log.history.columns import HistoryRow
 from deltactl.log.history.read import Selection, read_history
-from deltactl.log.lifetimes import EVENTS, LogSweep, Stretches, first_rebuildable, sweep_commits
+from deltactl.log.lifetimes import Stretches, first_rebuildable, sweep_commits
 from deltactl.log.listing import LogListing, list_log
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.storage.store import Store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -44,26 +44,34 @@ class Restorable:
 _NOT_REBUILDABLE = Restorable(State.GONE)
 
 
-def find_restorable(store: Store, listing: LogListing, warn: Warn) -> Mapping[int, Restorable]:
+def find_restorable(
+    store: Store, listing: LogListing, warn: Warn, damaged: Collection[str] = ()
+) -> Mapping[int, Restorable]:
     """Return the state of each version in the log; nothing if it is unknown.
 
-    Lists all files below the root once.
+    Lists all files below the root once. ``damaged`` are names of files that count as gone.
     """
     try:
-        snapshot = load_snapshot(store, warn=warn, listing=listing)
-        return _find(snapshot, listing)
+        snapshot = load_snapshot(store, warn=warn, listing=listing, with_events=True)
+        return _find(snapshot, listing, frozenset(damaged))
     except DeltactlError as error:
         warn(f"it is unknown which versions are restorable: {error.message}")
         return {}
 
 
-def _find(snapshot: Snapshot, listing: LogListing) -> dict[int, Restorable]:
+def _find(
+    snapshot: Snapshot, listing: LogListing, damaged: frozenset[str]
+) -> dict[int, Restorable]:
     store = snapshot.store
     first = first_rebuildable(store, listing)
     start = first_commit(listing)
-    sweep = sweep_commits(store, listing, snapshot.metadata, start, snapshot.version)
+    sweep = sweep_commits(
+        store, listing, snapshot.metadata, start, snapshot.version, known=snapshot.tail.sweep
+    )
     stretches = _with_untouched(Stretches.of(sweep, first), snapshot)
-    names = pa.chunked_array([pa.array(_utf8(b), pa.string()) for b in store.walk()], pa.string())
+    names = list_names(store)
+    if damaged:
+        names = names.filter(pc.invert(pc.is_in(names, value_set=pa.array(sorted(damaged)))))
     gone = ~_present(store, stretches.files["path"], names)
     gone |= ~_present(store, stretches.files["vector_file"], names)
     total = stretches.count(np.ones(len(gone), np.bool_))
@@ -112,6 +120,11 @@ def _present(store: Store, logged: pa.ChunkedArray, names: pa.ChunkedArray) -> F
         found = [info.name for info in store.stat_many(elsewhere) if info is not None]
         present = pc.or_(present, pc.is_in(logged, value_set=pa.array(found, pa.string())))
     return np.asarray(present.to_numpy(), np.bool_).copy()
+
+
+def list_names(store: Store) -> pa.ChunkedArray:
+    """Return the names of all files below the root that a log can contain."""
+    return pa.chunked_array([pa.array(_utf8(b), pa.string()) for b in store.walk()], pa.string())
 
 
 def _utf8(names: list[str]) -> list[str]:

@@ -19,7 +19,7 @@ from deltactl.log.history.read import Selection, read_history
 from deltactl.log.history.timestamps import resolve_timestamp
 from deltactl.log.listing import LogListing, list_log
 from deltactl.log.not_a_table import no_table_error
-from deltactl.log.rebuildable import torn_file
+from deltactl.log.rebuildable import truncated_file
 from deltactl.operations.history.changes import Change, ChangeCounter
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.storage.store import Store
@@ -95,7 +95,7 @@ def _check_checkpoint(store: Store, listing: LogListing, warn: Warn) -> None:
         return
     checkpoint = listing.checkpoints[-1]
     try:
-        truncated = torn_file(store, checkpoint)
+        truncated = truncated_file(store, checkpoint)
     except StorageError as error:
         warn(f"the checkpoint at version {checkpoint.version} cannot be read: {error.message}")
         return
@@ -219,7 +219,8 @@ def ensure_in_log(store: Store, listing: LogListing, version: int) -> None:
     oldest = min(listing.commits, default=latest)
     if not oldest <= version <= latest:
         raise VersionNotFoundError(
-            f"the log of {store.uri} has no version {version}: it goes from {oldest} to {latest}",
+            f"the log of {store.uri} has no version {version}: "
+            f"it has versions {oldest} to {latest}",
             hint="Run `deltactl describe-history --all` to list the versions.",
         )
 

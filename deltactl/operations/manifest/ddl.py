@@ -16,7 +16,12 @@ import pyarrow as pa
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.manifest.options import ManifestOptions
-from deltactl.operations.manifest.plan import STALE, ManifestPlan, PartitionManifest, parse_folder
+from deltactl.operations.manifest.plan import (
+    STALE,
+    ManifestPlan,
+    PartitionManifest,
+    parse_directory,
+)
 from deltactl.protocol.partitions import parse_partition_column
 from deltactl.protocol.paths import HIVE_NULL
 from deltactl.protocol.schema import (
@@ -187,7 +192,7 @@ class _Writer:
     def _call(
         self, procedure: str, partition: PartitionManifest, location: str | None
     ) -> str | None:
-        values = parse_folder(partition.folder, self.partition_fields)
+        values = parse_directory(partition.folder, self.partition_fields)
         if values is None:
             return None
         names = ", ".join(_doubled(f.name.lower()) for f in self.partition_fields)
@@ -203,7 +208,7 @@ class _Writer:
         return f"{self._root}/{partition.folder}/"
 
     def _spec(self, partition: PartitionManifest) -> str:
-        values = parse_folder(partition.folder, self.partition_fields)
+        values = parse_directory(partition.folder, self.partition_fields)
         if values is None:
             return ""
         return ", ".join(

@@ -102,7 +102,7 @@ def plan_manifests(
     found_names = [name for batch in output.walk(MANIFEST_DIR) for name in batch]
     there = set(filter(is_seen, found_names))
     folders = {*manifests.folders, *map(_folder_of, there)}
-    chosen = _choose_folders(snapshot, folders, options, warn)
+    chosen = _choose_directories(snapshot, folders, options, warn)
     wanted = [index for index, folder in enumerate(manifests.folders) if folder in chosen]
     wanted.sort(key=manifests.folders.__getitem__)
     names = [manifest_name(manifests.folders[index]) for index in wanted]
@@ -153,7 +153,7 @@ def _has_same_lines(found: bytes, wanted: bytes) -> bool:
     return found == wanted or sorted(found.splitlines()) == sorted(wanted.splitlines())
 
 
-def _choose_folders(
+def _choose_directories(
     snapshot: Snapshot, folders: Set[str], options: ManifestOptions, warn: Warn
 ) -> Set[str]:
     """Return the requested ones of ``folders``."""
@@ -170,7 +170,7 @@ def _choose_folders(
 def _matching(
     predicate: PartitionPredicate, folders: Sequence[str], fields: Sequence[Field]
 ) -> set[str]:
-    parsed = [(folder, parse_folder(folder, fields)) for folder in folders]
+    parsed = [(folder, parse_directory(folder, fields)) for folder in folders]
     known = [(folder, values) for folder, values in parsed if values is not None]
     columns = {
         f.physical_name: pa.array([values[f.physical_name] for _, values in known], pa.string())
@@ -186,7 +186,7 @@ def _matching(
     return {folder for (folder, _), hit in zip(known, answers, strict=True) if hit}
 
 
-def parse_folder(folder: str, fields: Sequence[Field]) -> dict[str, str | None] | None:
+def parse_directory(folder: str, fields: Sequence[Field]) -> dict[str, str | None] | None:
     """Return the partition values of a manifest's directory; ``None`` if it is not a partition."""
     parts = folder.split("/") if folder else []
     if len(parts) != len(fields):

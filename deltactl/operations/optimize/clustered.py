@@ -17,25 +17,26 @@ from deltactl.log.commits.parser import CommitParser
 from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.replay import is_compacted
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.optimize.layout.tags import CUBE_TAG, is_laid_out
 from deltactl.protocol.partitions import lookup_map
 from deltactl.storage.names import is_local_uri
 from deltactl.storage.store import FileInfo
 
-_CUBE_TAG = "ZCUBE_ID"
 # Timestamps of files come from the writer's clock, those of commits from the store's.
 _SKEW_MS: Final = 10 * 60 * 1000
 
 
 def clustered_mask(snapshot: Snapshot, files: pa.Table) -> np.ndarray[Any, Any]:
-    """Return a mask of clustered files: with a provider or cube tag, or from a Z-order commit.
+    """Return a mask of clustered files: with a provider or tag, or from a Z-order commit.
 
     Delta on Spark does not tag Z-ordered files, so commits not older than the oldest file are
     searched: for a local table all in the log, and on object stores, where each is a request, only
     those since the checkpoint. Z-order commits before them are not found.
     """
     marked = pc.or_(
-        files["clustering_provider"].is_valid(), lookup_map(files["tags"], _CUBE_TAG).is_valid()
+        files["clustering_provider"].is_valid(), lookup_map(files["tags"], CUBE_TAG).is_valid()
     )
+    marked = pc.or_(marked, pa.array(is_laid_out(files)))
     oldest_ms = pc.min(files["modification_time_ms"]).as_py()
     if oldest_ms is not None:
         ordered = _z_ordered_paths(snapshot, oldest_ms)

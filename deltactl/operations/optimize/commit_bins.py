@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import Final
 
 import pyarrow as pa
@@ -18,19 +21,24 @@ from deltactl.errors import (
     explain_foreign,
 )
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.carry import Group
+from deltactl.log.writing.carry import Bin
 from deltactl.log.writing.rearrange import Committed, Committer, Draft
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.optimize.copy_groups import RewriteCounts
+from deltactl.operations.optimize.layout.tags import encode_names
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.tasks import RewriteResult
 from deltactl.operations.run_context import RunContext
+from deltactl.parquet.digest import ALGORITHM, RowDigest
 from deltactl.protocol.features import ROW_TRACKING, has_feature
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 from deltactl.units import format_count
+
+DIGEST_TAG: Final = "deltactl.rowDigest"
+"""Tag of a ``commitInfo``: the digest of the rows that the commit moved between files."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -53,18 +61,18 @@ class _Totals:
 
     def add(self, committed: Committed) -> None:
         verdicts = committed.verdicts
-        groups = [verdict.group for verdict in verdicts if verdict.group is not None]
-        carried = [verdict.carried_rows for verdict in verdicts if verdict.group is not None]
+        bins = [verdict.bin for verdict in verdicts if verdict.bin is not None]
+        carried = [verdict.carried_rows for verdict in verdicts if verdict.bin is not None]
         self.versions.append(committed.version)
         self.carried_rows += sum(carried)
         self.carried_bins += sum(map(bool, carried))
-        self.vectors += count_vectors(groups)
-        for group in groups:
-            self.files_added += len(group.added)
-            self.files_removed += group.removed.num_rows
-            self.bytes_added += sum(file.size_bytes for file in group.added)
-            self.bytes_removed += _input_bytes(group)
-            self.rows += sum(file.num_records for file in group.added)
+        self.vectors += count_vectors(bins)
+        for bin_ in bins:
+            self.files_added += len(bin_.added)
+            self.files_removed += bin_.removed.num_rows
+            self.bytes_added += sum(file.size_bytes for file in bin_.added)
+            self.bytes_removed += _input_bytes(bin_)
+            self.rows += sum(file.num_records for file in bin_.added)
 
 
 class OptimizeRun:
@@ -73,9 +81,9 @@ class OptimizeRun:
     def __init__(
         self, plan: OptimizePlan, options: OptimizeOptions, context: RunContext, run_id: str
     ) -> None:
-        self._plan, self._options, self._context = plan, options, context
+        self._plan, self.options, self._context = plan, options, context
         self.run_id = run_id
-        self._batch: list[Group] = []
+        self._batch: list[Bin] = []
         self._batch_bytes = 0
         self._batch_started = context.clock.monotonic()
         self._totals = _Totals()
@@ -87,8 +95,8 @@ class OptimizeRun:
         self._failure: DeltactlError | None = None
         self._conflict: ConflictError | None = None
         self._committed: set[str] = set()  # outputs
-        self._strays: list[str] = []
-        self._strays_removed: list[str] = []
+        self._orphans: list[str] = []
+        self._orphans_removed: list[str] = []
         self.num_bins = 0
         self.rounds = 0
 
@@ -98,7 +106,7 @@ class OptimizeRun:
         self._store = snapshot.store
         self._bins = bins
         self._committer = Committer(snapshot, plan.files, clock=context.clock, sleep=context.sleep)
-        self._draft = _build_draft(snapshot, plan, self._options, context)
+        self._draft = _build_draft(snapshot, plan, self.options, context)
         self.num_bins += len(bins)
         self.rounds += 1
         self.forget_lost()
@@ -128,9 +136,10 @@ class OptimizeRun:
                     "bin %d: %s done", outcome.task_id, format_count(removed.num_rows, "file")
                 )
                 self._rewritten.add(outcome.result.groups)
-                group = Group(removed, outcome.result.outputs, outcome.result.inputs)
-                self._batch.append(group)
-                self._batch_bytes += _input_bytes(group)
+                result = outcome.result
+                bin_ = Bin(removed, result.outputs, result.inputs, result.digest)
+                self._batch.append(bin_)
+                self._batch_bytes += _input_bytes(bin_)
                 if self._batch_is_due():
                     self._commit_batch()
             self._commit_batch()
@@ -140,8 +149,8 @@ class OptimizeRun:
             self._discard(self._batch)
             raise
         finally:
-            self._strays += self._committer.strays
-        if self._context.engine.leaves_strays:
+            self._orphans += self._committer.orphans
+        if self._context.engine.leaves_orphans:
             self._delete_orphans(folders)
 
     def finish(self) -> OptimizeReport:
@@ -158,8 +167,8 @@ class OptimizeRun:
     def _batch_is_due(self) -> bool:
         elapsed_ms = (self._context.clock.monotonic() - self._batch_started) * 1000
         return (
-            elapsed_ms >= self._options.commit_every_ms
-            or self._batch_bytes >= self._options.commit_every_bytes
+            elapsed_ms >= self.options.commit_every_ms
+            or self._batch_bytes >= self.options.commit_every_bytes
         )
 
     def _commit_batch(self) -> None:
@@ -171,37 +180,37 @@ class OptimizeRun:
         if not batch:
             return
         try:
-            self._store.sync_folders([file.path for group in batch for file in group.added])
+            self._store.sync_directories([file.path for bin_ in batch for file in bin_.added])
             committed = self._committer.commit(batch, self._draft)
         except CommitOutcomeUnknownError:
             raise
         except DeltactlError as error:
-            for group in batch:
-                self._lose(group, error)
+            for bin_ in batch:
+                self._lose(bin_, error)
             return
         bins = format_count(len(batch), "bin")
         _log.info("%s: committed version %d, %s", self._store.uri, committed.version, bins)
-        kept = [verdict.group for verdict in committed.verdicts if verdict.group is not None]
+        kept = [verdict.bin for verdict in committed.verdicts if verdict.bin is not None]
         self._totals.add(committed)
-        self._committed.update(file.path for group in kept for file in group.added)
-        for group, verdict in zip(batch, committed.verdicts, strict=True):
-            if verdict.group is None:
-                self._lose(group, ConflictError(verdict.reason or "another writer was faster"))
+        self._committed.update(file.path for bin_ in kept for file in bin_.added)
+        for bin_, verdict in zip(batch, committed.verdicts, strict=True):
+            if verdict.bin is None:
+                self._lose(bin_, ConflictError(verdict.reason or "another writer was faster"))
             else:
-                self._discard([group])  # an output without a live row
+                self._discard([bin_])  # an output without a live row
 
-    def _lose(self, group: Group, error: DeltactlError) -> None:
+    def _lose(self, bin_: Bin, error: DeltactlError) -> None:
         """Record a bin that was rewritten but is known not to be in the log; delete its outputs."""
-        failure = BinFailure(group.removed.num_rows, _input_bytes(group), error.message)
+        failure = BinFailure(bin_.removed.num_rows, _input_bytes(bin_), error.message)
         if isinstance(error, ConflictError):
             self._conflict = self._conflict or error
-            self._lost.append(group.removed)
+            self._lost.append(bin_.removed)
             self._left.append(failure)
             self._dropped.append(failure)
         else:
             self._failure = self._failure or error
             self._failures.append(failure)
-        self._discard([group])
+        self._discard([bin_])
 
     def _fail(self, files: pa.Table, raised: Exception) -> None:
         error = explain_foreign(f"rewriting {files.num_rows} files", raised)
@@ -209,25 +218,25 @@ class OptimizeRun:
         self._failures.append(BinFailure(files.num_rows, size, error.message))
         self._failure = self._failure or error
 
-    def _discard(self, groups: Sequence[Group]) -> None:
+    def _discard(self, bins: Sequence[Bin]) -> None:
         """Delete the outputs that are in no commit, and cannot be in one."""
-        outputs = (file.path for group in groups for file in group.added)
+        outputs = (file.path for bin_ in bins for file in bin_.added)
         self._remove([path for path in outputs if path not in self._committed])
 
     def _remove(self, names: Sequence[str]) -> None:
         if not names:
             return
         try:
-            self._strays += self._store.delete_many(names)
+            self._orphans += self._store.delete_many(names)
         except DeltactlError:
-            self._strays += names  # continue: they are harmless, and are reported
+            self._orphans += names  # continue: they are harmless, and are reported
 
     def _delete_orphans(self, folders: Iterable[str]) -> None:
         """Delete outputs of failed or repeated attempts; all commit outcomes are known here."""
-        known = self._committed.union(self._strays)
+        known = self._committed.union(self._orphans)
         orphans = find_orphaned_outputs(self._store, folders, self.run_id, known)
         self._remove(orphans)
-        self._strays_removed += sorted(set(orphans).difference(self._strays))
+        self._orphans_removed += sorted(set(orphans).difference(self._orphans))
 
     def _report(self, *, interrupted: bool) -> OptimizeReport:
         totals = self._totals
@@ -249,16 +258,16 @@ class OptimizeRun:
             carried_bins=totals.carried_bins,
             carried_rows=totals.carried_rows,
             rounds=self.rounds,
-            strays=tuple(self._strays),
-            strays_removed=tuple(self._strays_removed),
+            strays=tuple(self._orphans),
+            strays_removed=tuple(self._orphans_removed),
             interrupted=interrupted,
             run_id=self.run_id,
-            options=self._options,
+            options=self.options,
         )
 
 
-def _input_bytes(group: Group) -> int:
-    return int(pc.sum(group.removed["size_bytes"]).as_py() or 0)
+def _input_bytes(bin_: Bin) -> int:
+    return int(pc.sum(bin_.removed["size_bytes"]).as_py() or 0)
 
 
 def _build_draft(
@@ -272,7 +281,14 @@ def _build_draft(
     if options.purge:
         parameters["applyPurge"] = True
     else:
-        parameters |= {"zOrderBy": "[]", "clusterBy": "[]", "auto": False}
+        request = None if plan.layout is None else plan.layout.request
+        kind = None if request is None else request.kind
+        names = "[]" if request is None else encode_names(request.names)
+        parameters["zOrderBy"] = names if kind == "zorder" else "[]"
+        parameters["clusterBy"] = names if kind == "liquid" else "[]"
+        parameters["auto"] = False
+        if kind == "liquid":
+            parameters["isFull"] = options.full
     tracks_rows = (
         has_feature(snapshot.protocol, ROW_TRACKING) and snapshot.properties.row_tracking_enabled
     )
@@ -285,14 +301,25 @@ def _build_draft(
         deletion_timestamp_ms=context.clock.now_ms(),
         engine_info=engine_info(context.engine.name, context.engine.reason),
         tags={**preserved, **run_tags(context.run_id)},
+        prove=digest_tags,
     )
 
 
-def commit_metrics(groups: Sequence[Group]) -> Mapping[str, str]:
+def digest_tags(bins: Sequence[Bin]) -> Mapping[str, str]:
+    """Return the digest of all rows of a layout commit, which any version with them repeats."""
+    digests = [bin_.digest for bin_ in bins if bin_.digest is not None]
+    if not digests:
+        return {}
+    total = reduce(add, digests, RowDigest())
+    found = {"algorithm": ALGORITHM, "rows": total.rows, "sum": total.hex}
+    return {DIGEST_TAG: json.dumps(found, separators=(",", ":"))}
+
+
+def commit_metrics(bins: Sequence[Bin]) -> Mapping[str, str]:
     """Return ``operationMetrics`` of an OPTIMIZE or REORG commit, named as Delta names them."""
-    added = sorted(file.size_bytes for group in groups for file in group.added)
-    removed_files = sum(group.removed.num_rows for group in groups)
-    removed_bytes = sum(pc.sum(group.removed["size_bytes"]).as_py() or 0 for group in groups)
+    added = sorted(file.size_bytes for bin_ in bins for file in bin_.added)
+    removed_files = sum(bin_.removed.num_rows for bin_ in bins)
+    removed_bytes = sum(pc.sum(bin_.removed["size_bytes"]).as_py() or 0 for bin_ in bins)
 
     def quantile(share: float) -> int:
         return added[min(int(len(added) * share), len(added) - 1)] if added else 0
@@ -307,14 +334,14 @@ def commit_metrics(groups: Sequence[Group]) -> Mapping[str, str]:
         "p50FileSize": quantile(0.5),
         "p75FileSize": quantile(0.75),
         "maxFileSize": quantile(1),
-        "numDeletionVectorsRemoved": count_vectors(groups),
+        "numDeletionVectorsRemoved": count_vectors(bins),
     }
     return {name: str(value) for name, value in metrics.items()}
 
 
-def count_vectors(groups: Sequence[Group]) -> int:
+def count_vectors(bins: Sequence[Bin]) -> int:
     """Return the number of removed files with a deletion vector."""
-    return sum(len(group.removed) - group.removed["deletion_vector"].null_count for group in groups)
+    return sum(len(bin_.removed) - bin_.removed["deletion_vector"].null_count for bin_ in bins)
 
 
 def find_orphaned_outputs(

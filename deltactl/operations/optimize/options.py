@@ -10,10 +10,6 @@ from deltactl.errors import UsageError
 from deltactl.operations.thresholds import Need
 from deltactl.units import GIB, MIB
 
-DEFAULT_DELETED_RATIO = 0.05
-DEFAULT_COMMIT_MS = 10 * 60 * 1000
-DEFAULT_COMMIT_BYTES = 64 * GIB
-
 CODEC_LEVELS: Mapping[str, range] = {
     "zstd": range(-131072, 23),
     "snappy": range(0),
@@ -29,6 +25,11 @@ CODECS_SPARK_LACKS = frozenset({"brotli"})
 
 Verification: TypeAlias = Literal["counts", "full"]
 Rewrite: TypeAlias = Literal["auto", "copy", "encode"]
+Layout: TypeAlias = Literal["tile", "hilbert", "zorder", "linear"]
+
+DEFAULT_LAYOUT: Layout = "tile"
+DEFAULT_MIN_CLUSTER_BYTES = 100 * GIB
+"""Smaller clusters are rewritten together with new files: as Delta on Spark does."""
 
 DEFAULT_MIN_ROW_GROUP_BYTES = 8 * MIB
 """Smaller row groups are merged: they are slow to read."""
@@ -46,16 +47,21 @@ class OptimizeOptions:
     that can be copied, or none (encode). ``since_version``: only partitions changed after this
     version; ignored if the table's id is not ``since_table_id``. ``need``: run only if at least
     this much work is pending.
+
+    ``cluster_by`` and ``zorder_by`` are columns as in ``a, b.c``: rows are placed by them, those of
+    ``cluster_by`` as ``layout`` says. ``full``: also files that are placed so already.
+    Clusters of fewer than ``min_cluster_bytes`` are rewritten together with new files. Rows that
+    do not fit the memory are written to ``spill_dir`` in between.
     """
 
     where: str | None = None
     target_bytes: int | None = None
     min_file_bytes: int | None = None
     min_input_files: int = 2
-    max_deleted_rows_ratio: float = DEFAULT_DELETED_RATIO
+    max_deleted_rows_ratio: float = 0.05
     max_bytes: int | None = None
-    commit_every_ms: int = DEFAULT_COMMIT_MS
-    commit_every_bytes: int = DEFAULT_COMMIT_BYTES
+    commit_every_ms: int = 10 * 60 * 1000
+    commit_every_bytes: int = 64 * GIB
     codec: str | None = None
     codec_level: int | None = None
     verify: Verification = "counts"
@@ -68,6 +74,12 @@ class OptimizeOptions:
     since_version: int | None = None
     since_table_id: str | None = None
     need: Need | None = None
+    cluster_by: str | None = None
+    zorder_by: str | None = None
+    layout: Layout | None = None
+    full: bool = False
+    min_cluster_bytes: int = DEFAULT_MIN_CLUSTER_BYTES
+    spill_dir: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse invalid values.
@@ -90,6 +102,7 @@ class OptimizeOptions:
             ("--max-bytes", self.max_bytes),
             ("--skip-hot", self.skip_hot_ms),
             ("--since-version", self.since_version),
+            ("--min-cluster-size", self.min_cluster_bytes),
         ):
             if value is not None and value < 0:
                 raise UsageError(f"{name} must not be negative")
@@ -105,18 +118,45 @@ class OptimizeOptions:
                 hint="Remove one of the two options.",
             )
         self._ensure_codec()
+        self._ensure_layout()
 
     @property
     def copies_from_bytes(self) -> int | None:
         """Return the least size of a row group that is copied; ``None`` if none is.
 
-        A codec with a level asks for pages that no input is known to have.
+        With a codec and a level nothing is copied: the level of existing pages is unknown.
         """
         if self.rewrite == "copy":
             return 0
-        if self.rewrite == "encode" or self.codec_level is not None:
+        if self.rewrite == "encode" or self.codec_level is not None or self.places_rows:
             return None
         return self.min_row_group_bytes or DEFAULT_MIN_ROW_GROUP_BYTES
+
+    @property
+    def places_rows(self) -> bool:
+        """Return whether these options ask for a layout."""
+        return self.cluster_by is not None or self.zorder_by is not None
+
+    def _ensure_layout(self) -> None:
+        if self.cluster_by is not None and self.zorder_by is not None:
+            raise UsageError(
+                "--cluster-by and --zorder-by exclude each other",
+                hint="Remove one of the two options.",
+            )
+        if self.layout is not None and self.layout not in get_args(Layout):
+            raise UsageError(f"--layout {self.layout!r} is not tile, hilbert, zorder or linear")
+        if self.layout is not None and self.cluster_by is None:
+            raise UsageError("--layout has no meaning without --cluster-by")
+        if not self.places_rows:
+            return
+        option = "--cluster-by" if self.cluster_by is not None else "--zorder-by"
+        if self.purge:
+            raise UsageError(f"{option} has no meaning with --purge", hint="Run one after another.")
+        if self.rewrite == "copy":
+            raise UsageError(
+                f"{option} has no meaning with --rewrite copy: rows change their files",
+                hint="Remove one of the two options.",
+            )
 
     def _ensure_codec(self) -> None:
         codec, level = self.codec, self.codec_level

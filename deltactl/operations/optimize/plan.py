@@ -16,6 +16,14 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.columns import ensure_columns
 from deltactl.operations.file_sizes import FileSizes, count_sizes
 from deltactl.operations.optimize.clustered import clustered_mask
+from deltactl.operations.optimize.layout.request import LayoutRequest, resolve_request
+from deltactl.operations.optimize.layout.select import (
+    LayoutPlan,
+    Placed,
+    count_outputs,
+    divide_clusters,
+)
+from deltactl.operations.optimize.layout.tags import is_clustered_otherwise
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule, pack
 from deltactl.operations.optimize.purge import purge_mask
@@ -61,7 +69,8 @@ class OptimizePlan:
     for each partition with a bin: ``partition``, ``files_before``, ``files_after``,
     ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files by reason.
     ``sizes_before`` and ``sizes_after`` count the considered files by size; an output is assumed
-    to be as large as its inputs, although compression may make it smaller.
+    to be as large as its inputs, although compression may make it smaller. With a ``layout``, each
+    bin is a cluster, of which the rows are exchanged between files.
     """
 
     version: int
@@ -76,11 +85,17 @@ class OptimizePlan:
     considered_bytes: int
     sizes_before: FileSizes
     sizes_after: FileSizes
+    layout: LayoutPlan | None = None
 
     @property
     def num_bins(self) -> int:
-        """Return the number of planned output files."""
+        """Return the number of bins: without a layout, each becomes one file."""
         return len(pc.unique(self.files["bin"]))
+
+    @property
+    def num_outputs(self) -> int:
+        """Return the number of planned output files."""
+        return self.num_bins if self.layout is None else sum(self.layout.files_after)
 
     @property
     def is_empty(self) -> bool:
@@ -120,6 +135,7 @@ def plan_optimize(
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.REWRITE)
     ensure_columns(snapshot, "rewrite files", unless_empty=True)
     fields = snapshot.metadata.known_partition_fields
+    request = resolve_request(snapshot, options)
     predicate = None if options.where is None else parse_predicate(options.where, fields)
     files, unmatched, table_bytes = _load_files(snapshot, predicate, names)
     target = choose_target_bytes(
@@ -136,9 +152,20 @@ def plan_optimize(
     if options.since_version is not None and _is_of(snapshot, options.since_table_id):
         untouched = _untouched(choice, snapshot, options.since_version, warn)
         choice.leave(untouched, f"in a partition not touched since version {options.since_version}")
-    _select(choice, snapshot, options, (target, minimum), now_ms)
-    bins = _pack_groups(choice, PackingRule(target, minimum, options.min_input_files), options)
-    chosen = _limit_bytes(choice, bins, options.max_bytes)
+    layout = None
+    if request is None:
+        _select(choice, snapshot, options, (target, minimum), now_ms)
+        bins = _pack_groups(choice, PackingRule(target, minimum, options.min_input_files), options)
+        chosen = _limit_bytes(choice, bins, options.max_bytes)
+        after = np.ones(len(chosen), dtype=np.int64)
+    else:
+        _leave_hot(choice, options, now_ms)
+        placed = _select_for_layout(choice, request, options)
+        chosen = _limit_bytes(choice, _divide_groups(choice, placed), options.max_bytes)
+        after = count_outputs(_sums(choice.sizes, chosen), target)
+        rows = _rows_of(chosen)
+        placed_bytes = int(choice.sizes[rows][placed.is_placed[rows]].sum())
+        layout = LayoutPlan(request, tuple(after.tolist()), placed_bytes)
     return OptimizePlan(
         version=snapshot.version,
         table_id=snapshot.metadata.id,
@@ -146,20 +173,21 @@ def plan_optimize(
         min_bytes=minimum,
         predicate=None if predicate is None else predicate.sql,
         files=_bin_files(choice, chosen),
-        partitions=_summarise(choice, chosen),
+        partitions=_summarise(choice, chosen, after),
         left_alone={reason: count for reason, count in choice.left_alone.items() if count},
         considered_files=files.num_rows,
         considered_bytes=int(pc.sum(files["size_bytes"]).as_py() or 0),
         sizes_before=count_sizes(choice.sizes, minimum),
-        sizes_after=count_sizes(_sizes_after(choice.sizes, chosen), minimum),
+        sizes_after=count_sizes(_sizes_after(choice.sizes, chosen, after), minimum),
+        layout=layout,
     )
 
 
-def _sizes_after(sizes: Array, bins: list[Array]) -> Array:
-    """Return the sizes of remaining files, and one size per bin: that of its inputs."""
+def _sizes_after(sizes: Array, bins: list[Array], after: Array) -> Array:
+    """Return the sizes of remaining files, and of outputs: equal shares of the inputs of a bin."""
     stays = np.ones(len(sizes), dtype=np.bool_)
     stays[_rows_of(bins)] = False
-    return np.concatenate([sizes[stays], _sums(sizes, bins)])
+    return np.concatenate([sizes[stays], np.repeat(_sums(sizes, bins) // after, after)])
 
 
 def _rows_of(bins: list[Array]) -> Array:
@@ -244,10 +272,7 @@ def _select(
     """Decide which files are candidates, forced, or already written for this target."""
     target, minimum = sizes
     files = choice.files
-    if options.skip_hot_ms is not None:
-        newest = choice.groups.newest(pc.fill_null(files["modification_time_ms"], 0).to_numpy())
-        hot = newest[choice.groups.ids] > now_ms - options.skip_hot_ms
-        choice.leave(hot, "in a partition written to lately")
+    _leave_hot(choice, options, now_ms)
     if options.purge:
         wanted = purge_mask(snapshot, files)
         choice.leave(~wanted, "nothing to purge")
@@ -259,6 +284,58 @@ def _select(
     choice.leave((choice.sizes >= minimum) & ~choice.forced, "large enough")
     tags = lookup_map(files["tags"], TARGET_TAG)
     choice.settled |= pc.fill_null(pc.equal(tags, str(target)), False).to_numpy()
+
+
+def _leave_hot(choice: _Choice, options: OptimizeOptions, now_ms: int) -> None:
+    """Exclude partitions that were written to lately."""
+    if options.skip_hot_ms is not None:
+        times = choice.files["modification_time_ms"]
+        newest = choice.groups.newest(pc.fill_null(times, 0).to_numpy())
+        hot = newest[choice.groups.ids] > now_ms - options.skip_hot_ms
+        choice.leave(hot, "in a partition written to lately")
+
+
+def _select_for_layout(choice: _Choice, request: LayoutRequest, options: OptimizeOptions) -> Placed:
+    """Exclude files that are where the layout wants them."""
+    placed = Placed.of(choice.files, request)
+    if options.full:
+        return placed
+    if request.kind == "liquid":
+        otherwise = is_clustered_otherwise(choice.files, request)
+        choice.leave(otherwise, "clustered by other columns (--full)")
+    forced = _over_ratio(choice.files, options.max_deleted_rows_ratio)
+    if request.kind != "zorder":
+        finished = placed.find_finished(choice.sizes, options.min_cluster_bytes)
+        choice.leave(finished & ~forced, "in a finished cluster")
+    alone = placed.find_alone(choice.candidates, choice.groups.ids)
+    forced_groups = np.zeros(choice.groups.num_groups, dtype=np.bool_)
+    forced_groups[choice.groups.ids[forced & choice.candidates]] = True
+    choice.leave(alone & ~forced_groups[choice.groups.ids], "in this layout already")
+    return placed
+
+
+def _divide_groups(choice: _Choice, placed: Placed) -> list[Array]:
+    """Return clusters as row indices: those of a partition, its unfinished clusters together."""
+    rows = np.flatnonzero(choice.candidates)
+    order = pc.sort_indices(
+        pa.table(
+            {
+                "group": pa.array(choice.groups.ids[rows]),
+                "cluster": pa.array(placed.clusters[rows]),
+                "time": choice.files["modification_time_ms"].take(pa.array(rows)),
+                "path": choice.files["path"].take(pa.array(rows)),
+            }
+        ),
+        sort_keys=[(name, "ascending") for name in ("group", "cluster", "time", "path")],
+    ).to_numpy()
+    rows = rows[order]
+    edges = np.flatnonzero(np.diff(choice.groups.ids[rows])) + 1
+    clusters: list[Array] = []
+    for part in np.split(rows, edges):
+        numbers = divide_clusters(choice.sizes[part])
+        pieces = np.split(part, np.flatnonzero(np.diff(numbers)) + 1)
+        clusters += [piece for piece in pieces if len(piece)]
+    return clusters
 
 
 def _is_of(snapshot: Snapshot, table_id: str | None) -> bool:
@@ -345,15 +422,17 @@ def _bin_files(choice: _Choice, bins: list[Array]) -> pa.Table:
     return files.append_column("bin", pa.array(ids, pa.int64()))
 
 
-def _summarise(choice: _Choice, bins: list[Array]) -> pa.Table:
-    """Return one row per partition that has bins."""
+def _summarise(choice: _Choice, bins: list[Array], after: Array) -> pa.Table:
+    """Return one row per partition that has bins; ``after`` are the outputs of each bin."""
     num_groups = choice.groups.num_groups
     rows = _rows_of(bins)
     rewritten = np.zeros(num_groups, dtype=np.int64)
     np.add.at(rewritten, choice.groups.ids[rows], choice.sizes[rows])  # exact, unlike bincount's
     removed = np.bincount(choice.groups.ids[rows], minlength=num_groups)
     firsts = np.array([members[0] for members in bins], dtype=np.int64)
-    added = np.bincount(choice.groups.ids[firsts], minlength=num_groups)
+    number = np.bincount(choice.groups.ids[firsts], minlength=num_groups)
+    added = np.zeros(num_groups, dtype=np.int64)
+    np.add.at(added, choice.groups.ids[firsts], after)
     before = np.bincount(choice.groups.ids, minlength=num_groups)
     size = np.bincount(choice.groups.ids, weights=choice.sizes, minlength=num_groups)
     touched = np.flatnonzero(added)
@@ -364,7 +443,7 @@ def _summarise(choice: _Choice, bins: list[Array]) -> pa.Table:
             "files_after": pa.array((before - removed + added)[touched], pa.int64()),
             "bytes_before": pa.array(size[touched].astype(np.int64)),
             "bytes_to_rewrite": pa.array(rewritten[touched]),
-            "bins": pa.array(added[touched]),
+            "bins": pa.array(number[touched]),
         }
     )
     return summary.sort_by("partition")

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from deltactl.log.snapshot import Snapshot
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.nested import walk_leaves
-from deltactl.parquet.reader import naming_file
+from deltactl.parquet.open_files import naming_file
 from deltactl.protocol.schema import ArrayType, DeltaType, MapType, StructType, arrow_type, is_void
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store

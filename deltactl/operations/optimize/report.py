@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltactl.operations.optimize.copy_groups import RewriteCounts
+from deltactl.operations.optimize.layout.forecast import ClusterForecast
+from deltactl.operations.optimize.layout.select import LayoutPlan
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
 
@@ -29,7 +31,8 @@ class OptimizeReport:
     for a dry run, what would be done. ``dropped`` are the bins that other writers took, in any
     round; they were planned again, and ``conflicts`` are those left after the last of ``rounds``.
     ``carried_bins`` were committed with deletions of others: ``carried_rows`` rows of outputs.
-    ``skipped`` says how much work was pending if it was below the threshold.
+    ``skipped`` says how much work was pending if it was below the threshold. ``clusters`` says for
+    a dry run how the rows of the largest ones would be divided.
     """
 
     plan: OptimizePlan
@@ -56,6 +59,7 @@ class OptimizeReport:
     run_id: str | None = field(default=None, compare=False)
     skipped: str | None = None
     options: OptimizeOptions = field(default=OptimizeOptions(), repr=False, compare=False)
+    clusters: tuple[ClusterForecast, ...] = ()
 
     @property
     def version_before(self) -> int:
@@ -99,6 +103,7 @@ class OptimizeReport:
                 "left_alone": dict(self.plan.left_alone),
                 "sizes_before": self.plan.sizes_before.to_dict(),
                 "sizes_after": self.plan.sizes_after.to_dict(),
+                "layout": None if self.plan.layout is None else self._layout(self.plan.layout),
             },
             "versions": list(self.versions),
             "files_added": self.files_added,
@@ -121,6 +126,16 @@ class OptimizeReport:
             "strays_removed": list(self.strays_removed),
             "interrupted": self.interrupted,
             "run_id": self.run_id,
+        }
+
+    def _layout(self, layout: LayoutPlan) -> dict[str, Any]:
+        return {
+            "kind": layout.request.kind,
+            "layout": layout.request.layout,
+            "columns": layout.request.names,
+            "files_after": sum(layout.files_after),
+            "placed_bytes": layout.placed_bytes,
+            "clusters": [cluster.to_dict() for cluster in self.clusters],
         }
 
 

@@ -21,15 +21,23 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.optimize.commit_bins import OptimizeRun
 from deltactl.operations.optimize.copy_groups import RewriteCounts, forecast, open_source
+from deltactl.operations.optimize.layout.build import build_cluster_tasks
+from deltactl.operations.optimize.layout.forecast import (
+    MOST_FORECASTS,
+    ClusterForecast,
+    forecast_cluster,
+)
+from deltactl.operations.optimize.layout.tasks import LayoutSpec, place_rows
 from deltactl.operations.optimize.options import CODECS_SPARK_LACKS, OptimizeOptions
 from deltactl.operations.optimize.plan import TARGET_TAG, OptimizePlan, plan_optimize
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.spec import build_copy_rule, build_spec
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask, rewrite_files
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.splice.legal import Reason, codec_of
-from deltactl.protocol.paths import ascii_directory, partition_folder
+from deltactl.protocol.paths import ascii_directory, partition_directory
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -86,12 +94,17 @@ def optimize_table(
     )  # fmt: skip
     skipped = _find_shortfall(plan, options)
     work_bytes = _work_bytes(plan, options)
+    if not dry_run:
+        abort_ended_uploads(store, context.clock, context.warn)
     if dry_run or plan.is_empty or skipped is not None:
         choice = context.source.choose(work_bytes)
         forecast = None if skipped is not None else _forecast(snapshot, plan, options)
+        clusters = (
+            () if skipped is not None else _forecast_clusters(snapshot, plan, options, context)
+        )
         return OptimizeReport(
-            plan, choice.name, choice.reason,
-            dry_run=dry_run, skipped=skipped, options=options, rewritten=forecast,
+            plan, choice.name, choice.reason, dry_run=dry_run, skipped=skipped, options=options,
+            rewritten=forecast, clusters=clusters,
         )  # fmt: skip
     store.ensure_put_if_absent()
     if options.rewrite == "copy" and options.codec is not None:
@@ -106,7 +119,7 @@ def optimize_table(
 def _work_bytes(plan: OptimizePlan, options: OptimizeOptions) -> int:
     """Return the input bytes, where those of files that may be copied count an eighth."""
     least = options.copies_from_bytes
-    if least is None or plan.is_empty:
+    if least is None or plan.is_empty or plan.layout is not None:
         return plan.bytes_to_rewrite
     large = plan.files.filter(pc.greater_equal(plan.files["size_bytes"], least))
     copied = int(pc.sum(large["size_bytes"]).as_py() or 0)
@@ -116,7 +129,7 @@ def _work_bytes(plan: OptimizePlan, options: OptimizeOptions) -> int:
 def _forecast(
     snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions
 ) -> RewriteCounts | None:
-    if plan.is_empty:
+    if plan.is_empty or plan.layout is not None:
         return None
     rule = build_copy_rule(snapshot, options)
     if rule is None:
@@ -124,6 +137,29 @@ def _forecast(
         counts.encode(plan.files.num_rows, plan.bytes_to_rewrite, [Reason.ENCODE])
         return counts
     return forecast(snapshot.store, rule, iter_data_files(plan.files))
+
+
+def _forecast_clusters(
+    snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions, context: RunContext
+) -> tuple[ClusterForecast, ...]:
+    """Return how the rows of the largest clusters would be divided."""
+    layout = plan.layout
+    if layout is None or plan.is_empty:
+        return ()
+    spec = build_spec(snapshot, plan, options, "", context)
+    bins = list(plan.iter_bins())
+    sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
+    largest = sorted(range(len(bins)), key=lambda number: (-sizes[number], number))
+    return tuple(
+        forecast_cluster(
+            snapshot.store,
+            spec.reader,
+            layout.request,
+            _build_task(spec, snapshot, plan, number, bins[number]),
+            layout.files_after[number],
+        )
+        for number in largest[:MOST_FORECASTS]
+    )
 
 
 def _ensure_codec(store: Store, plan: OptimizePlan, codec: str) -> None:
@@ -177,7 +213,7 @@ def execute_optimize(
     The files of bins that other writers took are planned again, from the newest version.
     """
     run = OptimizeRun(plan, options, context, context.run_id or context.clock.new_id())
-    spec = build_spec(snapshot, plan, options, run.run_id, context.storage_options)
+    spec = build_spec(snapshot, plan, options, run.run_id, context)
     _run_round(run, snapshot, plan, spec, context)
     while (names := run.lost_names) is not None and not context.is_cancelled:
         try:
@@ -185,7 +221,7 @@ def execute_optimize(
             if again.is_empty:
                 run.forget_lost()
                 break
-            spec = build_spec(snapshot, again, options, run.run_id, context.storage_options)
+            spec = build_spec(snapshot, again, options, run.run_id, context)
         except DeltactlError as error:
             context.warn(f"the bins that other writers took were not planned again: {error}")
             break
@@ -206,14 +242,25 @@ def _run_round(
     bins = list(plan.iter_bins())
     sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
     first = run.num_bins  # outputs of all rounds have different names
-    tasks = LazyTasks(
-        [_estimate_memory(size) for size in sizes],
-        lambda number: _build_task(spec, snapshot, plan, first + number, bins[number]),
-        sizes,
-    )
+
+    def build(number: int) -> RewriteTask:
+        return _build_task(spec, snapshot, plan, first + number, bins[number])
+
     run.begin_round(snapshot, plan, bins)
     folders = (_output_folder(spec, snapshot, files) for files in bins)
-    run.collect(context.run(partial(rewrite_files, spec), tasks), folders)
+    if plan.layout is None:
+        tasks = LazyTasks([_estimate_memory(size) for size in sizes], build, sizes)
+        run.collect(context.run(partial(rewrite_files, spec), tasks), folders)
+        return
+    layout_spec = LayoutSpec(spec, plan.layout.request, run.options.spill_dir)
+    clusters = build_cluster_tasks(
+        plan.layout,
+        sizes,
+        build,
+        run.options.memory_bytes,
+        is_local=context.engine.name == "local",
+    )
+    run.collect(context.run(partial(place_rows, layout_spec), clusters), folders)
 
 
 def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:
@@ -248,7 +295,7 @@ def _output_folder(spec: RewriteSpec, snapshot: Snapshot, files: pa.Table) -> st
         return spec.run_id[:2]
     values = _partition_values(snapshot, next(iter_data_files(files.slice(0, 1))))
     fields = snapshot.metadata.partition_fields
-    return ascii_directory(partition_folder([(f.name, values[f.physical_name]) for f in fields]))
+    return ascii_directory(partition_directory([(f.name, values[f.physical_name]) for f in fields]))
 
 
 def _partition_values(snapshot: Snapshot, file: DataFile) -> dict[str, str | None]:

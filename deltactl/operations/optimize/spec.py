@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import suppress
 
 import numpy as np
@@ -16,9 +15,12 @@ from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.row_ids import RowTrackingColumns
 from deltactl.operations.optimize.tasks import RewriteSpec
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.uploads import find_uploading_run
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import parse_footer
-from deltactl.parquet.reader import RowReader, naming_file
+from deltactl.parquet.open_files import naming_file
+from deltactl.parquet.reader import RowReader
 from deltactl.parquet.splice.legal import Target
 from deltactl.parquet.splice.writer import read_stored_columns
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
@@ -37,7 +39,7 @@ def build_spec(
     plan: OptimizePlan,
     options: OptimizeOptions,
     run_id: str,
-    storage_options: Mapping[str, str],
+    context: RunContext,
 ) -> RewriteSpec:
     """Decide everything that does not depend on the bin.
 
@@ -51,7 +53,7 @@ def build_spec(
     write_options = _write_options(snapshot, plan, options)
     return RewriteSpec(
         table_uri=snapshot.store.uri,
-        storage_options=storage_options,
+        storage_options=context.storage_options,
         run_id=run_id,
         reader=reader,
         write_options=write_options,
@@ -59,6 +61,7 @@ def build_spec(
         verify=options.verify,
         row_tracking=_row_tracking(snapshot),
         copy=build_copy_rule(snapshot, options),
+        uploading=find_uploading_run(snapshot.store, run_id, context.clock),
     )
 
 

@@ -29,10 +29,13 @@ from deltactl.operations.optimize.copy_groups import (
 )
 from deltactl.operations.optimize.row_ids import RowTrackingColumns, keep_row_ids
 from deltactl.operations.optimize.verify import ensure_equal_rows
+from deltactl.operations.uploads import UploadingRun, note_uploads
 from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.footer import count_nulls
-from deltactl.parquet.reader import LiveBatch, RowReader, open_in_turn, read_deletion_vector
+from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
+from deltactl.parquet.reader import LiveBatch, RowReader
 from deltactl.parquet.splice.legal import Reason
 from deltactl.parquet.splice.writer import ROOM_FOR_ROW_GROUPS, GroupCopy, SpliceWriter
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
@@ -54,6 +57,7 @@ class RewriteSpec:
     verify: Literal["counts", "full"]
     row_tracking: RowTrackingColumns | None = None
     copy: CopyRule | None = None
+    uploading: UploadingRun | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +77,14 @@ class RewriteResult:
 
     The output has the live rows of the inputs in order. ``inputs`` has a row for each input, in the
     order of the task's files: ``first_row``, where its live rows begin in the output, and
-    ``physical_rows``, deleted ones included.
+    ``physical_rows``, deleted ones included. If rows were moved between files ``inputs`` is
+    ``None``, and ``digest`` is that of the rows, the same before and after.
     """
 
     outputs: tuple[NewFile, ...]
-    inputs: pa.RecordBatch
+    inputs: pa.RecordBatch | None
     groups: RewriteCounts
+    digest: RowDigest | None = None
 
 
 def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> RewriteResult:
@@ -88,9 +94,8 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
         DataFileError: an input is missing or broken.
         VerificationError: the output differs from the input.
     """
-    store = open_store(spec.table_uri, spec.storage_options)
-    suffix = "" if spec.write_options.codec == "none" else f".{spec.write_options.codec}"
-    name = f"{task.folder}part-{task.number:05d}-{spec.run_id}-{attempt}.c000{suffix}.parquet"
+    store = note_uploads(open_store(spec.table_uri, spec.storage_options), spec.uploading)
+    name = name_output(spec, task, attempt)
     counts = _Counts()
     with (
         _open_writer(store, name, spec, task) as writer,
@@ -106,12 +111,18 @@ def rewrite_files(spec: RewriteSpec, task: RewriteTask, attempt: int) -> Rewrite
         if not written.num_rows:
             store.delete_many([name])
             return RewriteResult((), counts.inputs(), counts.groups)
-        new_file = _new_file(store, task, written)
+        output = new_file(store, task, written)
     except BaseException:
         with suppress(DeltactlError):  # the first error is raised
             store.delete_many([name])
         raise
-    return RewriteResult((new_file,), counts.inputs(), counts.groups)
+    return RewriteResult((output,), counts.inputs(), counts.groups)
+
+
+def name_output(spec: RewriteSpec, task: RewriteTask, attempt: int, file: str = "000") -> str:
+    """Return the name of an output; its parts are found again by ``find_orphaned_outputs``."""
+    suffix = "" if spec.write_options.codec == "none" else f".{spec.write_options.codec}"
+    return f"{task.folder}part-{task.number:05d}-{spec.run_id}-{attempt}.c{file}{suffix}.parquet"
 
 
 @dataclass(slots=True)
@@ -138,14 +149,22 @@ class _Counts:
         """Check the number of live rows against the cardinality of the deletion vector."""
         self.first_rows.append(first_row)
         self.physical_rows.append(physical_rows)
-        vector = file.deletion_vector
-        expected = physical_rows - (0 if vector is None else vector.cardinality)
-        live = self.rows - first_row
-        if live != expected:
-            raise VerificationError(
-                f"{file.path!r} has {physical_rows} rows of which {physical_rows - expected} are "
-                f"deleted, but {live} live rows were read"
-            )
+        ensure_live_rows(file, physical_rows, self.rows - first_row)
+
+
+def ensure_live_rows(file: DataFile, physical_rows: int, live: int) -> None:
+    """Check the number of live rows that were read against the cardinality of the deletion vector.
+
+    Raises:
+        VerificationError: they differ.
+    """
+    vector = file.deletion_vector
+    expected = physical_rows - (0 if vector is None else vector.cardinality)
+    if live != expected:
+        raise VerificationError(
+            f"{file.path!r} has {physical_rows} rows of which {physical_rows - expected} are "
+            f"deleted, but {live} live rows were read"
+        )
 
 
 def _open_writer(
@@ -191,7 +210,7 @@ def _rewrite_file(
                 physical_rows += step.group.num_rows
             else:
                 for live in spec.reader.read_groups(opened(), file, deleted, step.groups):
-                    columns = _with_row_ids(spec, file, live)
+                    columns = with_row_ids(spec, file, live)
                     counts.add(columns)
                     physical_rows += live.num_physical_rows
                     if columns.num_rows:
@@ -220,7 +239,8 @@ def _plan_steps(
     return [Encode(None)]
 
 
-def _with_row_ids(spec: RewriteSpec, file: DataFile, live: LiveBatch) -> pa.RecordBatch:
+def with_row_ids(spec: RewriteSpec, file: DataFile, live: LiveBatch) -> pa.RecordBatch:
+    """Return live rows with their row ids, if the table keeps them."""
     return (
         live.columns if spec.row_tracking is None else keep_row_ids(live, file, spec.row_tracking)
     )
@@ -235,7 +255,7 @@ def _prepare_copy(
     if step.choice.encoded:
         reader = spec.reader.select(step.choice.encoded.keys())
         batches = (
-            _with_row_ids(spec, file, live) if reader.extra else live.columns
+            with_row_ids(spec, file, live) if reader.extra else live.columns
             for live in reader.read_groups(opened(), file, None, groups)
         )
         beside = pa.Table.from_batches(batches, reader.schema)
@@ -261,7 +281,12 @@ def _ensure_counts(name: str, counts: _Counts, written: WrittenFile) -> None:
             )
 
 
-def _new_file(store: Store, task: RewriteTask, written: WrittenFile) -> NewFile:
+def new_file(store: Store, task: RewriteTask, written: WrittenFile) -> NewFile:
+    """Return the ``add`` of a file that was written, once the store has it.
+
+    Raises:
+        VerificationError: it has not, or in another size.
+    """
     (info,) = store.stat_many([written.name])
     if info is None or info.size_bytes != written.size_bytes:
         raise VerificationError(

@@ -179,8 +179,10 @@ class PathHistory:
         self._writers[version] = Writer(version, operation, as_text(info.get("engineInfo")))
         if operation == RESTORE:
             parameters = info.get("operationParameters")
-            target = parameters.get("version") if isinstance(parameters, dict) else None
-            self._restores[version] = as_long(target)
+            target = None
+            if isinstance(parameters, dict) and not parameters.get("predicate"):
+                target = as_long(parameters.get("version"))
+            self._restores[version] = target
 
     def _list_events(
         self, files: pa.Table, version: int, *, is_add: bool

@@ -214,8 +214,8 @@ def _translate_pattern(pattern: str, escape: str) -> str:
         literal = character if character != escape else next(characters, "")
         if character == escape and literal not in ("%", "_", escape):
             raise PredicateError(
-                f"in the LIKE pattern {pattern[:80]!r} the escape character {escape!r} stands "
-                "before something other than %, _ or itself"
+                f"in the LIKE pattern {pattern[:80]!r} the escape character {escape!r} is "
+                "not followed by %, _ or itself"
             )
         # By number, because RE2 and Python escape different characters.
         plain = literal.isascii() and literal.isalnum()

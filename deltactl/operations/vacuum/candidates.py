@@ -1,4 +1,7 @@
-"""Decide which unneeded files may be removed, and which are kept and why."""
+"""Decide which unneeded files may be removed, and which are kept and why.
+
+``protocol/vacuum_names`` has the names that no vacuum removes.
+"""
 
 from __future__ import annotations
 

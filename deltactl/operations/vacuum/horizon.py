@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.log.lifetimes import Counts, Flags, LogSweep, Stretches, version_ranges
+from deltactl.log.commits.events import LogSweep
+from deltactl.log.lifetimes import Counts, Flags, Stretches, version_ranges
 from deltactl.log.physical_names import locate
 from deltactl.storage.store import Store
 
@@ -60,7 +61,8 @@ def find_horizon(
         planned: files with ``path`` and ``size_bytes``.
         missing: names of files known to be gone.
     """
-    lifetimes = locate_lifetimes(store, Stretches.of(sweep, first))
+    touched = _touched(store, sweep, planned["path"], missing)
+    lifetimes = locate_lifetimes(store, Stretches.of(touched, first))
     now_gone = np.zeros(len(lifetimes.born), np.bool_)
     if missing is not None and len(missing):
         now_gone = lifetimes.mask(missing)
@@ -77,6 +79,20 @@ def find_horizon(
         _needed_bytes(lifetimes, hit, ends, planned),
         tuple((first + int(v), int(costs[v])) for v in ended[::-1]),
     )
+
+
+def _touched(
+    store: Store, sweep: LogSweep, planned: pa.ChunkedArray, missing: pa.ChunkedArray | None
+) -> LogSweep:
+    """Return all events of the keys that name a planned or missing file; others change nothing."""
+    gone = pa.chunked_array([*planned.chunks, *([] if missing is None else missing.chunks)])
+    events = sweep.events
+    hit = pc.is_in(locate(store, events["path"]), value_set=gone, skip_nulls=True)
+    vectors = events["vector_file"]
+    if vectors.null_count < len(vectors):
+        hit = pc.or_(hit, pc.is_in(locate(store, vectors), value_set=gone, skip_nulls=True))
+    keys = pc.unique(events["key"].filter(hit))
+    return replace(sweep, events=events.filter(pc.is_in(events["key"], value_set=keys)))
 
 
 def _costs(lifetimes: Stretches, hit: Flags, planned: pa.Table) -> Counts:

@@ -55,8 +55,8 @@ def read_inventory(store: Store, address: str, storage_options: Mapping[str, str
         UsageError: the file is not a supported inventory, or lists nothing under the root.
         StorageError: it cannot be read.
     """
-    folder, _, name = address.rpartition("/")
-    place = open_store(folder or ("/" if address.startswith("/") else "."), storage_options)
+    directory, _, name = address.rpartition("/")
+    place = open_store(directory or ("/" if address.startswith("/") else "."), storage_options)
     files: list[pa.Array] = []
     rows = 0
     with _as_inventory(address):
@@ -236,8 +236,8 @@ def dump_listing(
     Raises:
         StorageError: it cannot be written.
     """
-    folder, _, name = address.rpartition("/")
-    place = open_store(folder or ("/" if address.startswith("/") else "."), storage_options)
+    directory, _, name = address.rpartition("/")
+    place = open_store(directory or ("/" if address.startswith("/") else "."), storage_options)
     sink = io.BytesIO()
     root = unquote(store.uri)
     if root.startswith("file://"):
@@ -248,10 +248,10 @@ def dump_listing(
             facts = stat_files(store, listing.files.slice(start, _DUMP_ROWS))
             total += facts.num_rows
             writer.write_table(_inventory_rows(root, facts))
-        folders = pa.array(listing.folders, pa.string())
-        times = pa.array([0] * len(folders), pa.int64())
+        directories = pa.array(listing.directories, pa.string())
+        times = pa.array([0] * len(directories), pa.int64())
         nothing = pa.table(
-            {"path": pa.chunked_array([folders]), "size_bytes": times, "modified_ms": times}
+            {"path": pa.chunked_array([directories]), "size_bytes": times, "modified_ms": times}
         )
         writer.write_table(_inventory_rows(root, nothing, is_dir=True))
     place.put(name, sink.getvalue())

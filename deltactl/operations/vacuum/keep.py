@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import Warn
-from deltactl.log.lifetimes import LogSweep, added_by_text
+from deltactl.log.commits.events import LogSweep
+from deltactl.log.lifetimes import added_by_text
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import event_names, file_names
 from deltactl.log.snapshot import Snapshot, load_snapshot

@@ -27,7 +27,7 @@ class Listing:
     """
 
     files: pa.ChunkedArray
-    folders: list[str] = field(default_factory=list)
+    directories: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     facts: pa.Table | None = None
     non_utf8: int = 0
@@ -40,14 +40,14 @@ def list_files(store: Store, hidden: HiddenRule) -> Listing:
         StorageError: a directory cannot be listed.
     """
 
-    def enter(folder: str) -> bool:
-        return not hidden.hides_part(folder.rpartition("/")[2])
+    def enter(directory: str) -> bool:
+        return not hidden.hides_part(directory.rpartition("/")[2])
 
     listing = Listing(pa.chunked_array([], pa.string()))
     chunks: list[pa.Array] = []
     for part in store.walk_tree(enter):
         chunks.append(_to_array(part.files, listing))
-        listing.folders += _only_utf8(part.folders, listing)
+        listing.directories += _only_utf8(part.directories, listing)
         listing.links += _only_utf8(part.links, listing)
     listing.files = pa.chunked_array(chunks, pa.string())
     return listing
@@ -87,7 +87,7 @@ def stat_files(store: Store, names: pa.ChunkedArray) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def parent_folders(names: pa.ChunkedArray) -> set[str]:
+def parent_directories(names: pa.ChunkedArray) -> set[str]:
     """Return all directories that contain one of the files, directly or deeper."""
     parents = pc.unique(pc.replace_substring_regex(names, r"/?[^/]*$", "")).to_pylist()
     found: set[str] = set()
@@ -99,37 +99,39 @@ def parent_folders(names: pa.ChunkedArray) -> set[str]:
     return found
 
 
-def note_folders(
-    batches: Iterable[pa.ChunkedArray], folders: set[str]
+def note_directories(
+    batches: Iterable[pa.ChunkedArray], directories: set[str]
 ) -> Iterator[pa.ChunkedArray]:
-    """Yield the same batches of names; add their parent directories to ``folders``."""
+    """Yield the same batches of names; add their parent directories to ``directories``."""
     for batch in batches:
-        folders |= parent_folders(batch)
+        directories |= parent_directories(batch)
         yield batch
 
 
-def find_tables(store: Store, folders: Iterable[str], *, iceberg: bool) -> set[str]:
+def find_tables(store: Store, directories: Iterable[str], *, iceberg: bool) -> set[str]:
     """Return the directories that contain another table, by requests instead of a listing."""
-    markers = [f"{folder}/{marker}" for folder in sorted(folders) for marker in TABLE_MARKERS]
+    markers = [
+        f"{directory}/{marker}" for directory in sorted(directories) for marker in TABLE_MARKERS
+    ]
     found = [info.name for info in store.stat_many(markers) if info is not None]
     return foreign_roots(pa.chunked_array([pa.array(found, pa.string())]), (), iceberg=iceberg)
 
 
-def find_links(store: Store, folders: Iterable[str]) -> set[str]:
+def find_links(store: Store, directories: Iterable[str]) -> set[str]:
     """Return the directories reached by a link, and the link targets under the root."""
-    ordered = sorted(folders)
+    ordered = sorted(directories)
     pairs = zip(ordered, store.real_names(ordered), strict=True)
     return {name for pair in pairs if pair[0] != pair[1] for name in pair if name is not None}
 
 
-def empty_folders(listing: Listing, kept: pa.ChunkedArray, hidden: HiddenRule) -> list[str]:
+def empty_directories(listing: Listing, kept: pa.ChunkedArray, hidden: HiddenRule) -> list[str]:
     """Return the directories that are empty, apart from such directories, if ``kept`` files remain.
 
     Deepest first. Hidden files and directories count as kept.
     """
-    occupied = parent_folders(kept)
-    concealed = [f for f in listing.folders if hidden.hides_part(f.rpartition("/")[2])]
+    occupied = parent_directories(kept)
+    concealed = [f for f in listing.directories if hidden.hides_part(f.rpartition("/")[2])]
     others = pa.chunked_array([pa.array([*listing.links, *concealed], pa.string())])
-    occupied |= parent_folders(others) | set(concealed)
-    empty = [folder for folder in listing.folders if folder not in occupied]
-    return sorted(empty, key=lambda folder: (-folder.count("/"), folder))
+    occupied |= parent_directories(others) | set(concealed)
+    empty = [directory for directory in listing.directories if directory not in occupied]
+    return sorted(empty, key=lambda directory: (-directory.count("/"), directory))

@@ -11,9 +11,6 @@ from deltactl.units import DAY_MS
 
 Mode = Literal["auto", "full", "lite"]
 
-DEFAULT_ORPHAN_FRACTION = 0.5
-DEFAULT_QUARANTINE_MS = 7 * DAY_MS
-
 
 @dataclass(frozen=True, slots=True)
 class VacuumOptions:
@@ -33,12 +30,12 @@ class VacuumOptions:
     keep_last: int | None = None
     force_retention: bool = False
     max_files: int | None = None
-    max_orphan_fraction: float = DEFAULT_ORPHAN_FRACTION
+    max_orphan_fraction: float = 0.5
     include_unknown: bool = False
     ignore_manifests: bool = False
     also_keep_for: tuple[str, ...] = ()
     quarantine: bool = False
-    quarantine_ms: int = DEFAULT_QUARANTINE_MS
+    quarantine_ms: int = 7 * DAY_MS
     journal: bool = True
     need: Need | None = None
 

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import SafetyError, VersionNotFoundError, Warn
+from deltactl.log.commits.events import LogSweep
 from deltactl.log.history.timestamps import resolve_timestamp
-from deltactl.log.lifetimes import LogSweep, first_commit, first_rebuildable, sweep_commits
+from deltactl.log.lifetimes import first_commit, first_rebuildable, sweep_commits
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
@@ -20,22 +21,19 @@ from deltactl.operations.vacuum.horizon import find_horizon
 from deltactl.operations.vacuum.keep import KeepRules, keep_names
 from deltactl.operations.vacuum.listing import (
     Listing,
-    empty_folders,
+    empty_directories,
     find_links,
     find_tables,
     list_files,
-    note_folders,
-    parent_folders,
+    note_directories,
+    parent_directories,
 )
+from deltactl.operations.vacuum.name_sets import distinct_names, without, without_few
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import NO_FILES, VacuumPlan, describe_orphans, limit_files
 from deltactl.operations.vacuum.retention import Retention
 from deltactl.protocol.vacuum_names import HiddenRule, below_mask, foreign_roots
 from deltactl.storage.store import Store
-
-# Number of names to keep that are looked up together. Their hash table takes as much memory as the
-# names, and each lookup scans all files: with few files, larger groups save scans.
-_GROUP_NAMES = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +102,15 @@ class Planner:
         except VersionNotFoundError:
             return None
 
-    def _sweep(self, first: int) -> LogSweep:
+    def _sweep(self, first: int, known: LogSweep | None = None) -> LogSweep:
+        """Return the events since a version; reads the commits that nothing has read before."""
         return sweep_commits(
-            self.store, self.listing, self.snapshot.metadata, first, self.snapshot.version
+            self.store,
+            self.listing,
+            self.snapshot.metadata,
+            first,
+            self.snapshot.version,
+            known=known or self.snapshot.tail.sweep,
         )
 
     def _plan_lite(self, start: int, bookmark: int | None) -> VacuumPlan:
@@ -128,16 +132,16 @@ class Planner:
         sweep = self._sweep(start)
         removed = _removed_until(sweep, current)
         named = event_names(self.store, removed)
-        names = _distinct(named, self._change_files(sweep, current))
+        names = distinct_names(named, self._change_files(sweep, current))
         found, filters, first = NO_FILES, self._filters(names), start
         if len(names):
             first = self._first_rebuildable()
-            names = _without_few(names, self._keep_batches(sweep, current, first))
-            self._find_tables_and_links(filters, parent_folders(names))
+            names = without_few(names, self._keep_batches(sweep, current, first))
+            self._find_tables_and_links(filters, parent_directories(names))
             found = filters.select(names)
         plan = self._finish("lite", found, filters, _Log(sweep, current, bookmark, start))
         if found.num_rows:
-            whole = self._sweep(min(start, max(first, first_commit(self.listing))))
+            whole = self._sweep(min(start, max(first, first_commit(self.listing))), sweep)
             horizon = find_horizon(self.store, whole, first, plan.files, filters.absent)
             plan = replace(plan, horizon=horizon)
         return plan
@@ -150,26 +154,26 @@ class Planner:
         first = self._first_rebuildable()
         sweep = self._sweep(first_commit(self.listing))
         keep = self._keep_batches(sweep, current, first)
-        kept_folders: set[str] = set()
+        kept_directories: set[str] = set()
         if self.options.inventory is not None:
-            keep = note_folders(keep, kept_folders)
-        names = _without(listing.files, keep)
+            keep = note_directories(keep, kept_directories)
+        names = without(listing.files, keep)
         filters = self._filters(self._named(sweep, names))
         filters.foreign = frozenset(
             foreign_roots(
-                names, [*listing.folders, *listing.links], iceberg=not hidden.hides_metadata
+                names, [*listing.directories, *listing.links], iceberg=not hidden.hides_metadata
             )
         )
         filters.linked = frozenset(
             name for name in self.store.real_names(listing.links) if name is not None
         )
         if self.options.inventory is not None:
-            self._find_tables_and_links(filters, parent_folders(names), kept_folders)
+            self._find_tables_and_links(filters, parent_directories(names), kept_directories)
         filters.count_non_utf8(listing.non_utf8)
         found = filters.select(names)
         mode = "full" if self.options.inventory is None else "inventory"
         plan = self._finish(mode, found, filters, _Log(sweep, current, bookmark))
-        plan = self._with_folders(plan, listing, filters)
+        plan = self._with_directories(plan, listing, filters)
         if found.num_rows:
             missing = self._missing(sweep, listing, hidden)
             horizon = find_horizon(self.store, sweep, first, plan.files, missing)
@@ -213,7 +217,7 @@ class Planner:
         if self.options.keep_last is not None:
             oldest_kept = max(self.snapshot.version - self.options.keep_last + 1, first)
             if oldest_kept + 1 < sweep.first:
-                sweep = self._sweep(max(oldest_kept + 1, first_commit(self.listing)))
+                sweep = self._sweep(max(oldest_kept + 1, first_commit(self.listing)), sweep)
         rules = KeepRules(
             self.snapshot,
             self.listing,
@@ -292,18 +296,18 @@ class Planner:
         )
         return bool(pc.any(late).as_py())
 
-    def _with_folders(self, plan: VacuumPlan, listing: Listing, filters: Filters) -> VacuumPlan:
+    def _with_directories(self, plan: VacuumPlan, listing: Listing, filters: Filters) -> VacuumPlan:
         """Add the number of files under the root, and the directories that become empty."""
         planned = plan.files["path"]
         plan = replace(
             plan,
             listed_files=len(listing.files) - filters.kept[HIDDEN],
-            listed_folders=len(listing.folders),
+            listed_folders=len(listing.directories),
         )
-        if not listing.folders or plan.mode != "full":
+        if not listing.directories or plan.mode != "full":
             return plan
         kept = listing.files.filter(pc.invert(pc.is_in(listing.files, value_set=planned)))
-        empty = empty_folders(listing, kept, filters.hidden)
+        empty = empty_directories(listing, kept, filters.hidden)
         directories = self.store.directories
         if not empty or directories is None:
             return plan
@@ -313,7 +317,7 @@ class Planner:
         )
         hidden = filters.hidden.mask(names)
         empty = names.filter(pc.invert(pc.or_(spared, hidden))).to_pylist()
-        emptied = parent_folders(planned)
+        emptied = parent_directories(planned)
         before = [folder for folder in empty if folder not in emptied]
         return replace(
             plan,
@@ -337,35 +341,3 @@ def _removed_until(sweep: LogSweep, version: int) -> pa.Table:
     return events.filter(
         pc.and_(pc.less_equal(events["version"], version), pc.invert(events["is_add"]))
     )
-
-
-def _distinct(*names: pa.ChunkedArray) -> pa.ChunkedArray:
-    joined = pa.chunked_array([chunk for part in names for chunk in part.chunks], pa.string())
-    return pa.chunked_array([pc.unique(joined)], pa.string())
-
-
-def _without(names: pa.ChunkedArray, batches: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Return the names that are in none of the batches; holds only some batches at a time."""
-    kept = pa.chunked_array([pa.repeat(pa.scalar(False), len(names))])
-    group: list[pa.Array] = []
-    size = 0
-    for batch in batches:
-        group += batch.chunks
-        size += len(batch)
-        if size >= (_GROUP_NAMES if len(names) > 4 * _GROUP_NAMES else 4 * _GROUP_NAMES):
-            kept = pc.or_(kept, _are_in(names, group))
-            group, size = [], 0
-    return names.filter(pc.invert(pc.or_(kept, _are_in(names, group))))
-
-
-def _are_in(names: pa.ChunkedArray, chunks: list[pa.Array]) -> pa.ChunkedArray:
-    return pc.is_in(names, value_set=pa.chunked_array(chunks, pa.string()))
-
-
-def _without_few(names: pa.ChunkedArray, batches: Iterable[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Return the names that are in none of the batches, for few names."""
-    for batch in batches:
-        hits = batch.filter(pc.is_in(batch, value_set=names))
-        if len(hits):
-            names = names.filter(pc.invert(_are_in(names, hits.chunks)))
-    return names

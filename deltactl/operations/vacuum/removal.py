@@ -193,7 +193,7 @@ class VacuumRun:
         try:
             stopped = self._remove_files(cutoff_ms)
             if not stopped and not self._context.is_cancelled:
-                self._remove_folders(cutoff_ms)
+                self._remove_directories(cutoff_ms)
         except DeltactlError as error:
             return error
         return stopped
@@ -301,7 +301,7 @@ class VacuumRun:
         reason = error.message if isinstance(error, DeltactlError) else f"{error!r}"
         self._totals.failures += [FileFailure(name, reason) for name in names]
 
-    def _remove_folders(self, cutoff_ms: int) -> None:
+    def _remove_directories(self, cutoff_ms: int) -> None:
         directories = self._store.directories
         if directories is None:
             return

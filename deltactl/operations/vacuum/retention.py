@@ -1,4 +1,7 @@
-"""How long removed files stay: the instant before which a vacuum may remove them."""
+"""How long removed files are kept: the retention cutoff of a vacuum.
+
+``removal`` moves it back if the clock of the store is slower.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from dataclasses import dataclass
 
 from deltactl.errors import SafetyError
 from deltactl.operations.vacuum.options import VacuumOptions
-from deltactl.protocol.properties import TableProperties, ensure_understood
+from deltactl.protocol.properties import TableProperties, ensure_valid_property
 from deltactl.units import format_duration
 
 
@@ -35,7 +38,7 @@ def resolve_retention(
         SafetyError: the retention is shorter than the table's without ``force_retention``, or the
             table's property is invalid.
     """
-    with ensure_understood("delta.deletedFileRetentionDuration", "nothing is removed"):
+    with ensure_valid_property("delta.deletedFileRetentionDuration", "nothing is removed"):
         table_ms = properties.deleted_file_retention_ms
     asked = options.retain_ms
     if asked is None:

@@ -16,6 +16,7 @@ from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.base import CommitBase
 from deltactl.operations.after_commit import follow_commit
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.operations.vacuum.bookmark import write_bookmark
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.operations.vacuum.plan import VacuumPlan
@@ -68,6 +69,8 @@ def vacuum_table(
             context.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
         if not dry_run and plan.bookmark != plan.bookmark_before:
             write_bookmark(store, plan.bookmark)
+        if not dry_run:
+            abort_ended_uploads(store, context.clock, context.warn)
         return VacuumReport(plan, context.engine.name, dry_run=dry_run)
     if refusal is not None:
         raise refusal
@@ -75,6 +78,7 @@ def vacuum_table(
         raise SafetyError("not confirmed: nothing was removed")
     if context.is_cancelled:
         raise InterruptedRunError("interrupted; nothing was removed")
+    abort_ended_uploads(store, context.clock, context.warn)
     store.ensure_put_if_absent()
     report = VacuumRun(snapshot, plan, options, context, replan=plan_by).execute()
     if report.versions and not report.interrupted:
@@ -94,7 +98,7 @@ def _make_plan(
 ) -> tuple[Snapshot, Replan, VacuumPlan]:
     """Read the log and plan; also return a function that plans with another cutoff."""
     listing = list_log(store)
-    snapshot = load_snapshot(store, warn=context.warn, listing=listing)
+    snapshot = load_snapshot(store, warn=context.warn, listing=listing, with_events=True)
     ensure_may_vacuum(CommitBase.of(snapshot))
     retention = resolve_retention(snapshot.properties, options, context.clock.now_ms())
 
@@ -120,6 +124,6 @@ def _find_refusal(plan: VacuumPlan) -> SafetyError | None:
     return SafetyError(
         f"no commit in the log names {plan.orphans:,} of {plan.listed_files:,} files here "
         f"({share:.0%}), more than --max-orphan-fraction {plan.max_orphan_fraction:g} "
-        f"allows; by folder: {plan.orphan_folders}",
+        f"allows; by directory: {plan.orphan_folders}",
         hint="Inspect them with --dry-run; if they may be removed, raise --max-orphan-fraction.",
     )

@@ -5,7 +5,6 @@ Runs on any engine: a task is a small picklable value, and the worker opens the 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -87,9 +86,7 @@ def _move(store: Store, run_id: str, names: Sequence[str]) -> dict[str, StorageE
 
 
 def _persist(
-    names: Sequence[str],
-    act: Callable[[Sequence[str]], Mapping[str, StorageError]],
-    sleep: Callable[[float], None] = time.sleep,
+    names: Sequence[str], act: Callable[[Sequence[str]], Mapping[str, StorageError]]
 ) -> dict[str, StorageError]:
     """Call ``act`` and retry transient failures; return the final failures.
 
@@ -107,7 +104,7 @@ def _persist(
         if not again:
             return failed
         waiting = again
-        RetryPolicy(sleep=sleep).pause(attempt)
+        RetryPolicy().pause(attempt)
     return failed
 
 

@@ -77,7 +77,7 @@ def undo_vacuum(store: Store, run_id: str, *, dry_run: bool = False) -> UndoRepo
         write_bookmark(store, None)  # a lite run would never consider them again
     failed = _move_back(store, run_id, moved) | _undelete(store, kept)
     impossible |= {name: error.message for name, error in failed.items()}
-    _remove_folders(store, run_id, moved)
+    _remove_directories(store, run_id, moved)
     if names:
         write_record(store, with_status(record, "undone"))
     return UndoReport(run_id, False, tuple(n for n in names if n not in failed), impossible)
@@ -111,7 +111,7 @@ def _move_back(store: Store, run_id: str, names: list[str]) -> dict[str, Storage
     return failed
 
 
-def _remove_folders(store: Store, run_id: str, names: list[str]) -> None:
+def _remove_directories(store: Store, run_id: str, names: list[str]) -> None:
     """Remove empty directories of a run's quarantine."""
     folders = {quarantine_name(run_id, "")[:-1]}
     for name in names:
@@ -174,7 +174,7 @@ def purge_quarantine(store: Store, *, clock: Clock, dry_run: bool = False) -> Pu
         num_files += len(stored) - len(failed)
         num_bytes += sum(size for name, size in sizes.items() if name not in failed)
         if not dry_run:
-            _remove_folders(store, record.run_id, names)
+            _remove_directories(store, record.run_id, names)
             if not failed:
                 write_record(store, with_status(record, "purged"))
     return PurgeReport(dry_run, tuple(runs), num_files, num_bytes, tuple(waiting), failures)

@@ -125,7 +125,7 @@ def test_all_texts_of_a_file_never_go(table: TextTable) -> None:
     assert ids(table.root) == [1, 1, 2, 2, 3]
 
 
-def test_what_nobody_knows_has_to_be_named(table: TextTable) -> None:
+def test_what_is_unknown_has_to_be_named(table: TextTable) -> None:
     """The commits that would tell are gone: only the tombstone in the checkpoint is left."""
     table.remove(ENCODED)
     path = table.root / "_delta_log" / f"{table.version:020}.json"

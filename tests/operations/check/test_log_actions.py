@@ -50,7 +50,7 @@ def test_the_newest_commits_are_lost_behind_a_checkpoint(
     assert codes(report) == ([] if problem is None else ["HISTORY_GAP"])
 
 
-def test_commits_lost_between_two_checkpoints_are_told_once() -> None:
+def test_commits_lost_between_two_checkpoints_are_reported_once() -> None:
     builder = table()
     builder.checkpoint(1)
     builder.checkpoint(4)
@@ -210,7 +210,7 @@ def test_partition_values_of_older_versions() -> None:
 
 
 def older(kind: str, **changes: Any) -> CheckReport:
-    """Check all versions of a table with an action that was wrong in version 0, and was mended."""
+    """Check all versions of a table with an action that was wrong in version 0, and was fixed."""
     builder = new_table(Column("id"))
     builder.append([{"id": 1}])
     (good,) = (action for action in builder.commits[0] if kind in action)
@@ -237,7 +237,7 @@ def test_schemas_of_older_versions() -> None:
     )
 
 
-def test_a_lasting_problem_is_told_once() -> None:
+def test_a_lasting_problem_is_reported_once() -> None:
     builder = new_table(Column("id"))
     for number in range(3):
         builder.change_metadata(configuration={"n": str(number)})

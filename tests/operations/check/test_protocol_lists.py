@@ -56,7 +56,7 @@ def test_a_feature_of_writers_in_the_list_of_readers() -> None:
 
 
 @pytest.mark.parametrize(("reader", "readers"), [(1, None), (3, []), (3, ["notYetInvented"])])
-def test_features_that_nobody_knows_may_be_in_either_list(
+def test_features_that_are_unknown_may_be_in_either_list(
     reader: int, readers: list[str] | None
 ) -> None:
     assert problems_of(reader, ["notYetInvented"], readers) == []

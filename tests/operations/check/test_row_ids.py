@@ -61,7 +61,7 @@ def test_files_may_be_older_than_the_feature() -> None:
         assert report.notes == ()
 
 
-def test_nobody_gives_out_ids_while_that_is_suspended() -> None:
+def test_no_ids_are_assigned_while_that_is_suspended() -> None:
     builder = tracked(SUPPORTED, **{"delta.rowTrackingSuspended": "true"})
     edit_action(builder, 2, "add", baseRowId=1)
     assert codes(check(builder.store)) == []

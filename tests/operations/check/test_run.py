@@ -310,7 +310,7 @@ DAMAGES: list[tuple[str, Callable[[TableBuilder], None]]] = [
 ]
 
 
-def test_the_table_that_gets_damaged_is_sound() -> None:
+def test_the_table_that_gets_damaged_is_valid() -> None:
     report = check(table().store, **DEEP)
     assert report.findings.to_pylist() == []
     assert report.notes == ()
@@ -564,7 +564,7 @@ def test_vectors_that_need_not_be_decoded(changes: dict[str, Any], found: list[s
     assert codes(check(builder.store)) == found
 
 
-def test_a_kind_of_vector_that_nobody_knows() -> None:
+def test_a_kind_of_vector_that_is_unknown() -> None:
     builder = table()
     edit_vector(builder, storageType="i", pathOrInlineDv="$", sizeInBytes=1)
     assert codes(check(builder.store, **DEEP)) == ["VECTOR_UNREADABLE"]
@@ -687,7 +687,7 @@ _SAMPLES = [
 
 
 @pytest.mark.parametrize(("shape", "features"), _SAMPLES)
-def test_sound_tables_give_no_findings(shape: str, features: str) -> None:
+def test_valid_tables_give_no_findings(shape: str, features: str) -> None:
     layout = list(LAYOUTS)[len(shape) % len(LAYOUTS)]
     store = MemoryStore(f"memory://check/{shape}-{features}")
     build_sample(store, shape=shape, features=features, layout=layout)
@@ -735,7 +735,7 @@ def test_a_page_that_rotted_is_found_by_its_checksum() -> None:
     assert codes(check(builder.store, depth=Depth.DATA)) == ["FILE_UNREADABLE"]
 
 
-def test_an_unknown_reader_feature_is_told() -> None:
+def test_an_unknown_reader_feature_is_reported() -> None:
     builder = new_table(Column("id"), features=["notYetInvented"])
     builder.append([{"id": 1}])
     report = check(builder.store, **DEEP)

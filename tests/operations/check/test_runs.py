@@ -94,7 +94,7 @@ def test_every_footer_of_a_batch_is_looked_at(
     assert report.looked.num_rows == 124
 
 
-def test_progress_tells_bytes_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_shows_bytes_that_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a footer no more than its file has, and nothing for what a log cannot mean."""
     builder = many_files(4)
     sizes = [add["size"] for add in builder.state.files.values()]
@@ -187,7 +187,7 @@ def test_an_interrupted_check_goes_on_from_its_file(
     assert again.calls["read_ranges"] == 0
 
 
-def test_a_torn_line_is_a_batch_to_check_again(tmp_path: Path) -> None:
+def test_a_truncated_line_is_a_batch_to_check_again(tmp_path: Path) -> None:
     builder = many_files(3)
     state = tmp_path / "state"
     run(builder.store, resume=str(state))
@@ -233,7 +233,7 @@ def test_tasks_are_cut_by_bytes_where_rows_are_read(monkeypatch: pytest.MonkeyPa
     assert seen == [3, 3, 3]
 
 
-def test_a_table_without_files_is_sound() -> None:
+def test_a_table_without_files_is_valid() -> None:
     builder = new_table(Column("id"))
     report = check(builder.store, depth=Depth.DATA)
     assert codes(report) == []
@@ -243,7 +243,7 @@ def test_a_table_without_files_is_sound() -> None:
 @pytest.mark.parametrize(
     "features", ["deletion-vectors", "mapped-by-id", "row-tracking", "type-widening"]
 )
-def test_what_other_commands_write_is_sound(features: str) -> None:
+def test_what_other_commands_write_is_valid(features: str) -> None:
     """Statistics, row ids, checkpoints, checksums and compacted files of ours."""
     store = MemoryStore(f"memory://check/written-{features}")
     build_sample(store, features=features, layout="partitioned")

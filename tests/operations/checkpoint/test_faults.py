@@ -195,7 +195,7 @@ def test_a_crash_at_any_call_leaves_a_readable_table(options: CheckpointOptions,
 
 
 @pytest.mark.parametrize("options", [CLASSIC, SIDECARS], ids=["classic", "v2"])
-def test_a_write_torn_at_any_call_leaves_a_readable_table(options: CheckpointOptions) -> None:
+def test_a_write_truncated_at_any_call_leaves_a_readable_table(options: CheckpointOptions) -> None:
     builder = set_scene(options)
     before, expected = memory_of(builder).contents(), live(builder.store)
     for at in range(1, count_calls(builder, options) + 1):
@@ -209,7 +209,9 @@ def test_a_write_torn_at_any_call_leaves_a_readable_table(options: CheckpointOpt
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("options", [CLASSIC, SIDECARS], ids=["classic", "v2"])
-def test_an_error_at_any_call_is_told_or_overcome(options: CheckpointOptions, when: Any) -> None:
+def test_an_error_at_any_call_is_reported_or_overcome(
+    options: CheckpointOptions, when: Any
+) -> None:
     builder = set_scene(options)
     before, expected = memory_of(builder).contents(), live(builder.store)
     for at in range(1, count_calls(builder, options) + 1):
@@ -355,7 +357,7 @@ def test_a_run_that_is_cancelled_late_keeps_the_checkpoint_and_deletes_nothing()
     assert set(before) < set(memory_of(builder).contents())
 
 
-def test_a_share_that_nobody_wrote_is_noticed() -> None:
+def test_a_share_that_was_not_written_is_noticed() -> None:
     """Every file may be as it was written, and still one be missing."""
     options = CheckpointOptions(kind="v2", sidecar_rows=1)
     builder = set_scene(options)

@@ -1,4 +1,4 @@
-"""`--repair`: what is torn, missing or wrong is named, and put right from the rest of the log."""
+"""`--repair`: truncated, missing and wrong files are reported, then rebuilt from the log."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def table(kind: str = "classic", **options: Any) -> TableBuilder:
     return builder
 
 
-def assert_sound(builder: TableBuilder, versions: range) -> None:
+def assert_valid(builder: TableBuilder, versions: range) -> None:
     """Nothing is wrong any more, and each version reads as it should, without a warning."""
     assert repair(builder.store, dry_run=True).findings == ()
     for version in versions:
@@ -85,7 +85,7 @@ def test_a_store_that_fails_for_a_moment_makes_no_checkpoint_bad(kind: str) -> N
     assert refused
 
 
-def test_a_sound_log_needs_nothing() -> None:
+def test_a_valid_log_needs_nothing() -> None:
     builder = table()
     before = memory_of(builder).contents()
     report = repair(builder.store)
@@ -95,7 +95,7 @@ def test_a_sound_log_needs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("torn", "problem"),
+    ("truncated", "problem"),
     [
         (b"", "not valid JSON"),
         (b'{"version":2,"si', "not valid JSON"),
@@ -104,12 +104,12 @@ def test_a_sound_log_needs_nothing() -> None:
         (None, "is missing"),
     ],
 )
-def test_a_hint_that_is_no_use(torn: bytes | None, problem: str) -> None:
+def test_a_hint_that_is_invalid(truncated: bytes | None, problem: str) -> None:
     builder = table()
-    if torn is None:
+    if truncated is None:
         builder.store.delete_many([HINT])
     else:
-        builder.store.put(HINT, torn)
+        builder.store.put(HINT, truncated)
     before = memory_of(builder).contents()
     (found,) = repair(builder.store, dry_run=True).findings
     assert memory_of(builder).contents() == before
@@ -118,7 +118,7 @@ def test_a_hint_that_is_no_use(torn: bytes | None, problem: str) -> None:
     report = repair(builder.store)
     assert report.all_repaired
     assert hint_of(builder.store)["version"] == 2
-    assert_sound(builder, range(5))
+    assert_valid(builder, range(5))
 
 
 def test_a_log_without_checkpoints_needs_no_hint() -> None:
@@ -174,7 +174,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_checkpoint_that_is_broken_or_wrong_is_written_anew(damage: str) -> None:
+def test_a_checkpoint_that_is_broken_or_wrong_is_written_again(damage: str) -> None:
     builder = table()
     name = f"{LOG}/{2:020d}.checkpoint.parquet"
     builder.store.put(name, DAMAGES[damage](builder.store.read(name)))
@@ -188,7 +188,7 @@ def test_a_checkpoint_that_is_broken_or_wrong_is_written_anew(damage: str) -> No
     assert report.all_repaired
     after = memory_of(builder).contents()
     assert {n: after[n] for n in commits} == commits
-    assert_sound(builder, range(5))
+    assert_valid(builder, range(5))
     builder.forget_commits(2)
     assert load_snapshot(builder.store, warn=fail).num_files == 4
 
@@ -203,12 +203,12 @@ def test_every_kind_is_repaired_as_what_it_is_or_as_one_file(kind: str) -> None:
     report = repair(builder.store)
     assert report.all_repaired
     assert report.findings[0].name == broken.names[0]
-    (mended,) = list_log(builder.store).checkpoints
-    assert mended.kind == ("classic" if kind == "multipart" else broken.kind)
-    assert_sound(builder, range(5))
+    (fixed,) = list_log(builder.store).checkpoints
+    assert fixed.kind == ("classic" if kind == "multipart" else broken.kind)
+    assert_valid(builder, range(5))
 
 
-def test_a_bad_checkpoint_that_stays_beside_the_good_one_is_told() -> None:
+def test_a_bad_checkpoint_that_stays_beside_the_good_one_is_reported() -> None:
     builder = table("v2-json")
     for info in list(builder.store.list_from(f"{LOG}/_sidecars")):
         builder.store.delete_many([info.name])
@@ -231,7 +231,7 @@ def test_a_lost_sidecar_is_found() -> None:
     sidecars = [info.name for info in builder.store.list_from(f"{LOG}/_sidecars")]
     builder.store.delete_many(sidecars[:1])
     assert repair(builder.store).all_repaired
-    assert_sound(builder, range(5))
+    assert_valid(builder, range(5))
 
 
 def test_each_checkpoint_is_proven_by_those_before_it() -> None:
@@ -258,7 +258,7 @@ def test_nothing_is_done_where_either_of_two_may_be_wrong() -> None:
     assert memory_of(builder).contents() == before
 
 
-def test_what_cannot_be_rebuilt_is_left_and_told() -> None:
+def test_what_cannot_be_rebuilt_is_left_and_reported() -> None:
     """The broken checkpoint is all there was of its version; a later one is sound."""
     builder = table()
     checkpoint(builder.store)
@@ -320,7 +320,7 @@ def test_a_checksum_file_stays_where_a_checkpoint_may_be_wrong_instead() -> None
         (lambda add: add | {"size": 7}, "bytes of files"),
         (lambda add: add | {"partitionValues": {"p": "x"}}, "partition values"),
         (lambda add: add | {"stats": '{"numRecords":7}'}, "statistics"),
-        (lambda add: add | {"stats": "{torn"}, "statistics"),
+        (lambda add: add | {"stats": "{truncated"}, "statistics"),
         (lambda add: add | {"path": "elsewhere"}, "other files"),
     ],
 )
@@ -359,19 +359,19 @@ def test_a_compacted_file_may_not_remove_more_than_its_commits() -> None:
     assert load_snapshot(builder.store, warn=fail).num_files == 3
 
 
-def test_a_compacted_file_whose_commits_are_torn_stays() -> None:
+def test_a_compacted_file_whose_commits_are_truncated_stays() -> None:
     builder = new_table()
     for number in range(6):
         builder.append([{"id": number, "p": None}])
     builder.compact(1, 4)
-    torn = f"{LOG}/{3:020d}.json"
-    builder.store.put(torn, builder.store.read(torn)[:-20])
+    truncated = f"{LOG}/{3:020d}.json"
+    builder.store.put(truncated, builder.store.read(truncated)[:-20])
     assert load_snapshot(builder.store, warn=fail).num_files == 6
     assert repair(builder.store).findings == ()
     assert load_snapshot(builder.store, warn=fail).num_files == 6
 
 
-def test_a_compacted_file_without_adds_is_sound() -> None:
+def test_a_compacted_file_without_adds_is_valid() -> None:
     builder = new_table()
     paths = builder.append(*([{"id": n, "p": None}] for n in range(3)))
     for path in paths[:2]:
@@ -393,7 +393,7 @@ def test_a_sidecar_of_another_size_than_is_said() -> None:
     assert "bytes, which has" in finding.problem
     assert finding.repaired
     assert repair(builder.store).findings == ()
-    assert_sound(builder, range(5))
+    assert_valid(builder, range(5))
 
 
 def test_a_hint_without_any_checkpoint_goes() -> None:

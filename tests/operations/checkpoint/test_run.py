@@ -426,11 +426,11 @@ def test_a_hint_never_goes_back() -> None:
     assert load_snapshot(builder.store, 1, warn=fail).num_files == 2
 
 
-@pytest.mark.parametrize("torn", [b"", b'{"version":', b'{"version":99,"size":1}', None])
-def test_a_hint_that_is_no_use_is_replaced(torn: bytes | None) -> None:
+@pytest.mark.parametrize("truncated", [b"", b'{"version":', b'{"version":99,"size":1}', None])
+def test_a_hint_that_is_invalid_is_replaced(truncated: bytes | None) -> None:
     builder = table()
-    if torn is not None:
-        builder.store.put(f"{LOG}/_last_checkpoint", torn)
+    if truncated is not None:
+        builder.store.put(f"{LOG}/_last_checkpoint", truncated)
     checkpoint_table(
         builder.store,
         CheckpointOptions(),
@@ -515,7 +515,7 @@ def test_when_a_checkpoint_is_due(last: int, version: int, expected: bool) -> No
     assert is_due(last, version, 10) is expected
 
 
-def test_due_is_told_by_the_table() -> None:
+def test_due_is_decided_by_the_table() -> None:
     builder = table(properties={"delta.checkpointInterval": "2"})
     report = check_due(ReadOnlyStore(builder.store), warn=fail)
     assert (report.due, report.last, report.interval) == (True, -1, 2)
@@ -562,7 +562,7 @@ def test_a_checksum_file_is_written_where_the_table_has_them() -> None:
 
 
 @pytest.mark.parametrize("change", [{"numFiles": 9}, {"tableSizeBytes": 1}, {"protocol": None}])
-def test_a_checksum_file_that_disagrees_is_told_and_left(change: dict[str, Any]) -> None:
+def test_a_checksum_file_that_disagrees_is_reported_and_left(change: dict[str, Any]) -> None:
     builder = table()
     wrong = json.dumps(crc_of(builder, 2) | change).encode()
     builder.store.put(crc_name(2), wrong)

@@ -22,7 +22,7 @@ from deltactl.errors import (
     UsageError,
 )
 from deltactl.operations.convert.directory import LINKED
-from deltactl.operations.convert.options import PartitionColumn, parse_partition_by
+from deltactl.operations.convert.partition_by import PartitionColumn, parse_partition_by
 from deltactl.operations.convert.run import (
     ConvertOptions,
     ConvertReport,
@@ -310,14 +310,14 @@ def test_all_offenders_at_once_and_nothing_committed(tmp_path: Path) -> None:
     (tmp_path / "zero.parquet").touch()
     (tmp_path / "text.parquet").write_text("hello, world")
     whole = (tmp_path / "good.parquet").read_bytes()
-    (tmp_path / "torn.parquet").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "truncated.parquet").write_bytes(whole[: len(whole) // 2])
     error = refuse(tmp_path)
     assert {(path, column) for path, column, _ in error.problems} == {
         ("typed.parquet", "id"),
         ("timed.parquet", "when"),
         ("zero.parquet", None),
         ("text.parquet", None),
-        ("torn.parquet", None),
+        ("truncated.parquet", None),
     }
     for path, _, _ in error.problems:
         assert path in error.message

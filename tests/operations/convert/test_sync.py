@@ -26,7 +26,7 @@ from deltactl.errors import (
     UnsupportedFeatureError,
 )
 from deltactl.log.listing import list_log
-from deltactl.operations.convert.options import parse_partition_by
+from deltactl.operations.convert.partition_by import parse_partition_by
 from deltactl.operations.convert.plan import APP_ID
 from deltactl.operations.convert.run import (
     ConvertOptions,

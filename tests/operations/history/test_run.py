@@ -296,7 +296,7 @@ def test_files_of_other_commits(tmp_path: Path) -> None:
         commit_files(store, 2, refuse_warning)
     with pytest.raises(LogGapError, match="the commit of version 3 is missing"):
         commit_files(store, 3, refuse_warning)
-    with pytest.raises(VersionNotFoundError, match="it goes from 0 to 4"):
+    with pytest.raises(VersionNotFoundError, match="it has versions 0 to 4"):
         commit_files(store, 9, refuse_warning)
 
 

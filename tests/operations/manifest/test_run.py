@@ -322,7 +322,7 @@ def test_hidden_files_of_killed_runs_go_once_they_are_a_day_old(tmp_path: Path) 
     assert sorted(path.name for path in folder.iterdir()) == left
 
 
-def test_hidden_files_that_cannot_be_removed_are_told_of(tmp_path: Path) -> None:
+def test_hidden_files_that_cannot_be_removed_are_reported(tmp_path: Path) -> None:
     class Refusing(ForwardingStore):
         def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
             return {name: StorageError("no") for name in names}
@@ -633,7 +633,7 @@ def test_our_commits_refresh_the_partitions_they_touched(tmp_path: Path) -> None
     assert untouched.read_text() == "file:/not/ours/to/mend\n"
 
 
-def test_a_refresh_that_fails_is_told_and_harms_no_commit(tmp_path: Path) -> None:
+def test_a_refresh_that_fails_is_reported_and_harms_no_commit(tmp_path: Path) -> None:
     builder = local(tmp_path, features=["deletionVectors"], properties={AUTO_PROPERTY: "true"})
     paths = builder.append(*([row(n)] for n in range(3)), [row(8, "b"), row(9, "b")])
     builder.delete_rows(paths[3], [0])

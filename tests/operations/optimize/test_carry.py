@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport
 from deltactl.table import Table
-from tests.operations.optimize.test_races import IN_LOTS, Race
+from tests.operations.optimize.test_races import IN_BATCHES, Race
 from tests.support.table_builder import Action
 
 COPIED = OptimizeOptions(min_row_group_bytes=1)
@@ -62,7 +62,7 @@ def test_deleted_rows_are_carried_over(kind: str) -> None:
     removes = {body["path"]: body.get("deletionVector") for body in removed(race, report)}
     path = race.builder.find(race.paths["a"][1])
     assert removes[path["path"]] == path["deletionVector"]
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_a_large_vector_has_a_file_that_follows_the_rules_of_the_table() -> None:
@@ -72,7 +72,7 @@ def test_a_large_vector_has_a_file_that_follows_the_rules_of_the_table() -> None
     vector = added(race, report)["d"]["deletionVector"]
     assert (vector["storageType"], vector["offset"], vector["cardinality"]) == ("u", 1, 667)
     assert len(vector["pathOrInlineDv"]) == 22
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_vectors_of_lost_attempts_are_removed() -> None:
@@ -83,7 +83,7 @@ def test_vectors_of_lost_attempts_are_removed() -> None:
         before_2=lambda: race.builder.delete_rows(paths[0], range(0, 2000, 5)),
         before_3=lambda: race.builder.delete_rows(paths[1], range(0, 2000, 7)),
     )
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_a_file_removed_whole_gets_no_second_remove() -> None:
@@ -94,7 +94,7 @@ def test_a_file_removed_whole_gets_no_second_remove() -> None:
     assert gone not in {body["path"] for body in removed(race, report)}
     assert added(race, report)["b"]["deletionVector"]["cardinality"] == 5
     assert report.files_removed == 8
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_a_bin_without_a_live_row_commits_the_removes_that_are_left() -> None:
@@ -108,7 +108,7 @@ def test_a_bin_without_a_live_row_commits_the_removes_that_are_left() -> None:
     assert race.partitions_committed(report) == ["a", "b", "c"]
     assert sorted(added(race, report)) == ["b", "c"]
     assert report.files_removed == 7
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_without_vectors_a_bin_whose_rows_all_went_still_needs_none() -> None:
@@ -116,7 +116,7 @@ def test_without_vectors_a_bin_whose_rows_all_went_still_needs_none() -> None:
     race.builder.delete_rows(race.paths["a"][0], range(5))
     report = race.run(before_1=lambda: race.builder.remove(race.paths["a"][0]))
     assert race.partitions_committed(report) == ["a", "b", "c"]
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_stats_added_again_change_nothing_but_the_remove() -> None:
@@ -131,7 +131,7 @@ def test_stats_added_again_change_nothing_but_the_remove() -> None:
     assert race.partitions_committed(report) == ["a", "b", "c"]
     (body,) = (body for body in removed(race, report) if body["path"] == path)
     assert body["tags"]["x"] == "y"
-    race.assert_sound()
+    race.assert_valid()
 
 
 def _restore(race: Race) -> None:
@@ -165,7 +165,7 @@ def test_changes_that_drop_a_bin(change: Any, words: str) -> None:
         change(race)
         seen.append("changed")
 
-    report = race.run(IN_LOTS, before_1=act)
+    report = race.run(IN_BATCHES, before_1=act)
     assert seen
     assert {"b", "c"} <= set(race.partitions_committed(report))
     assert any(words in dropped.reason for dropped in report.dropped)
@@ -189,7 +189,7 @@ def test_a_property_under_which_vectors_may_not_be_written(properties: dict[str,
     report = race.run(before_1=change)
     assert any("may not be written" in dropped.reason for dropped in report.dropped)
     assert "deletionVector" not in added(race, report)["a"]
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_no_round_begins_after_the_time_limit() -> None:
@@ -203,7 +203,7 @@ def test_no_round_begins_after_the_time_limit() -> None:
     report = race.run(before_1=delete_late)
     assert (report.rounds, report.interrupted) == (1, True)
     assert [conflict.files for conflict in report.conflicts] == [3]
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_only_the_files_of_lost_bins_are_planned_again() -> None:
@@ -216,7 +216,7 @@ def test_only_the_files_of_lost_bins_are_planned_again() -> None:
     report = race.run(before_1=write)
     assert (report.rounds, report.files_removed) == (2, 9)
     assert report.caught_up_version == race.start
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_bins_lost_in_every_round_are_left() -> None:
@@ -231,7 +231,7 @@ def test_bins_lost_in_every_round_are_left() -> None:
     report = race.run(before_1=delete, before_3=delete, before_4=delete, before_5=delete)
     assert (report.rounds, len(report.dropped), len(report.conflicts)) == (4, 4, 1)
     assert len(report.versions) == 1
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_row_ids_are_kept_and_those_of_outputs_are_new() -> None:
@@ -245,7 +245,7 @@ def test_row_ids_are_kept_and_those_of_outputs_are_new() -> None:
     )
     assert ends[0][0] == 45
     assert all(one[1] == two[0] for one, two in zip(ends, ends[1:], strict=False))
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_an_overwrite_takes_every_row() -> None:
@@ -267,7 +267,7 @@ _deletes = st.lists(
 @given(
     before=_deletes,
     rounds=st.lists(_deletes, min_size=1, max_size=3),
-    options=st.sampled_from([OptimizeOptions(), IN_LOTS, COPIED]),
+    options=st.sampled_from([OptimizeOptions(), IN_BATCHES, COPIED]),
     tracked=st.booleans(),
 )
 def test_live_rows_are_those_of_the_model(
@@ -293,4 +293,4 @@ def test_live_rows_are_those_of_the_model(
     report = race.run(options, **writers)
     assert report.versions
     assert not report.conflicts
-    race.assert_sound()
+    race.assert_valid()

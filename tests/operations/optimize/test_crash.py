@@ -29,7 +29,8 @@ pytestmark = pytest.mark.thorough
 
 _NUMBERS = itertools.count()
 OPTIONS = OptimizeOptions()
-IN_LOTS = OptimizeOptions(commit_every_bytes=1)
+IN_BATCHES = OptimizeOptions(commit_every_bytes=1)
+PLACED = OptimizeOptions(commit_every_bytes=1, cluster_by="id", target_bytes=1500)
 
 
 @dataclass
@@ -117,7 +118,9 @@ def live_or_old(scene: Scene) -> set[str]:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("options", [OPTIONS, IN_LOTS], ids=["one-commit", "in-lots"])
+@pytest.mark.parametrize(
+    "options", [OPTIONS, IN_BATCHES, PLACED], ids=["one-commit", "in-batches", "placed"]
+)
 def test_a_crash_at_any_call_leaves_before_or_after(options: OptimizeOptions, when: Any) -> None:
     scene = set_scene()
     calls = count_calls(scene, options)
@@ -126,12 +129,12 @@ def test_a_crash_at_any_call_leaves_before_or_after(options: OptimizeOptions, wh
         with opened_as(faulty), pytest.raises(Crash):
             optimize(faulty, options)
         assert_whole(scene)
-        if at % 4 == 0 or calls[at - 1][0] in ("put_if_absent", "sync_folders"):
+        if at % 4 == 0 or calls[at - 1][0] in ("put_if_absent", "sync_directories"):
             finish(scene, options)
         scene.reset()
 
 
-def test_a_write_torn_at_any_call_leaves_before_or_after() -> None:
+def test_a_write_truncated_at_any_call_leaves_before_or_after() -> None:
     scene = set_scene()
     calls = count_calls(scene, OPTIONS)
     for at, (method, _) in enumerate(calls, 1):
@@ -145,8 +148,10 @@ def test_a_write_torn_at_any_call_leaves_before_or_after() -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("options", [OPTIONS, IN_LOTS], ids=["one-commit", "in-lots"])
-def test_an_error_at_any_call_is_told_and_leaves_before_or_after(
+@pytest.mark.parametrize(
+    "options", [OPTIONS, IN_BATCHES, PLACED], ids=["one-commit", "in-batches", "placed"]
+)
+def test_an_error_at_any_call_is_reported_and_leaves_before_or_after(
     options: OptimizeOptions, when: Any
 ) -> None:
     """One failing call, whichever: a report or an error of ours; nothing lost, nothing twice."""
@@ -251,23 +256,23 @@ def test_the_commit_names_only_durable_files() -> None:
     scene = set_scene()
     calls = count_calls(scene, OPTIONS)
     methods = [method for method, _ in calls]
-    assert methods.index("sync_folders") < methods.index("put_if_absent")
+    assert methods.index("sync_directories") < methods.index("put_if_absent")
     assert max(at for at, method in enumerate(methods) if method == "close") < methods.index(
-        "sync_folders"
+        "sync_directories"
     )
     assert "delete_many" not in methods
 
 
 def test_row_ids_and_times_survive_every_crash_around_the_commit() -> None:
     scene = set_scene("rowTracking")
-    calls = count_calls(scene, IN_LOTS)
+    calls = count_calls(scene, IN_BATCHES)
     for at, (method, _) in enumerate(calls, 1):
         if method != "put_if_absent":
             continue
         for when in ("before", "after"):
             faulty = FaultyStore(scene.store, Fault(at, "error", when))
             with opened_as(faulty):
-                optimize(faulty, IN_LOTS)
+                optimize(faulty, IN_BATCHES)
             assert_whole(scene)
             snapshot = Table(scene.store.uri, store=scene.store).snapshot()
             bases = sorted(

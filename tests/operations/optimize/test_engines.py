@@ -15,8 +15,8 @@ import pytest
 from deltactl import SparkEngine, Table
 from deltactl.engine.base import Done, Engine, EngineChoice, Failed
 from deltactl.engine.local import LocalEngine
+from deltactl.operations.optimize.options import OptimizeOptions, Rewrite
 from deltactl.operations.optimize.report import OptimizeReport
-from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.storage.local.store import LocalStore
 from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 from tests.support.spark_workers import AfterWork
@@ -60,10 +60,16 @@ def added(path: Path, report: OptimizeReport) -> list[dict[str, Any]]:
     pytest.param("classic", marks=ON_SPARK), pytest.param("connect", marks=ON_CLUSTER)
 ])  # fmt: skip
 @pytest.mark.parametrize(
-    ("features", "layout"), [("mapped-by-id", "unpartitioned"), ("plain", "partitioned-twice")]
+    ("features", "layout", "rewrite"),
+    [("mapped-by-id", "unpartitioned", "copy"), ("plain", "partitioned-twice", "auto")],
 )
 def test_the_same_on_every_engine(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str, features: str, layout: str
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    kind: str,
+    features: str,
+    layout: str,
+    rewrite: Rewrite,
 ) -> None:
     session: SparkSession = request.getfixturevalue(
         {"classic": "delta_spark", "connect": "cluster"}[kind]
@@ -73,12 +79,15 @@ def test_the_same_on_every_engine(
     shutil.copytree(here, there)
     expected = rows_of(here)
 
-    options = OptimizeOptions(verify="full")
+    options = OptimizeOptions(verify="full", rewrite=rewrite)
     local = Table(str(here)).optimize(options, engine=LocalEngine(2))
     spark = Table(str(there)).optimize(options, engine=SparkEngine(session))
 
     assert local.plan.files.equals(spark.plan.files)
     assert local.plan.num_bins == spark.plan.num_bins > 0
+    assert local.rewritten == spark.rewritten
+    assert local.rewritten is not None
+    assert bool(local.rewritten.groups_copied) == (rewrite == "copy")
     assert (spark.engine, spark.engine_reason) == ("spark", "given by the caller")
     assert rows_of(there) == rows_of(here) == expected
     assert sorted(a["stats"] for a in added(here, local)) == sorted(
@@ -100,7 +109,7 @@ class Faulty:
 
     name = "faulty"
     reason = "a test"
-    leaves_strays = True
+    leaves_orphans = True
 
     def run(self, worker: Any, tasks: Any, **options: Any) -> Iterator[Done[Any] | Failed]:
         """Wrap the worker, not the engine: it is there that things go wrong."""

@@ -31,7 +31,7 @@ from tests.support.table_builder import (
 
 _NUMBERS = itertools.count()
 COLUMNS = (Column("id"), Column("v", "string"), Column("p", "string"))
-IN_LOTS = OptimizeOptions(commit_every_bytes=1)
+IN_BATCHES = OptimizeOptions(commit_every_bytes=1)
 
 Foreign = Callable[[], object]
 
@@ -106,7 +106,7 @@ class Race:
     def read_commit(self, version: int) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.store.read(commit_path(version)).splitlines()]
 
-    def assert_sound(self) -> None:
+    def assert_valid(self) -> None:
         """Rows are as the other writer left them; no file is doubled, lost or forgotten."""
         table = Table(self.store.uri, store=self.store)
         rows = table.scan().read_all().to_pylist()
@@ -139,7 +139,7 @@ def test_a_concurrent_append_costs_nothing_but_a_version() -> None:
     assert report.versions == (race.start + 2,)
     assert race.partitions_committed(report) == ["a", "b", "c"]
     assert not report.conflicts
-    race.assert_sound()
+    race.assert_valid()
     info = race.read_commit(race.start + 2)[0]["commitInfo"]
     assert info["readVersion"] == race.start
 
@@ -153,7 +153,7 @@ def test_a_race_lost_twenty_times_is_won_in_the_end() -> None:
 
     report = race.run(None, **{f"before_{i}": append for i in range(1, 21)})
     assert report.versions == (race.start + 21,)
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_several_versions_at_once() -> None:
@@ -164,7 +164,7 @@ def test_several_versions_at_once() -> None:
             race.builder.append([race.row(i)])
 
     assert race.run(before_1=five).versions == (race.start + 6,)
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_a_deleted_input_drops_its_bin_only() -> None:
@@ -175,7 +175,7 @@ def test_a_deleted_input_drops_its_bin_only() -> None:
     assert (dropped.files, report.files_removed, report.files_added) == (3, 6, 2)
     assert not report.failures
     assert not report.conflicts, "the two files that are left need no rewrite"
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_rows_deleted_from_an_input_do_not_rise_again() -> None:
@@ -183,7 +183,7 @@ def test_rows_deleted_from_an_input_do_not_rise_again() -> None:
     report = race.run(before_1=lambda: race.builder.delete_rows(race.paths["a"][0], [1, 2]))
     assert race.partitions_committed(report) == ["a", "b", "c"]
     assert (len(report.versions), report.rounds, len(report.dropped)) == (2, 2, 1)
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_a_renewed_deletion_vector_of_an_input() -> None:
@@ -192,7 +192,7 @@ def test_a_renewed_deletion_vector_of_an_input() -> None:
     report = race.run(before_1=lambda: race.builder.delete_rows(race.paths["c"][0], [4], "i"))
     assert race.partitions_committed(report) == ["a", "b", "c"]
     assert (len(report.versions), report.rounds, len(report.dropped)) == (2, 2, 1)
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_statistics_renewed_by_adding_an_input_again() -> None:
@@ -206,7 +206,7 @@ def test_statistics_renewed_by_adding_an_input_again() -> None:
     report = race.run(before_1=add_again)
     assert race.partitions_committed(report) == ["a", "b", "c"]
     assert not report.dropped
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_an_overwrite_leaves_nothing_to_commit() -> None:
@@ -220,7 +220,7 @@ def test_an_overwrite_leaves_nothing_to_commit() -> None:
 
     report = race.run(before_1=overwrite)
     assert (report.versions, report.conflicts, len(report.dropped)) == ((), (), 3)
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_another_optimize_of_the_same_files() -> None:
@@ -255,7 +255,7 @@ def test_changes_that_keep_files_valid(change: Callable[[TableBuilder], object])
     report = race.run(before_1=lambda: change(race.builder))
     assert report.versions == (race.start + 2,)
     assert report.files_removed == 9
-    race.assert_sound()
+    race.assert_valid()
 
 
 @pytest.mark.parametrize(
@@ -287,10 +287,12 @@ def test_changes_that_make_files_invalid(
     report = race.run(before_1=lambda: change(race.builder))
     assert all(words in dropped.reason for dropped in report.dropped)
     assert (len(report.dropped), report.rounds, report.conflicts) == (3, 2, ())
-    race.assert_sound()
+    race.assert_valid()
 
 
-@pytest.mark.parametrize("options", [OptimizeOptions(), IN_LOTS], ids=["one-commit", "in-lots"])
+@pytest.mark.parametrize(
+    "options", [OptimizeOptions(), IN_BATCHES], ids=["one-commit", "in-batches"]
+)
 def test_an_upgrade_beyond_us_is_refused_and_cleared_up(options: OptimizeOptions) -> None:
     race = Race()
 
@@ -315,7 +317,7 @@ def test_an_upgrade_that_asks_for_more_in_each_file() -> None:
     report = race.run(before_1=upgrade)
     assert all("materializePartitionColumns" in dropped.reason for dropped in report.dropped)
     assert (len(report.dropped), report.rounds) == (3, 2)
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_an_upgrade_we_know() -> None:
@@ -325,42 +327,42 @@ def test_an_upgrade_we_know() -> None:
         race.builder.commit(race.builder.protocol_action(["vacuumProtocolCheck"]))
 
     assert race.run(before_1=upgrade).versions == (race.start + 2,)
-    race.assert_sound()
+    race.assert_valid()
 
 
-def test_a_loss_before_an_earlier_lot_counts_for_the_later_ones() -> None:
-    """The winner comes before the first lot's commit and touches an input of the last."""
+def test_a_loss_before_an_earlier_batch_counts_for_the_later_ones() -> None:
+    """The winner comes before the first batch's commit and touches an input of the last."""
     race = Race()
-    report = race.run(IN_LOTS, before_1=lambda: race.builder.remove(race.paths["c"][0]))
+    report = race.run(IN_BATCHES, before_1=lambda: race.builder.remove(race.paths["c"][0]))
     assert report.versions == (race.start + 2, race.start + 3)
     assert race.partitions_committed(report) == ["a", "b"]
-    race.assert_sound()
+    race.assert_valid()
 
 
-def test_a_loss_between_two_lots() -> None:
+def test_a_loss_between_two_batches() -> None:
     race = Race("deletionVectors")
 
     def between() -> None:
         race.catch_up()
         race.builder.delete_rows(race.paths["c"][2], [0])
 
-    report = race.run(IN_LOTS, before_2=between)
+    report = race.run(IN_BATCHES, before_2=between)
     assert report.versions == (race.start + 1, race.start + 3, race.start + 4)
     assert race.partitions_committed(report) == ["a", "b", "c"]
-    race.assert_sound()
+    race.assert_valid()
 
 
-def test_a_change_of_metadata_between_two_lots() -> None:
+def test_a_change_of_metadata_between_two_batches() -> None:
     race = Race()
 
     def between() -> None:
         race.catch_up()
         race.builder.change_metadata(properties={"delta.enableRowTracking": "true"})
 
-    report = race.run(IN_LOTS, before_2=between)
+    report = race.run(IN_BATCHES, before_2=between)
     assert report.versions == (race.start + 1, race.start + 3, race.start + 4)
     assert (len(report.dropped), report.conflicts) == (2, ())
-    race.assert_sound()
+    race.assert_valid()
 
 
 def _in_commit_times(race: Race) -> list[int]:
@@ -380,11 +382,11 @@ def test_in_commit_timestamps_grow_over_every_retry() -> None:
         race.catch_up()
         race.builder.append([race.row(1)])
 
-    report = race.run(IN_LOTS, before_1=append_more, before_3=append_more)
+    report = race.run(IN_BATCHES, before_1=append_more, before_3=append_more)
     assert len(report.versions) == 3
     times = _in_commit_times(race)
     assert all(later > earlier for earlier, later in itertools.pairwise(times))
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_in_commit_timestamps_that_a_winner_switches_on() -> None:
@@ -431,7 +433,7 @@ def test_row_ids_stay_and_the_high_water_mark_follows_every_winner() -> None:
         race.catch_up()
         race.builder.append([race.row(50 + i) for i in range(4)])
 
-    report = race.run(IN_LOTS, before_1=append_more, before_3=append_more)
+    report = race.run(IN_BATCHES, before_1=append_more, before_3=append_more)
     assert len(report.versions) == 3
     after = _row_ids(race)
     for row, ids in before.items():
@@ -452,7 +454,7 @@ def test_row_ids_stay_and_the_high_water_mark_follows_every_winner() -> None:
         for action in race.read_commit(version):
             if "add" in action:
                 assert action["add"]["defaultRowCommitVersion"] == version
-    race.assert_sound()
+    race.assert_valid()
 
 
 def test_every_attempt_is_a_new_commit() -> None:
@@ -474,7 +476,7 @@ def test_inputs_vacuumed_under_us_are_a_failure_of_their_bin() -> None:
     assert table.snapshot().num_files == 5
 
 
-def test_a_version_that_races_with_a_torn_commit() -> None:
+def test_a_version_that_races_with_a_truncated_commit() -> None:
     """The winner's commit is there, and is no JSON: nothing of ours is committed behind it."""
     race = Race()
     path = commit_path(race.start + 1)

@@ -42,6 +42,7 @@ def test_offsets_count_live_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
         )
     (result,) = found
     (output,) = result.outputs
+    assert result.inputs is not None
     inputs = result.inputs.to_pydict()
     assert inputs["physical_rows"] == [5, 5, 5]
     ids = pq.read_table(store.open_input(output.path))["id"].to_pylist()

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deltactl.engine.local import LocalEngine
-from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+from deltactl.operations.optimize.options import OptimizeOptions, Rewrite
+from deltactl.operations.optimize.run import optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.table import Table
 from tests.support.stores import MemoryStore
@@ -176,12 +177,15 @@ def test_any_shape_of_the_log_is_optimized(shape: str, features: str) -> None:
     assert_kept(builder, OptimizeOptions())
 
 
+@pytest.mark.parametrize("rewrite", ["copy", "encode"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("features", FEATURES)
-def test_every_feature_in_every_layout_is_optimized(features: str, layout: str) -> None:
+def test_every_feature_in_every_layout_is_optimized(
+    features: str, layout: str, rewrite: Rewrite
+) -> None:
     store = MemoryStore(f"memory://rows/{next(_NUMBERS)}")
     builder = build_sample(store, features=features, layout=layout)
-    assert_kept(builder, OptimizeOptions(verify="full"))
+    assert_kept(builder, OptimizeOptions(verify="full", rewrite=rewrite))
 
 
 def test_row_ids_outlive_two_rewrites() -> None:

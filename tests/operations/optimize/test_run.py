@@ -164,7 +164,7 @@ def test_the_commit_to_the_letter() -> None:
         }
 
 
-def test_lines_come_bin_by_bin_and_lots_share_what_they_read() -> None:
+def test_lines_come_bin_by_bin_and_batches_share_what_they_read() -> None:
     builder = build_sample(fresh_store(), layout="partitioned")
     report = run(builder, commit_every_bytes=1)
     assert len(report.versions) == 4
@@ -662,7 +662,7 @@ def test_requests_of_a_run_are_few() -> None:
     opened = [name for name in counting.names["open_input"] if name in builder.data]
     assert len(opened) <= 40 + 16
     assert counting.calls["put_if_absent"] == counting.calls["open_output"] == 1
-    assert counting.calls["sync_folders"] == 1
+    assert counting.calls["sync_directories"] == 1
     assert counting.calls["list_from"] <= 2
     assert counting.calls["walk"] == counting.calls["delete_many"] == counting.calls["put"] == 0
 

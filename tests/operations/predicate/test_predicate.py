@@ -357,7 +357,7 @@ def test_columns_that_cannot_be_compared() -> None:
     assert "cannot compare" in refusal("v IS NULL", (Field("v", PrimitiveType("void")),))
 
 
-def test_names_that_differ_by_case_alone_are_told_apart() -> None:
+def test_names_that_differ_by_case_alone_are_distinguished() -> None:
     fields = (Field("A", PrimitiveType("string")), Field("a", PrimitiveType("integer")))
     assert parse_predicate("A = 'x' AND a = 1", fields).columns == ("A", "a")
 

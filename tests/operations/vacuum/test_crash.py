@@ -47,7 +47,7 @@ class Stage:
         self.reset()
         return calls
 
-    def assert_sound(self) -> None:
+    def assert_valid(self) -> None:
         """The table reads as before, nothing it needs is gone, nothing but the plan is."""
         assert self.scene.live_rows() == self.rows
         names = self.scene.names()
@@ -71,7 +71,7 @@ def test_a_crash_at_any_call_harms_nothing(options: dict[str, Any], when: Any) -
             stage.scene.vacuum(
                 FaultyStore(stage.scene.dated(), Fault(at, "crash", when)), **options
             )
-        stage.assert_sound()
+        stage.assert_valid()
         if options.get("quarantine"):
             if list_runs(stage.scene.store):
                 undo_vacuum(stage.scene.store, "last")
@@ -84,7 +84,9 @@ def test_a_crash_at_any_call_harms_nothing(options: dict[str, Any], when: Any) -
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("options", MODES, ids=str)
-def test_an_error_at_any_call_is_told_and_harms_nothing(options: dict[str, Any], when: Any) -> None:
+def test_an_error_at_any_call_is_reported_and_harms_nothing(
+    options: dict[str, Any], when: Any
+) -> None:
     stage = Stage()
     calls = stage.count_calls(options)
     for at in range(first_write(calls), len(calls) + 1):
@@ -99,7 +101,7 @@ def test_an_error_at_any_call_is_told_and_harms_nothing(options: dict[str, Any],
         else:
             gone = {n for n in stage.before if n not in stage.scene.store.contents()}
             assert report.files_removed <= len(gone), calls[at - 1]
-        stage.assert_sound()
+        stage.assert_valid()
         stage.reset()
 
 
@@ -111,7 +113,7 @@ def test_half_a_batch_harms_nothing(options: dict[str, Any]) -> None:
         stage.scene.vacuum(
             FaultyStore(stage.scene.dated(), Fault(1, "tear", method=method)), **options
         )
-    stage.assert_sound()
+    stage.assert_valid()
     assert stage.scene.vacuum().files_removed
     assert stage.planned.isdisjoint(stage.scene.names())
 

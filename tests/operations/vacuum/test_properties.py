@@ -158,7 +158,7 @@ def lite_plan(scene: Scene, **options: Any) -> dict[str, str]:
 
 @settings(max_examples=10)
 @given(SEEDS, st.integers(3, 25))
-def test_what_is_old_and_needed_by_nobody_goes(seed: int, steps: int) -> None:
+def test_what_is_old_and_not_needed_goes(seed: int, steps: int) -> None:
     """All there is, but what some version in the log and inside the retention speaks of."""
     life = Life(seed, steps)
     scene = life.scene

@@ -129,7 +129,7 @@ def test_each_batch_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gone[5] in scene.names()
 
 
-def test_what_comes_back_too_late_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_back_too_late_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     scene, gone, adds = removed_long_ago()
     store = Meanwhile(scene.dated(), "delete_many", lambda: commit_now(scene, {"add": adds[1]}))
     report = scene.vacuum(store)
@@ -147,7 +147,7 @@ def test_quarantine_brings_back_what_came_into_use_too_late() -> None:
 
 
 @pytest.mark.parametrize("quarantine", [True, False])
-def test_what_a_failed_task_removed_is_brought_back_or_told_too(quarantine: bool) -> None:
+def test_what_a_failed_task_removed_is_restored_or_reported_too(quarantine: bool) -> None:
     """As when a worker dies behind the removal: nobody confirmed it, and yet the file is gone."""
     scene, gone, adds = removed_long_ago()
 
@@ -173,7 +173,7 @@ def test_what_a_failed_task_removed_is_brought_back_or_told_too(quarantine: bool
     assert (gone[1] in scene.names()) == quarantine
 
 
-def test_a_file_written_anew_meanwhile_stays() -> None:
+def test_a_file_written_again_meanwhile_stays() -> None:
     scene, gone, _ = removed_long_ago()
 
     def rewrite() -> None:

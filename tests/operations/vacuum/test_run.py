@@ -314,7 +314,7 @@ def test_retention_that_cannot_be_understood_refuses() -> None:
 
 
 @pytest.mark.parametrize("name", ["catalogManaged", "notYetInvented"])
-def test_features_nobody_here_honours_refuse(name: str) -> None:
+def test_features_that_are_not_supported_refuse(name: str) -> None:
     scene = Scene(name)
     with pytest.raises(UnsupportedFeatureError, match=name):
         scene.vacuum()
@@ -553,6 +553,18 @@ def test_requests_are_few() -> None:
     assert sorted(counting.names["stat_many"]) == sorted([paths[0], "x.parquet"])
 
 
+def test_a_plan_reads_each_commit_once() -> None:
+    scene = Scene()
+    paths = scene.append(30, "a", "b", "c")
+    scene.remove(20, paths[0])
+    scene.append(3)
+    counting = CountingStore(scene.store)
+    assert scene.vacuum(counting, dry_run=True).plan.horizon is not None
+    commits = [commit_path(version) for version in range(scene.builder.version + 1)]
+    assert sorted(counting.names["read_many"]) == commits
+    assert not set(commits) & set(counting.names["read"])
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -571,7 +583,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None
         VacuumOptions(**options)
 
 
-def test_the_horizon_tells_what_ends_and_what_it_costs() -> None:
+def test_the_horizon_shows_what_ends_and_what_it_costs() -> None:
     scene = Scene()
     keep, first = scene.append(60, "a", "b")
     scene.remove(50, first)

@@ -126,7 +126,7 @@ def test_quarantine_goes_when_its_time_is_over_and_not_before() -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 4, 60, -9])
-def test_a_torn_journal_is_told_and_restores_nothing(keep: int) -> None:
+def test_a_truncated_journal_is_reported_and_restores_nothing(keep: int) -> None:
     scene, gone = scene_with_work()
     report = scene.vacuum(quarantine=True)
     plan = f"_deltactl/vacuum/{report.run_id}/plan.parquet"

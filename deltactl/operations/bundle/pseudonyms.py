@@ -1,0 +1,129 @@
+"""Replace texts of a table by pseudonyms that depend on a key.
+
+Equal texts get equal pseudonyms, different spellings different ones. Without the key, which is
+kept nowhere, a text cannot be guessed and compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Set
+from typing import Any, Final
+
+from deltactl.log.commits.info import RawFloat
+
+_DIGITS: Final = 12
+# Names that writers generate: they contain no text of a user.
+_UUID: Final = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_GENERATED: Final = re.compile(
+    rf"(?:part-\d{{1,10}}-{_UUID}(?:[-.]c\d{{1,6}})?(?:\.(?:snappy|zstd|gz|lz4|br))?\.parquet"
+    rf"|deletion_vector_{_UUID}\.bin)"
+)
+_EXTENSION: Final = re.compile(r"\.(?:parquet|json|crc|bin|avro|orc|csv|tmp)")
+_LOG_FILE: Final = (
+    r"_last_checkpoint|(?:_delta_log/)?[0-9]{20}(?:\.[0-9]{20}\.compacted)?"
+    r"\.(?:json|crc|checkpoint[0-9.]*\.parquet)"
+)
+_TOKEN: Final = re.compile(rf"{_LOG_FILE}|[^\W\d_]+(?:[_-][^\W\d_]+)*|\d[\w.:+-]*|\w+|\W+?")
+_VERSION_BEFORE: Final = re.compile(r"versions? $")
+_ADDRESS: Final = re.compile(r"([a-z][a-z0-9+.-]{0,15}):(/{0,3})", re.IGNORECASE)
+
+
+class Pseudonyms:
+    """Pseudonyms of one bundle.
+
+    ``keep_names`` keeps the names of columns, properties and tags. ``words`` are those that free
+    text of the program consists of; in such a text any other word becomes a pseudonym.
+    """
+
+    def __init__(
+        self, key: bytes, *, keep_names: bool = False, words: Set[str] = frozenset()
+    ) -> None:
+        self._key, self._keep_names, self._words = key, keep_names, words
+        self._seen: set[str] = set()  # words that are also texts of the table
+
+    def hide(self, value: Any) -> str | None:
+        """Return the pseudonym of a JSON value; null and the empty text stay."""
+        if value is None:
+            return None
+        text = _spell(value)
+        if not text:
+            return ""
+        if text in self._words:
+            self._seen.add(text)
+        digest = hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
+        return "~" + digest.hexdigest()[:_DIGITS]
+
+    def hide_bytes(self, data: bytes) -> dict[str, Any]:
+        """Return length and keyed hash of bytes that cannot be parsed."""
+        digest = hmac.new(self._key, data, hashlib.sha256).hexdigest()
+        return {"unparsed": {"length": len(data), "hash": digest}}
+
+    def name(self, value: Any) -> Any:
+        """Return the pseudonym of a name, or the name itself if names are kept."""
+        return value if self._keep_names and isinstance(value, str) else self.hide(value)
+
+    def path(self, value: Any) -> Any:
+        """Return a path with pseudonyms; generated file names and extensions stay."""
+        if not isinstance(value, str):
+            return self.hide(value)
+        if _ADDRESS.match(value) or value.startswith("/"):
+            return self.address(value)
+        return "/".join(self._part(part) for part in value.split("/"))
+
+    def address(self, value: Any) -> Any:
+        """Return an address whose scheme stays, and every other part is a pseudonym."""
+        if not isinstance(value, str):
+            return self.hide(value)
+        scheme = _ADDRESS.match(value)
+        start, rest = (scheme[0], value[scheme.end() :]) if scheme else ("", value)
+        return start + "/".join(self._part(part) for part in rest.split("/"))
+
+    def _part(self, part: str) -> str:
+        if part == "_delta_log" or _GENERATED.fullmatch(part):
+            return part
+        column, equals, content = part.partition("=")
+        if equals:
+            return f"{self.name(column)}={self.hide(content)}"
+        stem, dot, extension = part.rpartition(".")
+        if stem and _EXTENSION.fullmatch(dot + extension):
+            return f"{self.hide(stem)}.{extension}"
+        return self.hide(part) or ""
+
+    def prose(self, text: Any) -> Any:
+        """Return a message of the program; what is not one of its own words is a pseudonym."""
+        if not isinstance(text, str):
+            return self.hide(text)
+        kept: list[str] = []
+        for match in _TOKEN.finditer(text):
+            token = match[0]
+            is_version = token.isascii() and token.isdigit() and len(token) < 20
+            if not token[0].isalnum() and token[0] != "_":
+                kept.append(token if token.isascii() else f"{self.hide(token)}")
+            elif (
+                re.fullmatch(_LOG_FILE, token)
+                or (is_version and _VERSION_BEFORE.search(text[: match.start()][-10:]))
+                or token.lower() in self._words
+                and not {token, token.lower()} & self._seen
+            ):
+                kept.append(token)
+            else:
+                kept.append(f"{self.hide(token)}")
+        return "".join(kept)
+
+
+def find_words(*texts: str) -> frozenset[str]:
+    """Return the words of texts of the program, in lower case, for ``Pseudonyms``."""
+    found = (match[0].lower() for text in texts for match in _TOKEN.finditer(text))
+    return frozenset(word for word in found if word[0].isalpha() and word.isascii())
+
+
+def _spell(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, RawFloat):
+        return value.text
+    return json.dumps(value, sort_keys=True, default=str)

@@ -1,0 +1,58 @@
+"""Delta's internal columns in Parquet files that were in a table before; they are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.convert.footers import Footers
+from deltactl.operations.convert.options import ConvertOptions
+from deltactl.operations.convert.partitions import find_partition_names
+from deltactl.operations.convert.tasks import FooterGroup
+from deltactl.protocol.hidden_columns import CHANGE_TYPE, is_hidden_column
+from deltactl.protocol.schema import StructType
+
+
+def find_hidden(struct: StructType, footers: Footers, options: ConvertOptions) -> frozenset[str]:
+    """Return Delta's internal columns in the files; a partition column is never one."""
+    names = footers.names[:1]
+    partitions = frozenset().union(*(find_partition_names(n, options.partition_by) for n in names))
+    alone = struct.find(CHANGE_TYPE) is None
+    marked = alone or any(_has_change_types(group) for group in footers.groups)
+    return frozenset(
+        f.name
+        for f in struct.fields
+        if f.name.lower() not in partitions and is_hidden_column(f, has_values=marked)
+    )
+
+
+def find_hidden_in_sync(snapshot: Snapshot, group: FooterGroup) -> frozenset[str]:
+    """Return Delta's internal columns in the files that the table does not have.
+
+    Columns in which this table stores row ids are not included: readers would use the ids in them,
+    which may be in use, for the new rows.
+    """
+    known = {f.physical_name for f in snapshot.metadata.schema.fields}
+    known |= {name for name in snapshot.properties.row_tracking_columns if name is not None}
+    marked = group.schema.struct.find(CHANGE_TYPE) is None or _has_change_types(group)
+    return frozenset(
+        f.name
+        for f in group.schema.struct.fields
+        if f.name not in known and is_hidden_column(f, has_values=marked)
+    )
+
+
+def _has_change_types(group: FooterGroup) -> bool:
+    """Return whether a file may have a value in Delta's column for change data."""
+    leaf = group.leaves.get((CHANGE_TYPE,))
+    return leaf is not None and leaf.nulls.to_pylist() != group.files["num_rows"].to_pylist()
+
+
+def note_hidden(names: Collection[str]) -> list[str]:
+    """Return the warnings about hidden columns."""
+    if not names:
+        return []
+    return [
+        f"{', '.join(sorted(names))}: left out, because Delta wrote it for internal use when the "
+        "files were in a table"
+    ]

@@ -1,0 +1,78 @@
+"""Which files of a converted directory are new: not named by the log, and after the watermark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import Warn
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import CommitParser
+from deltactl.log.listing import LogListing
+from deltactl.log.physical_names import locate
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.convert.directory import FROM_BEFORE, LeftOut
+from deltactl.operations.find_files import find_files
+
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class NewFiles:
+    """Names to add, and those left out; ``unsure`` are those within the margin."""
+
+    fresh: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+    unsure: tuple[str, ...]
+
+    def warn_of_doubt(self, warn: Warn) -> None:
+        """Warn about files that may be new, or may have been removed long ago."""
+        if not self.unsure:
+            return
+        warn(
+            f"{len(self.unsure)} files are about as old as the last listing and were left out, "
+            "because old commits were cleaned up and may have named them: "
+            f"{', '.join(map(repr, self.unsure[:_SHOWN]))}; touch them if they are new"
+        )
+
+
+def choose_new_files(
+    snapshot: Snapshot,
+    listing: LogListing,
+    candidates: Sequence[str],
+    watermark_ms: int,
+    *,
+    margin_ms: int,
+) -> NewFiles:
+    """Return candidates that the log does not name and that are newer than the watermark."""
+    names = pa.array(candidates, pa.string())
+    known = locate(snapshot.store, _named_paths(snapshot, listing))
+    unknown = names.filter(pc.invert(pc.is_in(names, value_set=known))).to_pylist()
+    found, _ = find_files(snapshot.store, unknown)
+    infos = [info for info in found.values() if info is not None]
+    remembers_all = all(version in listing.commits for version in range(snapshot.version + 1))
+    limit = watermark_ms - (margin_ms if remembers_all else 0)
+    fresh = tuple(info.name for info in infos if info.modified_ms > limit)
+    old = [info for info in infos if info.modified_ms <= limit]
+    unsure = tuple(info.name for info in old if info.modified_ms > watermark_ms - margin_ms)
+    return NewFiles(fresh, tuple(LeftOut(info.name, FROM_BEFORE) for info in old), unsure)
+
+
+def _named_paths(snapshot: Snapshot, listing: LogListing) -> pa.ChunkedArray:
+    """Return every path of the adds and removes in the log."""
+    chunks: list[pa.Array] = []
+    for batches in (snapshot.file_batches(["path"]), snapshot.tombstone_batches(["path"])):
+        for batch in batches:
+            chunks += batch["path"].chunks
+    # Commits older than the checkpoint too: they have tombstones that it dropped.
+    infos = [info for version, info in listing.commits.items() if version <= snapshot.version]
+    contents = snapshot.store.read_many([info.name for info in infos])
+    keys = snapshot.metadata.partition_keys
+    files = (CommitBytes(i.name, data) for i, data in zip(infos, contents, strict=True))
+    for parsed in CommitParser(keys).parse(files):
+        chunks += [*parsed.adds["path"].chunks, *parsed.removes["path"].chunks]
+    return pa.chunked_array(chunks, pa.string())

@@ -1,0 +1,64 @@
+"""What a layout would do to a cluster: for a dry run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from deltactl.operations.optimize.layout.placement import Placement
+from deltactl.operations.optimize.layout.request import LayoutRequest
+from deltactl.operations.optimize.layout.sample import sample_placement
+from deltactl.operations.optimize.tasks import RewriteTask
+from deltactl.parquet.reader import RowReader
+from deltactl.storage.store import Store
+
+MOST_FORECASTS: Final = 8
+"""Of how many clusters a dry run reads a sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterForecast:
+    """The division of a cluster.
+
+    ``slices``: into how many ranges a layout of tiles cuts each column, on average within a range
+    of the columns before it. A curve is cut in one dimension: the number of its pieces.
+    """
+
+    partition: str
+    inputs: int
+    size_bytes: int
+    files: int
+    slices: tuple[float, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form; sizes in bytes."""
+        found = asdict(self)
+        return {**found, "bytes": found.pop("size_bytes"), "slices": list(self.slices)}
+
+
+def forecast_cluster(
+    store: Store, reader: RowReader, request: LayoutRequest, task: RewriteTask, wanted_files: int
+) -> ClusterForecast:
+    """Read a sample of a cluster, and divide it.
+
+    Raises:
+        DataFileError: a file of the sample is missing or broken.
+    """
+    placement = sample_placement(store, reader, request, task.files, wanted_files)
+    return ClusterForecast(
+        partition=task.folder.rstrip("/"),
+        inputs=len(task.files),
+        size_bytes=sum(file.size_bytes for file in task.files),
+        files=placement.num_destinations,
+        slices=_count_slices(placement),
+    )
+
+
+def _count_slices(placement: Placement) -> tuple[float, ...]:
+    """Return how many pieces each slice of a level has on average."""
+    counts = np.cumsum([1, *(len(cuts) for cuts in placement.tiles.cuts)])
+    return tuple(
+        round(float(after / before), 1) for before, after in zip(counts, counts[1:], strict=False)
+    )

@@ -1,0 +1,113 @@
+"""Which rows go together into a file, and in what order: learned from a sample. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.operations.optimize.layout.curves import (
+    CODE_BITS,
+    bits_per_column,
+    encode_hilbert,
+    encode_z_order,
+)
+from deltactl.operations.optimize.layout.ranks import (
+    MAX_RANK,
+    ColumnRanks,
+    Ranks,
+    rank_columns,
+)
+from deltactl.operations.optimize.layout.tiles import Tiles, cut_tiles
+from deltactl.operations.optimize.options import Layout
+
+_RANK_BITS = MAX_RANK.bit_length() - 1
+_BITS_WITHIN_A_FILE = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Assigns rows to destinations, each of which is a file of about the target size.
+
+    ``shares`` are, for each column, the number of the range that a rank falls into: ranges of
+    equal row counts, as many as the bits of a curve tell apart.
+    """
+
+    layout: Layout
+    columns: tuple[ColumnRanks, ...]
+    shares: tuple[Ranks, ...]
+    tiles: Tiles
+
+    @property
+    def num_destinations(self) -> int:
+        """Return the number of files that are wanted."""
+        return self.tiles.num_destinations
+
+    def assign(self, arrays: Sequence[pa.Array], first_row: int = 0) -> npt.NDArray[np.int64]:
+        """Return the destination of each row, from the columns of the layout."""
+        ranks = rank_columns(self.columns, arrays)
+        return self.tiles.assign(_levels(self.layout, ranks, self.shares), first_row)
+
+    def order(self, arrays: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
+        """Return the order of the rows within a file: its row groups and pages are small boxes."""
+        if self.layout == "linear" or len(arrays) == 1:
+            return _sort_by_values(arrays)
+        ranks = rank_columns(self.columns, arrays)
+        bits = bits_per_column(len(arrays), _BITS_WITHIN_A_FILE)
+        shares = tuple(_share_out(ranks[:, column], bits) for column in range(len(arrays)))
+        layout: Layout = "zorder" if self.layout == "zorder" else "hilbert"
+        return np.argsort(_encode(layout, ranks, shares, bits), kind="stable")
+
+
+def _sort_by_values(arrays: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
+    """Return the order by the first column, then the next ones; nulls first."""
+    keys: dict[str, pa.Array] = {}
+    for number, array in enumerate(arrays):
+        if array.null_count:
+            keys[f"valid {number}"] = array.is_valid()
+        keys[f"value {number}"] = array
+    order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
+    return np.asarray(order).astype(np.int64)
+
+
+def learn_placement(layout: Layout, sample: Sequence[pa.Array], files: int) -> Placement:
+    """Return a placement of rows like those of a sample into about so many files."""
+    columns = tuple(ColumnRanks.of(array) for array in sample)
+    ranks = rank_columns(columns, sample)
+    bits = bits_per_column(len(columns))
+    shares: tuple[Ranks, ...] = ()
+    if layout in ("zorder", "hilbert"):
+        shares = tuple(_share_out(ranks[:, column], bits) for column in range(len(columns)))
+    levels = _levels(layout, ranks, shares)
+    span = MAX_RANK if layout == "tile" else 1 << CODE_BITS
+    return Placement(layout, columns, shares, cut_tiles(levels, files, span))
+
+
+def _share_out(ranks: Ranks, bits: int) -> Ranks:
+    """Return for each rank the number of its range among 2^bits ranges of equal row counts."""
+    counts = np.bincount(ranks, minlength=MAX_RANK)
+    before = np.cumsum(counts) - counts
+    return np.asarray(np.minimum((before << bits) // max(len(ranks), 1), (1 << bits) - 1))
+
+
+def _levels(layout: Layout, ranks: Ranks, shares: Sequence[Ranks]) -> Ranks:
+    """Return what the tiles are cut by: the ranks themselves, or the positions on a curve."""
+    if layout == "tile":
+        return ranks
+    return _encode(layout, ranks, shares, bits_per_column(ranks.shape[1]))[:, None]
+
+
+def _encode(layout: Layout, ranks: Ranks, shares: Sequence[Ranks], bits: int) -> Ranks:
+    if layout == "linear":
+        codes = np.zeros(len(ranks), np.int64)
+        for column in range(min(ranks.shape[1], CODE_BITS // _RANK_BITS)):
+            codes = (codes << _RANK_BITS) | ranks[:, column]
+        return codes
+    pairs = enumerate(shares)
+    points = np.stack([share[ranks[:, column]] for column, share in pairs], axis=1)
+    encode = encode_z_order if layout == "zorder" else encode_hilbert
+    return encode(points, bits)

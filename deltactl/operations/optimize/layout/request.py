@@ -1,0 +1,206 @@
+"""What layout a run makes: the columns, checked against the table, and the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from deltactl.errors import SafetyError, UsageError
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.optimize.options import DEFAULT_LAYOUT, Layout, OptimizeOptions
+from deltactl.protocol.clustering import clustering_columns
+from deltactl.protocol.schema import DeltaType, Field, StructType
+from deltactl.protocol.stats_columns import (
+    StatsLeaf,
+    choose_stats_columns,
+    list_leaves,
+    parse_column_list,
+)
+
+Kind: TypeAlias = Literal["cluster", "zorder", "liquid"]
+Path: TypeAlias = tuple[str, ...]
+
+_MOST_COLUMNS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutColumn:
+    """A column to place rows by: its name as given, nested ones dotted, and its physical path."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRequest:
+    """The layout of a run.
+
+    ``cluster`` places new files and unfinished clusters, ``zorder`` whole partitions. ``liquid``
+    is the first by the clustering columns of the table, in the form of Delta on Spark.
+    """
+
+    kind: Kind
+    layout: Layout
+    columns: tuple[LayoutColumn, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the columns as they were given."""
+        return [column.name for column in self.columns]
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Return the physical paths of the columns."""
+        return tuple(column.path for column in self.columns)
+
+
+def resolve_request(snapshot: Snapshot, options: OptimizeOptions) -> LayoutRequest | None:
+    """Return the layout that the options, or the table's own clustering columns, ask for.
+
+    ``None`` if there is none: a purge and ``--rewrite copy`` do not place rows.
+
+    Raises:
+        SafetyError: no query skips files by a column.
+        UsageError: a column cannot be used, or the table has other clustering columns.
+    """
+    defined = clustering_columns(snapshot.domains)
+    option = "--zorder-by" if options.zorder_by is not None else "--cluster-by"
+    if options.zorder_by is not None:
+        if defined:
+            raise _defined_by_table(snapshot, option, defined)
+        columns = _resolve_columns(snapshot, option, _parse_columns(options.zorder_by))
+        return LayoutRequest("zorder", "zorder", columns)
+    if options.cluster_by is not None:
+        columns = _resolve_columns(snapshot, option, _parse_columns(options.cluster_by))
+        if not defined:
+            return LayoutRequest("cluster", options.layout or DEFAULT_LAYOUT, columns)
+        if tuple(column.path for column in columns) != defined:
+            raise _defined_by_table(snapshot, option, defined)
+        if options.layout not in (None, "hilbert"):
+            raise UsageError(
+                f"--layout {options.layout}: the table's own clustering is a Hilbert curve",
+                hint="Rerun without --layout.",
+            )
+    elif options.full and not defined:
+        raise UsageError(
+            "--full has no meaning without --cluster-by or --zorder-by",
+            hint="Remove it: the table has no clustering columns of its own.",
+        )
+    if not defined or options.purge or options.rewrite == "copy":
+        return None
+    own = _find_defined(snapshot, defined)
+    return None if own is None else LayoutRequest("liquid", "hilbert", own)
+
+
+def _defined_by_table(snapshot: Snapshot, option: str, paths: Sequence[Path]) -> UsageError:
+    columns = _find_defined(snapshot, paths) or ()
+    names = ", ".join(column.name for column in columns)
+    return UsageError(
+        f"{option}: the table defines its own clustering columns: {names}",
+        hint="Run `deltactl optimize` without it, which clusters by these columns, or change them "
+        "with ALTER TABLE ... CLUSTER BY first.",
+    )
+
+
+def _find_defined(snapshot: Snapshot, paths: Sequence[Path]) -> tuple[LayoutColumn, ...] | None:
+    """Return the table's clustering columns; ``None`` if one is missing or has no order."""
+    leaves = {leaf.path: leaf for leaf in list_leaves(snapshot.metadata.data_schema)}
+    columns = []
+    for path in paths:
+        leaf = leaves.get(path)
+        if leaf is None or not leaf.has_bounds:
+            return None
+        columns.append(LayoutColumn(".".join(_logical(snapshot, path)), path))
+    return tuple(columns)
+
+
+def _logical(snapshot: Snapshot, path: Path) -> list[str]:
+    names = []
+    level: DeltaType = snapshot.metadata.data_schema
+    for part in path:
+        assert isinstance(level, StructType)  # noqa: S101 - the path is that of a leaf
+        field = next(field for field in level.fields if field.physical_name == part)
+        names.append(field.name)
+        level = field.type
+    return names
+
+
+def _parse_columns(text: str) -> list[Path]:
+    return parse_column_list(text, keep_spaces=True)
+
+
+def _resolve_columns(
+    snapshot: Snapshot, option: str, paths: Sequence[Path]
+) -> tuple[LayoutColumn, ...]:
+    if not paths:
+        raise UsageError(f"{option} names no column")
+    if len(paths) > _MOST_COLUMNS:
+        raise UsageError(
+            f"{option} names {len(paths)} columns; {_MOST_COLUMNS} are the most",
+            hint="Keep the columns that queries filter by most: each further one weakens them.",
+        )
+    found: dict[Path, LayoutColumn] = {}
+    for path in paths:
+        column = _resolve(snapshot, option, path)
+        if column.path in found:
+            raise UsageError(f"{option} names column {column.name!r} twice")
+        found[column.path] = column
+    return tuple(found.values())
+
+
+def _resolve(snapshot: Snapshot, option: str, path: Path) -> LayoutColumn:
+    metadata = snapshot.metadata
+    name = ".".join(path)
+    if any(_same(name, partition) for partition in metadata.partition_columns):
+        raise UsageError(
+            f"{option}: {name!r} is a partition column; each file has one value of it already",
+            hint="Remove it: rows are placed within each partition.",
+        )
+    fields = _find(metadata.data_schema, path)
+    if fields is None:
+        known = ", ".join(field.name for field in metadata.data_schema.fields)
+        raise UsageError(
+            f"{option}: the table has no column {name!r}", hint=f"Choose from: {known}."
+        )
+    physical = tuple(field.physical_name for field in fields)
+    leaves = {leaf.path: leaf for leaf in list_leaves(metadata.data_schema)}
+    _ensure_statistics(snapshot, f"{option}: column {name!r}", physical, leaves.get(physical))
+    return LayoutColumn(name, physical)
+
+
+def _ensure_statistics(snapshot: Snapshot, what: str, path: Path, leaf: StatsLeaf | None) -> None:
+    """Refuse a column by which no query skips a file."""
+    if leaf is None or not leaf.has_bounds:
+        raise SafetyError(
+            f"{what} has a type without minimum and maximum, so no query skips files by it",
+            hint="Choose columns of numbers, strings, dates or timestamps; of a struct, a member.",
+        )
+    chosen = choose_stats_columns(snapshot.metadata, snapshot.protocol)
+    if path not in {collected.path for collected in chosen.leaves}:
+        raise SafetyError(
+            f"{what} has no statistics, so no query skips files by it",
+            hint="Add it to the table's property delta.dataSkippingStatsColumns, or raise "
+            "delta.dataSkippingNumIndexedCols.",
+        )
+
+
+def _find(struct: StructType, path: Path) -> list[Field] | None:
+    """Return the fields that lead to a column; names differ in case only if nothing else fits."""
+    level: DeltaType = struct
+    fields = []
+    for name in path:
+        if not isinstance(level, StructType):
+            return None
+        exact = level.find(name)
+        alike = [field for field in level.fields if _same(field.name, name)]
+        field = exact or (alike[0] if len(alike) == 1 else None)
+        if field is None:
+            return None
+        fields.append(field)
+        level = field.type
+    return fields
+
+
+def _same(left: str, right: str) -> bool:
+    return left.lower() == right.lower()

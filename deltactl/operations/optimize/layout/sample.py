@@ -1,0 +1,94 @@
+"""Read a sample of the columns that rows are placed by: row groups spread over all files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from deltactl.operations.optimize.layout.placement import Placement, learn_placement
+from deltactl.operations.optimize.layout.request import LayoutRequest, Path
+from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.facts import select_leaf
+from deltactl.parquet.reader import RowReader
+from deltactl.storage.parallel import each_in_parallel
+from deltactl.storage.store import Store
+
+_SAMPLED_ROWS: Final = 1 << 18
+_PROBES: Final = 128
+
+
+def select_leaves(batch: pa.RecordBatch, paths: Sequence[Path]) -> list[pa.Array]:
+    """Return the columns of a layout."""
+    return [select_leaf(batch, path) for path in paths]
+
+
+def sample_placement(
+    store: Store,
+    reader: RowReader,
+    request: LayoutRequest,
+    files: Sequence[DataFile],
+    wanted_files: int,
+) -> Placement:
+    """Decide where the rows of a cluster go, from a sample of its columns.
+
+    Raises:
+        DataFileError: a file of the sample is missing or broken.
+    """
+    sample = read_sample(store, reader, files, request.paths)
+    return learn_placement(request.layout, sample, wanted_files)
+
+
+def read_sample(
+    store: Store, reader: RowReader, files: Sequence[DataFile], paths: Sequence[Path]
+) -> list[pa.Array]:
+    """Return values of the columns, from at most 128 row groups; deleted rows are among them.
+
+    Raises:
+        DataFileError: a file is missing or broken.
+    """
+    chosen = reader.select({path[0] for path in paths})
+    probes = choose_probes([file.size_bytes for file in files])
+
+    def read(item: tuple[int, list[float]]) -> list[pa.RecordBatch]:
+        number, places = item
+        return _read_groups(store, chosen, files[number], places)
+
+    batches = [batch for found in each_in_parallel(read, probes, at_once=4) for batch in found]
+    table = pa.Table.from_batches(batches, chosen.schema).combine_chunks()
+    rows = table.to_batches() or [pa.RecordBatch.from_pylist([], chosen.schema)]
+    return select_leaves(rows[0], paths)
+
+
+def choose_probes(sizes: Sequence[int], probes: int = _PROBES) -> list[tuple[int, list[float]]]:
+    """Return files by number, and places in each from 0 to 1, evenly spread over all bytes."""
+    ends = np.cumsum(np.maximum(np.array(sizes, np.float64), 1.0))
+    places = (np.arange(probes) + 0.5) * ends[-1] / probes
+    numbers = np.searchsorted(ends, places, "right")
+    starts = np.concatenate([[0.0], ends])
+    within = (places - starts[numbers]) / (starts[numbers + 1] - starts[numbers])
+    found: dict[int, list[float]] = {}
+    for number, place in zip(numbers.tolist(), within.tolist(), strict=True):
+        found.setdefault(number, []).append(place)
+    return list(found.items())
+
+
+def _read_groups(
+    store: Store, reader: RowReader, file: DataFile, places: Sequence[float]
+) -> list[pa.RecordBatch]:
+    """Return rows of the row groups at these places, as many for each place."""
+    batches = []
+    with reader.open(store, file) as parquet:
+        groups = Counter(int(place * parquet.num_row_groups) for place in places)
+        for group, count in sorted(groups.items()):
+            if group >= parquet.num_row_groups:
+                continue  # a file without rows
+            rows = parquet.metadata.row_group(group).num_rows
+            step = max(1, rows * _PROBES // (_SAMPLED_ROWS * count))
+            for live in reader.read_groups(parquet, file, None, [group]):
+                picked = np.arange(0, live.columns.num_rows, step)
+                batches.append(live.columns.take(pa.array(picked)))
+    return batches

@@ -1,0 +1,86 @@
+"""Choose the files of a layout run, and which of them form a cluster. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.operations.optimize.layout.request import LayoutRequest
+from deltactl.operations.optimize.layout.tags import CLUSTER_TAG, CUBE_TAG, RUN_TAG, has_layout
+from deltactl.protocol.partitions import lookup_map
+from deltactl.units import GIB
+
+MAX_CLUSTER_BYTES: Final = 150 * GIB
+"""Input of a cluster: what Delta on Spark puts into a cube."""
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutPlan:
+    """What an optimize does besides choosing files.
+
+    ``files_after`` has the expected number of outputs of each cluster. ``placed_bytes`` are those
+    of inputs that are in such a layout already, and are rewritten together with others.
+    """
+
+    request: LayoutRequest
+    files_after: tuple[int, ...]
+    placed_bytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placed:
+    """The considered files: which have the wanted layout, and the number of their cluster or run.
+
+    ``clusters`` is -1 for files without the layout.
+    """
+
+    is_placed: Array
+    clusters: Array
+
+    @classmethod
+    def of(cls, files: pa.Table, request: LayoutRequest) -> Placed:
+        """Read the tags of files."""
+        is_placed = has_layout(files, request)
+        tag = {"zorder": RUN_TAG, "cluster": CLUSTER_TAG, "liquid": CUBE_TAG}[request.kind]
+        names = lookup_map(files["tags"], tag)
+        encoded = pa.chunked_array(names.chunks, pa.string()).combine_chunks().dictionary_encode()
+        codes = np.asarray(pc.fill_null(encoded.indices, -1)).astype(np.int64)
+        return cls(is_placed, np.where(is_placed, codes, -1))
+
+    def find_finished(self, sizes: Array, min_bytes: int) -> Array:
+        """Return the files of clusters that are large enough."""
+        totals = np.zeros(self.clusters.max(initial=-1) + 1, np.int64)
+        np.add.at(totals, self.clusters[self.is_placed], sizes[self.is_placed])
+        finished = np.zeros(len(sizes), np.bool_)
+        rows = np.flatnonzero(self.is_placed)
+        finished[rows] = totals[self.clusters[rows]] >= min_bytes
+        return finished
+
+    def find_alone(self, candidates: Array, groups: Array) -> Array:
+        """Return the candidates of partitions whose candidates are of one cluster only."""
+        rows = np.flatnonzero(candidates)
+        count = int(groups.max(initial=-1)) + 1
+        least, most = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+        np.minimum.at(least, groups[rows], self.clusters[rows])
+        np.maximum.at(most, groups[rows], self.clusters[rows])
+        is_one = (least == most) & (least >= 0)
+        return np.asarray(candidates & is_one[groups])
+
+
+def divide_clusters(sizes: Array, most_bytes: int = MAX_CLUSTER_BYTES) -> Array:
+    """Return the cluster of each file of a partition, in order: each of at most so many bytes."""
+    before = np.cumsum(sizes) - sizes
+    total = int(sizes.sum())
+    count = max(1, -(-total // most_bytes))
+    return np.asarray(np.minimum(before * count // max(total, 1), count - 1))
+
+
+def count_outputs(cluster_bytes: Array, target_bytes: int) -> Array:
+    """Return how many files clusters become: of about the target size."""
+    return np.asarray(np.maximum(1, (cluster_bytes + target_bytes // 2) // target_bytes))

@@ -1,0 +1,103 @@
+"""Tags that say how the rows of a file were placed, and by which run.
+
+In tables with their own clustering columns those of Delta on Spark, else our own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import NAMESPACE_URL, uuid5
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.writing.action_lines import NewFile
+from deltactl.operations.optimize.layout.request import LayoutRequest
+from deltactl.protocol.partitions import lookup_map
+
+LAYOUT_TAG: Final = "deltactl.layout"
+COLUMNS_TAG: Final = "deltactl.layoutColumns"
+RUN_TAG: Final = "deltactl.layoutRun"
+CLUSTER_TAG: Final = "deltactl.layoutCluster"
+PATH_TAG: Final = "deltactl.layoutPath"
+
+CUBE_TAG: Final = "ZCUBE_ID"
+CUBE_COLUMNS_TAG: Final = "ZCUBE_ZORDER_BY"
+LIQUID: Final = "liquid"
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTags:
+    """The tags of the files of one cluster: what was placed together by one run."""
+
+    request: LayoutRequest
+    run_id: str
+    number: int
+
+    def mark(self, file: NewFile) -> NewFile:
+        """Return a file with tags; those of our own name its path, so that copies are known."""
+        cluster = f"{self.run_id}-{self.number}"
+        if self.request.kind == "liquid":
+            cube = {
+                CUBE_TAG: str(uuid5(NAMESPACE_URL, cluster)),
+                CUBE_COLUMNS_TAG: encode_names(self.request.names),
+            }
+            return replace(file, tags={**file.tags, **cube}, clustering_provider=LIQUID)
+        tags = {
+            LAYOUT_TAG: self.request.layout,
+            COLUMNS_TAG: encode_columns(self.request.paths),
+            RUN_TAG: self.run_id,
+            CLUSTER_TAG: cluster,
+            PATH_TAG: file.path,
+        }
+        return replace(file, tags={**file.tags, **tags})
+
+
+def encode_names(names: Sequence[str]) -> str:
+    """Return column names as Delta on Spark writes them into tags and commits."""
+    return json.dumps(list(names), separators=(",", ":"), ensure_ascii=False)
+
+
+def encode_columns(paths: Sequence[tuple[str, ...]]) -> str:
+    """Return the text for physical column paths."""
+    return json.dumps([list(path) for path in paths], separators=(",", ":"), ensure_ascii=False)
+
+
+def is_laid_out(files: pa.Table) -> Flags:
+    """Return which files have tags of ours that are theirs, not copied by another tool."""
+    own = pc.equal(lookup_map(files["tags"], PATH_TAG), files["path"])
+    return np.asarray(pc.fill_null(own, False)).astype(np.bool_)
+
+
+def has_layout(files: pa.Table, request: LayoutRequest) -> Flags:
+    """Return which files were placed by this rule and these columns."""
+    if request.kind == "liquid":
+        columns = lookup_map(files["tags"], CUBE_COLUMNS_TAG)
+        same = pc.and_(
+            pc.equal(files["clustering_provider"], LIQUID),
+            pc.and_(
+                pc.equal(columns, encode_names(request.names)),
+                lookup_map(files["tags"], CUBE_TAG).is_valid(),
+            ),
+        )
+        return np.asarray(pc.fill_null(same, False)).astype(np.bool_)
+    same = pc.and_(
+        pc.equal(lookup_map(files["tags"], LAYOUT_TAG), request.layout),
+        pc.equal(lookup_map(files["tags"], COLUMNS_TAG), encode_columns(request.paths)),
+    )
+    return is_laid_out(files) & np.asarray(pc.fill_null(same, False)).astype(np.bool_)
+
+
+def is_clustered_otherwise(files: pa.Table, request: LayoutRequest) -> Flags:
+    """Return which files of a liquid table have a cube by other columns, or another provider."""
+    columns = lookup_map(files["tags"], CUBE_COLUMNS_TAG)
+    other = pc.not_equal(columns, encode_names(request.names))
+    foreign = pc.not_equal(files["clustering_provider"], LIQUID)
+    found = pc.or_(pc.fill_null(other, False), pc.fill_null(foreign, False))
+    return np.asarray(found).astype(np.bool_)

@@ -1,0 +1,152 @@
+"""Cut space into tiles of equal row counts, by the ranks of a sample. Pure.
+
+Sort-tile-recursive: slices by the first column, each cut by the second, and so on. The bounds of a
+file are a box, and tiles are boxes: so they overlap less than pieces of a curve. A curve is the
+case of one column, the position on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ranks = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Tiles:
+    """The cuts of each level, and how many destinations each tile has.
+
+    ``cuts[level]`` are sorted numbers ``slice * span + rank``: the first rank of a slice that is
+    not the first one of its slice of the level above. ``parts`` is more than 1 for a tile that no
+    column can cut although it fills several files.
+    """
+
+    span: int
+    cuts: tuple[Ranks, ...]
+    parts: Ranks
+
+    @property
+    def num_destinations(self) -> int:
+        """Return the number of files that are wanted."""
+        return int(self.parts.sum())
+
+    def locate(self, ranks: Ranks) -> Ranks:
+        """Return the tile of each row."""
+        found = np.zeros(len(ranks), np.int64)
+        for level, cuts in enumerate(self.cuts):
+            found += np.searchsorted(cuts, found * self.span + ranks[:, level], "right")
+        return found
+
+    def assign(self, ranks: Ranks, first_row: int = 0) -> Ranks:
+        """Return the destination of each row; rows of a tile with parts take turns."""
+        tiles = self.locate(ranks)
+        firsts = np.cumsum(self.parts) - self.parts
+        parts = self.parts[tiles]
+        turns = np.arange(first_row, first_row + len(ranks))
+        return np.asarray(firsts[tiles] + turns % parts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Slice:
+    """Rows of the sample, and the number of files that they stand for."""
+
+    rows: Ranks
+    files: float
+
+
+def cut_tiles(ranks: Ranks, files: int, span: int) -> Tiles:
+    """Cut so that each tile stands for one file.
+
+    Args:
+        ranks: of a sample, a column for each level; smaller than ``span``.
+        files: how many are wanted.
+        span: more than every rank.
+    """
+    slices = [_Slice(np.arange(len(ranks)), float(files))]
+    cuts = []
+    for level in range(ranks.shape[1]):
+        found: list[int] = []
+        following: list[_Slice] = []
+        for number, part in enumerate(slices):
+            inner, pieces = _cut_slice(ranks, level, part)
+            found += [number * span + rank for rank in inner]
+            following += pieces
+        cuts.append(np.array(found, np.int64))
+        slices = following
+    parts = np.array([max(1, math.floor(part.files + 0.5)) for part in slices], np.int64)
+    return Tiles(span, tuple(cuts), parts)
+
+
+def _cut_slice(ranks: Ranks, level: int, part: _Slice) -> tuple[list[int], list[_Slice]]:
+    """Return where a slice is cut, and its pieces."""
+    if not len(part.rows) or part.files < 1.5:
+        return [], [part]
+    distinct = [len(np.unique(ranks[part.rows, column])) for column in range(level, ranks.shape[1])]
+    wanted = choose_slices(part.files, distinct)[0]
+    order = part.rows[np.argsort(ranks[part.rows, level], kind="stable")]
+    ordered = ranks[order, level]
+    cuts = _choose_cuts(ordered, wanted)
+    edges = np.searchsorted(ordered, cuts)
+    share = part.files / len(order)
+    pieces = [_Slice(rows, len(rows) * share) for rows in np.split(order, edges)]
+    return cuts, pieces
+
+
+def _choose_cuts(ordered: Ranks, slices: int) -> list[int]:
+    """Return ranks at which to cut, nearest to equal row counts: equal ranks stay together."""
+    cuts = set()
+    for number in range(1, slices):
+        place = number * len(ordered) // slices
+        rank = int(ordered[place])
+        start, end = np.searchsorted(ordered, [rank, rank + 1])
+        if place - start <= end - place:
+            cuts.add(rank)
+        else:
+            cuts.add(rank + 1)
+    return sorted(cut for cut in cuts if ordered[0] < cut <= ordered[-1])
+
+
+def choose_slices(files: float, most: Sequence[int]) -> list[int]:
+    """Return slices for each column whose product is near ``files``; equal, the first ones more.
+
+    Args:
+        files: the wanted product.
+        most: the distinct values of each column.
+    """
+    slices = [1] * len(most)
+    open_columns = [column for column, count in enumerate(most) if count > 1]
+    left = files
+    while open_columns:
+        even = max(1, int(left ** (1 / len(open_columns)) + 1e-9))
+        full = [column for column in open_columns if most[column] <= even]
+        if not full:
+            for column in open_columns:
+                slices[column] = even
+            break
+        for column in full:
+            slices[column] = most[column]
+            left = max(1.0, left / most[column])
+        open_columns = [column for column in open_columns if column not in full]
+    return _fill_up(slices, files, open_columns, most)
+
+
+def _fill_up(
+    slices: list[int], files: float, columns: Sequence[int], most: Sequence[int]
+) -> list[int]:
+    """Add slices, to the columns with the fewest first, while that brings the product nearer."""
+    product = math.prod(slices)
+    while True:
+        free = [column for column in columns if slices[column] < most[column]]
+        if not free:
+            return slices
+        column = min(free, key=lambda column: (slices[column], column))
+        more = product // slices[column] * (slices[column] + 1)
+        if abs(math.log(more / files)) >= abs(math.log(product / files)):
+            return slices
+        slices[column] += 1
+        product = more

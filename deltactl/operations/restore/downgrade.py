@@ -1,0 +1,128 @@
+"""``--allow-protocol-downgrade``: which protocol a restore writes, and when it may be an older one.
+
+Source: PROTOCOL.md, "Protocol Evolution", "Drop Feature". Readers of the older protocol must never
+replay what they do not understand: a deletion vector that they ignore brings rows back.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import SafetyError
+from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
+from deltactl.protocol.actions import Protocol
+from deltactl.protocol.features import (
+    CHECKPOINT_PROTECTION,
+    DELETION_VECTORS,
+    REGISTRY,
+    ROW_TRACKING,
+    V2_CHECKPOINT,
+    Feature,
+    has_feature,
+    list_features,
+    merge_protocols,
+)
+from deltactl.protocol.properties import DEFAULT_RETENTION_MS
+from deltactl.units import format_timestamp
+
+_WITHOUT = "Restore without --allow-protocol-downgrade"
+
+
+def downgraded_protocol(current: Snapshot, target: Snapshot) -> Protocol:
+    """Return the target's protocol, with the features that protect history and row ids."""
+    kept: list[Feature] = []
+    if has_feature(current.protocol, CHECKPOINT_PROTECTION):
+        kept.append(CHECKPOINT_PROTECTION)
+    if ROW_TRACKING_DOMAIN in current.domains:
+        kept += [ROW_TRACKING, *(REGISTRY[name] for name in ROW_TRACKING.needs)]
+    if not kept:
+        return target.protocol
+    names = frozenset(feature.name for feature in kept)
+    return merge_protocols(target.protocol, Protocol(1, 7, writer_features=names))
+
+
+def find_downgrade_refusal(
+    current: Snapshot, protocol: Protocol, removed: pa.Table, now_ms: int
+) -> SafetyError | None:
+    """Return why readers of the older protocol would misread the log, if they would.
+
+    Args:
+        current: the latest version.
+        protocol: the one to write.
+        removed: the files that the restore removes.
+        now_ms: ms since 1970 UTC.
+    """
+    dropped = list_features(current.protocol) - list_features(protocol)
+    readers = sorted(name for name in dropped if name not in REGISTRY or REGISTRY[name].reader)
+    if not readers:
+        return None
+    where = current.store.uri
+    if current.segment.checkpoint_version != current.version:
+        return _refuse(
+            readers,
+            f"the commits after the checkpoint of version {current.segment.checkpoint_version} "
+            "would be replayed by readers that do not know them",
+            f"Run `deltactl checkpoint {where}`, then rerun.",
+        )
+    if V2_CHECKPOINT.name in dropped and _has_v2_checkpoint(current):
+        return _refuse(
+            readers,
+            "the latest checkpoint is a V2 checkpoint",
+            f"{_WITHOUT}; run `deltactl checkpoint {where} --kind classic`; then rerun with it.",
+        )
+    if DELETION_VECTORS.name in dropped:
+        return _find_vectors(current, removed, readers, now_ms)
+    return None
+
+
+def _has_v2_checkpoint(current: Snapshot) -> bool:
+    checkpoint, head = current.segment.checkpoint, current.head
+    return (checkpoint is not None and checkpoint.kind == "uuid") or bool(head and head.sidecars)
+
+
+def _find_vectors(
+    current: Snapshot, removed: pa.Table, readers: list[str], now_ms: int
+) -> SafetyError | None:
+    retention_ms = _retention_ms(current)
+    if removed["deletion_vector"].null_count < removed.num_rows:
+        from_ms = now_ms + retention_ms
+        return _refuse(
+            readers,
+            "files with deletion vectors would be removed, and their tombstones stay in the log",
+            f"{_WITHOUT} now. After {format_timestamp(from_ms)} run `deltactl checkpoint "
+            f"{current.store.uri}`, then restore again with it.",
+        )
+    newest = _newest_vector_tombstone(current)
+    if newest is None:
+        return None
+    return _refuse(
+        readers,
+        "tombstones in the log carry deletion vectors",
+        f"It will work from {format_timestamp(newest + retention_ms)} on, after `deltactl "
+        f"checkpoint {current.store.uri}`: checkpoints drop expired tombstones.",
+    )
+
+
+def _newest_vector_tombstone(current: Snapshot) -> int | None:
+    newest = None
+    for batch in current.tombstone_batches(("deletion_vector", "deletion_timestamp_ms")):
+        marked = batch.filter(batch["deletion_vector"].is_valid())
+        if marked.num_rows:
+            found = pc.max(pc.fill_null(marked["deletion_timestamp_ms"], 0)).as_py()
+            newest = found if newest is None else max(newest, found)
+    return newest
+
+
+def _retention_ms(snapshot: Snapshot) -> int:
+    return snapshot.properties.duration_ms(
+        "delta.deletedFileRetentionDuration", DEFAULT_RETENTION_MS
+    )
+
+
+def _refuse(readers: list[str], reason: str, hint: str) -> SafetyError:
+    return SafetyError(
+        f"the protocol cannot be downgraded yet (without {', '.join(readers)}): {reason}",
+        hint=hint,
+    )

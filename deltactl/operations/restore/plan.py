@@ -1,0 +1,203 @@
+"""Plan a restore: the differences between the latest version and an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import VersionNotFoundError
+from deltactl.log.history.timestamps import resolve_timestamp
+from deltactl.log.listing import LogListing, list_log
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.writing.restore import RestoredState
+from deltactl.operations.history.diff import VersionDiff, compare_snapshots, files_of_one_side
+from deltactl.operations.history.run import ensure_in_log
+from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
+from deltactl.operations.restore.options import RestoreOptions
+from deltactl.operations.restore.partial import ensure_fits
+from deltactl.operations.restore.presence import (
+    PRESENCE_COLUMNS,
+    Missing,
+    find_missing,
+    needs_missing,
+)
+from deltactl.operations.restore.state import is_same_state
+from deltactl.operations.run_context import RunContext
+from deltactl.protocol.actions import ADD_SCHEMA
+from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """The plan of a restore of ``version`` to ``target_version``.
+
+    ``added`` and ``removed`` are the files to add and to remove, rows of ``ADD_SCHEMA``; ``lost``
+    are the files of the target that cannot be read, because of ``missing`` files. ``state`` is
+    ``None`` if only the files of some partitions are restored.
+    """
+
+    version: int
+    target_version: int
+    table_id: str
+    predicate: str | None
+    added: pa.Table = field(repr=False)
+    removed: pa.Table = field(repr=False)
+    lost: pa.Table = field(repr=False)
+    missing: tuple[Missing, ...]
+    state: RestoredState | None = field(repr=False)
+    is_empty: bool
+    diff: VersionDiff = field(repr=False)
+    files_after: int
+    bytes_after: int
+
+    @property
+    def added_bytes(self) -> int:
+        """Return the total size of the files to add."""
+        return sum_sizes(self.added)
+
+    @property
+    def removed_bytes(self) -> int:
+        """Return the total size of the files to remove."""
+        return sum_sizes(self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The two versions of a restore, and the listing of the log that they come from."""
+
+    listing: LogListing
+    current: Snapshot
+    target: Snapshot
+
+
+def load_versions(store: Store, options: RestoreOptions, context: RunContext) -> Versions:
+    """Load the latest version and the target.
+
+    Raises:
+        NotATableError: there is no log.
+        VersionNotFoundError: the target is outside the log; the message has the range.
+        CorruptLogError: the log is damaged.
+        UnsupportedFeatureError: a table feature forbids it.
+    """
+    listing = list_log(store)
+    current = load_snapshot(store, warn=context.warn, listing=listing)
+    version = _choose_version(store, listing, current, options)
+    ensure_in_log(store, listing, version)
+    target = current
+    if version != current.version:
+        target = load_snapshot(store, version, warn=context.warn, listing=listing)
+    for snapshot in (current, target):
+        ensure_supported(snapshot.protocol, snapshot.metadata, Operation.RESTORE)
+    return Versions(listing, current, target)
+
+
+def _choose_version(
+    store: Store, listing: LogListing, current: Snapshot, options: RestoreOptions
+) -> int:
+    if options.version is not None:
+        return options.version
+    assert options.timestamp_ms is not None
+    try:
+        return resolve_timestamp(store, listing, current.metadata, options.timestamp_ms)
+    except VersionNotFoundError as error:
+        raise VersionNotFoundError(
+            error.message,
+            hint="Run `deltactl describe-history --all` to list the versions and their times.",
+        ) from error
+
+
+def plan_restore(
+    versions: Versions, options: RestoreOptions, state: RestoredState, context: RunContext
+) -> RestorePlan:
+    """Compare the files of the two versions, and look for those of the target.
+
+    ``state`` is the state after a restore of the whole table.
+
+    Raises:
+        PredicateError: ``where`` is not about partition columns.
+        SafetyError: old files do not fit the table.
+        InterruptedRunError: ``cancel`` was set.
+        StorageError: the store failed.
+    """
+    current, target = versions.current, versions.target
+    predicate = None
+    if options.where is not None:
+        predicate = parse_predicate(options.where, current.metadata.partition_fields)
+        ensure_fits(current, target)
+    removed, added = _different_files(current, target, predicate)
+    is_same = not removed.num_rows and (
+        predicate is not None or target is current or is_same_state(state, current)
+    )
+    missing: tuple[Missing, ...] = ()
+    wanted = _Wanted(target, predicate)
+    if added.num_rows or not is_same:
+        missing = find_missing(current.store, wanted, context, added["path"])
+    mask = needs_missing(added, missing)
+    lost, added = added.filter(mask), added.filter(pc.invert(mask))
+    num_files, size_bytes = wanted.num_files - lost.num_rows, wanted.size_bytes - sum_sizes(lost)
+    if predicate is not None or not wanted.num_files:
+        num_files = current.num_files + added.num_rows - removed.num_rows
+        size_bytes = current.size_bytes + sum_sizes(added) - sum_sizes(removed)
+    is_empty = is_same and not added.num_rows and (options.ignore_missing or not lost.num_rows)
+    metadata, protocol = state.metadata, state.protocol
+    if predicate is not None or target is current:
+        metadata, protocol = current.metadata, current.protocol
+    after = replace(target, metadata=metadata, protocol=protocol)
+    return RestorePlan(
+        current.version,
+        target.version,
+        current.metadata.id,
+        None if predicate is None else predicate.sql,
+        added,
+        removed,
+        lost,
+        missing,
+        None if predicate is not None else state,
+        is_empty,
+        compare_snapshots(current, after, (removed, added), current.version, context.warn),
+        num_files,
+        size_bytes,
+    )
+
+
+def _different_files(
+    current: Snapshot, target: Snapshot, predicate: PartitionPredicate | None
+) -> tuple[pa.Table, pa.Table]:
+    """Return the files to remove and to add, by (path, deletion vector)."""
+    if target is current:
+        return ADD_SCHEMA.empty_table(), ADD_SCHEMA.empty_table()
+    removed, added = files_of_one_side(current, target, ADD_SCHEMA.names)
+    return _select(removed, predicate), _select(added, predicate)
+
+
+class _Wanted:
+    """The files of the target that a restore wants, in batches; it counts what it yields."""
+
+    def __init__(self, target: Snapshot, predicate: PartitionPredicate | None) -> None:
+        self._target, self._predicate = target, predicate
+        self.num_files = self.size_bytes = 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        columns = PRESENCE_COLUMNS
+        if self._predicate is not None:
+            columns = (*columns, "partition_values")
+        for batch in self._target.file_batches(columns):
+            chosen = _select(batch, self._predicate)
+            self.num_files += chosen.num_rows
+            self.size_bytes += sum_sizes(chosen)
+            yield chosen
+
+
+def _select(files: pa.Table, predicate: PartitionPredicate | None) -> pa.Table:
+    if predicate is None:
+        return files
+    return files.filter(predicate.evaluate(files["partition_values"]))
+
+
+def sum_sizes(files: pa.Table) -> int:
+    """Return the total size of files."""
+    return int(pc.sum(files["size_bytes"]).as_py() or 0)

@@ -1,0 +1,177 @@
+"""Look for the data files and deletion vectors of a version, with their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.engine.base import Failed, Task, ended
+from deltactl.errors import InterruptedRunError
+from deltactl.operations.history.restorable import list_names
+from deltactl.operations.restore.tasks import (
+    PresenceResult,
+    PresenceSpec,
+    PresenceTask,
+    look_for_files,
+    look_up,
+)
+from deltactl.operations.run_context import RunContext
+from deltactl.protocol.deletion_vectors import FRAME_OVERHEAD, vector_files
+from deltactl.storage.names import is_local_uri
+from deltactl.storage.store import Store
+
+PRESENCE_COLUMNS: Final[tuple[str, ...]] = ("path", "size_bytes", "deletion_vector")
+_FILES_A_TASK: Final = 10_000
+_TASKS_AT_ONCE: Final = 32
+_FEWEST_TO_LIST: Final = 100_000
+_ROWS_AT_ONCE: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A file that cannot be read, by its decoded name in the log."""
+
+    path: str
+    problem: str
+
+
+def find_missing(
+    store: Store,
+    batches: Iterable[pa.Table],
+    context: RunContext,
+    sized: pa.ChunkedArray | None = None,
+) -> tuple[Missing, ...]:
+    """Return the data files and vectors that do not exist with the size that the log says.
+
+    Many files are looked for on the engine. In a large table on a local file system, one listing
+    of names replaces the requests for files that are not ``sized``.
+
+    Args:
+        store: of the table.
+        batches: live files with ``PRESENCE_COLUMNS``.
+        context: of the run.
+        sized: paths of the files whose sizes are compared in any case; all of them if ``None``.
+
+    Raises:
+        InterruptedRunError: ``cancel`` was set.
+        StorageError: the store failed.
+    """
+    if sized is not None and is_local_uri(store.uri):
+        batches = _without_listed(store, batches, sized)
+    problems: dict[str, str] = {}
+    elsewhere: set[str] = set()
+    tasks = _make_tasks(store, batches)
+    while group := list(islice(tasks, _TASKS_AT_ONCE)):
+        is_small = len(group) == 1
+        results = [look_up(store, *group)] if is_small else list(_run(store, group, context))
+        for result in results:
+            problems |= result.problems
+            elsewhere |= result.elsewhere
+    if elsewhere:
+        context.warn(
+            f"{len(elsewhere)} files on other storage were not looked for, such as "
+            f"{min(elsewhere)!r}"
+        )
+    return tuple(Missing(name, problems[name]) for name in sorted(problems))
+
+
+def _without_listed(
+    store: Store, batches: Iterable[pa.Table], sized: pa.ChunkedArray
+) -> Iterator[pa.Table]:
+    """Leave out files that a listing shows, once there are many; others are looked for."""
+    names: pa.ChunkedArray | None = None
+    for group in _grouped(batches):
+        if names is None and group.num_rows < _FEWEST_TO_LIST:
+            yield group
+            continue
+        names = list_names(store) if names is None else names
+        vectors = vector_files(group["deletion_vector"])
+        listed = pc.is_in(group["path"], value_set=names)
+        if vectors.null_count < len(vectors):
+            has_vector = pc.or_(pc.is_null(vectors), pc.is_in(vectors, value_set=names))
+            listed = pc.and_(listed, has_vector)
+        known = pc.and_(listed, pc.invert(pc.is_in(group["path"], value_set=sized)))
+        yield group.filter(pc.invert(known))
+
+
+def _grouped(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield fewer and larger batches: each lookup in many names costs as much as the names."""
+    waiting: list[pa.Table] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(table.num_rows for table in waiting) >= _ROWS_AT_ONCE:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def needs_missing(files: pa.Table, missing: Iterable[Missing]) -> pa.Array:
+    """Return a mask of the files that need one of the missing files."""
+    names = pa.array([file.path for file in missing], pa.string())
+    if not len(names) or not files.num_rows:
+        return pa.array(np.zeros(files.num_rows, np.bool_))
+    mask = pc.or_(
+        pc.is_in(files["path"], value_set=names),
+        pc.is_in(vector_files(files["deletion_vector"]), value_set=names),
+    )
+    return mask.combine_chunks()
+
+
+def _run(store: Store, tasks: list[PresenceTask], context: RunContext) -> Iterator[PresenceResult]:
+    spec = PresenceSpec(store.uri, context.storage_options)
+    numbered = [Task(number, task) for number, task in enumerate(tasks)]
+    with ended(context.run(partial(look_for_files, spec), numbered)) as outcomes:
+        for outcome in outcomes:
+            if isinstance(outcome, Failed):
+                raise outcome.error
+            yield outcome.result
+    if context.is_cancelled:
+        raise InterruptedRunError("interrupted; nothing was restored", hint="Rerun.")
+
+
+def _make_tasks(store: Store, batches: Iterable[pa.Table]) -> Iterator[PresenceTask]:
+    vectors: list[pa.Table] = []
+    waiting: list[pa.Table] = []
+    num_waiting = 0
+    for batch in batches:
+        waiting.append(batch.select(["path", "size_bytes"]))
+        num_waiting += batch.num_rows
+        if batch["deletion_vector"].null_count < batch.num_rows:
+            vectors.append(_vector_sizes(batch["deletion_vector"]))
+        if num_waiting >= _FILES_A_TASK:
+            yield from _cut(store, waiting)
+            waiting, num_waiting = [], 0
+    yield from _cut(store, waiting)
+    if vectors:
+        largest = pa.concat_tables(vectors).group_by("path").aggregate([("size_bytes", "max")])
+        largest = largest.rename_columns({"size_bytes_max": "size_bytes"})
+        yield from _cut(store, [largest], at_least=True)
+
+
+def _cut(store: Store, tables: list[pa.Table], *, at_least: bool = False) -> Iterator[PresenceTask]:
+    if not tables:
+        return
+    table = pa.concat_tables(tables)
+    if not is_local_uri(store.uri):
+        table = table.sort_by("path")  # adjacent names are found in one page of a listing
+    for start in range(0, table.num_rows, _FILES_A_TASK):
+        part = table.slice(start, _FILES_A_TASK)
+        names, sizes = (part[name].to_pylist() for name in ("path", "size_bytes"))
+        yield PresenceTask(tuple(names), tuple(sizes), at_least)
+
+
+def _vector_sizes(vectors: pa.ChunkedArray) -> pa.Table:
+    """Return the file of each stored vector, and the bytes that it must have at least."""
+    offsets = pc.fill_null(pc.struct_field(vectors, "offset"), 0).cast(pa.int64())
+    sizes = pc.struct_field(vectors, "size_bytes").cast(pa.int64())
+    ends = pc.add(pc.add(offsets, sizes), FRAME_OVERHEAD)
+    table = pa.table({"path": vector_files(vectors), "size_bytes": ends})
+    return table.filter(pc.is_valid(table["path"]))

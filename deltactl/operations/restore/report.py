@@ -1,0 +1,44 @@
+"""The result of a restore."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from deltactl.operations.restore.plan import RestorePlan
+from deltactl.operations.restore.presence import Missing
+from deltactl.operations.restore.vacuums import Range
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """The result of a restore; ``version_after`` is ``None`` if nothing was committed.
+
+    ``ends`` are versions that the next vacuum makes unreadable. ``gone`` are restored files that
+    no longer exist: a vacuum removed them meanwhile.
+    """
+
+    plan: RestorePlan
+    engine: str
+    version_after: int | None = None
+    dry_run: bool = False
+    ends: tuple[Range, ...] = ()
+    gone: tuple[Missing, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``result`` of the JSON envelope without the changes; sizes in bytes."""
+        plan = self.plan
+        return {
+            "target_version": plan.target_version,
+            "predicate": plan.predicate,
+            "files_restored": plan.added.num_rows,
+            "bytes_restored": plan.added_bytes,
+            "files_removed": plan.removed.num_rows,
+            "bytes_removed": plan.removed_bytes,
+            "files_after": plan.files_after,
+            "bytes_after": plan.bytes_after,
+            "files_lost": plan.lost["path"].to_pylist(),
+            "missing": [asdict(it) for it in plan.missing],
+            "gone": [asdict(it) for it in self.gone],
+            "versions_ended_by_vacuum": [list(it) for it in self.ends],
+        }

@@ -1,0 +1,286 @@
+"""``restore``: bring an earlier version back, as a new version.
+
+plan (from the log, and a look for the files of the target) -> confirm -> one commit -> look again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from deltactl.errors import (
+    CorruptLogError,
+    DeltactlError,
+    InterruptedRunError,
+    SafetyError,
+)
+from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.writing.base import CommitBase
+from deltactl.log.writing.remove_files import RESTORE
+from deltactl.log.writing.restore import Restoration, restore_files
+from deltactl.log.writing.run_tags import engine_info, run_tags
+from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.append_only import find_append_only_refusal
+from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
+from deltactl.operations.restore.downgrade import downgraded_protocol, find_downgrade_refusal
+from deltactl.operations.restore.options import RestoreOptions
+from deltactl.operations.restore.plan import RestorePlan, Versions, load_versions, plan_restore
+from deltactl.operations.restore.presence import PRESENCE_COLUMNS, Missing, find_missing
+from deltactl.operations.restore.report import RestoreReport
+from deltactl.operations.restore.state import restored_state
+from deltactl.operations.restore.vacuums import (
+    PastVacuum,
+    Range,
+    find_ends,
+    find_open_vacuums,
+    find_past_vacuums,
+    find_vacuum_commits,
+    find_whole_version,
+)
+from deltactl.operations.run_context import RunContext
+from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.properties import TableProperties
+from deltactl.storage.store import Store
+from deltactl.units import format_count, format_duration, format_timestamp
+
+__all__ = ["RestoreOptions", "RestorePlan", "RestoreReport", "restore_table"]
+
+_log: Final = logging.getLogger(__name__)
+_SHOWN: Final = 20
+
+Confirm = Callable[[RestorePlan], bool]
+"""``confirm(plan) -> bool``: called before the commit; returns whether to proceed."""
+
+
+def restore_table(
+    store: Store,
+    options: RestoreOptions,
+    context: RunContext,
+    *,
+    confirm: Confirm | None = None,
+    dry_run: bool = False,
+) -> RestoreReport:
+    """Plan and, unless ``dry_run``, commit a restore of the latest version to an earlier one.
+
+    Raises:
+        VersionNotFoundError: the target is outside the log.
+        UnsupportedFeatureError: a table feature forbids it.
+        PredicateError: ``where`` is not about partition columns.
+        SafetyError: a rule that protects data refuses; nothing was restored.
+        ConflictError: another writer changed the table; nothing was restored.
+        InterruptedRunError: ``cancel`` was set before the commit.
+        CorruptLogError: the log is damaged.
+        StorageError: the store failed.
+    """
+    versions, plan = outlast_cleanup(lambda: _make_plan(store, options, context))
+    _log.info(
+        "%s: version %d to %d, %s to add, %d to remove",
+        store.uri, plan.version, plan.target_version,
+        format_count(plan.added.num_rows, "file"), plan.removed.num_rows,
+    )  # fmt: skip
+    if plan.is_empty:
+        return RestoreReport(plan, context.engine.name, dry_run=dry_run)
+    report = RestoreReport(
+        plan, context.engine.name, dry_run=dry_run, ends=_warn_of_vacuums(versions, plan, context)
+    )
+    refusal = _find_refusal(versions, plan, options, context)
+    if dry_run:
+        if refusal is not None:
+            context.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
+        return report
+    if refusal is not None:
+        raise refusal
+    if confirm is not None and not confirm(plan):
+        raise SafetyError("not confirmed: nothing was restored")
+    if context.is_cancelled:
+        raise InterruptedRunError("interrupted; nothing was restored", hint="Rerun.")
+    store.ensure_put_if_absent()
+    version = restore_files(
+        versions.current,
+        _describe_commit(plan, options, context),
+        clock=context.clock,
+        sleep=context.sleep,
+        ensure=_ensure_may_restore,
+    )
+    gone = _look_again(store, plan, context)
+    _follow(versions, plan, version, context)
+    return replace(report, version_after=version, gone=gone)
+
+
+def _make_plan(
+    store: Store, options: RestoreOptions, context: RunContext
+) -> tuple[Versions, RestorePlan]:
+    versions = load_versions(store, options, context)
+    current, target = versions.current, versions.target
+    protocol = None
+    if options.allow_protocol_downgrade:
+        protocol = downgraded_protocol(current, target)
+    state = restored_state(current, target, protocol)
+    ensure_supported(state.protocol, state.metadata, Operation.RESTORE)
+    return versions, plan_restore(versions, options, state, context)
+
+
+def _ensure_may_restore(base: CommitBase) -> None:
+    ensure_supported(base.protocol, base.metadata, Operation.RESTORE)
+    refusal = find_append_only_refusal(base)
+    if refusal is not None:
+        raise refusal
+
+
+def _find_refusal(
+    versions: Versions, plan: RestorePlan, options: RestoreOptions, context: RunContext
+) -> SafetyError | None:
+    refusal = find_append_only_refusal(CommitBase.of(versions.current))
+    if refusal is None and options.allow_protocol_downgrade and plan.state is not None:
+        refusal = find_downgrade_refusal(
+            versions.current, plan.state.protocol, plan.removed, context.clock.now_ms()
+        )
+    if refusal is None and plan.missing and not options.ignore_missing:
+        refusal = _explain_missing(versions, plan, context)
+    return refusal
+
+
+def _explain_missing(versions: Versions, plan: RestorePlan, context: RunContext) -> SafetyError:
+    """Return the error for a target that is not whole: what is missing, why, and what helps."""
+    store, where = versions.current.store, versions.current.store.uri
+    paths = [it.path for it in plan.missing]
+    past = find_past_vacuums(store, paths, context.warn)
+    message = (
+        f"{format_count(len(paths), 'file', 'files')} of version {plan.target_version} cannot be "
+        f"read: {list_missing(plan.missing)}{_explain_removal(versions, plan, past)}"
+    )
+    ways = [
+        f"`deltactl vacuum {where} --undo {it.run_id}` restores {it.num_restorable:,} of them"
+        for it in past
+        if it.num_restorable
+    ]
+    whole = find_whole_version(store, versions.listing, plan.target_version, paths, context.warn)
+    if whole is not None:
+        ways.append(f"the nearest version that is whole is {whole}")
+    ways.append("--ignore-missing restores the version without them")
+    text = "; ".join(ways)
+    return SafetyError(message, hint=f"{text[0].upper() if text[0] != '`' else '`'}{text[1:]}.")
+
+
+def _explain_removal(versions: Versions, plan: RestorePlan, past: tuple[PastVacuum, ...]) -> str:
+    if past:
+        texts = [
+            f"vacuum {it.run_id} of {format_timestamp(it.started_ms)} removed {it.num_files:,}"
+            for it in past
+        ]
+        return f"; {', '.join(texts)}"
+    store = versions.current.store
+    ended = outlast_cleanup(
+        lambda: find_vacuum_commits(store, list_log(store), plan.target_version)
+    )
+    if not ended:
+        return "; the log has no vacuum since then"
+    shown = ", ".join(map(str, ended[:_SHOWN]))
+    return f"; vacuums since then: version {shown} (they left no record to undo them)"
+
+
+def list_missing(missing: tuple[Missing, ...]) -> str:
+    """Return the names of missing files, with what is wrong, for a message."""
+    shown = ", ".join(f"{it.path!r} ({it.problem})" for it in missing[:_SHOWN])
+    return shown + (f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else "")
+
+
+def _warn_of_vacuums(
+    versions: Versions, plan: RestorePlan, context: RunContext
+) -> tuple[Range, ...]:
+    """Warn of vacuums at work and of the next one; return the versions that it ends."""
+    current, target = versions.current, versions.target
+    now_ms = context.clock.now_ms()
+
+    def look() -> tuple[tuple[str, ...], tuple[Range, ...]]:
+        listing = list_log(current.store)
+        return (
+            find_open_vacuums(current.store, listing),
+            find_ends(listing, current, target, now_ms),
+        )
+
+    try:
+        begun, ends = outlast_cleanup(look)
+    except CorruptLogError as error:
+        context.warn(f"it is not known what vacuums do to the version: {error.message}")
+        return ()
+    for vacuum in begun:
+        context.warn(
+            f"a vacuum that began in {vacuum} has not ended: it may remove files that are restored "
+            "now; they are looked for again after the commit"
+        )
+    if ends:
+        retention = format_duration(current.properties.deleted_file_retention_ms)
+        ranges = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in ends)
+        context.warn(
+            f"version {plan.target_version} is older than the table's retention of {retention}: "
+            f"the next vacuum makes version {ranges} unreadable"
+        )
+    return ends
+
+
+def _describe_commit(
+    plan: RestorePlan, options: RestoreOptions, context: RunContext
+) -> Restoration:
+    return Restoration(
+        added=plan.added,
+        removed=plan.removed,
+        state=plan.state,
+        operation=RESTORE,
+        parameters=_parameters(plan, options),
+        engine_info=engine_info(context.engine.name),
+        tags=run_tags(context.run_id),
+        metrics={
+            "numRestoredFiles": str(plan.added.num_rows),
+            "removedFilesSize": str(plan.removed_bytes),
+            "numRemovedFiles": str(plan.removed.num_rows),
+            "restoredFilesSize": str(plan.added_bytes),
+            "numOfFilesAfterRestore": str(plan.files_after),
+            "tableSizeAfterRestore": str(plan.bytes_after),
+        },
+    )
+
+
+def _parameters(plan: RestorePlan, options: RestoreOptions) -> dict[str, Any]:
+    """Source: the parameters of Delta on Spark; ``predicate`` is only in partial restores."""
+    when = options.timestamp_ms
+    parameters: dict[str, Any] = {
+        "version": plan.target_version if when is None else None,
+        "timestamp": None if when is None else _sql_timestamp(when),
+    }
+    if plan.predicate is not None:
+        parameters["predicate"] = json.dumps([plan.predicate], ensure_ascii=False)
+    return parameters
+
+
+def _sql_timestamp(timestamp_ms: int) -> str:
+    """Return a timestamp as ``java.sql.Timestamp`` prints it: ``2026-11-21 11:14:08.0``."""
+    text = format_timestamp(timestamp_ms).replace("T", " ").removesuffix("Z")
+    seconds, _, fraction = text.partition(".")
+    return f"{seconds}.{fraction.rstrip('0') or '0'}"
+
+
+def _look_again(store: Store, plan: RestorePlan, context: RunContext) -> tuple[Missing, ...]:
+    """Return the restored files that are gone: a vacuum that began before removes them."""
+    try:
+        added = plan.added.select(PRESENCE_COLUMNS)
+        return find_missing(store, [added], context.without_cancel())
+    except DeltactlError as error:
+        context.warn(
+            "the version is restored, but its files could not be looked for again: "
+            f"{error.message}; run `deltactl check {store.uri}`"
+        )
+        return ()
+
+
+def _follow(versions: Versions, plan: RestorePlan, version: int, context: RunContext) -> None:
+    """Do what the table's properties ask for after a commit; the restore may have set them."""
+    current = versions.current
+    if plan.state is not None and not current.properties.flag(AUTO_PROPERTY):
+        restored = TableProperties(plan.state.metadata.configuration)
+        if restored.flag(AUTO_PROPERTY):
+            refresh_manifests(current.store, None, context)
+    follow_commit(current, version, context)

@@ -1,0 +1,93 @@
+"""The protocol, metadata and domains of a table after a restore.
+
+Source: PROTOCOL.md, "Identity Columns", "Column Mapping", "In-Commit Timestamps", "Domain
+Metadata"; the rules of RESTORE in Delta on Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.restore import ENABLEMENT_TIMESTAMP, ENABLEMENT_VERSION, RestoredState
+from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN
+from deltactl.operations.restore.identity import keep_high_water_marks
+from deltactl.protocol.actions import DomainMetadata, Protocol, is_same_metadata
+from deltactl.protocol.clustering import CLUSTERING_DOMAIN
+from deltactl.protocol.features import ROW_TRACKING, has_feature, merge_protocols
+from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
+
+_MAX_COLUMN_ID: Final = "delta.columnMapping.maxColumnId"
+_PROTECTED_BEFORE: Final = "delta.requireCheckpointProtectionBeforeVersion"
+
+_ENABLEMENT: Final = (ENABLEMENT_VERSION, ENABLEMENT_TIMESTAMP)
+_NO_CLUSTERING: Final = '{"clusteringColumns":[],"domainName":"delta.clustering"}'
+
+
+def restored_state(
+    current: Snapshot, target: Snapshot, protocol: Protocol | None = None
+) -> RestoredState:
+    """Return the state after a restore: that of the target, except for what never goes back.
+
+    ``protocol`` is the protocol after it; by default that with the features of both versions.
+    """
+    before, wanted = current.metadata, target.metadata
+    configuration = _keep_growing(before.configuration, wanted.configuration)
+    has_timestamps = TableProperties(wanted.configuration).in_commit_timestamps
+    if has_timestamps:
+        # Times of versions are found by these properties, so they are those of the whole log.
+        for key in _ENABLEMENT:
+            configuration.pop(key, None)
+            if key in before.configuration:
+                configuration[key] = before.configuration[key]
+    schema = keep_high_water_marks(wanted.schema_string, before.schema_string)
+    protocol = protocol or merge_protocols(current.protocol, target.protocol)
+    if has_feature(protocol, ROW_TRACKING):
+        for key in ROW_TRACKING_COLUMN_KEYS:
+            if key in before.configuration:
+                configuration.setdefault(key, before.configuration[key])
+    return RestoredState(
+        protocol,
+        replace(wanted, schema_string=schema, configuration=configuration),
+        tuple(_domain_changes(current.domains, target.domains)),
+        has_timestamps and not current.properties.in_commit_timestamps,
+    )
+
+
+def is_same_state(state: RestoredState, current: Snapshot) -> bool:
+    """Return whether a restore changes nothing but files."""
+    return (
+        state.protocol == current.protocol
+        and is_same_metadata(state.metadata, current.metadata)
+        and not state.domains
+    )
+
+
+def _keep_growing(before: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """Keep numbers that never decrease: column ids are given once, protected history stays."""
+    kept = dict(wanted)
+    for key in (_MAX_COLUMN_ID, _PROTECTED_BEFORE):
+        numbers = [int(of[key]) for of in (before, wanted) if of.get(key, "").isdecimal()]
+        if numbers and (key in wanted or key == _PROTECTED_BEFORE):
+            kept[key] = str(max(numbers))
+    return kept
+
+
+def _domain_changes(
+    current: Mapping[str, DomainMetadata], target: Mapping[str, DomainMetadata]
+) -> Iterator[DomainMetadata]:
+    """Yield the actions that restore the clustering columns and remove all other domains.
+
+    Domains belong to those who wrote them, and describe a later version. The high-water mark of
+    row ids stays.
+    """
+    wanted = target.get(CLUSTERING_DOMAIN)
+    if wanted is None and CLUSTERING_DOMAIN in current:
+        wanted = DomainMetadata(CLUSTERING_DOMAIN, _NO_CLUSTERING)
+    if wanted is not None and wanted != current.get(CLUSTERING_DOMAIN):
+        yield wanted
+    for name, domain in current.items():
+        if name not in (CLUSTERING_DOMAIN, ROW_TRACKING_DOMAIN):
+            yield replace(domain, removed=True)

@@ -1,0 +1,131 @@
+"""What vacuums did, do and will do to the files of a restored version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import DeltactlError, VersionNotFoundError, Warn
+from deltactl.log.commits.file_actions import KEY_COLUMNS, file_keys
+from deltactl.log.commits.info import parse_commit_info
+from deltactl.log.history.timestamps import resolve_timestamp
+from deltactl.log.lifetimes import Stretches, first_commit, sweep_commits, version_ranges
+from deltactl.log.listing import LogListing
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.history.restorable import State, find_restorable
+from deltactl.operations.vacuum.journal import list_runs, read_run
+from deltactl.operations.vacuum.undo import undo_vacuum
+from deltactl.storage.store import Store
+from deltactl.units import format_timestamp
+
+_START: Final = "VACUUM START"
+_END: Final = "VACUUM END"
+_MOST_COMMITS: Final = 1000
+_MOST_BYTES: Final = 1 << 14
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PastVacuum:
+    """A vacuum that removed missing files; ``num_restorable`` of them, its undo restores."""
+
+    run_id: str
+    started_ms: int
+    num_files: int
+    num_restorable: int
+
+
+def find_past_vacuums(store: Store, missing: Sequence[str], warn: Warn) -> tuple[PastVacuum, ...]:
+    """Return the recorded vacuums that removed missing files, newest first; nothing is changed."""
+    wanted = pa.array(missing, pa.string())
+    found = []
+    try:
+        for record in reversed(list_runs(store)):
+            _, files = read_run(store, record.run_id)
+            names = files["path"].filter(pc.is_in(files["path"], value_set=wanted))
+            if not len(names):
+                continue
+            undo = undo_vacuum(store, record.run_id, dry_run=True)
+            restorable = pa.array(undo.restored, pa.string())
+            back = pc.sum(pc.is_in(names, value_set=restorable)).as_py() or 0
+            found.append(PastVacuum(record.run_id, record.started_ms, len(names), back))
+    except DeltactlError as error:
+        warn(f"it is not known which vacuum removed the files: {error.message}")
+    return tuple(found)
+
+
+def find_vacuum_commits(store: Store, listing: LogListing, after: int) -> tuple[int, ...]:
+    """Return the versions after one in which vacuums ended, as far as the log says."""
+    found = _vacuum_commits(store, listing, after + 1)
+    return tuple(version for version, operation in found if operation == _END)
+
+
+def find_open_vacuums(store: Store, listing: LogListing) -> tuple[str, ...]:
+    """Describe vacuums among the newest commits that began and did not end."""
+    latest = listing.latest_version or 0
+    begun: list[int] = []
+    for version, operation in _vacuum_commits(store, listing, latest - _MOST_COMMITS + 1):
+        if operation == _START:
+            begun.append(version)
+        elif begun:
+            begun.pop(0)
+    return tuple(
+        f"version {it}, {format_timestamp(listing.commits[it].modified_ms)}" for it in begun
+    )
+
+
+def _vacuum_commits(store: Store, listing: LogListing, first: int) -> Iterator[tuple[int, str]]:
+    """Yield version and operation of the commits of vacuums, which are small, in order."""
+    small = {
+        version: info.name
+        for version, info in sorted(listing.commits.items())
+        if version >= first and info.size_bytes <= _MOST_BYTES
+    }
+    for (version, name), data in zip(
+        small.items(), store.read_many([*small.values()]), strict=True
+    ):
+        operation = (parse_commit_info(name, data) or {}).get("operation")
+        if operation in (_START, _END):
+            yield version, operation
+
+
+def find_whole_version(
+    store: Store, listing: LogListing, target: int, missing: Sequence[str], warn: Warn
+) -> int | None:
+    """Return the version nearest to the target whose files all exist; lists all files."""
+    states = find_restorable(store, listing, warn, missing)
+    whole = [version for version, it in states.items() if it.state is State.READABLE]
+    return min(whole, key=lambda version: (abs(version - target), version), default=None)
+
+
+def find_ends(
+    listing: LogListing, current: Snapshot, target: Snapshot, now_ms: int
+) -> tuple[Range, ...]:
+    """Return the versions from the target on that the next vacuum makes unreadable.
+
+    Empty if the target is inside the retention. Versions need files that were removed before the
+    retention began; those that are live in the target come back.
+    """
+    cutoff_ms = now_ms - current.properties.deleted_file_retention_ms
+    if target.timestamp >= cutoff_ms:
+        return ()
+    store = current.store
+    try:
+        last = resolve_timestamp(store, listing, current.metadata, cutoff_ms, allow_later=True)
+    except VersionNotFoundError:
+        return ()
+    first = max(target.version + 1, first_commit(listing))
+    if first > min(last, current.version - 1):
+        return ()
+    sweep = sweep_commits(store, listing, current.metadata, first, current.version)
+    lifetimes = Stretches.of(sweep, target.version)
+    hit = lifetimes.died <= last
+    for batch in target.file_batches(KEY_COLUMNS):
+        back = pc.is_in(lifetimes.files["key"], value_set=file_keys(batch))
+        hit &= ~np.asarray(back.to_numpy(), np.bool_)
+    return tuple(version_ranges(target.version, lifetimes.count(hit) > 0))

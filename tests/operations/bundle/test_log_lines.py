@@ -1,0 +1,125 @@
+"""Commits of a bundle: no text of the table is left, and what an incident needs is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deltactl.operations.bundle.log_lines import redact_commit
+from deltactl.operations.bundle.pseudonyms import Pseudonyms
+
+MARK = "Pl4nt3d"
+FIELDS = (
+    "commitInfo", "add", "remove", "cdc", "metaData", "protocol", "txn", "domainMetadata",
+    "sidecar", "checkpointMetadata", "path", "partitionValues", "size", "stats", "numRecords",
+    "minValues", "maxValues", "nullCount", "tags", "deletionVector", "pathOrInlineDv",
+    "storageType",
+    "operation", "operationParameters", "operationMetrics", "predicate", "mode", "partitionBy",
+    "userMetadata", "engineInfo", "schemaString", "fields", "name", "type", "metadata",
+    "comment",
+    "configuration", "domain", "readerFeatures", "id", "description", "format", "options", "job",
+    "delta.columnMapping.physicalName", "delta.appendOnly", "delta.constraints.x", "version",
+)  # fmt: skip
+
+
+def redact(*actions: dict[str, Any], keep_names: bool = False) -> list[dict[str, Any]]:
+    data = b"\n".join(json.dumps(action).encode() for action in actions)
+    lines = redact_commit(Pseudonyms(b"key", keep_names=keep_names), data).splitlines()
+    return [json.loads(line) for line in lines]
+
+
+TEXTS = st.builds(lambda before, after: f"{before}{MARK}{after}", *[st.text(max_size=3)] * 2)
+LEAVES = TEXTS | st.integers() | st.booleans() | st.none()
+NODES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(FIELDS) | TEXTS, inner, max_size=4)
+        | st.builds(json.dumps, inner)  # JSON in a text
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS[:10]) | TEXTS, NODES, min_size=1, max_size=2))
+@settings(max_examples=150, deadline=None)
+def test_no_planted_text_is_left(action: dict[str, Any]) -> None:
+    said = json.dumps(redact(action))
+    assert MARK not in said
+
+
+@pytest.mark.parametrize("line", [b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": 1} x', b'"Pl4nt3d"'])
+def test_lines_that_do_not_parse(line: bytes) -> None:
+    said = redact_commit(Pseudonyms(b"key"), b"\n".join([line, b"", line, line + b" "]))
+    first, empty, second, other = said.split(b"\n")
+    assert empty == b""
+    assert first == second != other
+    assert json.loads(first)["unparsed"]["length"] == len(line)
+
+
+def test_what_an_incident_needs_is_kept() -> None:
+    add = {
+        "path": "day=2024-01-01/smith.parquet",
+        "partitionValues": {"day": "2024-01-01", "region": None, "empty": ""},
+        "size": 7,
+        "modificationTime": 9,
+        "dataChange": False,
+        "stats": json.dumps({"numRecords": 2, "minValues": {"n": 1.50}, "nullCount": {"n": 0}}),
+        "deletionVector": {
+            "storageType": "u",
+            "pathOrInlineDv": "x",
+            "offset": 1,
+            "cardinality": 3,
+        },
+    }
+    info = {
+        "operation": "MERGE",
+        "engineInfo": "Apache-Spark/4.2.0 Delta-Lake/4.4.0",
+        "operationMetrics": {"numOutputRows": "5", "of smith": "5", "scanTimeMs": "smith"},
+        "operationParameters": {"mode": "Append", "predicate": "[]", "partitionBy": '["day"]'},
+    }
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "writerFeatures": ["novelFeature"]}
+    first, second, third = redact({"add": add}, {"commitInfo": info}, {"protocol": protocol})
+    names = Pseudonyms(b"key")
+    day, value = names.hide("day"), names.hide("2024-01-01")
+    assert first["add"]["path"] == f"{day}={value}/{names.hide('smith')}.parquet"
+    assert first["add"]["partitionValues"] == {
+        day: value,
+        names.hide("region"): None,
+        names.hide("empty"): "",
+    }
+    assert json.loads(first["add"]["stats"]) == {
+        "numRecords": 2,
+        "minValues": {names.hide("n"): names.hide("1.5")},
+        "nullCount": {names.hide("n"): 0},
+    }
+    assert (first["add"]["size"], first["add"]["dataChange"]) == (7, False)
+    assert first["add"]["deletionVector"]["cardinality"] == 3
+    assert second["commitInfo"]["operation"] == "MERGE"
+    assert second["commitInfo"]["engineInfo"] == info["engineInfo"]
+    assert second["commitInfo"]["operationMetrics"]["numOutputRows"] == "5"
+    assert second["commitInfo"]["operationParameters"]["mode"] == "Append"
+    assert json.loads(second["commitInfo"]["operationParameters"]["partitionBy"]) == [day]
+    assert "smith" not in json.dumps([first, second])
+    assert third == {"protocol": protocol}
+
+
+def test_names_of_columns_may_be_kept() -> None:
+    schema = {
+        "type": "struct",
+        "fields": [
+            {"name": "day", "type": "date", "nullable": True, "metadata": {"comment": "secret"}}
+        ],
+    }
+    action = {"metaData": {"schemaString": json.dumps(schema), "partitionColumns": ["day"]}}
+    (kept,) = redact(action, keep_names=True)
+    field = json.loads(kept["metaData"]["schemaString"])["fields"][0]
+    assert (field["name"], field["type"]) == ("day", "date")
+    assert "secret" not in json.dumps(kept)
+    assert kept["metaData"]["partitionColumns"] == ["day"]
+    (hidden,) = redact(action)
+    assert "day" not in json.dumps(hidden).replace('"date', "")

@@ -1,0 +1,169 @@
+"""Tables with their own clustering columns: cubes, tags and commits are those of Delta on Spark."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from deltactl.errors import UsageError
+from tests.operations.optimize.layout.test_run import (
+    COLUMNS,
+    actions_of,
+    fresh_store,
+    reopened,
+    rows_of,
+    run,
+)
+from tests.support.table_builder import Column, TableBuilder, struct_of
+
+_CUBE = {"ZCUBE_ID": "one", "ZCUBE_ZORDER_BY": '["id","w"]'}
+
+
+def build(*, mapping: str = "none", columns: Any = (("id",), ("w",))) -> TableBuilder:
+    text = json.dumps({"clusteringColumns": columns, "domainName": "delta.clustering"})
+    builder = TableBuilder(
+        fresh_store(),
+        COLUMNS,
+        features=["domainMetadata", "clustering"],
+        domains={"delta.clustering": text},
+        mapping=mapping,
+    )
+    for file in range(4):
+        builder.append([{"id": 4 * n + file, "v": "x", "w": -n} for n in range(50)])
+    return builder
+
+
+def test_the_commit_is_that_of_delta_on_spark() -> None:
+    builder = build()
+    before = rows_of(builder.store)
+    report = run(builder.store)
+    assert report.files_removed == 4
+    found = actions_of(builder.store, report.version_after)
+    info = found["commitInfo"][0]
+    assert info["operationParameters"] == {
+        "predicate": "[]",
+        "zOrderBy": "[]",
+        "clusterBy": '["id","w"]',
+        "auto": False,
+        "isFull": False,
+    }
+    assert json.loads(info["tags"]["deltactl.rowDigest"])["rows"] == 200
+    (add,) = found["add"]
+    assert add["clusteringProvider"] == "liquid"
+    assert set(add["tags"]) == {"ZCUBE_ID", "ZCUBE_ZORDER_BY", "deltactl.targetFileSize"}
+    assert add["tags"]["ZCUBE_ZORDER_BY"] == '["id","w"]'
+    assert rows_of(builder.store) == before
+
+
+def test_all_outputs_of_a_run_are_one_cube() -> None:
+    builder = build()
+    size = sum(add["size"] for add in builder.state.files.values())
+    report = run(builder.store, target_bytes=size // 4)
+    adds = actions_of(builder.store, report.version_after)["add"]
+    assert len(adds) == 4
+    assert len({add["tags"]["ZCUBE_ID"] for add in adds}) == 1
+    assert run(builder.store, dry_run=True, target_bytes=size // 4).plan.is_empty
+
+
+def test_new_files_join_the_unfinished_cube() -> None:
+    builder = build()
+    run(builder.store)
+    builder = reopened(builder)
+    builder.append([{"id": 7, "v": "new", "w": 0}])
+    joined = run(builder.store, dry_run=True).plan
+    assert joined.files.num_rows == 2
+    assert joined.layout is not None
+    assert joined.layout.placed_bytes > 0
+    alone = run(builder.store, dry_run=True, min_cluster_bytes=1).plan
+    assert alone.files.num_rows == 1
+    assert alone.left_alone["in a finished cluster"] == 1
+
+
+def test_cubes_of_spark_count() -> None:
+    builder = build()
+    builder.remove(*(add["path"] for add in builder.state.files.values()))
+    rows = [{"id": 1, "v": "x", "w": 2}]
+    adds = [builder.write_file(rows, tags=_CUBE, clusteringProvider="liquid") for _ in range(2)]
+    builder.commit(*adds)
+    assert run(builder.store, dry_run=True).plan.is_empty
+    full = run(builder.store, full=True)
+    assert full.files_removed == 2
+    info = actions_of(builder.store, full.version_after)["commitInfo"][0]
+    assert info["operationParameters"]["isFull"] is True
+
+
+def test_two_unfinished_cubes_become_one() -> None:
+    builder = build()
+    builder.remove(*(add["path"] for add in builder.state.files.values()))
+    rows = [{"id": 1, "v": "x", "w": 2}]
+    for cube in ("one", "two"):
+        tags = {**_CUBE, "ZCUBE_ID": cube}
+        builder.commit(builder.write_file(rows, tags=tags, clusteringProvider="liquid"))
+    assert run(builder.store).files_removed == 2
+
+
+@pytest.mark.parametrize(
+    ("tags", "provider"),
+    [({"ZCUBE_ID": "o", "ZCUBE_ZORDER_BY": '["v"]'}, "liquid"), ({}, "another")],
+)
+def test_files_clustered_otherwise_wait_for_full(tags: dict[str, str], provider: str) -> None:
+    builder = build()
+    run(builder.store)
+    builder = reopened(builder)
+    rows = [{"id": 1, "v": "x", "w": 2}]
+    builder.commit(builder.write_file(rows, tags=tags, clusteringProvider=provider))
+    plan = run(builder.store, dry_run=True).plan
+    assert plan.is_empty
+    assert plan.left_alone["clustered by other columns (--full)"] == 1
+    assert run(builder.store, full=True).files_removed == 2
+
+
+def test_tags_have_logical_names_of_mapped_and_nested_columns() -> None:
+    nested = Column("st", struct_of(Column("x"), Column("y")))
+    builder = TableBuilder(
+        fresh_store(), [Column("a"), nested], features=["clustering"], mapping="name"
+    )
+    first, second = builder.columns
+    inner = second.type["fields"][0]["metadata"]["delta.columnMapping.physicalName"]
+    text = json.dumps({"clusteringColumns": [[second.physical, inner], [first.physical]]})
+    builder.commit(
+        {"domainMetadata": {"domain": "delta.clustering", "configuration": text, "removed": False}}
+    )
+    for n in range(3):
+        builder.append([{"a": n, "st": {"x": -n, "y": None}}, {"a": None, "st": None}])
+    before = rows_of(builder.store)
+    report = run(builder.store)
+    (add,) = actions_of(builder.store, report.version_after)["add"]
+    assert add["tags"]["ZCUBE_ZORDER_BY"] == '["st.x","a"]'
+    assert rows_of(builder.store) == before
+    assert run(builder.store, dry_run=True).plan.is_empty
+
+
+def test_options_beside_the_definition() -> None:
+    builder = build()
+    assert run(builder.store, dry_run=True, cluster_by="id,w").plan.files.num_rows == 4
+    for options, message in (
+        ({"cluster_by": "w,id"}, "own clustering columns: id, w"),
+        ({"zorder_by": "id"}, "own clustering columns: id, w"),
+        ({"cluster_by": "id,w", "layout": "tile"}, "Hilbert"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            run(builder.store, dry_run=True, **options)
+
+
+def test_a_purge_and_copies_do_not_cluster() -> None:
+    builder = build()
+    assert run(builder.store, dry_run=True, purge=True).plan.layout is None
+    assert run(builder.store, dry_run=True, rewrite="copy").plan.layout is None
+    run(builder.store)
+    assert run(builder.store, dry_run=True, rewrite="copy").plan.is_empty
+
+
+@pytest.mark.parametrize("columns", [[["gone"]], [["v"], ["nope", "x"]]])
+def test_a_definition_that_does_not_fit_the_schema(columns: Any) -> None:
+    builder = build(columns=columns)
+    plan = run(builder.store, dry_run=True).plan
+    assert plan.layout is None
+    assert plan.files.num_rows == 4

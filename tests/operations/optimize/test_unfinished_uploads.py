@@ -1,0 +1,260 @@
+"""Outputs that optimize uploads to S3 in parts: whatever ends it, no part stays for good."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from deltalake import write_deltalake
+
+from deltactl import Table
+from deltactl.errors import DeltactlError
+from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.storage.network.counts import requests_sent
+from deltactl.storage.objects.part_assembly import PartAssembly
+from deltactl.storage.objects.store import FsspecStore
+from deltactl.storage.open import open_store
+from tests.support.fault_proxy import Answer, Fault, FaultProxy, Late, Rule, fault_proxy
+from tests.support.object_servers import ObjectServer, delta_rs_options
+from tests.support.object_store_fixtures import choose_servers
+
+pytestmark = [
+    # aiohttp's sessions are closed by the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.parametrize("server", choose_servers("moto", "minio"), indirect=True),
+]
+
+COPIED = OptimizeOptions(min_row_group_bytes=1 << 20)
+_PART = r"\.parquet\?.*partNumber={}\b"
+_ROWS = 800_000  # 6 MiB a file: a part of its own
+
+
+@pytest.fixture
+def proxy(server: ObjectServer) -> Iterator[FaultProxy]:
+    with fault_proxy(server.endpoint, keep_bodies=False) as proxy:
+        yield proxy
+
+
+class Scene:
+    """A table of three files, reached through a proxy that knows each upload."""
+
+    def __init__(self, server: ObjectServer, root: str, proxy: FaultProxy) -> None:
+        self.proxy, self.root = proxy, root
+        self.options = dict(server.at(proxy.endpoint).options)
+        self.store = open_store(root, server.options)
+        theirs = delta_rs_options(server.endpoint)
+        noise = np.random.default_rng(1).integers(0, 1 << 62, _ROWS)  # too varied to compress
+        for number in range(3):
+            ids = range(number * _ROWS, (number + 1) * _ROWS)
+            rows = pa.table({"id": pa.array(ids, pa.int64()), "noise": noise})
+            write_deltalake(root, rows, mode="append", storage_options=theirs)
+        self.table = Table(root, storage_options=self.options)
+
+    def add(self, fault: Fault, method: str, target: str, times: int | None = 1) -> None:
+        self.proxy.add(Rule(fault, method, target, times=times))
+
+    def uploads(self) -> list[tuple[str, str]]:
+        """Key and id of every upload so far."""
+        found = (
+            re.search(r"^/([^?]*)\?.*uploadId=([^&]+)", request.target)
+            for request in self.proxy.requests
+        )
+        return sorted({(match[1], match[2]) for match in found if match})
+
+    def parts(self) -> int:
+        """Return how many parts the server keeps of all uploads."""
+        assert isinstance(self.store, FsspecStore)
+        service: Any = self.store._fs
+        count = 0
+        for key, upload_id in self.uploads():
+            bucket, _, name = key.partition("/")
+            try:
+                answer = service.call_s3("list_parts", Bucket=bucket, Key=name, UploadId=upload_id)
+            except FileNotFoundError:  # no such upload
+                continue
+            count += len(answer.get("Parts", ()))
+        return count
+
+    def notes(self) -> list[str]:
+        return [info.name for info in self.store.list_from("_deltactl/uploads")]
+
+    def start(self) -> subprocess.Popen[str]:
+        typed = [w for pair in self.options.items() for w in ("--storage-option", "=".join(pair))]
+        command = ["optimize", self.root, "--min-row-group", "1MiB", *typed]
+        return subprocess.Popen(
+            [sys.executable, "-m", "deltactl", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def start_until_second_part(self, answer_after_seconds: float = 20) -> subprocess.Popen[str]:
+        """Start the command; return when it waits for the answer about the second part."""
+        self.add(Late(answer_after_seconds), "PUT", _PART.format(2))
+        process = self.start()
+        while not self.proxy.find("PUT", _PART.format(2)):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        return process
+
+    def ensure_optimized(self) -> None:
+        assert self.table.snapshot().num_files == 1
+        ids = self.table.scan().read_all()["id"]
+        assert len(ids) == 3 * _ROWS
+        assert pc.count_distinct(ids).as_py() == 3 * _ROWS
+
+
+@pytest.fixture
+def scene(server: ObjectServer, root: str, proxy: FaultProxy) -> Scene:
+    return Scene(server, root, proxy)
+
+
+def _error(status: int, code: str) -> Answer:
+    body = f"<Error><Code>{code}</Code><Message>no</Message></Error>".encode()
+    return Answer(status, after=False, body=body)
+
+
+@pytest.mark.parametrize(
+    ("method", "target"), [("PUT", _PART.format(2)), ("POST", r"\.parquet\?uploadId=")]
+)
+def test_a_failed_upload_leaves_no_parts(scene: Scene, method: str, target: str) -> None:
+    scene.add(_error(412, "PreconditionFailed"), method, target)
+    with pytest.raises(DeltactlError):
+        scene.table.optimize(COPIED)
+    assert scene.uploads()
+    assert scene.parts() == 0
+    assert scene.notes() == []
+    assert scene.table.snapshot().num_files == 3
+    scene.table.optimize(COPIED)
+    scene.ensure_optimized()
+    assert scene.parts() == 0
+
+
+def test_an_encoded_output_leaves_no_parts_either(scene: Scene) -> None:
+    scene.add(_error(412, "PreconditionFailed"), "POST", r"\.parquet\?uploadId=")
+    with pytest.raises(DeltactlError):
+        scene.table.optimize(OptimizeOptions(rewrite="encode"))
+    assert scene.uploads()
+    assert scene.parts() == 0
+    assert scene.notes() == []
+
+
+def test_an_upload_is_noted_before_its_first_part(scene: Scene) -> None:
+    scene.table.optimize(COPIED)
+    scene.ensure_optimized()
+    writes = [r.target for r in scene.proxy.requests if r.method in ("PUT", "POST", "DELETE")]
+    (begun,) = [n for n, target in enumerate(writes) if target.endswith("?uploads")]
+    (note,) = [n for n, target in enumerate(writes) if "_deltactl/uploads/" in target]
+    first = min(n for n, target in enumerate(writes) if "partNumber=" in target)
+    assert begun < note < first
+    assert scene.notes() == []
+    assert scene.parts() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_completes_its_upload(scene: Scene, number: signal.Signals) -> None:
+    """As every bin at work is finished after a signal."""
+    process = scene.start_until_second_part(answer_after_seconds=2)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 128 + number, err
+    assert scene.parts() == 0
+    assert scene.notes() == []
+    scene.ensure_optimized()
+
+
+def test_a_second_signal_ends_the_process_and_the_next_run_aborts_the_upload(scene: Scene) -> None:
+    process = scene.start_until_second_part()
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert scene.parts() == 2
+    scene.table.optimize(COPIED)
+    scene.ensure_optimized()
+    assert scene.parts() == 0
+    assert scene.notes() == []
+
+
+@pytest.mark.parametrize("command", ["optimize", "vacuum"])
+def test_the_next_run_aborts_the_upload_of_a_killed_one(scene: Scene, command: str) -> None:
+    process = scene.start_until_second_part()
+    process.kill()
+    process.communicate()
+    assert scene.parts() == 2
+    (note,) = scene.notes()
+    assert note.startswith("_deltactl/uploads/")
+    scene.table.optimize(COPIED, dry_run=True)
+    assert scene.parts() == 2, "a dry run changes nothing"
+    if command == "vacuum":
+        scene.table.vacuum(VacuumOptions())
+        assert scene.table.snapshot().num_files == 3
+    else:
+        scene.table.optimize(COPIED)
+        scene.ensure_optimized()
+    assert scene.parts() == 0
+    assert scene.notes() == []
+
+
+def test_a_missing_right_is_a_warning(scene: Scene) -> None:
+    process = scene.start_until_second_part()
+    process.kill()
+    process.communicate()
+    scene.add(_error(403, "AccessDenied"), "DELETE", "uploadId=", times=None)
+    warnings: list[str] = []
+    table = Table(scene.root, storage_options=scene.options, warn=warnings.append)
+    table.optimize(COPIED)
+    scene.ensure_optimized()
+    assert [text for text in warnings if "AbortIncompleteMultipartUpload" in text]
+    assert len(scene.notes()) == 1
+    assert scene.parts() == 2
+
+
+def test_ranges_that_the_service_does_not_copy_are_read_and_sent(scene: Scene) -> None:
+    scene.proxy.add(Rule(_error(501, "NotImplemented"), "PUT", _PART.format(r"\d+"), times=1))
+    before = requests_sent()
+    report = scene.table.optimize(COPIED)
+    assert report.rewritten is not None
+    assert report.rewritten.groups_encoded == 0
+    read = (requests_sent() - before).bytes_read
+    assert report.rewritten.bytes_copied < read < 1.03 * report.rewritten.bytes_copied
+    scene.ensure_optimized()
+    assert scene.parts() == 0
+
+
+def test_a_source_that_changes_between_its_footer_and_the_copy_is_found(
+    scene: Scene, server: ObjectServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service compares the tag of the content that the footer was read from."""
+    (first, *_) = scene.table.snapshot().files["path"].to_pylist()
+    copy = PartAssembly.copy
+
+    def copy_late(self: PartAssembly, source: str, offset: int, length: int) -> None:
+        data = bytearray(scene.store.read(first))
+        data[1000] ^= 1
+        scene.store.put(first, bytes(data))
+        monkeypatch.setattr(PartAssembly, "copy", copy)
+        copy(self, source, offset, length)
+
+    monkeypatch.setattr(PartAssembly, "copy", copy_late)
+    with suppress(DeltactlError):
+        scene.table.optimize(COPIED)
+    copies = [r for r in scene.proxy.requests if "x-amz-copy-source" in r.headers]
+    assert all(request.headers["x-amz-copy-source-if-match"] for request in copies)
+    if server.kind != "moto":  # it ignores the condition
+        assert copies[0].status == 412
+        assert scene.table.snapshot().num_files == 3
+        assert scene.parts() == 0

@@ -1,0 +1,100 @@
+"""What dies or fails at any store call of a restore."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from deltactl.errors import CommitOutcomeUnknownError, DeltactlError
+from deltactl.operations.restore.options import RestoreOptions
+from deltactl.operations.restore.report import RestoreReport
+from deltactl.operations.restore.run import restore_table
+from deltactl.operations.run_context import RunContext
+from deltactl.storage.store import Store
+from deltactl.table import Table
+from tests.support.stores import Crash, Fault, FaultyStore, MemoryStore
+from tests.support.table_builder import Column, TableBuilder
+
+pytestmark = pytest.mark.thorough
+
+OPTIONS: list[dict[str, Any]] = [{}, {"where": "p = 'a'"}, {"ignore_missing": True}]
+
+
+class Stage:
+    """A table with vectors, a checkpoint, manifests and a checkpoint that is due."""
+
+    def __init__(self, uri: str, is_whole: bool) -> None:
+        self.store = MemoryStore(uri)
+        self.store.delete_many([name for batch in self.store.walk() for name in batch])
+        properties = {
+            "delta.checkpointInterval": "2",
+            "delta.enableExpiredLogCleanup": "false",
+            "delta.compatibility.symlinkFormatManifest.enabled": "true",
+        }
+        builder = TableBuilder(
+            self.store,
+            [Column("p", "string"), Column("id")],
+            partition_by=["p"],
+            features=["deletionVectors"],
+            properties=properties,
+        )
+        path, gone = builder.append(
+            [{"p": "a", "id": 1}, {"p": "a", "id": 2}], [{"p": "b", "id": 3}]
+        )
+        builder.delete_rows(path, [0])
+        builder.checkpoint()
+        builder.remove(path, gone)
+        builder.append([{"p": "a", "id": 4}])
+        if not is_whole:
+            self.store.delete_many([gone])
+        self.version = builder.version
+        self.before = self.store.contents()
+        self.rows = self.read()
+
+    def read(self) -> list[dict[str, Any]]:
+        rows = Table("x", store=self.store).scan().read_all().to_pylist()
+        return sorted(rows, key=lambda row: row["id"])
+
+    def restore(self, store: Store, options: dict[str, Any]) -> RestoreReport:
+        context = RunContext(warn=lambda _: None, sleep=lambda _: None)
+        return restore_table(store, RestoreOptions(2, **options), context)
+
+    @property
+    def latest(self) -> int:
+        return Table("x", store=self.store).snapshot().version
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("kind", ["crash", "error"])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_the_table_is_as_before_or_as_after(options: dict[str, Any], kind: Any, when: Any) -> None:
+    stage = Stage(f"memory://restore-crash-{kind}-{when}", "ignore_missing" not in options)
+    counted = FaultyStore(stage.store)
+    assert stage.restore(counted, options).version_after == stage.version + 1
+    after = stage.read()
+    assert after != stage.rows
+    stage.store.restore(stage.before)
+    seen = set()
+    for at in range(1, len(counted.calls) + 1):
+        report: RestoreReport | None = None
+        error: BaseException | None = None
+        try:
+            report = stage.restore(FaultyStore(stage.store, Fault(at, kind, when)), options)
+        except (Crash, DeltactlError) as raised:
+            error = raised
+        is_done = stage.latest > stage.version
+        assert stage.latest <= stage.version + 1
+        assert stage.read() == (after if is_done else stage.rows), counted.calls[at - 1]
+        if report is not None:
+            assert (report.version_after is not None) == is_done
+        elif isinstance(error, DeltactlError) and not isinstance(error, CommitOutcomeUnknownError):
+            assert not is_done, (counted.calls[at - 1], error)
+        names = stage.store.contents()
+        assert stage.before.keys() <= names.keys()
+        seen.add(is_done)
+        again = stage.restore(stage.store, options)
+        assert (again.version_after is None) == is_done
+        assert stage.read() == after
+        stage.store.restore(stage.before)
+    assert seen == {False, True}
