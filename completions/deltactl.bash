@@ -27,7 +27,7 @@ _deltactl() {
     (( ${#words[@]} > 1 )) && previous=${words[${#words[@]}-2]}
     for word in "${words[@]:1:${#words[@]}-2}"; do
         case $word in
-            describe-history | describe-detail | optimize | vacuum | checkpoint | check | generate-manifest | convert | explain | config) command=$word; break ;;
+            describe-history | describe-detail | optimize | vacuum | checkpoint | check | generate-manifest | restore | convert | bundle | explain | config) command=$word; break ;;
         esac
     done
     local typed=$current
@@ -68,6 +68,11 @@ _deltactl() {
         describe-detail:--log-format) kind=choices values='text json' ;;
         describe-detail:--progress) kind=choices values='auto none plain json' ;;
         optimize:--where) kind=columns ;;
+        optimize:--cluster-by) kind=columns ;;
+        optimize:--layout) kind=choices values='tile hilbert zorder linear' ;;
+        optimize:--zorder-by) kind=columns ;;
+        optimize:--min-cluster-size) kind=nothing ;;
+        optimize:--spill-dir) kind=directories ;;
         optimize:--since-version) kind=nothing ;;
         optimize:--skip-hot) kind=nothing ;;
         optimize:--target-size) kind=nothing ;;
@@ -200,6 +205,24 @@ _deltactl() {
         generate-manifest:--max-requests-per-second) kind=nothing ;;
         generate-manifest:--log-format) kind=choices values='text json' ;;
         generate-manifest:--progress) kind=choices values='auto none plain json' ;;
+        restore:--to-version) kind=nothing ;;
+        restore:--to-timestamp) kind=nothing ;;
+        restore:--where) kind=nothing ;;
+        restore:--engine) kind=choices values='auto spark local' ;;
+        restore:--spark-threshold) kind=nothing ;;
+        restore:--master) kind=nothing ;;
+        restore:--spark-remote) kind=nothing ;;
+        restore:--spark-conf) kind=nothing ;;
+        restore:--log-store) kind=choices values='dynamodb' ;;
+        restore:--ddb-table-name) kind=nothing ;;
+        restore:--ddb-region) kind=nothing ;;
+        restore:--timeout) kind=nothing ;;
+        restore:--timeout-grace) kind=nothing ;;
+        restore:--storage-option) kind=nothing ;;
+        restore:-o | restore:--output) kind=choices values='table json ndjson csv github junit' ;;
+        restore:--max-requests-per-second) kind=nothing ;;
+        restore:--log-format) kind=choices values='text json' ;;
+        restore:--progress) kind=choices values='auto none plain json' ;;
         convert:--partition-by) kind=columns ;;
         convert:--schema-mode) kind=choices values='strict widen' ;;
         convert:--property) kind=properties ;;
@@ -220,6 +243,15 @@ _deltactl() {
         convert:--max-requests-per-second) kind=nothing ;;
         convert:--log-format) kind=choices values='text json' ;;
         convert:--progress) kind=choices values='auto none plain json' ;;
+        bundle:--file) kind=files ;;
+        bundle:--commits) kind=nothing ;;
+        bundle:--timeout) kind=nothing ;;
+        bundle:--timeout-grace) kind=nothing ;;
+        bundle:--storage-option) kind=nothing ;;
+        bundle:-o | bundle:--output) kind=choices values='table json ndjson csv github junit' ;;
+        bundle:--max-requests-per-second) kind=nothing ;;
+        bundle:--log-format) kind=choices values='text json' ;;
+        bundle:--progress) kind=choices values='auto none plain json' ;;
         explain:--storage-option) kind=nothing ;;
         explain:-o | explain:--output) kind=choices values='table json ndjson csv github junit' ;;
         explain:--max-requests-per-second) kind=nothing ;;
@@ -237,12 +269,14 @@ _deltactl() {
             '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --version --install-completion -h --help' ;;
             describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --graph --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             describe-detail) values='--version --at --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            optimize) values='--where --purge --since-version --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --rewrite --min-row-group --verify --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            optimize) values='--where --purge --cluster-by --layout --zorder-by --full --min-cluster-size --spill-dir --since-version --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --rewrite --min-row-group --verify --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             checkpoint) values='--version --kind --sidecar-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             check) values='--version --all-versions --files --sample --checkpoints --dvs --resume --fix --path --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            restore) values='--to-version --to-timestamp --where --ignore-missing --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            bundle) values='--file --commits --include-names --force --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             config) values='--command --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
         esac
@@ -251,7 +285,7 @@ _deltactl() {
     if [[ $kind == positional ]]; then
         values=''
         case $command in
-            '') values='describe-history describe-detail optimize vacuum checkpoint check generate-manifest convert explain config' ;;
+            '') values='describe-history describe-detail optimize vacuum checkpoint check generate-manifest restore convert bundle explain config' ;;
             describe-history) kind=directories ;;
             describe-detail) kind=directories ;;
             optimize) kind=directories ;;
@@ -259,7 +293,9 @@ _deltactl() {
             checkpoint) kind=directories ;;
             check) kind=directories ;;
             generate-manifest) kind=directories ;;
+            restore) kind=directories ;;
             convert) kind=directories ;;
+            bundle) kind=directories ;;
             explain) values='FAILED INTERNAL USAGE PREDICATE TABLE NOT_A_TABLE VERSION_NOT_FOUND LOG_CORRUPT LOG_GAP LOG_ACTION_MISSING LOG_FILE_MISSING DATA_FILE VERIFICATION CONFLICT COMMIT_UNKNOWN PARTIAL SAFETY CONVERSION UNSUPPORTED_FEATURE STORAGE OBJECT_NOT_FOUND OBJECT_EXISTS ACCESS_DENIED MEMORY ENGINE_UNAVAILABLE INTERRUPTED TIMEOUT NOT_BEGUN LEASE_HELD' ;;
             config) kind=directories ;;
         esac

@@ -32,7 +32,7 @@ def root(
         bool,
         typer.Option(
             "--version",
-            help="Show the version; with -v also those of engines and libraries",
+            help="Show the version; with -v also the versions of engines and libraries",
             rich_help_panel=Group.OUTPUT,
         ),
     ] = False,
@@ -154,10 +154,10 @@ def main() -> NoReturn:
     # costs a page fault each. The pages that it keeps are within the peak.
     # The variable is read when pyarrow is first imported, which is after this line.
     os.environ.setdefault("MIMALLOC_PURGE_DELAY", "-1")
+    # Nothing here multiplies matrices, but numpy's library for that starts threads as it is loaded.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if limit_of_address_space() is not None:
-        # Both reserve much more than they use: 1 GiB, and a buffer for each core.
-        os.environ.setdefault("MIMALLOC_ARENA_RESERVE", "0")
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        os.environ.setdefault("MIMALLOC_ARENA_RESERVE", "0")  # it reserves 1 GiB, and uses little
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by the caller

@@ -1,4 +1,4 @@
-"""A command of the program, which runs on one table or on each of several."""
+"""A command of the program: runs on one table, or on each of several."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Command(TyperCommand):
         return with_plain_values(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; ``--help`` prints here, and may meet a closed pipe."""
+        """Parse the arguments; ``--help`` prints here, and stdout may be a closed pipe."""
         with stdout_errors():
             return super().parse_args(ctx, args)
 

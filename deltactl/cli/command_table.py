@@ -26,7 +26,7 @@ class CommandSpec:
     has_report: bool = False
     """Whether it takes the option of ``cli/options/report.py``."""
     takes_turns: bool = False
-    """Whether its runs hold a lease on the table, by the options of ``cli/options/turns.py``."""
+    """Whether its runs take a lease on the table; see the options of ``cli/options/turns.py``."""
     needs_arrow: bool = True
     """Whether every run with a table needs Arrow; if not, the command calls ``keep_pandas_out``."""
 
@@ -53,8 +53,8 @@ def _maintenance(
 
 COMMANDS: Final = (
     CommandSpec("describe-history", "Show the commits of a table, newest first", needs_arrow=False),
-    CommandSpec("describe-detail", "Show what a table is: schema, size, features"),
-    _maintenance("optimize", "Rewrite many small files into a few of a good size", has_report=True),
+    CommandSpec("describe-detail", "Show schema, size, properties and features of a table"),
+    _maintenance("optimize", "Merge small files into larger ones", has_report=True),
     _maintenance("vacuum", "Remove files that no version needs; can be undone", has_report=True),
     _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
     CommandSpec(
@@ -69,13 +69,23 @@ COMMANDS: Final = (
         "generate-manifest", "Write manifests for Athena, Trino, Hive, Redshift", has_engine=False
     ),
     CommandSpec(
-        "convert",
-        "Make a directory of Parquet files a table, in place",
+        "restore",
+        "Bring an earlier version of a table back",
         has_engine=True,
         commits=True,
         has_time_limit=True,
     ),
+    CommandSpec(
+        "convert",
+        "Convert a directory of Parquet files to a table, in place",
+        has_engine=True,
+        commits=True,
+        has_time_limit=True,
+    ),
+    CommandSpec(
+        "bundle", "Collect facts about a table for a report of a problem", has_time_limit=True
+    ),
     CommandSpec("explain", "Explain an error code: causes, and what to do"),
-    CommandSpec("config", "Show every setting, and where it comes from"),
-    CommandSpec("complete", "Print what fits on a command line", is_hidden=True),
+    CommandSpec("config", "Show every setting, and where its value comes from"),
+    CommandSpec("complete", "Print completions for a command line", is_hidden=True),
 )

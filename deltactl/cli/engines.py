@@ -32,9 +32,9 @@ class SharedSpark:
     """The Spark session of a run: started once, when it is first needed."""
 
     def __init__(self, stack: ExitStack, quiet: AbstractContextManager[object]) -> None:
-        """End the session with ``stack``; hold ``quiet`` while it starts.
+        """Stop the session when ``stack`` ends; hold the lock ``quiet`` while it starts.
 
-        Starting redirects stdout and stderr of the whole process for a while.
+        Starting redirects stdout and stderr of the whole process until it is done.
         """
         self._stack, self._quiet = stack, quiet
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class SharedSpark:
 
 @contextmanager
 def shared_spark(quiet: AbstractContextManager[object] | None = None) -> Iterator[SharedSpark]:
-    """Return what starts Spark once; the session is stopped at the end of the context."""
+    """Return a session that starts on first use; it is stopped at the end of the context."""
     with ExitStack() as stack, warnings.catch_warnings():
         yield SharedSpark(stack, quiet or nullcontext())
 
@@ -168,7 +168,7 @@ def open_engines(
 ) -> Iterator[CliEngines]:
     """Return the source of engines; what it starts is stopped at the end of the context.
 
-    ``jobs`` runs share this process, and ``spark`` where one is given: that is not stopped here.
+    ``jobs`` runs share this process, and ``spark`` if it is given: it is not stopped here.
     """
     with nullcontext(spark) if spark is not None else shared_spark() as shared:
         yield CliEngines(

@@ -42,7 +42,7 @@ MEANINGS: Final = {
 }
 
 
-# First what a person must look at, then what a rerun will finish, then what is no failure.
+# First failures that need a person, then those that a rerun finishes, then what is no failure.
 _FROM_WORST: Final = (
     ExitCode.INTERRUPTED,
     ExitCode.TERMINATED,

@@ -1,4 +1,4 @@
-"""Commands as they are declared, taken apart once: for ``--help``, manual pages, completions."""
+"""Descriptions of commands from their declarations: for ``--help``, manual pages, completions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OptionDoc:
 
     @property
     def heading(self) -> str:
-        """Names and value as help shows them: ``-n, --limit N``."""
+        """Return names and value as help shows them: ``-n, --limit N``."""
         return " ".join(filter(None, (", ".join(self.names), self.value)))
 
 
@@ -48,7 +48,7 @@ class ArgumentDoc:
 
 @dataclass(frozen=True, slots=True)
 class CommandDoc:
-    """A command; ``text`` is its description, a string a paragraph, the first the summary."""
+    """A command; ``text`` is its description: one string per paragraph, the summary first."""
 
     name: str
     text: tuple[str, ...]
@@ -58,18 +58,18 @@ class CommandDoc:
 
     @property
     def usage(self) -> str:
-        """The arguments behind the name, as a usage line shows them."""
+        """Return the arguments as a usage line shows them after the name."""
         shown = (a.value if a.is_required else f"[{a.value}]" for a in self.arguments)
         return " ".join(("[OPTIONS]", *shown))
 
     def groups(self) -> list[tuple[Group, list[OptionDoc]]]:
-        """The options by group, groups without options left out."""
+        """Return the options by group, without empty groups."""
         by_group = [(g, [o for o in self.options if o.group is g]) for g in Group]
         return [(group, options) for group, options in by_group if options]
 
 
 def describe_command(ctx: Any) -> CommandDoc:
-    """Take the command of a context apart."""
+    """Describe the command of a context."""
     command = ctx.command
     text, examples = split_examples(command.help or "")
     params = [p for p in command.get_params(ctx) if not p.hidden]
@@ -83,7 +83,7 @@ def describe_command(ctx: Any) -> CommandDoc:
 
 
 def split_examples(help_text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Part a docstring into its paragraphs and the command lines under ``Examples:``."""
+    """Split a docstring into its paragraphs and the command lines under ``Examples:``."""
     text, _, examples = inspect.cleandoc(help_text).partition(_EXAMPLES)
     paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
     lines = (line.strip() for line in examples.splitlines())
@@ -118,7 +118,7 @@ def _describe_option(param: TyperOption, ctx: Any) -> OptionDoc:
 
 
 def _placeholder(param: TyperOption, ctx: Any) -> str:
-    """What stands for the value: its declared name, its choices, or ``N`` for a number."""
+    """Return the placeholder of the value: its declared name, choices, or ``N`` for a number."""
     if param.metavar is not None:
         return param.metavar
     choices = _choices(param)
@@ -162,7 +162,7 @@ def write_help(
 def _write_lines(formatter: Any, heading: str, lines: Sequence[str]) -> None:
     if lines:
         with formatter.section(heading):
-            for line in lines:  # as they are: a wrapped command cannot be copied
+            for line in lines:  # not wrapped: a wrapped command cannot be copied
                 formatter.write(f"  {line}\n")
 
 

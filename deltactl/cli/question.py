@@ -17,6 +17,11 @@ _SECONDS_BETWEEN_LOOKS: Final = 0.1
 _ANSWERS: Final = {"y": True, "yes": True, "n": False, "no": False, "": False}
 
 
+def can_ask(session: Session) -> bool:
+    """Return whether there is a terminal on which to ask."""
+    return not session.shares_process and sys.stdin.isatty()
+
+
 def ask(session: Session, question: str, show: RenderTable | None = None) -> bool:
     """Show the plan, and return whether the user answers yes.
 
@@ -28,7 +33,7 @@ def ask(session: Session, question: str, show: RenderTable | None = None) -> boo
         TimeLimitError: the time is up.
         Abort: stdin has ended.
     """
-    if session.shares_process or not sys.stdin.isatty():
+    if not can_ask(session):
         raise SafetyError(
             f"not running interactively and --yes was not given: {question}",
             hint="Rerun with --dry-run, then with --yes. Nothing was removed.",
@@ -63,7 +68,7 @@ def _read_line(session: Session) -> str:
     while not _has_line():
         session.raise_if_cancelled()
     line = sys.stdin.readline()
-    session.raise_if_cancelled()  # an answer that came too late
+    session.raise_if_cancelled()  # the answer came too late
     if not line:
         raise typer.Abort
     return line

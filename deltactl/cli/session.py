@@ -1,14 +1,12 @@
-"""What a command gets besides its own options: output, storage options, progress, signals."""
+"""The session of a command: output, storage options, progress, signals."""
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -27,13 +25,19 @@ from deltactl.cli.options.log_store import LogStoreOptions
 from deltactl.cli.options.time_limit import TimeLimit
 from deltactl.cli.output.envelope import Envelope, ErrorInfo
 from deltactl.cli.output.log_handler import log_to
-from deltactl.cli.output.output import LogFormat, Output, OutputFormat
+from deltactl.cli.output.output import (
+    LogFormat,
+    Output,
+    OutputFormat,
+    guess_format,
+    guess_log_format,
+)
 from deltactl.cli.output.page import RenderTable, Styled, Tone
 from deltactl.cli.output.progress import ProgressForm, progress
 from deltactl.cli.output.rows import Rows
 from deltactl.cli.parsing.argv import mask_address
-from deltactl.cli.settings.file import ConfigSource, find_config_files, load_config_file
-from deltactl.cli.settings.sources import EnvironmentSource, Source
+from deltactl.cli.settings.file import Settings
+from deltactl.cli.settings.sources import Source
 from deltactl.cli.signals import Cancellation, cancel_on_signals, idling, limit_time
 from deltactl.clock import SystemClock
 from deltactl.engine.base import Engine, EngineSource, LazyEngine, OnProgress
@@ -51,11 +55,11 @@ _log = logging.getLogger(__name__)
 
 
 class Session:
-    """One call of the program. Commands get it with ``Session.of(ctx)``."""
+    """One run of the program. Commands get it with ``Session.of(ctx)``."""
 
     def __init__(self, argv: Sequence[str], environ: Mapping[str, str]) -> None:
         self.argv, self.environ = tuple(argv), environ
-        self._files: list[ConfigSource] | None = None
+        self._settings = Settings(environ, [spec.name for spec in COMMANDS])
         self.command: str | None = None
         self.table: str | None = None
         self.options_before = GlobalOptions()  # those before the command
@@ -65,7 +69,7 @@ class Session:
         self.output = Output(
             self.options.output or OutputFormat.TABLE,
             environ=environ,
-            log_format=_guess_log_format(argv, environ),
+            log_format=guess_log_format(argv, environ),
             log_fields={"run_id": self.run_id},
         )
         self._engine = EngineOptions()
@@ -93,24 +97,17 @@ class Session:
         """Return the sources of settings for a command on a table, the first of which applies.
 
         Raises:
-            UsageError: a file of settings cannot be understood.
+            UsageError: a file of settings is invalid.
         """
-        if self._files is None:
-            names = [spec.name for spec in COMMANDS]
-            paths = find_config_files(self.environ, Path.cwd())
-            self._files = [load_config_file(path, names) for path in paths]
-        files = (replace(file, command=command, table=table) for file in self._files)
-        return (EnvironmentSource(self.environ), *files)
+        return self._settings.sources_for(command, table)
 
     def check_settings(self, command: str, settings: Collection[str]) -> None:
-        """Refuse settings of a command in files that are none of its options.
+        """Refuse settings of a command in files if the command has no such option.
 
         Raises:
             UsageError: a file has such a key.
         """
-        self.sources_for(command, None)
-        for file in self._files or ():
-            file.check_command(command, settings)
+        self._settings.check_command(command, settings)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -128,7 +125,7 @@ class Session:
         """Take over the parsed options, right before the command runs.
 
         Raises:
-            UsageError: a variable or a file of settings cannot be understood.
+            UsageError: a variable or a file of settings is invalid.
         """
         self.command = command
         self.table = table if isinstance(table, str) else None
@@ -203,7 +200,7 @@ class Session:
         """Open a table's store with the storage options; a read-only one refuses every change.
 
         Raises:
-            UsageError: the address cannot be understood.
+            UsageError: the address is invalid.
             StorageError: the storage cannot be reached.
         """
         from deltactl.storage.open import open_store
@@ -216,7 +213,7 @@ class Session:
         """Open the store of a table that the command may commit to; see ``open_table_store``.
 
         Raises:
-            UsageError: the address or an option about the log store cannot be understood.
+            UsageError: the address or an option of the log store is invalid.
             StorageError: the storage cannot be reached.
         """
         from deltactl.log.stores.open import open_table_store
@@ -276,12 +273,12 @@ class Session:
     def engines(
         self, *, max_concurrent: int | None = None, memory_bytes: int | None = None
     ) -> AbstractContextManager[CliEngines]:
-        """Return what chooses the engine of this run; what it starts ends with the context.
+        """Return the source of engines for this run; engines stop at the end of the context.
 
         ``max_concurrent`` tasks run at once, and in this process within ``memory_bytes``.
 
         Raises:
-            UsageError: an option or variable about engines cannot be understood.
+            UsageError: an option or variable about engines is invalid.
         """
         return open_engines(
             self._engine.resolve(self.sources),
@@ -308,7 +305,7 @@ class Session:
         """Return the engine for tasks that read little: Spark only if it is named.
 
         Raises:
-            UsageError: an option or variable about engines cannot be understood.
+            UsageError: an option or variable about engines is invalid.
         """
         with self.engines() as engines:
             self._lazy_engine = LazyEngine(engines)
@@ -352,11 +349,11 @@ class Session:
         ``done`` says what was finished before, for the message.
         """
         return self._cancellation.find_error(
-            f"interrupted; {done}", hint="Rerun to do the rest.", is_part_done=is_part_done
+            f"interrupted; {done}", hint="Rerun to finish the rest.", is_part_done=is_part_done
         )
 
     def raise_if_cancelled(
-        self, message: str = "interrupted before it was begun", *, hint: str | None = "Rerun."
+        self, message: str = "interrupted before it started", *, hint: str | None = "Rerun."
     ) -> None:
         """Raise an error if a signal or the time limit has stopped the run.
 
@@ -375,25 +372,3 @@ class Session:
         if self._cancellation.signal_number is None and self._cancellation.expired_ms is None:
             self._cancellation.signal_number = signal_number
         self._cancellation.token.set()
-
-
-def guess_format(argv: Sequence[str]) -> OutputFormat | None:
-    """Return the last ``-o`` or ``--output`` of arguments that may be invalid."""
-    found: str | None = None
-    for position, word in enumerate(argv):
-        if word == "--":
-            break
-        if word in ("-o", "--output"):
-            found = argv[position + 1] if position + 1 < len(argv) else found
-        elif word.startswith("--output="):
-            found = word.removeprefix("--output=")
-        elif word.startswith("-o") and word[2:] in list(OutputFormat):
-            found = word[2:]
-    return OutputFormat(found) if found in list(OutputFormat) else None
-
-
-def _guess_log_format(argv: Sequence[str], environ: Mapping[str, str]) -> LogFormat:
-    """Return the log format for errors before or in the parsing of the arguments."""
-    words = " ".join(argv).replace("--log-format=", "--log-format ")
-    said = re.findall(r"--log-format (\S+)", words) or [environ.get("DELTACTL_LOG_FORMAT", "")]
-    return LogFormat.JSON if said[-1].lower() == LogFormat.JSON else LogFormat.TEXT

@@ -1,4 +1,4 @@
-"""Signals and the time limit: how a run is asked to stop."""
+"""Signals and the time limit, which stop a run."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _Handler = Callable[[int, FrameType | None], Any]
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived; not an ``Exception``, so that nothing on the way up keeps it."""
+    """SIGTERM arrived; not an ``Exception``, so that no ``except Exception`` catches it."""
 
 
 @dataclass(slots=True)
 class Cancellation:
-    """What a run needs to stop in good order: the token for engines, and who asked for it.
+    """A request to stop: the token for engines, and its cause.
 
     ``signal_number`` is that of the first signal; ``expired_ms`` the time limit, once it is over.
-    ``is_idle`` while nothing is at work that would be finished first, and nothing is said of it.
+    ``is_idle`` while no work is running: then the run stops without a message.
     """
 
     token: CancelToken = field(default_factory=threading.Event)
@@ -43,10 +43,10 @@ class Cancellation:
         hint: str | None = None,
         is_part_done: bool = False,
     ) -> DeltactlError | None:
-        """Give the error that a signal or the time limit asks for; ``None`` while neither came.
+        """Return the error for a signal or the time limit; ``None`` while there was neither.
 
-        ``message`` begins with "interrupted"; a time limit says so in its place.
-        ``is_part_done`` tells whether anything was finished.
+        ``message`` begins with "interrupted"; for a time limit this word is replaced.
+        ``is_part_done``: whether anything was finished.
         """
         if self.signal_number is not None:
             return InterruptedRunError(
@@ -68,7 +68,7 @@ class Cancellation:
         hint: str | None = None,
         is_part_done: bool = False,
     ) -> None:
-        """End the run as its signal or time limit asks; see ``find_error``.
+        """Raise the error for a signal or the time limit, if there was one; see ``find_error``.
 
         Raises:
             InterruptedRunError: a signal arrived.
@@ -83,10 +83,10 @@ class Cancellation:
 def cancel_on_signals(
     notify: Callable[[str], None] | None = None, cancellation: Cancellation | None = None
 ) -> Iterator[Cancellation]:
-    """Turn the first SIGINT or SIGTERM into a cancelled token; a second one aborts at once.
+    """Cancel the token at the first SIGINT or SIGTERM; abort at once at the second.
 
-    ``notify`` is told once what happens. Outside the main thread, where Python hands out no
-    signals, the token is cancelled by others that hold the same ``cancellation``, if at all.
+    ``notify`` gets one message about it. Outside the main thread Python delivers no signals: there
+    only others with the same ``cancellation`` can cancel the token.
     """
     cancellation = cancellation or Cancellation()
 
@@ -101,7 +101,9 @@ def cancel_on_signals(
     with _handlers({signal.SIGINT: handle, signal.SIGTERM: handle}):
         try:
             yield cancellation
-        except InterruptedRunError as error:  # raised by who knows the token, and not the reason
+        except (
+            InterruptedRunError
+        ) as error:  # raised by code that knows the token, but not the cause
             cancellation.raise_if_cancelled(
                 error.message, hint=error.hint, is_part_done=error.is_part_done
             )
@@ -110,7 +112,7 @@ def cancel_on_signals(
 
 @contextmanager
 def idling(cancellation: Cancellation) -> Iterator[None]:
-    """Let whoever waits in this context, and works on nothing, be cancelled without a word."""
+    """Mark the run as waiting in this context: it is cancelled without a message."""
     cancellation.is_idle = True
     try:
         yield
@@ -125,9 +127,9 @@ def limit_time(
     grace_ms: int,
     notify: Callable[[str], None] | None = None,
 ) -> Iterator[None]:
-    """Cancel once ``limit_ms`` are over, as a first signal does; abort ``grace_ms`` later.
+    """Cancel after ``limit_ms``, as a first signal does; abort ``grace_ms`` later.
 
-    A thread watches: a signal would wait for whatever long call the main thread is in.
+    A thread waits for it: a signal handler would not run during a long call of the main thread.
     """
     if limit_ms is None:
         yield
@@ -155,7 +157,7 @@ def limit_time(
 
 @contextmanager
 def raise_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM unwind the stack as SIGINT does, instead of ending the process where it is."""
+    """Let SIGTERM unwind the stack as SIGINT does, instead of ending the process at once."""
 
     def handle(_number: int, _frame: FrameType | None) -> NoReturn:
         raise Terminated
@@ -168,7 +170,7 @@ def abort(number: int) -> NoReturn:
     """End the process at once, with the exit status of a signal."""
     if sys.stderr.isatty():
         os.write(2, b"\x1b[?25h\n")  # a progress bar may have hidden the cursor
-    # Not sys.exit: that would wait for the threads which the user is tired of waiting for.
+    # Not sys.exit: that would wait for the threads that should be aborted.
     os._exit(128 + number)
 
 
@@ -182,5 +184,5 @@ def _handlers(wanted: Mapping[signal.Signals, _Handler]) -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            # None: installed by something other than Python, and out of reach
+            # None: not installed by Python, and cannot be restored
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -13,7 +13,7 @@ class _NoPandas:
     def find_spec(name: str, path: Any = None, target: Any = None) -> None:
         """Find no module; for pandas, raise an error instead of asking the next finder."""
         if name == "pandas":
-            raise ModuleNotFoundError("pandas is kept out", name=name)
+            raise ModuleNotFoundError("pandas is hidden for this import", name=name)
 
 
 def keep_pandas_out() -> None:

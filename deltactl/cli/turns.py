@@ -1,8 +1,7 @@
-"""When a run may begin: one that is too early is skipped, one that overlaps another refused."""
+"""``--min-interval`` and leases: skip a run that is too early, refuse one that overlaps another."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -31,13 +30,11 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
     if options.min_interval_ms is None and options.is_dry_run:
         yield None
         return
-    import socket
-
     from deltactl.operations.find_tables import is_table
-    from deltactl.operations.turns import LEASE_MS, Holder, hold_lease, name_processes
+    from deltactl.operations.turns import Holder, hold_lease
 
     store = session.open_store(session.table or "")
-    if not is_table(store):  # the command reports it better; nothing is written there
+    if not is_table(store):  # the command reports it better, and nothing is written
         yield None
         return
     early = _find_early(store, session, options)
@@ -45,21 +42,13 @@ def take_turn(session: Session, options: TurnOptions) -> Iterator[str | None]:
         yield early
         return
     clock = SystemClock()
-    started_ms = clock.now_ms()
-    holder = Holder(
-        session.run_id,
-        socket.gethostname(),
-        os.getpid(),
-        started_ms,
-        started_ms + LEASE_MS,
-        name_processes(),
-    )
+    holder = Holder.here(session.run_id, clock)
     command = session.command or ""
     lease = hold_lease(store, command, holder, clock=clock, warn=session.output.warn)
     with nullcontext() if options.no_lease else lease:
         yield None
         if not (options.is_other_task or session.has_skipped):
-            _write_down(store, session, started_ms, clock.now_ms())
+            _write_down(store, session, holder.since_ms, clock.now_ms())
 
 
 def _find_early(store: Store, session: Session, options: TurnOptions) -> str | None:
@@ -70,7 +59,7 @@ def _find_early(store: Store, session: Session, options: TurnOptions) -> str | N
         return None
     last = read_last_run(store, session.command or "")
     now_ms = SystemClock().now_ms()
-    # A time in the future means nothing: clocks differ.
+    # Ignore a time in the future: clocks differ.
     if last is None or not 0 <= now_ms - last.started_ms < interval_ms:
         return None
     if not _is_of(last, store, session):
@@ -95,7 +84,7 @@ def _write_down(store: Store, session: Session, started_ms: int, ended_ms: int) 
     from deltactl.operations.turns import LastRun, read_last_run, write_last_run
 
     table_id = session.table_id
-    if table_id is None:  # nothing was read, so nothing was done
+    if table_id is None:  # no table was read, so nothing was done
         return
     command = session.command or ""
     try:
@@ -107,6 +96,4 @@ def _write_down(store: Store, session: Session, started_ms: int, ended_ms: int) 
         run = LastRun(session.run_id, table_id, started_ms, ended_ms, caught_up)
         write_last_run(store, command, run)
     except DeltactlError as error:
-        session.output.warn(
-            f"the run could not be written down for --min-interval: {error.message}"
-        )
+        session.output.warn(f"the run could not be recorded for --min-interval: {error.message}")

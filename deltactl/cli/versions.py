@@ -1,4 +1,4 @@
-"""What this program runs on: for ``--version -v``, and for reports of bugs."""
+"""The versions that the program runs with: for ``--version -v`` and bug reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LIBRARIES: Final = (
 
 
 def describe_versions(environ: Mapping[str, str]) -> Iterator[str]:
-    """Give a line each for Python, the engines and the libraries; nothing is imported for it."""
+    """Return one line each for Python, the engines and the libraries, without importing them."""
     yield f"python     {platform.python_version()} on {platform.platform()}"
     yield "engine     local: always available"
     missing = find_missing(environ, environ.get("SPARK_REMOTE"))

@@ -12,7 +12,7 @@ import pytest
 
 from deltactl.cli.app import run
 from deltactl.cli.command_table import COMMANDS, CommandSpec
-from deltactl.cli.session import guess_format
+from deltactl.cli.output.output import guess_format
 from tests.support.json_schema import validate_output
 
 

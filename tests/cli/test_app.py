@@ -30,6 +30,13 @@ def test_help_and_version_import_nothing_heavy(process: RunCli, argument: str) -
     assert (ran.code, ran.err) == (0, "")
 
 
+def test_options_of_commands_are_declared_without_arrow(process: RunCli) -> None:
+    modules = ", ".join(spec.module for spec in COMMANDS)
+    heavy = set(HEAVY) - {"rich"}
+    ran = process("-c", f"import sys, {modules}; print(*({heavy} & sys.modules.keys()))")
+    assert (ran.code, ran.out, ran.err) == (0, "\n", "")
+
+
 def test_help_imports_little_but_typer(process: RunCli) -> None:
     def loaded(code: str) -> set[str]:
         ran = process("-c", f"{code}; import sys; print(chr(10), *sys.modules)")
@@ -120,7 +127,7 @@ def test_output_comes_from_the_environment(
     ran = fake_cli("show-facts", "t")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        "error: DELTACTL_OUTPUT: 'yaml' is not a form of output\n"
+        "error: DELTACTL_OUTPUT: 'yaml' is not an output format\n"
         "hint: Use one of: table, json, ndjson, csv, github, junit.\n"
     )
 

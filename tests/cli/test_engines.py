@@ -49,7 +49,7 @@ def test_threads_share_one_session_that_ends_with_the_run(monkeypatch: pytest.Mo
     assert len(set(map(id, found))) == 1
 
 
-def test_nobody_prints_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_printed_while_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     starts, told = Starts(monkeypatch), list[str]()
 
     @contextmanager

@@ -132,7 +132,9 @@ def test_options_without_a_command_are_an_error(cli: RunCli) -> None:
         (["explain", "LOG_GPA"], "there is no error code 'LOG_GPA'. Did you mean 'LOG_GAP'?"),
     ],
 )
-def test_a_wrong_word_is_told_with_the_nearest(cli: RunCli, args: list[str], message: str) -> None:
+def test_a_wrong_word_is_answered_with_the_nearest(
+    cli: RunCli, args: list[str], message: str
+) -> None:
     ran = cli(*args)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"error: {message}\nhint: ")
@@ -177,4 +179,4 @@ def test_explain_one(cli: RunCli, code: str) -> None:
 def test_explain_lists_all(cli: RunCli) -> None:
     assert len(cli("explain").out.splitlines()) == len(EXPLANATIONS) + 1
     assert len(cli("explain", "-o", "ndjson").out.splitlines()) == len(EXPLANATIONS)
-    assert "may be tried again" in cli("explain", "CONFLICT").out
+    assert "can be retried" in cli("explain", "CONFLICT").out

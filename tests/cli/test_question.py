@@ -154,7 +154,7 @@ def test_a_signal_ends_it_and_no_later_answer_counts(
     started = time.monotonic()
     assert asked.end() == (code, "")
     assert time.monotonic() - started < 10
-    assert "\r\nerror: interrupted before it was begun\r\n" in asked.seen
+    assert "\r\nerror: interrupted before it started\r\n" in asked.seen
     assert "what is finished" not in asked.seen
     assert contents(table) == before
 
@@ -164,7 +164,7 @@ def test_the_time_limit_ends_it(table: Path) -> None:
     with Person("vacuum", str(table), "--timeout", "5s") as person:
         person.wait_for("[y/N]: ")
         assert person.end() == (1, "")
-    assert "\r\nerror: stopped by --timeout 5s before it was begun\r\n" in person.seen
+    assert "\r\nerror: stopped by --timeout 5s before it started\r\n" in person.seen
     assert contents(table) == before
 
 

@@ -145,7 +145,7 @@ def test_a_signal_gives_the_lease_back(
     assert own_files() == []
 
 
-def test_a_run_that_is_killed_leaves_a_lease_that_stops_nobody_here(
+def test_a_run_that_is_killed_leaves_a_lease_that_blocks_no_run_here(
     cli: RunCli, table: TableBuilder
 ) -> None:
     program = (
@@ -195,7 +195,9 @@ def test_a_run_within_the_interval_does_nothing(cli: RunCli, table: TableBuilder
 
 
 @pytest.mark.parametrize("command", ["optimize", "vacuum", "checkpoint", "generate-manifest"])
-def test_a_table_made_anew_has_no_last_run(cli: RunCli, table: TableBuilder, command: str) -> None:
+def test_a_table_created_again_has_no_last_run(
+    cli: RunCli, table: TableBuilder, command: str
+) -> None:
     args = (command, "t", "--min-interval", "1h", *(["--yes"] if command == "vacuum" else []))
     assert cli(*args).code == 0
     last = read_last_run(table.store, command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,10 +12,12 @@ from deltactl.cli.options.common import DryRunOption, TableArgument, YesOption
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
 from deltactl.errors import DeltactlError, InterruptedRunError, UnsupportedFeatureError, UsageError
+from deltactl.operations.check.options import CheckOptions, Depth
 
 if TYPE_CHECKING:
-    from deltactl.operations.check.options import CheckOptions
     from deltactl.operations.check.report import CheckReport
+
+_DEFAULTS: Final = CheckOptions()
 
 
 class Fix(StrEnum):
@@ -46,10 +48,10 @@ def command(
     files: Annotated[
         Files,
         typer.Option(
-            help="exists: they are there; sizes: as large as the log says; footers: rows, nulls "
+            help="exists: the files exist; sizes: as large as the log says; footers: rows, nulls "
             "and bounds agree with the statistics; data: decode every row"
         ),
-    ] = Files.SIZES,
+    ] = Files[_DEFAULTS.depth.name],
     sample: Annotated[
         str | None,
         typer.Option(metavar="PERCENT", help="Check only a part of the files, e.g. 5%"),
@@ -75,8 +77,8 @@ def command(
     fix: Annotated[
         Fix | None,
         typer.Option(
-            help="path-encoding: remove live files that a remove names by another text "
-            "(PATH_ENCODING); asks first"
+            help="path-encoding: remove live files that a remove action names by "
+            "another path text (PATH_ENCODING); asks first"
         ),
     ] = None,
     path: Annotated[
@@ -92,7 +94,7 @@ def command(
 ) -> None:
     """Check that log, files and statistics of a table agree.
 
-    The log is always checked whole. Exits 3 when something is wrong. Nothing is written to the
+    The whole log is always checked. Exits 3 if something is wrong. Nothing is written to the
     table, except by --fix.
 
     \b
@@ -113,13 +115,11 @@ def command(
             "--path, --yes and --dry-run belong to --fix: a check writes nothing",
             hint="Add --fix path-encoding, or drop them.",
         )
-    from deltactl.operations.check.options import CheckOptions, Depth
-
     options = CheckOptions(
         version=version,
         all_versions=all_versions,
         depth=Depth[files.name],
-        sample=1.0 if sample is None else _parse_percent(sample),
+        sample=_DEFAULTS.sample if sample is None else _parse_percent(sample),
         checkpoints=checkpoints,
         vectors=dvs,
         resume=resume,
@@ -129,7 +129,7 @@ def command(
     if report.unsupported is not None:
         error = UnsupportedFeatureError(
             report.unsupported,
-            hint="Read the result: it has what could be checked without the feature.",
+            hint="See the result for what could be checked without the feature.",
         )
     _present(session, report, error)
 
@@ -170,5 +170,5 @@ def _parse_percent(text: str) -> float:
     except ValueError:
         value = -1.0
     if not percent or rest or not value > 0:
-        raise UsageError(f"--sample {text!r} is not a part of the files", hint='Write "5%".')
+        raise UsageError(f"--sample {text!r} is not a percentage of the files", hint='Write "5%".')
     return value / 100

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 def fix_paths(
     session: Session, table: str, texts: Sequence[str], *, yes: bool, dry_run: bool
 ) -> None:
-    """Remove the live files that another text of their path was meant to remove.
+    """Remove live files that a remove action names by another text of their path.
 
-    Exits 3 where some are left.
+    Exits 3 if some are left.
 
     Raises:
-        UsageError: a text is none of those found.
-        SafetyError: a rule refuses, or the answer was no.
-        ConflictError: another writer touched the files.
+        UsageError: a given path text was not found.
+        SafetyError: a safety rule refuses, or the answer was no.
+        ConflictError: another writer changed the files.
     """
     from deltactl.cli.pages.check_fix import render_fix
     from deltactl.operations.check.fix import repair_paths

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,9 +11,19 @@ from deltactl.cli.options.values import parse_need
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import ensure_alone
 from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
+from deltactl.log.checkpoint.compat import Compat
+from deltactl.operations.checkpoint.options import (
+    NO_PARTS,
+    USE_SIDECARS,
+    CheckpointOptions,
+    Kind,
+    TopFormat,
+)
 
 if TYPE_CHECKING:
-    from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport
+    from deltactl.operations.checkpoint.run import CheckpointReport
+
+_DEFAULTS: Final = CheckpointOptions()
 
 
 def command(  # noqa: PLR0913 - one parameter an option
@@ -23,25 +33,23 @@ def command(  # noqa: PLR0913 - one parameter an option
         int | None, typer.Option(min=0, help="Version to checkpoint  [default: the latest]")
     ] = None,
     kind: Annotated[
-        Literal["auto", "classic", "v2"],
-        typer.Option(help="auto: as delta.checkpointPolicy and the protocol say"),
-    ] = "auto",
+        Kind, typer.Option(help="auto: by delta.checkpointPolicy and the protocol")
+    ] = _DEFAULTS.kind,
     sidecar_size: Annotated[
         int,
         typer.Option(min=1, metavar="ROWS", help="v2: maximum number of file actions of a sidecar"),
-    ] = 50_000,
+    ] = _DEFAULTS.sidecar_rows,
     part_size: Annotated[int | None, typer.Option(hidden=True)] = None,
     top_file: Annotated[
-        Literal["json", "parquet"],
-        typer.Option(help="v2: form of the file that names the sidecars"),
-    ] = "json",
+        TopFormat, typer.Option(help="v2: form of the file that names the sidecars")
+    ] = _DEFAULTS.top_format,
     compat: Annotated[
-        Literal["default", "spark", "plain"],
+        Compat,
         typer.Option(
             help="default: for every reader; spark: also the columns that Delta on Spark writes "
-            "by default; plain: no dictionaries, no compression"
+            "by default; plain: without dictionaries and compression"
         ),
-    ] = "default",
+    ] = _DEFAULTS.compat,
     cleanup: Annotated[
         bool,
         typer.Option(
@@ -49,11 +57,15 @@ def command(  # noqa: PLR0913 - one parameter an option
         ),
     ] = False,
     cleanup_only: Annotated[
-        bool, typer.Option("--cleanup-only", help="The same without writing a checkpoint")
+        bool,
+        typer.Option("--cleanup-only", help="Clean up as --cleanup does, but write no checkpoint"),
     ] = False,
     compact_log: Annotated[
         bool,
-        typer.Option("--compact-log", help="Also write the commits since the last as one file"),
+        typer.Option(
+            "--compact-log",
+            help="Also write one compacted file of the commits since the last checkpoint",
+        ),
     ] = False,
     repair: Annotated[
         bool,
@@ -73,16 +85,16 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--check",
-            help="Change nothing; exit 3 when one is due by delta.checkpointInterval, or, with "
-            "--repair, when something is wrong",
+            help="Change nothing; exit 3 if a checkpoint is due by delta.checkpointInterval, or, "
+            "with --repair, if something is wrong",
         ),
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Write a checkpoint of a table, read it back, then name it in _last_checkpoint.
+    """Write a checkpoint of a table, verify it, then name it in _last_checkpoint.
 
-    History is kept: log files are deleted only with --cleanup or --cleanup-only, and no version
-    inside the retention is ever lost.
+    Log files are deleted only with --cleanup or --cleanup-only. All versions inside the retention
+    stay readable.
 
     \b
     Examples:
@@ -92,8 +104,6 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl checkpoint /data/events --repair
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
-    from deltactl.operations.checkpoint.options import NO_PARTS, USE_SIDECARS, CheckpointOptions
-
     if part_size is not None:
         raise UsageError(NO_PARTS, hint=USE_SIDECARS)
     options = CheckpointOptions(

@@ -1,4 +1,4 @@
-"""``deltactl complete``: what completion scripts ask while a line is typed."""
+"""``deltactl complete``: values for completion scripts."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def command(
     kind: Annotated[Kind, typer.Argument(metavar="KIND", help="columns or properties")],
     table: Annotated[
         str | None,
-        typer.Argument(metavar="TABLE", help="The table on the line", show_default=False),
+        typer.Argument(metavar="TABLE", help="The table on the command line", show_default=False),
     ] = None,
 ) -> None:
-    """Print what fits, a line each; nothing where the table cannot be read.
+    """Print the completions, one per line; nothing if the table cannot be read.
 
     \b
     Examples:
@@ -39,7 +39,7 @@ def command(
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
     found = _find(kind, None if table is None else _load_metadata(session, table))
-    # A name that would break or act on the shell's line is of no use there.
+    # Leave out names that the shell would split or expand.
     for name in found:
         if name.isprintable() and not any(char.isspace() for char in name):
             typer.echo(name)

@@ -1,4 +1,4 @@
-"""``deltactl config``: what is set, and where."""
+"""``deltactl config``: all settings and their sources."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from deltactl.cli.group import find_group
 from deltactl.cli.help import OptionDoc
 from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.parsing.suggest import with_suggestion
+from deltactl.cli.reference.completions import ProgramDoc
 from deltactl.cli.reference.program import describe_program
 from deltactl.cli.session import Session
 from deltactl.cli.settings.settable import SETTABLE
@@ -46,10 +47,10 @@ def command(
         str | None, typer.Option("--command", metavar="NAME", help="Only settings of this command")
     ] = None,
 ) -> None:
-    """Show every setting: its value, where it comes from, and by what name.
+    """Show every setting: its value, and the source and name that set it.
 
-    An option beats a DELTACTL_ variable, that the nearest deltactl.toml, that the one in
-    XDG_CONFIG_HOME, that the table's properties, and those the default.
+    The first of these applies: option, DELTACTL_ variable, nearest deltactl.toml, deltactl.toml in
+    XDG_CONFIG_HOME, table property, default.
 
     \b
     Examples:
@@ -64,13 +65,26 @@ def command(
             hint="See `deltactl --help`.",
         )
     properties = {} if table is None else _load_properties(session, table)
+    program = describe_program(find_group(ctx))
+    rows = list_settings(session, program, table, properties)
+    rows = [row for row in rows if for_command in (None, row["command"])]
+    session.present(lambda page: _render(page, rows), rows=rows, result=rows)
+
+
+def list_settings(
+    session: Session, program: ProgramDoc, table: str | None, properties: Mapping[str, str]
+) -> list[Row]:
+    """Return a row for each setting of each command, with its origin.
+
+    Raises:
+        UsageError: a file of settings cannot be understood.
+    """
     rows = []
-    for _, doc in describe_program(find_group(ctx)).commands:
+    for _, doc in program.commands:
         settings = [option for option in doc.options if option.name in SETTABLE]
         session.check_settings(doc.name, [option.name for option in settings])
-        if for_command in (None, doc.name):
-            rows += [_resolve(session, doc.name, it, table, properties) for it in settings]
-    session.present(lambda page: _render(page, rows), rows=rows, result=rows)
+        rows += [_resolve(session, doc.name, it, table, properties) for it in settings]
+    return rows
 
 
 def _load_properties(session: Session, table: str) -> Mapping[str, str]:
@@ -147,7 +161,7 @@ def _where(row: Row, places: dict[str, int]) -> str:
     """Return the name, or the number of the file's section, because its path is too long."""
     if row["origin"] != Origin.FILE:
         return row["name"] or ""
-    # The nearest file needs no long name; programs get the whole of it.
+    # The nearest file has a short name here; programs get the full path.
     path, _, key = str(row["name"]).removeprefix(f"{Path.cwd()}/").rpartition(": ")
     section = key.rpartition(".")[0]
     place = f"{path}: [{section}]" if section else path

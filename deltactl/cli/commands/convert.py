@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from deltactl.cli.options.common import DryRunOption
 from deltactl.cli.session import Session
 from deltactl.errors import ConversionError, UsageError
-from deltactl.units import parse_duration
+from deltactl.operations.convert.options import ConvertOptions, SchemaMode
+from deltactl.units import format_duration, parse_duration
 
 if TYPE_CHECKING:
     from deltactl.operations.convert.run import ConvertReport
+
+_DEFAULTS: Final = ConvertOptions()
 
 
 def command(  # noqa: PLR0913 - one parameter an option
@@ -25,18 +28,18 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             metavar="COLUMNS",
             help='Partition columns in order, with types: "date date, country string"  '
-            "[default: as the folders say, types guessed]",
+            "[default: from the directories, types guessed]",
         ),
     ] = None,
     no_statistics: Annotated[
         bool, typer.Option("--no-statistics", help="Do not write statistics of columns to the log")
     ] = False,
     schema_mode: Annotated[
-        Literal["strict", "widen"],
+        SchemaMode,
         typer.Option(
-            help="Types of a column in different files: equal, or widened to a common type"
+            help="If files have different types for a column: fail, or widen to a common type"
         ),
-    ] = "strict",
+    ] = _DEFAULTS.schema_mode,
     column_mapping: Annotated[
         bool,
         typer.Option("--column-mapping", help="Map columns by name: any name, renames, drops"),
@@ -56,15 +59,15 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             metavar="TIME",
             help="With --sync: maximum time that files may be older than the last listing  "
-            "[default: 10min]",
+            f"[default: {format_duration(_DEFAULTS.margin_ms)}]",
         ),
     ] = None,
     dry_run: DryRunOption = False,
 ) -> None:
     """Convert a directory of Parquet files to a Delta table, in place and in one commit.
 
-    No data is copied or changed. Files whose name, or that of a folder above them, begins with
-    "_" or "." are left out. Run again, it does nothing.
+    No data is copied or changed. Files and directories whose names start with "_" or "." are left
+    out. If DIR is a table already, nothing is done.
 
     \b
     Examples:
@@ -73,9 +76,8 @@ def command(  # noqa: PLR0913 - one parameter an option
       deltactl convert /data/events --sync
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
-    from deltactl.operations.convert.options import ConvertOptions, parse_partition_by
+    from deltactl.operations.convert.partition_by import parse_partition_by
 
-    defaults = ConvertOptions()
     options = ConvertOptions(
         partition_by=None if partition_by is None else parse_partition_by(partition_by),
         statistics=not no_statistics,
@@ -84,7 +86,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         properties=_parse_properties(table_property or []),
         name=name,
         sync=sync,
-        margin_ms=defaults.margin_ms if margin is None else parse_duration(margin),
+        margin_ms=_DEFAULTS.margin_ms if margin is None else parse_duration(margin),
     )
     from deltactl.operations.convert.run import convert_directory
 

@@ -1,8 +1,8 @@
-"""``deltactl describe-detail``: what a table is."""
+"""``deltactl describe-detail``: schema, size, properties and features of a table."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,10 +13,10 @@ from deltactl.cli.pages.sizes import render_sizes
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
-from deltactl.operations.detail import DetailReport, load_detail
-from deltactl.operations.history.run import version_at
-from deltactl.protocol.features import Operation
 from deltactl.units import format_age, format_count, format_size, format_timestamp
+
+if TYPE_CHECKING:
+    from deltactl.operations.detail import DetailReport
 
 _INSTANTS = ("createdAt", "lastModified")
 _SHOWN_COLUMNS = 40
@@ -28,18 +28,19 @@ def command(
     table: TableArgument,
     version: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="At version N", show_default=False),
+        typer.Option(min=0, metavar="N", help="Show version N", show_default=False),
     ] = None,
     at: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help='At this time: "2024-01-31 12:00", or "2h" for two hours ago'
+            metavar="TIME",
+            help='Show the version at this time: "2024-01-31 12:00", or "2h" for two hours ago',
         ),
     ] = None,
 ) -> None:
     """Show sizes, columns, properties, protocol and features of a table.
 
-    Only the log is read, so tables with features and types unknown to this program are shown too.
+    Only the log is read, so tables with unknown features and types are shown too.
     Times are UTC.
 
     \b
@@ -48,12 +49,16 @@ def command(
       deltactl describe-detail s3://lake/events --at 2d -o json
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     if version is not None and at is not None:
-        raise UsageError("--version and --at do not go together", hint="Give one of them.")
+        raise UsageError("--version and --at cannot be combined", hint="Give one of them.")
+    from deltactl.operations.detail import load_detail
+
     session = Session.of(ctx)
     now_ms = SystemClock().now_ms()
     store = session.open_store(table)
     warn = session.output.warn
     if at is not None:
+        from deltactl.operations.history.run import version_at
+
         version = version_at(store, parse_time(at, now_ms), warn).row["version"]
     report = load_detail(store, warn, version)
     row = {**_json_row(report.row), "fileSizes": report.sizes.to_dict()}
@@ -72,7 +77,7 @@ def _json_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def render_detail(page: Page, report: DetailReport, now_ms: int) -> None:
-    """Fill a page with a table's facts, its columns, properties and features."""
+    """Fill a page with the properties, columns and features of a table."""
     row = report.row
 
     def instant(timestamp_ms: int | None) -> str:
@@ -122,6 +127,8 @@ def _render_columns(page: Page, report: DetailReport) -> None:
 
 
 def _render_features(page: Page, report: DetailReport) -> None:
+    from deltactl.protocol.features import Operation
+
     page.line()
     page.line(Styled("features", Tone.STRONG))
     for name in report.row["tableFeatures"] or ["none"]:

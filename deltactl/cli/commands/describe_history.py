@@ -1,4 +1,4 @@
-"""``deltactl describe-history``: what happened to a table."""
+"""``deltactl describe-history``: the commits of a table."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from deltactl.cli.commands.history_questions import (
+    DEFAULT_POLL_MS,
     present_history,
     show_blame,
     show_diff,
@@ -32,7 +33,7 @@ from deltactl.operations.history.run import (
     version_at,
 )
 from deltactl.storage.store import Store
-from deltactl.units import format_count
+from deltactl.units import format_count, format_duration
 
 DEFAULT_LIMIT = 20
 _RANGE = re.compile(r"\s*([0-9]{0,19})\s*(\.\.)?\s*([0-9]{0,19})\s*")
@@ -73,7 +74,8 @@ def command(
         ),
     ] = None,
     at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only the version that was current then")
+        str | None,
+        typer.Option(metavar="TIME", help="Only the version that was the latest at this time"),
     ] = None,
     version: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Only version N", show_default=False)
@@ -95,7 +97,7 @@ def command(
         typer.Option(
             metavar="PARTITION",
             help="Commits that changed files of a partition: day=2024-01-31, or a predicate as "
-            "optimize --where takes it",
+            "for optimize --where",
         ),
     ] = None,
     follow: Annotated[
@@ -113,7 +115,9 @@ def command(
     poll: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="With --follow: time between two listings  [default: 5s]"
+            metavar="TIME",
+            help="With --follow: time between two listings  [default: "
+            f"{format_duration(DEFAULT_POLL_MS)}]",
         ),
     ] = None,
     graph: Annotated[
@@ -130,8 +134,8 @@ def command(
 ) -> None:
     """Show the commits of a table, newest first.
 
-    For incidents: an invalid checkpoint, a truncated commit or a gap does not stop it. What is left
-    is shown, and the hole is marked. Times are UTC.
+    For incidents: invalid checkpoints, truncated commits and gaps do not stop it. They are marked,
+    and all other commits are shown. Times are UTC.
 
     \b
     Examples:
@@ -146,7 +150,7 @@ def command(
     session = Session.of(ctx)
     now_ms = SystemClock().now_ms()
     if all_commits and limit is not None:
-        raise UsageError("--limit and --all do not go together", hint="Give one of them.")
+        raise UsageError("--limit and --all cannot be combined", hint="Give one of them.")
     filters = (since, until, version_range, operation)
     _ensure_one_question(
         {
@@ -207,7 +211,7 @@ def _ensure_one_question(asked: Mapping[str, bool]) -> None:
     questions = [name for name, is_asked in asked.items() if is_asked]
     if len(questions) > 1:
         raise UsageError(
-            f"{' and '.join(questions)} do not go together", hint="Give one at a time."
+            f"{' and '.join(questions)} cannot be combined", hint="Give one at a time."
         )
 
 
@@ -225,10 +229,10 @@ def _parse_diff(text: str) -> tuple[int, int | None]:
 
 
 def parse_version_range(text: str | None) -> tuple[int, int | None]:
-    """First and last version of ``A..B``, ``A..``, ``..B`` or ``A``; both ends included.
+    """Return the first and last version of ``A..B``, ``A..``, ``..B`` or ``A``; both included.
 
     Raises:
-        UsageError: it is none of these, or ends before it begins.
+        UsageError: it is none of these, or the last version is before the first.
     """
     if text is None:
         return 0, None
@@ -241,7 +245,7 @@ def parse_version_range(text: str | None) -> tuple[int, int | None]:
     last = int(match[3]) if match[3] else None if match[2] else first
     if last is not None and last < first:
         raise UsageError(
-            f"the range {text!r} ends before it begins", hint=f'Write "{last}..{first}".'
+            f"the last version of {text!r} is before the first", hint=f'Write "{last}..{first}".'
         )
     return first, last
 
@@ -250,12 +254,12 @@ def _show_history(session: Session, store: Store, options: HistoryOptions, now_m
     report = load_history(store, options, session.output.warn)
     form = session.output.form
     written = (_row(row, report) for row in report.rows)
-    # Lines of their own are written one by one: a log may have millions of commits.
+    # Write the lines one by one: a log may have millions of commits.
     rows = [] if form in (OutputFormat.TABLE, OutputFormat.NDJSON) else list(written)
     if report.num_unread and form is not OutputFormat.TABLE:
         unread = format_count(report.num_unread, "older version")
         session.output.note(f"{unread} not shown: use --limit N or --all")
-    # Without a row, Arrow still knows the names of the columns.
+    # An Arrow table without rows still has the column names.
     present_history(
         session,
         report.latest_version,
@@ -290,7 +294,7 @@ def _show_files(session: Session, store: Store, version: int, now_ms: int) -> No
 
 
 def _row(row: dict[str, Any], report: HistoryReport) -> dict[str, Any]:
-    """Return a row for JSON, with ``--restorable`` also what is left of the version."""
+    """Return a row for JSON, with ``--restorable`` also which files of the version exist."""
     if report.restorable is None:
         return json_row(row)
     left = report.restorable.get(row["version"])

@@ -1,4 +1,4 @@
-"""``deltactl explain``: what an error code means, and what to do about it."""
+"""``deltactl explain``: the meaning of an error code, and what to do."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def command(
         str | None,
         typer.Argument(
             metavar="CODE",
-            help="Error code, as error.code in -o json; without one, all are listed",
+            help="Error code, as error.code in -o json; without one, list all codes",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Explain an error code: what it means, how the table was left, and what to do.
+    """Explain an error code: its meaning and causes, the state of the table, and what to do.
 
     \b
     Examples:
@@ -65,13 +65,13 @@ def _render_all(page: Page, rows: list[dict[str, Any]]) -> None:
 
 
 def _render_one(page: Page, row: dict[str, Any]) -> None:
-    again = ", may be tried again" if row["retryable"] else ""
+    again = ", can be retried" if row["retryable"] else ""
     page.line(Styled(row["code"], Tone.STRONG), f"  exit status {row['exit_code']}{again}")
     page.line()
     page.wrapped(row["meaning"])
     page.line()
     for heading, texts in (
-        ("Why it comes up", row["causes"]),
+        ("Causes", row["causes"]),
         ("The table", [row["table"]]),
         ("What to do", row["remedies"]),
     ):

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
-from deltactl.operations.manifest.options import MODE, Engine, ManifestOptions
+from deltactl.operations.manifest.options import Engine, ManifestOptions
 
 if TYPE_CHECKING:
     from deltactl.operations.manifest.run import ManifestReport
+
+_DEFAULTS: Final = ManifestOptions()
 
 
 def command(  # noqa: PLR0913 - one parameter an option
     ctx: typer.Context,
     table: TableArgument,
     mode: Annotated[
-        str, typer.Option(metavar="MODE", help="Kind of manifest; there is one")
-    ] = MODE,
+        str, typer.Option(metavar="MODE", help="Kind of manifest; symlink is the only one")
+    ] = _DEFAULTS.mode,
     version: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Of version N  [default: the latest]"),
+        typer.Option(
+            min=0, metavar="N", help="Version to write manifests for  [default: the latest]"
+        ),
     ] = None,
     where: Annotated[
         str | None,
@@ -37,25 +41,25 @@ def command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(
             metavar="FROM=TO",
-            help="Write file names with another scheme, e.g. s3a=s3; may be repeated",
+            help="Replace the scheme of file addresses, e.g. s3a=s3; may be repeated",
         ),
     ] = None,
     output_root: Annotated[
         str | None,
         typer.Option(
             metavar="URI",
-            help="Directory for _symlink_format_manifest  [default: into the table]",
+            help="Directory for _symlink_format_manifest  [default: the table]",
         ),
     ] = None,
     purge_first: Annotated[
         bool,
         typer.Option(
-            "--purge-first", help="Rewrite files with deleted rows first, in a commit of their own"
+            "--purge-first", help="First rewrite files with deletion vectors, in a separate commit"
         ),
     ] = False,
     ddl: Annotated[
         Engine | None,
-        typer.Option(help="Print statements for this engine's catalog as the result"),
+        typer.Option(help="Print the DDL statements for this engine's catalog"),
     ] = None,
     check: Annotated[
         bool,
@@ -63,10 +67,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Write manifests by which Athena, Trino, Hive and Redshift read a table.
+    """Write manifests for Athena, Trino, Hive and Redshift.
 
-    New and changed manifests are written first, each replaced whole; those of vanished partitions
-    are deleted last.
+    New and changed manifests are written first, each by one atomic write. Manifests of partitions
+    without files are deleted last.
 
     \b
     Examples:
@@ -103,7 +107,7 @@ def _run(
         return generate_after_purge(
             store,
             options,
-            RunContext(  # without a run_id: the commits of a purge name no run
+            RunContext(  # without a run_id: the commits of a purge have none
                 warn=session.output.warn,
                 storage_options=session.storage_options,
                 cancel=cancellation.token,

@@ -8,7 +8,7 @@ from deltactl.cli.output.envelope import dump_json
 from deltactl.cli.output.output import OutputFormat, stdout_errors
 from deltactl.cli.output.page import RenderTable
 from deltactl.cli.output.rows import Rows
-from deltactl.cli.pages.history_rows import change_row, json_row
+from deltactl.cli.pages.history_rows import change_row, diff_result, diff_rows, json_row
 from deltactl.cli.session import Session
 from deltactl.errors import UsageError
 from deltactl.operations.history.follow import follow_history
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deltactl.operations.history.blame import BlameReport
     from deltactl.operations.history.blame_filter import UnknownValue
 
-_POLL_MS: Final = 5000
+DEFAULT_POLL_MS: Final = 5000
 
 
 def present_history(
@@ -38,20 +38,12 @@ def show_diff(session: Session, store: Store, first: int, last: int | None) -> N
     from deltactl.operations.history.diff import diff_versions
 
     diff = diff_versions(store, first, last, session.output.warn)
-    rows = [change_row(p.partition_values, p.added, p.removed) for p in diff.partitions]
-    times = [_format(timestamp_ms) for timestamp_ms in diff.timestamps_ms]
-    result = {
-        **diff.to_dict(),
-        "first_timestamp": times[0],
-        "last_timestamp": times[1],
-        "partitions": rows,
-    }
     present_history(
         session,
         diff.latest_version,
-        result,
+        diff_result(diff),
         lambda page: render_diff(page, diff),
-        rows,
+        diff_rows(diff),
     )
 
 
@@ -62,14 +54,15 @@ def _format(timestamp_ms: int | None) -> str | None:
 def show_blame(
     session: Session, store: Store, text: str, options: HistoryOptions, now_ms: int
 ) -> None:
-    """Present the commits that touched the partitions that ``text`` selects."""
+    """Present the commits that changed the partitions that ``text`` selects."""
     from deltactl.cli.pages.history_diff import render_blame
     from deltactl.operations.history.blame import blame_partition
 
     report = blame_partition(store, text, options, session.output.warn)
     if report.oldest_version > 0:
         session.output.warn(
-            f"commits before version {report.oldest_version} are gone: they may have touched it too"
+            f"commits before version {report.oldest_version} were deleted: "
+            "they may have changed it too"
         )
     for unknown in report.unknown:
         session.output.warn(_describe_unknown(unknown))
@@ -89,13 +82,13 @@ def _describe_unknown(unknown: UnknownValue) -> str:
     nearest = ", ".join(map(repr, unknown.nearest))
     found = f"the nearest values are {nearest}" if nearest else "the column has no values"
     return (
-        f"no live file and no commit that is left has {unknown.column} = {unknown.value!r}; {found}"
+        f"no live file and no commit in the log has {unknown.column} = {unknown.value!r}; {found}"
     )
 
 
 def _blame_row(row: dict[str, Any], report: BlameReport) -> dict[str, Any]:
     change = report.changes.get(row["version"])
-    if change is None:  # missing or broken: nobody knows
+    if change is None:  # missing or invalid: unknown
         return json_row(row)
     return {**json_row(row), **change_row(None, change.added, change.removed)}
 
@@ -128,18 +121,18 @@ def show_graph(session: Session, store: Store, options: HistoryOptions) -> None:
 def show_follow(
     session: Session, store: Store, first_version: int | None, poll: str | None
 ) -> None:
-    """Print commits as they come, a line of JSON each, until a signal ends it.
+    """Print new commits, one line of JSON each, until a signal stops it.
 
     Raises:
-        UsageError: a form of output that has an end.
+        UsageError: the output format needs an end.
         InterruptedRunError: the signal.
     """
     if session.output.form not in (OutputFormat.TABLE, OutputFormat.NDJSON):
         raise UsageError(
-            f"--follow never ends, so -o {session.output.form} cannot be written",
+            f"-o {session.output.form} cannot be used with --follow, which does not end",
             hint="Omit -o, or write -o ndjson.",
         )
-    poll_ms = _POLL_MS if poll is None else parse_duration(poll)
+    poll_ms = DEFAULT_POLL_MS if poll is None else parse_duration(poll)
     with session.cancellation() as cancellation, session.idling():
         for row in follow_history(
             store, first_version, lambda: not cancellation.token.wait(poll_ms / 1000)

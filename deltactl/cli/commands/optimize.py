@@ -15,11 +15,21 @@ from deltactl.engine.memory import machine_memory_bytes
 from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
 from deltactl.operations.optimize.options import (
     CODEC_LEVELS,
+    DEFAULT_LAYOUT,
+    DEFAULT_MIN_ROW_GROUP_BYTES,
+    Layout,
     OptimizeOptions,
     Rewrite,
     Verification,
 )
-from deltactl.units import format_count, parse_duration, parse_size
+from deltactl.operations.target_size import DEFAULT_MIN_SHARE, DEFAULT_TARGET
+from deltactl.units import (
+    format_compact_size,
+    format_count,
+    format_duration,
+    parse_duration,
+    parse_size,
+)
 
 if TYPE_CHECKING:
     from deltactl.operations.optimize.run import OptimizeReport
@@ -40,8 +50,46 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = None,
     purge: Annotated[
         bool,
-        typer.Option("--purge", help="Rewrite every file with deleted rows or dropped columns"),
+        typer.Option("--purge", help="Rewrite every file with deletion vectors or dropped columns"),
     ] = False,
+    cluster_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="Place rows by these columns, so that queries skip files, e.g. country,day",
+        ),
+    ] = None,
+    layout: Annotated[
+        Layout | None,
+        typer.Option(
+            help="With --cluster-by: tile: boxes of equal row counts; hilbert, zorder: pieces of "
+            f"a curve; linear: sorted  [default: {DEFAULT_LAYOUT}]",
+            show_default=False,
+        ),
+    ] = None,
+    zorder_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMNS", help="Place rows as OPTIMIZE ZORDER BY of Delta does"),
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Also place files again that are in this layout already"),
+    ] = False,
+    min_cluster_size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="With --cluster-by, place smaller clusters again with new files  "
+            f"[default: {format_compact_size(_DEFAULTS.min_cluster_bytes)}]",
+        ),
+    ] = None,
+    spill_dir: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where rows are kept that do not fit the memory  [default: TMPDIR, else /tmp]",
+        ),
+    ] = None,
     since_version: Annotated[
         str | None,
         typer.Option(
@@ -63,13 +111,15 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Target size of files  [default: delta.targetFileSize, else 256MiB rising to "
-            "1GiB from 2.5 to 10 TiB of table]",
+            help=f"Target size of files  [default: delta.targetFileSize, else {DEFAULT_TARGET}]",
         ),
     ] = None,
     min_file_size: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Smaller files are candidates  [default: 75% of target]"),
+        typer.Option(
+            metavar="SIZE",
+            help=f"Smaller files are candidates  [default: {DEFAULT_MIN_SHARE:.0%} of target]",
+        ),
     ] = None,
     min_input_files: Annotated[
         int, typer.Option(min=1, help="Minimum number of files to merge")
@@ -88,19 +138,22 @@ def command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(
             metavar="TIME|SIZE",
-            help="Commit finished work this often; may be given once as time, once as input size "
-            " [default: 10min and 64GiB]",
+            help="Commit finished work after this time or input size; both may be given  [default: "
+            f"{format_duration(_DEFAULTS.commit_every_ms)} and "
+            f"{format_compact_size(_DEFAULTS.commit_every_bytes)}]",
         ),
     ] = None,
     max_concurrent: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of bins at the same time  [default: number of cores]"),
+        typer.Option(
+            min=1, help="Number of bins to rewrite at the same time  [default: number of cores]"
+        ),
     ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Memory for the whole process  [default: half of the machine's or cgroup's]",
+            help="Memory limit of the process  [default: half of the memory of machine or cgroup]",
         ),
     ] = None,
     codec: Annotated[
@@ -122,30 +175,33 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="With auto, copy row groups of at least this compressed size  [default: 8MiB]",
+            help="With auto, copy row groups of at least this compressed size  [default: "
+            f"{format_compact_size(DEFAULT_MIN_ROW_GROUP_BYTES)}]",
         ),
     ] = None,
     verify: Annotated[
         Verification,
         typer.Option(
-            help="counts: rows and nulls in the written footers; full: read all rows again"
+            help="counts: compare rows and nulls in the written footers; full: also read all rows "
+            "again"
         ),
     ] = _DEFAULTS.verify,
     if_needed: IfNeededOption = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 3 if there is work")
+        bool, typer.Option("--check", help="Change nothing; exit 3 if there are files to rewrite")
     ] = False,
     dry_run: DryRunOption = False,
 ) -> None:
     """Merge small files, and rewrite files with many deleted rows.
 
-    No row is lost or changed: outputs are verified before they are committed, and old files stay
-    until a vacuum.
+    No row is lost or changed: outputs are verified before they are committed. Old files stay in
+    storage until a vacuum removes them.
 
     \b
     Examples:
       deltactl optimize /data/events --dry-run
       deltactl optimize /data/events --where "date >= '2024-06-01'" --max-bytes 50GiB
+      deltactl optimize /data/events --cluster-by country,device --dry-run
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     session = Session.of(ctx)
     codec_name, codec_level = _parse_codec(codec)
@@ -166,6 +222,12 @@ def command(  # noqa: PLR0913 - one parameter an option
         codec_level=codec_level,
         verify=verify,
         purge=purge,
+        cluster_by=cluster_by,
+        layout=layout,
+        zorder_by=zorder_by,
+        full=full,
+        min_cluster_bytes=_size(min_cluster_size) or _DEFAULTS.min_cluster_bytes,
+        spill_dir=spill_dir,
         skip_hot_ms=None if skip_hot is None else parse_duration(skip_hot),
         include_clustered=include_clustered,
         since_version=since[0],
@@ -203,9 +265,9 @@ def _run(
 
 
 def _what_is_left(session: Session, report: OptimizeReport) -> PartialSuccessError | None:
-    """The error for bins that failed, else for those that other writers took.
+    """Return the error for bins that failed, else for those whose files other writers changed.
 
-    A run that lost a bin is not done: a scheduler has to see that, and ``--min-interval`` too.
+    A run that lost a bin is not complete: schedulers and ``--min-interval`` need to know.
     """
     committed = _committed(report)
     committed = committed[0].upper() + committed[1:]
@@ -228,7 +290,7 @@ def _what_is_left(session: Session, report: OptimizeReport) -> PartialSuccessErr
 
 
 def _left(files: int) -> str:
-    return format_count(files, "file was left as it was", "files were left as they were")
+    return format_count(files, "file was not changed", "files were not changed")
 
 
 def _present(

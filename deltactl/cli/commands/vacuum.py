@@ -1,4 +1,4 @@
-"""``deltactl vacuum``: parse, call the operation, ask before anything goes, present its report."""
+"""``deltactl vacuum``: parse, call the operation, ask for confirmation, present its report."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from deltactl.cli.settings.params import ensure_alone
 from deltactl.clock import SystemClock
 from deltactl.errors import DeltactlError, PartialSuccessError, SafetyError
 from deltactl.operations.vacuum.options import Mode, VacuumOptions
+from deltactl.protocol.properties import DEFAULT_RETENTION_MS
 from deltactl.units import format_count, format_duration, format_size, parse_duration
 
 if TYPE_CHECKING:
@@ -30,20 +31,20 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Keep files removed within this time, e.g. 168h  [default: "
-            "delta.deletedFileRetentionDuration, else 7d]",
+            help="Keep files that the table removed within this time, e.g. 168h  [default: "
+            f"delta.deletedFileRetentionDuration, else {format_duration(DEFAULT_RETENTION_MS)}]",
         ),
     ] = None,
     mode: Annotated[
         Mode,
         typer.Option(
-            help="full: list all files; lite: use only the log; auto: lite if the log has all "
-            "removed files"
+            help="full: list all files; lite: use only the log; auto: lite if the log names "
+            "all removed files"
         ),
     ] = _DEFAULTS.mode,
     inventory: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Read this inventory instead of listing the files"),
+        typer.Option(metavar="FILE", help="Read this inventory instead of listing the table"),
     ] = None,
     dump_listing: Annotated[
         str | None,
@@ -82,7 +83,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             min=0,
             max=1,
-            help="Refuse if a larger share of the files is in no commit of the log",
+            help="Refuse if no commit of the log names a larger share of the files",
         ),
     ] = _DEFAULTS.max_orphan_fraction,
     force_retention: Annotated[
@@ -91,11 +92,11 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     yes: YesOption = False,
     quarantine: Annotated[
-        bool, typer.Option("--quarantine", help="Move files to _deltactl/ instead of deleting")
+        bool, typer.Option("--quarantine", help="Move files to _deltactl/ instead of deleting them")
     ] = False,
     quarantine_for: Annotated[
         str, typer.Option(metavar="TIME", help="Minimum time that quarantined files are kept")
-    ] = "7d",
+    ] = format_duration(_DEFAULTS.quarantine_ms),
     no_journal: Annotated[
         bool, typer.Option("--no-journal", help="Do not record removed files (disables --undo)")
     ] = False,
@@ -103,12 +104,15 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="RUN",
-            help="Restore the files that RUN (or: last) removed, from quarantine or from the "
+            help="Restore the files that RUN (or last) removed, from quarantine or from the "
             "bucket's object versions",
         ),
     ] = None,
     purge_quarantine: Annotated[
-        bool, typer.Option("--purge-quarantine", help="Delete quarantined files whose time is over")
+        bool,
+        typer.Option(
+            "--purge-quarantine", help="Delete quarantined files that were kept long enough"
+        ),
     ] = False,
     if_needed: IfNeededOption = None,
     check: Annotated[
@@ -118,7 +122,7 @@ def command(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Remove files that no version inside the retention needs.
 
-    Live files, their deletion vectors and whatever is younger than the retention stay. Asks
+    Live files, their deletion vectors and all files younger than the retention are kept. Asks
     before it removes anything; without a terminal it needs --yes.
 
     \b
@@ -183,8 +187,9 @@ def _question(plan: VacuumPlan, options: VacuumOptions) -> str:
         text += f" {format_count(count, 'version', 'versions')} will no longer be readable."
     if plan.retention.is_short:
         text += (
-            f" Only {format_duration(plan.retention.retain_ms)} are kept where the table asks for "
-            f"{format_duration(plan.retention.table_ms)}: files of writers at work may go."
+            f" Files are kept for {format_duration(plan.retention.retain_ms)}, but the table's "
+            f"retention is {format_duration(plan.retention.table_ms)}: files of active writers may "
+            "be removed."
         )
     return text
 
@@ -210,26 +215,27 @@ def _run(
 def _warn(session: Session, report: VacuumReport) -> None:
     for path in report.came_back[:1]:
         session.output.warn(
-            f"{format_count(len(report.came_back), 'file', 'files')} stayed, for another writer "
-            f"took them into use meanwhile: {path}"
+            f"kept {format_count(len(report.came_back), 'file', 'files')}: another writer started "
+            f"using them during the run: {path}"
         )
-    for folder in report.plan.foreign:
+    for directory in report.plan.foreign:
         session.output.warn(
-            f"{folder!r} holds a table of its own: what no commit names stays there"
+            f"{directory!r} contains another table: files there that no commit names are kept"
         )
 
 
 def _find_error(report: VacuumReport) -> DeltactlError | None:
-    """Return the error of a vacuum; files that the table now lacks come first."""
+    """Return the error of a vacuum; files that the table now lacks are reported first."""
     failed = _describe_failures(report)
     if report.lost:
         found = (
-            f"another writer took {format_count(len(report.lost), 'file', 'files')} into use right "
-            f"when they were deleted: {report.lost[0]}"
+            f"another writer started using {format_count(len(report.lost), 'file', 'files')} "
+            f"during the deletion: {report.lost[0]}"
         )
         return PartialSuccessError(
             found if failed is None else f"{found}; and {failed}",
-            hint=f"Run vacuum --undo {report.run_id} to restore them: the table needs them."
+            hint=f"Run `deltactl vacuum --undo {report.run_id}` to restore them: "
+            "the table needs them."
             if report.quarantined_until_ms is not None
             else "Restore an older version, or the files from a backup: the table may need them. "
             "Use --quarantine next time to be able to undo.",
@@ -247,7 +253,7 @@ def _describe_failures(report: VacuumReport) -> str | None:
     first = report.failures[0]
     stayed = sum(1 for failure in report.failures if failure.path)
     if not stayed:
-        return f"the vacuum stopped before its end: {first.reason}"
+        return f"the vacuum stopped early: {first.reason}"
     return (
         f"{format_count(stayed, 'file', 'files')} could not be removed: "
         f"{first.path}: {first.reason}"
@@ -302,7 +308,9 @@ def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
     from deltactl.cli.pages.vacuum import render_purge
     from deltactl.operations.vacuum.undo import purge_quarantine
 
-    if not (yes or dry_run) and not ask(session, "Delete quarantined files that are due?"):
+    if not (yes or dry_run) and not ask(
+        session, "Delete quarantined files that were kept long enough?"
+    ):
         raise SafetyError("not confirmed: nothing was removed")
     store = session.open_table(table, read_only=dry_run)
     report = purge_quarantine(store, clock=SystemClock(), dry_run=dry_run)
@@ -311,4 +319,6 @@ def _purge(session: Session, table: str, yes: bool, dry_run: bool) -> None:
     )
     if report.failures:
         path, reason = next(iter(report.failures.items()))
-        raise PartialSuccessError(f"{len(report.failures):,} files stay: {path}: {reason}")
+        raise PartialSuccessError(
+            f"{len(report.failures):,} files were not deleted: {path}: {reason}"
+        )

@@ -1,4 +1,4 @@
-"""How a run over several tables reads: a line a table, or an envelope each."""
+"""The output of a run over several tables: one line or one envelope per table."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _COLUMNS: Final = (
 
 
 class TableOutput(Output):
-    """The output of one table of several: keeps its result, and says whose the rest is."""
+    """The output of one table of several: stores its result, and adds its name to messages."""
 
     def __init__(self, parent: Output, table: str) -> None:
-        """Speak through ``parent``."""
+        """Print through ``parent``."""
         super().__init__(
             parent.form,
             environ=parent.environ,
@@ -51,11 +51,11 @@ class TableOutput(Output):
         rows: Rows | None = None,
         headline: str | None = None,
     ) -> None:
-        """Keep the envelope, and what sums it up as the table's own."""
+        """Store the envelope and the table's headline."""
         self.keep(envelope, render_table, headline)
 
     def emit_error(self, envelope: Envelope, error: DeltactlError) -> None:
-        """Keep the error, and say it on stderr."""
+        """Store the error, and print it on stderr."""
         if self.envelope is None:
             envelope.warnings = [*envelope.warnings, *self.warnings]
             self.envelope = envelope
@@ -63,16 +63,16 @@ class TableOutput(Output):
         self.say_error(error)
 
     def say(self, label: str, message: str, tone: Tone) -> None:
-        """Say it with the table's name, which a log in JSON has in a field."""
+        """Print a message with the table's name; a JSON log has the name in a field."""
         prefix = "" if self.log_format is LogFormat.JSON else f"{self._table}: "
         super().say(label, prefix + message, tone)
 
 
 class FleetOutput:
-    """Prints outcomes as they come, but what is one document (JSON, JUnit) at the end."""
+    """Prints each outcome when it is known, but JSON and JUnit as one document at the end."""
 
     def __init__(self, output: Output, command: str | None, *, is_text: bool = False) -> None:
-        """Print on ``output``; ``is_text`` when pages are for programs: whole, and nothing else."""
+        """Print on ``output``; with ``is_text`` pages are for programs: print them unchanged."""
         self._output, self._command, self._is_text = output, command, is_text
         self._has_header = False
 
@@ -90,13 +90,13 @@ class FleetOutput:
                 self._output.print_text(line)
 
     def finish(self, outcomes: Sequence[TableOutcome]) -> None:
-        """Print what stands at the end; ``outcomes`` in the order in which tables were named."""
+        """Print the end of the output; ``outcomes`` are in the order of the arguments."""
         if self._output.form is OutputFormat.JSON:
             runs = [outcome.envelope.to_json() for outcome in outcomes]
             document = {"schema_version": SCHEMA_VERSION, "command": self._command, "runs": runs}
             self._output.print_text(dump_json(document, indent=2))
         elif self._output.form is OutputFormat.JUNIT:
-            # Here, because Python's helpers for XML load those for HTTP.
+            # Imported here, because Python's XML helpers load the HTTP ones.
             from deltactl.cli.output.junit import render_junit
 
             self._output.print_text(render_junit(outcomes, self._command or ""))

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from deltactl.cli.session import Session
 
 RunTable = Callable[["Session"], None]
-"""Runs the command in the session of one table; raises what a single run would."""
+"""Runs the command in the session of one table; raises the same errors as a single run."""
 
 
 def find_single(options: FleetOptions, session: Session) -> str | None:
-    """Return the table if exactly one was named, so that its output is that of a single run.
+    """Return the table if exactly one is given, so that its output is that of a single run.
 
     Raises:
-        UsageError: none was named, or a bucket is a glob.
+        UsageError: none is given, or the name of a bucket is a glob.
     """
     if not options.table and options.tables_from is None:
         raise UsageError(
@@ -53,7 +53,7 @@ def expand_tables(options: FleetOptions, session: Session) -> list[str]:
     """Return the addresses from the arguments and the file, each once, in order.
 
     Raises:
-        UsageError: the file cannot be read, or names nothing.
+        UsageError: the file cannot be read, or contains no table.
         NotATableError: a glob matches no table.
     """
     from deltactl.operations.find_tables import find_tables, is_glob
@@ -65,7 +65,7 @@ def expand_tables(options: FleetOptions, session: Session) -> list[str]:
         for address in found:
             tables.setdefault(session.open_store(address).uri, address)
     if not tables:
-        raise UsageError(f"--tables-from {options.tables_from} names no table")
+        raise UsageError(f"--tables-from {options.tables_from} contains no table")
     return list(tables.values())
 
 
@@ -91,7 +91,7 @@ class Fleet:
         *,
         is_text: bool = False,
     ) -> None:
-        """Take the session of the whole run; ``is_text`` as ``FleetOutput`` has it."""
+        """Take the session of the whole run; ``is_text`` as for ``FleetOutput``."""
         self._session, self._options, self._run_table = session, options, run_table
         self._is_text = is_text
         self._failed: str | None = None
@@ -111,7 +111,7 @@ class Fleet:
                     outcomes.append(outcome)
                     output.show(outcome)
             except BaseException:
-                cancellation.token.set()  # before those at work are waited for
+                cancellation.token.set()  # before waiting for those that are running
                 raise
         order = {table: number for number, table in enumerate(tables)}
         outcomes.sort(key=lambda outcome: order[outcome.table])
@@ -120,7 +120,7 @@ class Fleet:
 
     def _run_each(self, tables: Sequence[str]) -> Generator[TableOutcome, None, None]:
         self._jobs = jobs = min(self._options.jobs, len(tables))
-        if jobs == 1:  # in the main thread, where questions can be asked
+        if jobs == 1:  # in the main thread, which can ask for confirmation
             yield from map(self._run_one, tables)
             return
         pool = ThreadPoolExecutor(jobs, thread_name_prefix="deltactl-table")
@@ -163,7 +163,9 @@ class Fleet:
     def _fail(
         self, session: Session, output: TableOutput, error: DeltactlError, raised: BaseException
     ) -> int:
-        if isinstance(error, InterruptedRunError):  # perhaps at a question: stop all tables
+        if isinstance(
+            error, InterruptedRunError
+        ):  # perhaps the answer to a question: stop all tables
             self._session.cancel(error.exit_code - 128 or signal.SIGINT)
         if self._options.fail_fast and self._failed is None:
             self._failed = session.table

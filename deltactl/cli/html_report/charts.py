@@ -1,4 +1,4 @@
-"""Charts as SVG, drawn here: lengths are shares of the width, so that letters keep their size."""
+"""Charts as SVG: lengths are percentages of the width, so that text keeps its size."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _BAR_PIXELS: Final = 13
 _ROW_GAP: Final = 12
 _STRIP_PIXELS: Final = 26
 _STEPS: Final = 1000
-"""Places on a strip: what is finer is drawn as one, so that a chart has at most as many pieces."""
+"""The resolution of a strip, and the maximum number of its parts: shorter ranges are joined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One bar of each row of a chart: its style, its name, a count a row."""
+    """One bar in each row of a chart: its style, its name, one count per row."""
 
     style: str
     name: str
@@ -29,7 +29,7 @@ class Series:
 
 
 def draw_bars(labels: Sequence[str], series: Sequence[Series], what: str) -> Markup:
-    """Draw rows of bars, one of each series; whatever is there at all is seen."""
+    """Draw rows of bars, one bar per series; each bar above zero is visible."""
     longest = max((max(s.counts, default=0) for s in series), default=0) or 1
     pitch = _BAR_PIXELS * len(series) + _ROW_GAP
     middle = _BAR_PIXELS * len(series) // 2
@@ -50,7 +50,7 @@ def draw_bars(labels: Sequence[str], series: Sequence[Series], what: str) -> Mar
             "svg",
             *drawn,
             role="img",
-            aria_label=_tell(labels, series, what),
+            aria_label=_describe(labels, series, what),
             width="100%",
             height=pitch * len(labels),
         ),
@@ -64,8 +64,8 @@ def _bar(style: str, share: float, count: int, top: int) -> Markup:
     return join(bar, number)
 
 
-def _tell(labels: Sequence[str], series: Sequence[Series], what: str) -> str:
-    """Say in words what a chart shows."""
+def _describe(labels: Sequence[str], series: Sequence[Series], what: str) -> str:
+    """Return the content of a chart as text, for screen readers."""
     rows = (
         f"{label}: " + ", ".join(f"{s.counts[row]:,} {s.name}" for s in series)
         for row, label in enumerate(labels)
@@ -74,7 +74,7 @@ def _tell(labels: Sequence[str], series: Sequence[Series], what: str) -> str:
 
 
 def draw_share(whole: float, part: float) -> Markup:
-    """Draw a bar for a cell of a table whose other cells tell the figures: shares, 0 to 1."""
+    """Draw a bar for a cell of a table whose other cells have the numbers; shares are 0 to 1."""
     shares = (("track", whole), ("after", part))
     return element(
         "svg",
@@ -90,8 +90,8 @@ def draw_share(whole: float, part: float) -> Markup:
 
 
 def draw_strip(first: int, last: int, layers: Sequence[tuple[str, str, Sequence[Range]]]) -> Markup:
-    """Draw which versions are what: ``layers`` of style, name and ranges, later ones on top."""
-    told = "; ".join(f"{name}: {_count(ranges):,}" for _, name, ranges in layers)
+    """Draw ranges of versions: ``layers`` of style, name and ranges, later ones on top."""
+    counts = "; ".join(f"{name}: {_count(ranges):,}" for _, name, ranges in layers)
     drawn = (
         element("rect", x=start, width=width, height=_STRIP_PIXELS, class_=style)
         for style, _, ranges in layers
@@ -104,7 +104,7 @@ def draw_strip(first: int, last: int, layers: Sequence[tuple[str, str, Sequence[
             "svg",
             *drawn,
             role="img",
-            aria_label=f"Versions {first:,} to {last:,}. {told}",
+            aria_label=f"Versions {first:,} to {last:,}. {counts}",
             width="100%",
             height=_STRIP_PIXELS,
         ),
@@ -122,7 +122,7 @@ def _count(ranges: Sequence[Range]) -> int:
 
 
 def _place(ranges: Sequence[Range], first: int, last: int) -> Iterable[tuple[str, str]]:
-    """Starts and widths in percent; ranges that touch at this scale are one."""
+    """Return starts and widths in percent; ranges that touch at this scale are joined."""
     scale = _STEPS / (last - first + 1)
     places: list[list[int]] = []
     for start, end in ranges:

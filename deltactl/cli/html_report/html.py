@@ -1,4 +1,4 @@
-"""HTML in which nothing that a table says can act: what is not markup by its type is escaped."""
+"""HTML with untrusted text from tables: all text that is not ``Markup`` is escaped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from deltactl.cli.output.text import fit_width, safe_text
 
 _LONGEST_TEXT: Final = 300
-"""Columns of a text: names and values of a table may be of any length, the page must not be."""
+"""The maximum width of a text: names and values in a table may have any length."""
 _VOID: Final = frozenset({"br", "meta"})
 
 
@@ -22,9 +22,9 @@ Child = Markup | str | int
 
 
 def element(tag: str, *children: Child, **attributes: str | int | None) -> Markup:
-    """Write an element; attributes that are ``None`` are left out.
+    """Return an element; attributes that are ``None`` are left out.
 
-    ``_`` in the name of an attribute stands for ``-``, at its end for nothing (``class_``).
+    ``_`` in the name of an attribute becomes ``-``; at its end it is removed (``class_``).
     """
     given = "".join(
         f' {name.rstrip("_").replace("_", "-")}="{escape(safe_text(str(value)))}"'
@@ -36,12 +36,12 @@ def element(tag: str, *children: Child, **attributes: str | int | None) -> Marku
 
 
 def join(*children: Child) -> Markup:
-    """Put markup and texts one behind the other, the texts escaped."""
+    """Return markup and texts joined, the texts escaped."""
     return Markup("".join(c if isinstance(c, Markup) else _escape(str(c)) for c in children))
 
 
 def foreign(text: str) -> Markup:
-    """Write a text of the table: what it holds right to left must not turn what is around it."""
+    """Return a text of the table, isolated: right-to-left text must not reorder the page."""
     return element("bdi", fit_width(safe_text(text), _LONGEST_TEXT))
 
 

@@ -1,4 +1,4 @@
-"""What a report says of an optimize, from the ``result`` of its JSON."""
+"""The part of a report about an optimize, from the ``result`` of its JSON."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SUMS = ("files_before", "files_after", "bytes_before", "bytes_to_rewrite")
 
 
 def render_optimize(envelope: Envelope, result: Values) -> Iterator[Markup]:
-    """Give the parts of a table's section."""
+    """Return the parts of a table's section."""
     plan = result["plan"]
     is_done = bool(result["versions"])
     yield render_tiles(_done_tiles(result) if is_done else _planned_tiles(plan))
@@ -43,7 +43,7 @@ def render_optimize(envelope: Envelope, result: Values) -> Iterator[Markup]:
     yield _render_partitions(plan["partitions"])
     reasons = result["rewrite"]["encoded_because"]
     yield render_counts("Row groups encoded", "row groups", reasons.items())
-    yield render_counts("Left alone", "files", plan["left_alone"].items())
+    yield render_counts("Not rewritten, by reason", "files", plan["left_alone"].items())
     yield element("h3", "The run")
     yield render_fields(_facts(envelope, result))
 
@@ -62,7 +62,7 @@ def _done_tiles(result: Values) -> list[tuple[str, str, str]]:
     return [
         ("files rewritten", f"{result['files_removed']:,}", f"into {result['files_added']:,}"),
         (
-            "size of these",
+            "size of these files",
             format_size(result["bytes_added"]),
             f"was {format_size(result['bytes_removed'])}",
         ),
@@ -72,12 +72,12 @@ def _done_tiles(result: Values) -> list[tuple[str, str, str]]:
 
 
 def _of(size_bytes: int) -> str:
-    return f"of {format_size(size_bytes)} looked at"
+    return f"of {format_size(size_bytes)} considered"
 
 
 def _files_tile(before: Values, after: Values) -> tuple[str, str, str]:
     counts = [sum(bucket["files"] for bucket in s["histogram"]) for s in (before, after)]
-    return ("files looked at", f"{counts[0]:,}", f"{counts[1]:,} after, by the plan")
+    return ("files considered", f"{counts[0]:,}", f"{counts[1]:,} afterwards, as planned")
 
 
 def _render_sizes(plan: Values, is_done: bool) -> Markup:
@@ -86,7 +86,7 @@ def _render_sizes(plan: Values, is_done: bool) -> Markup:
     buckets = label_buckets(start for found in counts for start in found)
     if not buckets:
         return Markup()
-    names = ("before", "after, by the plan") if is_done else ("now", "after")
+    names = ("before", "after, as planned") if is_done else ("now", "after")
     series = [
         Series(style, name, [found.get(start, 0) for start, _ in buckets])
         for style, name, found in zip(("before", "after"), names, counts, strict=True)
@@ -99,7 +99,8 @@ def _render_sizes(plan: Values, is_done: bool) -> Markup:
             for name, side in zip(names, sides, strict=True)
         ),
         element(
-            "p", "An output is planned as large as its inputs; compression may make it less.",
+            "p", "The plan assumes that an output is as large as its inputs. "
+            "Compression may make it smaller.",
             class_="faint",
         ),
     )  # fmt: skip
@@ -148,7 +149,7 @@ def _figures(row: Values) -> tuple[str, ...]:
 def _render_lost(kind: str, lost: Sequence[Values]) -> Markup:
     if not lost:
         return Markup()
-    captions = {"failures": "Not rewritten", "conflicts": "Lost to other writers"}
+    captions = {"failures": "Not rewritten", "conflicts": "Not committed: changed by other writers"}
     shown = lost[:MOST_ROWS]
     heads = [Head("reason"), Head("files", is_number=True), Head("size", is_number=True)]
     rows = [(foreign(r["reason"]), f"{r['files']:,}", format_size(r["bytes"])) for r in shown]
@@ -162,10 +163,10 @@ def _facts(envelope: Envelope, result: Values) -> Iterator[tuple[str, Child]]:
     if result["versions"]:
         yield "committed versions", ", ".join(f"{v:,}" for v in result["versions"][:MOST_ROWS])
     yield "target size", format_size(result["target_size_bytes"])
-    yield "small is below", format_size(result["min_file_size_bytes"])
-    looked_at = result["plan"]
-    files = format_count(looked_at["considered_files"], "file", "files")
-    yield "looked at", f"{files}, {format_size(looked_at['considered_bytes'])}"
+    yield "small files are below", format_size(result["min_file_size_bytes"])
+    considered = result["plan"]
+    files = format_count(considered["considered_files"], "file", "files")
+    yield "considered", f"{files}, {format_size(considered['considered_bytes'])}"
     rewrite = result["rewrite"]
     for done in ("copied", "encoded"):
         yield done, describe_groups(rewrite[f"row_groups_{done}"], rewrite[f"bytes_{done}"])

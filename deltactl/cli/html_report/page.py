@@ -1,19 +1,17 @@
-"""A report as one page of HTML that needs nothing else: no network, no scripts.
+"""A report as one self-contained HTML page: no network, no scripts.
 
-What it says of a table is what ``-o json`` prints; only sizes and times are put as people read
-them, and long lists are cut, which the page tells.
+The content is that of ``-o json``; sizes and times are formatted for people, and long lists are
+cut, with a note.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from deltactl import __version__
 from deltactl.cli.exits import MEANINGS, ExitCode, find_worst
+from deltactl.cli.html_report.document import format_instant, render_document, render_footer
 from deltactl.cli.html_report.html import Markup, element, foreign, join
 from deltactl.cli.html_report.optimize import render_optimize
 from deltactl.cli.html_report.parts import (
@@ -23,12 +21,11 @@ from deltactl.cli.html_report.parts import (
     render_items,
     render_table,
 )
-from deltactl.cli.html_report.style import STYLE
 from deltactl.cli.html_report.vacuum import render_vacuum
 from deltactl.cli.output.envelope import Envelope, ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.output.page import Tone
-from deltactl.units import format_count, format_duration, format_timestamp
+from deltactl.units import format_count, format_duration
 
 _MOST_TABLES: Final = 1000
 _MOST_SECTIONS: Final = 100
@@ -40,9 +37,9 @@ _SECTIONS: Final[
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What holds for a run over whatever tables; times in ms, command lines without secrets.
+    """Facts about the run, for all tables; times in ms, command lines without secrets.
 
-    ``to_do_it`` is the command line without what kept it from acting.
+    ``to_do_it`` is the command line without options such as --dry-run.
     """
 
     command: str
@@ -54,39 +51,20 @@ class RunFacts:
 
 
 def render_report(outcomes: Sequence[TableOutcome], facts: RunFacts) -> str:
-    """Write the page: one section a table, before them an overview where there are several."""
+    """Return the page: one section per table, after an overview if there are several."""
     one = outcomes[0].table if len(outcomes) == 1 else None
     title = f"deltactl {facts.command}: {one or format_count(len(outcomes), 'table', 'tables')}"
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("meta", name="generator", content=f"deltactl {__version__}"),
-        element("title", title),
-        element("style", Markup(STYLE)),
-    )
-    body = element("body", *_render_body(outcomes, facts))
-    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+    return render_document(title, *_render_body(outcomes, facts))
 
 
 def _render_body(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Iterator[Markup]:
     yield element(
         "header",
         element("h1", f"deltactl {facts.command}"),
-        element("p", f"{_instant(facts.began_ms)}, took {format_duration(facts.took_ms)}"),
+        element("p", f"{format_instant(facts.began_ms)}, took {format_duration(facts.took_ms)}"),
     )
     yield element("main", *_render_tables(outcomes, facts), _render_commands(outcomes, facts))
-    made = f"Written by deltactl {__version__}, run {facts.run_id}. Times are UTC."
-    yield element("footer", element("p", made))
-
-
-def _instant(ms: int) -> str:
-    return f"{format_timestamp(ms)[:19].replace('T', ' ')} UTC"
+    yield render_footer(facts.run_id)
 
 
 def _render_tables(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Iterator[Markup]:
@@ -94,13 +72,13 @@ def _render_tables(outcomes: Sequence[TableOutcome], facts: RunFacts) -> Iterato
         yield _render_section(outcomes[0], facts, 1)
         return
     yield _render_overview(outcomes)
-    # What somebody has to look at first.
+    # Failures first.
     numbered = sorted(enumerate(outcomes, 1), key=lambda pair: pair[1].exit_code == 0)
     for number, outcome in sorted(numbered[:_MOST_SECTIONS]):
         yield _render_section(outcome, facts, number)
     more = len(outcomes) - _MOST_SECTIONS
     if more > 0:
-        text = f"{more:,} more tables have no section here; -o json tells of all of them."
+        text = f"{more:,} more tables have no section here; use -o json for all tables."
         yield element("p", text, class_="faint")
 
 

@@ -1,4 +1,4 @@
-"""Parts that sections of a report are made of: figures in large, tables, lists, legends."""
+"""Parts of the sections of a report: tiles with numbers, tables, lists, legends."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from deltactl.cli.html_report.html import Child, Markup, element, foreign, join
 from deltactl.cli.output.page import Tone
 
 MOST_ROWS: Final = 50
-"""Rows of a table, and items of a list: a table may have a million partitions."""
+"""The maximum number of rows of a table and of items of a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A column of a table; ``is_wide_only`` ones are left out on a narrow screen."""
+    """A column of a table; with ``is_wide_only`` it is hidden on a narrow screen."""
 
     text: str
     is_number: bool = False
@@ -23,7 +23,7 @@ class Head:
 
     @property
     def classes(self) -> str | None:
-        """How cells of the column look."""
+        """Return the CSS classes of the column's cells."""
         names = ("number" if self.is_number else "", "wide" if self.is_wide_only else "")
         return " ".join(filter(None, names)) or None
 
@@ -35,7 +35,7 @@ def render_table(
     last: Sequence[Sequence[Child]] = (),
     class_: str | None = None,
 ) -> Markup:
-    """Write a table, in a box that scrolls by itself; ``last`` are rows that sum up."""
+    """Return a table in a box that scrolls; ``last`` are rows of totals."""
     columns = (element("th", head.text, scope="col", class_=head.classes) for head in heads)
     body = (_row(heads, row) for row in rows)
     foot = element("tfoot", *(_row(heads, row) for row in last)) if last else Markup()
@@ -59,7 +59,7 @@ def _row(heads: Sequence[Head], row: Sequence[Child]) -> Markup:
 
 
 def render_tiles(tiles: Iterable[tuple[str, str, str]]) -> Markup:
-    """Write figures in large: what it is, the figure, a word on it."""
+    """Return tiles: each has a caption, a number in large type, and a note."""
     return element(
         "dl",
         *(
@@ -75,13 +75,13 @@ def render_tiles(tiles: Iterable[tuple[str, str, str]]) -> Markup:
 
 
 def render_fields(pairs: Iterable[tuple[str, Child]]) -> Markup:
-    """Write names and values."""
+    """Return a list of names and values."""
     parts = (join(element("dt", name), element("dd", value)) for name, value in pairs)
     return element("dl", *parts, class_="fields")
 
 
 def render_items(heading: str, items: Sequence[str]) -> Markup:
-    """Write a list of texts of the table under a heading, the first of them if there are many."""
+    """Return a list of texts of the table under a heading, cut after the first ones."""
     if not items:
         return Markup()
     shown = [element("li", foreign(item)) for item in items[:MOST_ROWS]]
@@ -92,7 +92,7 @@ def render_items(heading: str, items: Sequence[str]) -> Markup:
 
 
 def render_counts(caption: str, noun: str, counts: Iterable[tuple[str, int]]) -> Markup:
-    """Write what there is of each kind, nothing where there is none."""
+    """Return the counts by kind; nothing without any."""
     rows = [(foreign(reason), f"{count:,}") for reason, count in counts]
     if not rows:
         return Markup()
@@ -101,12 +101,12 @@ def render_counts(caption: str, noun: str, counts: Iterable[tuple[str, int]]) ->
 
 
 def render_badge(word: str, tone: Tone) -> Markup:
-    """Write a word that tells how something ended."""
+    """Return a badge with a status."""
     return element("span", word, class_=f"badge {tone}")
 
 
 def describe_cut(what: str, total: int, rule: str) -> str:
-    """Say how many rows there would be, and which of them are shown where that is not all."""
+    """Return a caption with the number of rows, and which of them are shown if not all."""
     if total <= MOST_ROWS:
         return f"{what} ({total:,})"
     return f"{what}: the {MOST_ROWS} {rule} of {total:,}; the others are summed in one row"

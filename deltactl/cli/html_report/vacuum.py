@@ -1,4 +1,4 @@
-"""What a report says of a vacuum, from the ``result`` of its JSON."""
+"""The part of a report about a vacuum, from the ``result`` of its JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHOWN_COSTS = 8
 
 
 def render_vacuum(envelope: Envelope, result: Values) -> Iterator[Markup]:
-    """Give the parts of a table's section: of a vacuum, or of its way back."""
+    """Return the parts of a table's section: of a vacuum, an undo or a purge of quarantine."""
     if "by_folder" not in result:
         yield from _render_aside(result)
         return
@@ -38,12 +38,12 @@ def render_vacuum(envelope: Envelope, result: Values) -> Iterator[Markup]:
         moved = result["quarantined_until"] is not None
         undo = describe_undo(result["run_id"], moved, envelope.table or "")
         yield element("p", element("strong", "Undo: "), undo, class_="note")
-    yield from _render_stayed(result)
+    yield from _render_deviations(result)
     if result["horizon"] is not None:
         yield _render_horizon(result["horizon"], is_done)
-    yield _render_sums("Why they may go", "reason", result["by_reason"])
-    yield _render_sums("Folders", "folder", result["by_folder"])
-    yield render_counts("Not needed, and kept all the same", "files", result["kept"].items())
+    yield _render_sums("Files by reason", "reason", result["by_reason"])
+    yield _render_sums("Directories", "folder", result["by_folder"], "directory")
+    yield render_counts("Not needed, but kept", "files", result["kept"].items())
     yield element("h3", "The run")
     yield render_fields(_facts(envelope, result))
 
@@ -52,8 +52,8 @@ def _planned_tiles(result: Values) -> list[tuple[str, str, str]]:
     left = result["left_over_files"]
     return [
         ("files to remove", f"{result['files']:,}", f"{left:,} left for the next run"),
-        ("frees", format_size(result["bytes"]), "by the sizes that the store tells"),
-        ("empty folders", f"{result['folders']:,}", "to remove"),
+        ("frees", format_size(result["bytes"]), "by the sizes in the listing or log"),
+        ("empty directories", f"{result['folders']:,}", "to remove"),
     ]
 
 
@@ -70,18 +70,22 @@ def _done_tiles(result: Values) -> list[tuple[str, str, str]]:
             format_size(result["bytes_removed"]),
             f"of {format_size(result['bytes'])} planned",
         ),
-        ("empty folders", f"{result['folders_removed']:,}", f"of {result['folders']:,} planned"),
+        (
+            "empty directories",
+            f"{result['folders_removed']:,}",
+            f"of {result['folders']:,} planned",
+        ),
     ]
 
 
-def _render_stayed(result: Values) -> Iterator[Markup]:
-    """What did not go as planned."""
+def _render_deviations(result: Values) -> Iterator[Markup]:
+    """Return lists of files that were not removed as planned."""
     failures = [f"{f['path']}: {f['reason']}".lstrip(": ") for f in result["failures"]]
     yield render_items("Could not be removed", failures)
-    yield render_items("Came into use after they were gone", result["lost"])
-    yield render_items("Stayed, for another writer took them into use", result["came_back"])
-    yield render_items("Stayed, for they changed meanwhile", result["changed"])
-    yield render_items("Folders with tables of their own", result["foreign_tables"])
+    yield render_items("Removed, but another writer started using them", result["lost"])
+    yield render_items("Kept: another writer started using them", result["came_back"])
+    yield render_items("Kept: they changed during the run", result["changed"])
+    yield render_items("Directories that contain other tables", result["foreign_tables"])
 
 
 def _render_horizon(horizon: Values, is_done: bool) -> Markup:
@@ -91,7 +95,7 @@ def _render_horizon(horizon: Values, is_done: bool) -> Markup:
     layers = [
         ("track", "in the log", [(first, last)]),
         ("after", "readable before" if is_done else "readable now", readable),
-        ("before", "ended by this run" if is_done else "would end with this run", ends),
+        ("before", "no longer readable" if is_done else "no longer readable after this run", ends),
     ]
     parts: list[Markup] = [
         element("h3", "Versions that can be read"),
@@ -99,7 +103,7 @@ def _render_horizon(horizon: Values, is_done: bool) -> Markup:
     ]
     if ends:
         cost = format_size(horizon["cost_bytes"])
-        text = f"Keeping them {'took' if is_done else 'takes'} {cost}."
+        text = f"Their files {'took' if is_done else 'take'} {cost}."
         parts += [element("p", text, class_="faint"), _render_costs(horizon["costs"])]
     return join(*parts)
 
@@ -108,25 +112,31 @@ def _render_costs(costs: Sequence[Values]) -> Markup:
     shown = costs[:_SHOWN_COSTS]
     if not shown:
         return Markup()
-    heads = [Head("version", is_number=True), Head("needs by itself", is_number=True)]
+    heads = [
+        Head("version", is_number=True),
+        Head("size of files that only it needs", is_number=True),
+    ]
     rows = [(f"{row['version']:,}", format_size(row["bytes"])) for row in shown]
     return render_table(
-        f"The newest of the versions that end ({len(shown)})", heads, rows, class_="small"
+        f"The latest of the versions that are no longer readable ({len(shown)})",
+        heads,
+        rows,
+        class_="small",
     )
 
 
-def _render_sums(caption: str, name: str, sums: Sequence[Values]) -> Markup:
+def _render_sums(caption: str, name: str, sums: Sequence[Values], head: str = "") -> Markup:
     if not sums:
         return Markup()
     shown = heapq.nlargest(MOST_ROWS, sums, key=lambda row: row["bytes"])
     largest = max(row["bytes"] for row in shown) or 1
     heads = [
-        Head(name),
+        Head(head or name),
         Head("files", is_number=True),
         Head("size", is_number=True),
         Head("oldest", is_wide_only=True),
         Head("newest"),
-        Head("of the largest", is_wide_only=True),
+        Head("share of the largest", is_wide_only=True),
     ]
     rows = [
         (foreign(row[name] or "(root)"), *_figures([row]), draw_share(0, row["bytes"] / largest))
@@ -142,7 +152,7 @@ def _render_sums(caption: str, name: str, sums: Sequence[Values]) -> Markup:
 
 
 def _figures(rows: Sequence[Values]) -> tuple[str, ...]:
-    """Files, bytes, the first and the last day of some rows together."""
+    """Return files, bytes, the first and the last day of some rows together."""
     return (
         f"{sum(row['files'] for row in rows):,}",
         format_size(sum(row["bytes"] for row in rows)),
@@ -163,25 +173,25 @@ def _facts(envelope: Envelope, result: Values) -> Iterator[tuple[str, Child]]:
         describe_mode(result["mode"], result["complete_since_version"], result["listed_files"]),
     )
     if result["vanished"]:
-        yield "gone already", format_count(result["vanished"], "file", "files")
+        yield "already deleted", format_count(result["vanished"], "file", "files")
     if result["quarantined_until"] is not None:
-        yield "kept until", f"{result['quarantined_until']}, at least"
+        yield "kept until", f"at least {result['quarantined_until']}"
     yield "engine", str(envelope.engine)
 
 
 def _render_aside(result: Values) -> Iterator[Markup]:
-    """An undo, or an end of a quarantine."""
+    """Return the parts of an undo, or of a purge of quarantine."""
     if "restored" in result:
         impossible = result["impossible"]
-        figures = (("files brought back", result["files_restored"]), ("cannot", len(impossible)))
+        figures = (("files restored", result["files_restored"]), ("not restored", len(impossible)))
         yield render_tiles((name, f"{count:,}", "") for name, count in figures)
-        yield render_items("Brought back", result["restored"])
-        stayed = impossible
+        yield render_items("Restored", result["restored"])
+        failed = impossible
     else:
         size = format_size(result["bytes_removed"])
         yield render_tiles([("quarantined files", f"{result['files_removed']:,}", size)])
         yield render_items("Runs", result["runs"])
         waiting = [f"{row['run_id']} until {row['until']}" for row in result["waiting"]]
-        yield render_items("Stay for now", waiting)
-        stayed = result["failures"]
-    yield render_items("Could not", [f"{row['path']}: {row['reason']}" for row in stayed])
+        yield render_items("Kept for now", waiting)
+        failed = result["failures"]
+    yield render_items("Failed", [f"{row['path']}: {row['reason']}" for row in failed])

@@ -1,4 +1,4 @@
-"""``--report FILE``: the run as a page to keep, written once everything else is done."""
+"""``--report FILE``: the run as an HTML page, written after everything else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The page of a run, and when that began."""
+    """The page of a run, and when the run started."""
 
     path: Path
     began_ms: int = field(default_factory=lambda: SystemClock().now_ms())
@@ -36,7 +36,7 @@ class Report:
 
     @classmethod
     def take(cls, params: dict[str, Any]) -> Report | None:
-        """Move the option out of parsed parameters, and look whether a page can be written there.
+        """Move the option out of parsed parameters, and check that the page can be written.
 
         Raises:
             UsageError: it cannot; nothing was done yet.
@@ -46,19 +46,19 @@ class Report:
             return None
         path = Path(name)
         if "://" in name or name == "-":
-            raise UsageError(f"--report {name} is not a file", hint="Name a file of this machine.")
+            raise UsageError(f"--report {name} is not a file", hint="Give a path on this machine.")
         if path.is_dir():
             raise UsageError(
-                f"--report {name!r} is a directory", hint="Name a file in it, such as run.html."
+                f"--report {name!r} is a directory", hint="Give a file in it, such as run.html."
             )
         if not os.access(path.parent, os.W_OK):
             raise UsageError(
-                f"--report {name}: the folder {path.parent} is not there, or may not be written to"
+                f"--report {name}: the directory {path.parent} does not exist, or is not writable"
             )
         return cls(path)
 
     def write(self, session: Session, raised: BaseException | None) -> None:
-        """Write the page of a run that ends, with ``raised`` if it fails.
+        """Write the page at the end of a run, with ``raised`` if it failed.
 
         Raises:
             DeltactlError: it cannot be written.
@@ -79,7 +79,7 @@ class Report:
 
 
 def _single(session: Session, raised: BaseException | None) -> TableOutcome:
-    """How the run over one table ends."""
+    """Return the outcome of the run on one table."""
     output, code = session.output, int(ExitCode.DONE)
     envelope = output.envelope or session.envelope()
     if isinstance(raised, typer.Exit):
@@ -95,11 +95,10 @@ def _single(session: Session, raised: BaseException | None) -> TableOutcome:
 def write_at_end(session: Session, report: Report | None) -> Iterator[None]:
     """Write the page when the context ends, however it ends.
 
-    What the run itself ended with is what its caller hears; a page that cannot be written is then
-    warned about.
+    If the run itself failed, its error is raised, and a page that cannot be written is a warning.
 
     Raises:
-        PartialSuccessError: the run ended well, and its page could not be written.
+        PartialSuccessError: the run succeeded, and its page could not be written.
     """
     if report is None:
         yield
@@ -113,7 +112,7 @@ def write_at_end(session: Session, report: Report | None) -> Iterator[None]:
         report.write(session, None)
     except DeltactlError as error:
         raise PartialSuccessError(
-            f"the run ended well, but --report could not be written: {error.message}",
+            f"the run succeeded, but --report could not be written: {error.message}",
             hint=error.hint,
         ) from error
 

@@ -6,8 +6,8 @@ command does not declare them, and finds them in its ``Session``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Final, TypeVar
 
@@ -16,7 +16,7 @@ import typer
 from deltactl.cli.options.declared import Options
 from deltactl.cli.options.groups import Group
 from deltactl.cli.output.output import LogFormat, OutputFormat
-from deltactl.cli.output.progress import ProgressForm
+from deltactl.cli.output.progress import SECONDS_BETWEEN_LINES, ProgressForm
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.settings.sources import Source, parse_flag, resolve_setting
 from deltactl.errors import UsageError
@@ -24,8 +24,12 @@ from deltactl.storage.network.pacing import parse_rate
 from deltactl.storage.secrets import is_secret
 
 _REFERENCE: Final = "env:"
+_DEFAULT_OUTPUT: Final = OutputFormat.TABLE
+_DEFAULT_LOG: Final = LogFormat.TEXT
+_DEFAULT_PROGRESS: Final = ProgressForm.AUTO
 
 E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
 
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help="Path or URI of the table", show_default=False)
@@ -62,7 +66,10 @@ class GlobalOptions(Options):
     output: Annotated[
         OutputFormat | None,
         typer.Option(
-            "--output", "-o", help="Format of the result, by default table", show_default=False
+            "--output",
+            "-o",
+            help=f"Format of the result, by default {_DEFAULT_OUTPUT}",
+            show_default=False,
         ),
     ] = None
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes")] = False
@@ -89,7 +96,7 @@ class GlobalOptions(Options):
         LogFormat | None,
         typer.Option(
             "--log-format",
-            help="Format of warnings, notes, logs and errors on stderr, by default text",
+            help=f"Format of warnings, notes, logs and errors on stderr, by default {_DEFAULT_LOG}",
             show_default=False,
             rich_help_panel=Group.OUTPUT,
         ),
@@ -98,8 +105,8 @@ class GlobalOptions(Options):
         ProgressForm | None,
         typer.Option(
             "--progress",
-            help="Progress on stderr, by default auto: a bar on a terminal, else a line every "
-            "10 seconds",
+            help=f"Progress on stderr, by default {_DEFAULT_PROGRESS}: a bar on a terminal, else a "
+            f"line every {SECONDS_BETWEEN_LINES:g} seconds",
             show_default=False,
             rich_help_panel=Group.OUTPUT,
         ),
@@ -125,50 +132,20 @@ class GlobalOptions(Options):
 
     def resolve(self, sources: Sequence[Source]) -> GlobalOptions:
         """Fill in the options that are not on the command line from the other sources."""
-        output = resolve_setting(
-            "output",
-            self.output,
-            parse=parse_output_format,
-            default=OutputFormat.TABLE,
-            sources=sources,
-        )
-        log_format = resolve_setting(
-            "log-format",
-            self.log_format,
-            parse=lambda text: parse_choice(text, LogFormat, "a form of a log"),
-            default=LogFormat.TEXT,
-            sources=sources,
-        )
-        progress = resolve_setting(
-            "progress",
-            self.progress,
-            parse=lambda text: parse_choice(text, ProgressForm, "a form of progress"),
-            default=ProgressForm.AUTO,
-            sources=sources,
-        )
-        debug = resolve_setting(
-            "debug", self.debug or None, parse=parse_flag, default=False, sources=sources
-        )
-        quiet = resolve_setting(
-            "quiet", self.quiet or None, parse=parse_flag, default=False, sources=sources
-        )
-        rate = resolve_setting(
-            "max-requests-per-second",
-            self.max_requests_per_second,
-            parse=parse_rate,
-            default=None,
-            sources=sources,
-        )
-        return GlobalOptions(
-            storage_option=self.storage_option,
-            max_requests_per_second=parse_rate(rate.value),
-            output=output.value,
-            quiet=quiet.value,
-            verbose=self.verbose,
-            debug=debug.value,
-            no_color=self.no_color,
-            log_format=log_format.value,
-            progress=progress.value,
+
+        def choose(key: str, given: T | None, parse: Callable[[str], T], default: T) -> T:
+            return resolve_setting(key, given, parse=parse, default=default, sources=sources).value
+
+        return replace(
+            self,
+            output=choose("output", self.output, parse_output_format, _DEFAULT_OUTPUT),
+            log_format=choose("log-format", self.log_format, _parse_log_format, _DEFAULT_LOG),
+            progress=choose("progress", self.progress, _parse_progress, _DEFAULT_PROGRESS),
+            debug=choose("debug", self.debug or None, parse_flag, False),
+            quiet=choose("quiet", self.quiet or None, parse_flag, False),
+            max_requests_per_second=parse_rate(
+                choose("max-requests-per-second", self.max_requests_per_second, parse_rate, None)
+            ),
         )
 
 
@@ -176,9 +153,17 @@ def parse_output_format(text: str) -> OutputFormat:
     """Parse the name of an output format.
 
     Raises:
-        UsageError: there is no such form.
+        UsageError: there is no such format.
     """
-    return parse_choice(text, OutputFormat, "a form of output")
+    return parse_choice(text, OutputFormat, "an output format")
+
+
+def _parse_log_format(text: str) -> LogFormat:
+    return parse_choice(text, LogFormat, "a log format")
+
+
+def _parse_progress(text: str) -> ProgressForm:
+    return parse_choice(text, ProgressForm, "a form of progress")
 
 
 def parse_choice(text: str, kind: type[E], what: str) -> E:

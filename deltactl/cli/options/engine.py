@@ -1,14 +1,14 @@
 """Options of all commands that run tasks: where the tasks run.
 
 They are added by ``cli/group.py`` to each command whose row of the command table says so; a command
-does not declare them, and asks its session for the engine.
+does not declare them, and gets the engine from its session.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -20,7 +20,9 @@ from deltactl.engine.choose import (
     EngineName,
 )
 from deltactl.errors import UsageError
-from deltactl.units import parse_size
+from deltactl.units import format_compact_size, parse_size
+
+_DEFAULT_ENGINE: Final = EngineName.AUTO
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,8 @@ class EngineOptions(Options):
         EngineName | None,
         typer.Option(
             "--engine",
-            help="Where tasks run, by default auto: Spark if a cluster is named or the input "
-            "is large, else this process",
+            help=f"Where tasks run, by default {_DEFAULT_ENGINE}: Spark if a cluster is named or "
+            "the input is large, else this process",
             show_default=False,
         ),
     ] = None
@@ -41,7 +43,8 @@ class EngineOptions(Options):
         typer.Option(
             "--spark-threshold",
             metavar="SIZE",
-            help="Input size from which auto uses Spark  [default: 1GiB]",
+            help="Input size from which auto uses Spark  [default: "
+            f"{format_compact_size(DEFAULT_SPARK_THRESHOLD_BYTES)}]",
             show_default=False,
         ),
     ] = None
@@ -77,13 +80,13 @@ class EngineOptions(Options):
         """Fill in the options that are not on the command line from the other sources.
 
         Raises:
-            UsageError: a value that cannot be understood, or options that exclude each other.
+            UsageError: a value is invalid, or options exclude each other.
         """
         engine = resolve_setting(
             "engine",
             self.engine,
             parse=lambda text: parse_choice(text, EngineName, "an engine"),
-            default=EngineName.AUTO,
+            default=_DEFAULT_ENGINE,
             sources=sources,
         )
         threshold = resolve_setting(
@@ -97,7 +100,7 @@ class EngineOptions(Options):
         if engine.origin is Origin.FLAG and engine.value is EngineName.LOCAL:
             if self.master or self.spark_remote:
                 flag = "--master" if self.master else "--spark-remote"
-                raise UsageError(f"{flag} means nothing with --engine local")
+                raise UsageError(f"{flag} has no effect with --engine local")
             master = remote = None
         return ResolvedEngine(
             engine.value,

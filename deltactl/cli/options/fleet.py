@@ -33,7 +33,7 @@ class FleetOptions(Options):
         list[str],
         typer.Argument(
             metavar="TABLE...",
-            help="Path or URI of the table; of several, or a glob of tables such as 's3://lake/*'",
+            help="Path or URI of the table; also several, or a glob such as 's3://lake/*'",
             show_default=False,
         ),
     ] = field(default_factory=list)
@@ -54,7 +54,7 @@ class FleetOptions(Options):
             "-j",
             min=1,
             metavar="N",
-            help="Number of tables at the same time; they share cores and memory",
+            help="Number of tables to process at the same time; they share cores and memory",
             rich_help_panel=Group.EXECUTION,
         ),
     ] = 1
@@ -62,7 +62,7 @@ class FleetOptions(Options):
         bool,
         typer.Option(
             "--fail-fast",
-            help="Start no further table after one failed",
+            help="Start no more tables after one failed",
             rich_help_panel=Group.EXECUTION,
         ),
     ] = False
@@ -84,5 +84,6 @@ def refuse_options_for_one_table(params: dict[str, Any]) -> None:
         if value or (value == 0 and value is not False):  # version 0 is one
             flag = name.replace("_", "-")
             raise UsageError(
-                f"--{flag} is for one table, and several are named", hint="Run them one by one."
+                f"--{flag} is for one table, and several are given",
+                hint="Run the command once per table.",
             )

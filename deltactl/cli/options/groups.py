@@ -21,10 +21,11 @@ _NAMES: Final = {
         "include-clustered include-unknown inventory keep-last keep-version limit margin "
         "max-bytes max-deleted-rows-ratio max-files min-file-size min-input-files mode name "
         "operation partition-by property purge retain sample since since-version skip-hot "
-        "sync undo until version version-range where"
+        "sync to-timestamp to-version undo until version version-range where"
     ),
     Group.SAFETY: (
-        "check dry-run force-retention ignore-manifests max-orphan-fraction no-journal "
+        "allow-protocol-downgrade check dry-run force-retention ignore-manifests ignore-missing "
+        "max-orphan-fraction no-journal "
         "purge-quarantine quarantine quarantine-for repair verify yes"
     ),
     Group.OUTPUT: (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -16,9 +16,9 @@ from deltactl.cli.options.common import parse_choice
 from deltactl.cli.options.declared import Options
 from deltactl.cli.settings.sources import Source, resolve_setting
 from deltactl.errors import UsageError
+from deltactl.storage.log_store import DynamoDbLogStore
 
-if TYPE_CHECKING:
-    from deltactl.storage.dynamodb import DynamoDbLogStore
+_DEFAULTS: Final = DynamoDbLogStore()
 
 
 class LogStoreName(StrEnum):
@@ -35,8 +35,8 @@ class LogStoreOptions(Options):
         LogStoreName | None,
         typer.Option(
             "--log-store",
-            help="Log store with which all writers of a table on S3 agree on commits, as "
-            "Delta's S3DynamoDBLogStore  [default: S3 itself, by conditional puts]",
+            help="Log store through which all writers of a table on S3 commit, as Delta's "
+            "S3DynamoDBLogStore  [default: S3 itself, by conditional puts]",
             show_default=False,
         ),
     ] = None
@@ -45,7 +45,7 @@ class LogStoreOptions(Options):
         typer.Option(
             "--ddb-table-name",
             metavar="NAME",
-            help="Table of the log store in DynamoDB  [default: delta_log]",
+            help=f"Table of the log store in DynamoDB  [default: {_DEFAULTS.table_name}]",
             show_default=False,
         ),
     ] = None
@@ -54,7 +54,7 @@ class LogStoreOptions(Options):
         typer.Option(
             "--ddb-region",
             metavar="REGION",
-            help="Its region  [default: us-east-1]",
+            help=f"Its region  [default: {_DEFAULTS.region}]",
             show_default=False,
         ),
     ] = None
@@ -79,21 +79,18 @@ class LogStoreOptions(Options):
             ):
                 if given is not None:
                     raise UsageError(
-                        f"{flag} means nothing without a log store",
+                        f"{flag} has no effect without a log store",
                         hint="Add --log-store dynamodb.",
                     )
             return None
-        from deltactl.storage.dynamodb import DynamoDbLogStore
-
-        default = DynamoDbLogStore()
         table = resolve_setting(
             "ddb-table-name",
             self.ddb_table_name,
             parse=str,
-            default=default.table_name,
+            default=_DEFAULTS.table_name,
             sources=sources,
         )
         region = resolve_setting(
-            "ddb-region", self.ddb_region, parse=str, default=default.region, sources=sources
+            "ddb-region", self.ddb_region, parse=str, default=_DEFAULTS.region, sources=sources
         )
         return DynamoDbLogStore(table.value, region.value)

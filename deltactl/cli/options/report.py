@@ -1,4 +1,4 @@
-"""``--report FILE``: where the page goes."""
+"""``--report FILE``: the file of the HTML report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a run may begin: ``--min-interval`` and ``--no-lease``."""
+"""When a run may start: ``--min-interval`` and ``--no-lease``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _OTHER_TASKS: Final = ("cleanup_only", "purge_quarantine", "repair", "undo")
 
 @dataclass(frozen=True, slots=True)
 class TurnOptions(Options):
-    """When a run may begin.
+    """When a run may start.
 
     ``is_dry_run``: the run changes nothing and needs no lease. ``is_other_task``: the run does
-    something else than what the command does on a schedule.
+    another task than the scheduled one of the command.
     """
 
     min_interval: Annotated[
@@ -48,7 +48,7 @@ class TurnOptions(Options):
 
     @property
     def min_interval_ms(self) -> int | None:
-        """Return the least time between two runs; ``None`` without one.
+        """Return the minimum time between two runs; ``None`` without one.
 
         Raises:
             UsageError: it is no duration.
@@ -57,7 +57,7 @@ class TurnOptions(Options):
 
     @classmethod
     def take(cls, params: dict[str, Any]) -> TurnOptions:
-        """Move these options out of parsed parameters; look at the other parameters too."""
+        """Move these options out of parsed parameters; the others decide the kind of run."""
         return replace(
             take_options(cls, params),
             is_dry_run=any(params.get(name) for name in _DRY_RUNS),

@@ -1,4 +1,4 @@
-"""``--if-needed``: text to numbers."""
+"""Parse the values of ``--if-needed`` and of options for times."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 def parse_need(
     texts: Sequence[str] | None, known: Sequence[str] = ("files", "size")
 ) -> Need | None:
-    """Parse ``files=N``, ``size=SIZE`` and ``commits=N``; a command knows some of them.
+    """Parse ``files=N``, ``size=SIZE`` and ``commits=N``; each command accepts some of them.
 
     Raises:
-        UsageError: naming what is known, or what is wrong with a number.
+        UsageError: a name is not accepted here, or a number is invalid.
     """
     if not texts:
         return None
@@ -29,7 +29,7 @@ def parse_need(
     for key in pairs:
         if key not in known:
             raise UsageError(
-                f"--if-needed {key}: there is no such measure here",
+                f"--if-needed {key}: this command has no such measure",
                 hint=f"Use one of: {', '.join(known)}.",
             )
     size = pairs.get("size")

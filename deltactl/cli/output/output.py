@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,6 @@ from deltactl.cli.output.envelope import (
     format_rfc3339,
     to_jsonable,
 )
-from deltactl.cli.output.github import annotate
 from deltactl.cli.output.page import Cell, Page, RenderTable, Tone
 from deltactl.cli.output.rows import ROWS_AT_ONCE, Rows, iterate_rows, write_csv
 from deltactl.cli.output.terminal import has_color, print_colored, terminal_width
@@ -152,6 +152,8 @@ class Output:
             envelope.error = ErrorInfo.of(error)
             self.emit(envelope, render_table=lambda page: None)
         if self.form is OutputFormat.GITHUB:
+            from deltactl.cli.output.github import annotate
+
             self.print_text(annotate("error", f"deltactl: {error.code}", error.message))
         self.say_error(error)
 
@@ -270,3 +272,25 @@ def stdout_errors() -> Iterator[None]:
         raise ReaderGone from None
     except OSError as error:
         raise DeltactlError(f"cannot write the result: {error.strerror}") from error
+
+
+def guess_format(argv: Sequence[str]) -> OutputFormat | None:
+    """Return the last ``-o`` or ``--output`` of arguments that may be invalid."""
+    found: str | None = None
+    for position, word in enumerate(argv):
+        if word == "--":
+            break
+        if word in ("-o", "--output"):
+            found = argv[position + 1] if position + 1 < len(argv) else found
+        elif word.startswith("--output="):
+            found = word.removeprefix("--output=")
+        elif word.startswith("-o") and word[2:] in list(OutputFormat):
+            found = word[2:]
+    return OutputFormat(found) if found in list(OutputFormat) else None
+
+
+def guess_log_format(argv: Sequence[str], environ: Mapping[str, str]) -> LogFormat:
+    """Return the log format for errors before or in the parsing of the arguments."""
+    words = " ".join(argv).replace("--log-format=", "--log-format ")
+    said = re.findall(r"--log-format (\S+)", words) or [environ.get("DELTACTL_LOG_FORMAT", "")]
+    return LogFormat.JSON if said[-1].lower() == LogFormat.JSON else LogFormat.TEXT

@@ -19,6 +19,7 @@ Row = dict[str, Any]
 
 # Pages of this width also show seconds, full numbers and operation parameters.
 _WIDE: Final = 110
+_RESTORE: Final = "RESTORE"
 _MAX_NOTES: Final = 10
 _UNITS: Final = "KMGTPE"
 CHANGE_COLUMNS: Final = tuple(
@@ -120,7 +121,7 @@ def _cells(row: Row, change: Change | None, now_ms: int, wide: bool) -> list[Cel
         broken = row["problem"] is not None
         operation = Styled("unreadable" if broken else "-", Tone.BAD if broken else Tone.FAINT)
     else:
-        operation = Styled(row["operation"][:_CUT], Tone.STRONG)
+        operation = Styled(_name_operation(row)[:_CUT], Tone.STRONG)
     return [
         str(row["version"]),
         "" if when is None else Styled(_format_time(when, wide), Tone.FAINT),
@@ -132,6 +133,13 @@ def _cells(row: Row, change: Change | None, now_ms: int, wide: bool) -> list[Cel
         size,
         rows,
     ]
+
+
+def _name_operation(row: Row) -> str:
+    """Return the operation; ``restore --where`` has a predicate, other restores have none."""
+    operation: str = row["operation"]
+    is_partial = operation == _RESTORE and (row["operationParameters"] or {}).get("predicate")
+    return f"{operation} part" if is_partial else operation
 
 
 def _format_time(timestamp_ms: int, wide: bool) -> str:

@@ -10,6 +10,7 @@ from deltactl.units import format_timestamp
 
 if TYPE_CHECKING:
     from deltactl.log.commits.changes import FileCounts
+    from deltactl.operations.history.diff import VersionDiff
 
 
 def json_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -25,3 +26,19 @@ def change_row(
     sides = (("added", added), ("removed", removed))
     counts = {f"{side}_{fact}": n for side, of in sides for fact, n in asdict(of).items()}
     return counts if partition_values is None else {"partition_values": partition_values, **counts}
+
+
+def diff_rows(diff: VersionDiff) -> list[dict[str, Any]]:
+    """Return a row for each partition that differs between two versions."""
+    return [change_row(p.partition_values, p.added, p.removed) for p in diff.partitions]
+
+
+def diff_result(diff: VersionDiff) -> dict[str, Any]:
+    """Return the differences between two versions for JSON."""
+    first, last = (None if it is None else format_timestamp(it) for it in diff.timestamps_ms)
+    return {
+        **diff.to_dict(),
+        "first_timestamp": first,
+        "last_timestamp": last,
+        "partitions": diff_rows(diff),
+    }

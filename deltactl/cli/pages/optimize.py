@@ -12,9 +12,11 @@ from deltactl.units import format_count, format_size
 
 if TYPE_CHECKING:
     from deltactl.operations.optimize.copy_groups import RewriteCounts
+    from deltactl.operations.optimize.layout.select import LayoutPlan
     from deltactl.operations.optimize.run import OptimizePlan, OptimizeReport
 
 _SHOWN_PARTITIONS = 20
+_SHOWN_CLUSTERS = 4
 
 
 def render_report(page: Page, report: OptimizeReport, argv: Sequence[str]) -> None:
@@ -41,14 +43,36 @@ def _render_plan(page: Page, report: OptimizeReport) -> None:
     files = format_count(plan.files.num_rows, "file", "files")
     page.line(
         Styled(f"Would rewrite {files}", Tone.STRONG),
-        f" ({format_size(plan.bytes_to_rewrite)}) into {plan.num_bins}, "
+        f" ({format_size(plan.bytes_to_rewrite)}) into {plan.num_outputs}, "
         f"target {format_size(plan.target_bytes)}, version {plan.version}",
     )
     page.line()
     _render_partitions(page, plan)
     page.line()
-    page.fields(list(_rewrite_fields(report.rewritten)))
+    if plan.layout is None:
+        page.fields(list(_rewrite_fields(report.rewritten)))
+    else:
+        _render_layout(page, report, plan.layout)
     render_sizes_change(page, plan.sizes_before, plan.sizes_after)
+
+
+def _render_layout(page: Page, report: OptimizeReport, layout: LayoutPlan) -> None:
+    """Say by what rows are placed, and into how many ranges of each column."""
+    fields = list(_layout_fields(layout))
+    if layout.placed_bytes:
+        fields.append(
+            ("placed again", f"{format_size(layout.placed_bytes)} of unfinished clusters")
+        )
+    for cluster in report.clusters[:_SHOWN_CLUSTERS]:
+        ranges = " x ".join(f"{count:g}" for count in cluster.slices)
+        files = format_count(cluster.files, "file")
+        pieces = f" as boxes of {ranges}" if layout.request.layout == "tile" else ""
+        fields.append((cluster.partition or "(whole table)", f"{files}{pieces}"))
+    page.fields(fields)
+
+
+def _layout_fields(layout: LayoutPlan) -> Iterator[tuple[str, str]]:
+    yield "layout", f"{layout.request.layout} by {', '.join(layout.request.names)}"
 
 
 def _render_partitions(page: Page, plan: OptimizePlan) -> None:
@@ -93,7 +117,11 @@ def _render_result(page: Page, report: OptimizeReport) -> None:
         [
             ("size", f"{format_size(report.bytes_removed)} -> {format_size(report.bytes_added)}"),
             ("rows", f"{report.rows_rewritten:,} rewritten, verified, none changed"),
-            *_rewrite_fields(report.rewritten),
+            *(
+                _rewrite_fields(report.rewritten)
+                if report.plan.layout is None
+                else _layout_fields(report.plan.layout)
+            ),
             ("engine", f"{report.engine} ({report.engine_reason})"),
             ("undo", describe_undo(report.version_before)),
         ]

@@ -14,7 +14,7 @@ _SIGNATURE: Final = re.compile(r"(://[^?]*\?)(?=.*(?:sig|token|key)=).+", re.IGN
 
 
 def typed_command(argv: Sequence[str]) -> str:
-    """The command that was typed, without secrets."""
+    """Return the command line of the run, without secrets."""
     words, is_secret = ["deltactl"], False
     for word in argv:
         if is_secret or word.startswith(tuple(f"{flag}=" for flag in _SECRET_FLAGS)):
@@ -26,17 +26,17 @@ def typed_command(argv: Sequence[str]) -> str:
 
 
 def real_command(argv: Sequence[str]) -> str:
-    """The command that was typed, without what kept it from acting, and without secrets."""
+    """Return the command line of the run without options such as --dry-run, and without secrets."""
     return typed_command([word for word in argv if word not in _LOOKS])
 
 
 def mask_address(address: str) -> str:
-    """An address without the password or the signature that it may carry."""
+    """Return an address without the password or the signature that it may contain."""
     return _SIGNATURE.sub(r"\1...", _PASSWORD.sub(r"\1:...@", address))
 
 
 def _mask(word: str) -> str:
-    """``KEY=VALUE``, perhaps behind its flag, without the value: it may be a password."""
+    """Return ``KEY=VALUE``, with or without its option, without the value: it may be a password."""
     flag, pair = "", word
     if word.startswith("--"):
         flag, _, pair = word.partition("=")

@@ -1,8 +1,8 @@
-"""Values on the command line that need no validator: read at once, and all others by Typer.
+"""Parse simple values of the command line directly, and leave all others to Typer.
 
-Typer builds a pydantic adapter for each parameter, used or not. That is most of what a command
-line costs, for texts, numbers and choices that a comparison can settle. What is not plainly right
-goes to Typer, which also says what is wrong with it.
+Typer builds a pydantic adapter for each parameter, used or not. That takes most of the time to
+parse a command line, for strings, numbers and choices that need only a comparison. A value that
+is not clearly valid goes to Typer, which reports the error.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _OTHERWISE: Final[Any] = object()
 
 
 def with_plain_values(params: list[Any]) -> list[Any]:
-    """Let parameters read plain values themselves; for a command's ``get_params``.
+    """Let parameters parse simple values themselves; for a command's ``get_params``.
 
-    ``process_value`` is where Click and Typer turn what was typed into what the command gets. Were
-    it no longer called, Typer would read everything, as if this were not here.
+    Click and Typer convert values in ``process_value``. If they stop calling it, parsing falls
+    back to Typer's own.
     """
     for param in params:
         if not isinstance(getattr(param, "process_value", None), partial):

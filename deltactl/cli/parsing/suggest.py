@@ -1,4 +1,4 @@
-"""What a wrong word was probably meant to be."""
+"""Suggestions for misspelled words."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterable
 
 
 def find_nearest(word: str, known: Iterable[str]) -> str | None:
-    """Give the known word that is most like ``word``, whatever its case, if one is like it."""
+    """Return the known word most similar to ``word``, ignoring case; ``None`` without one."""
     from difflib import get_close_matches
 
-    by_lower = {str(name).lower(): str(name) for name in known}  # members of enums too
+    by_lower = {str(name).lower(): str(name) for name in known}  # for members of enums too
     lowered = word.lower()
     matches = get_close_matches(lowered, by_lower, n=1, cutoff=0.6)
-    # A start is as good as a slip: "loc" is far from "local" by letters.
+    # A prefix counts as similar: "loc" differs from "local" in too many letters.
     starts = [name for name in by_lower if lowered and name.startswith(lowered)]
     nearest = matches or (starts if len(starts) == 1 else [])
     return by_lower[nearest[0]] if nearest else None
 
 
 def with_suggestion(message: str, word: str, known: Iterable[str]) -> str:
-    """Put what was probably meant behind a message, if a known word is like the wrong one."""
+    """Append the suggestion to a message, if a known word is similar."""
     nearest = find_nearest(word, known)
     return message if nearest is None else f"{message}. Did you mean {nearest!r}?"

@@ -1,4 +1,4 @@
-"""Wrong command lines, said in our own words and with a guess at what was meant."""
+"""Errors of the command-line parser as deltactl's own errors, with a suggestion."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NO_CHOICE: Final = re.compile(r"'([^']*)' is not one of (.*)", re.DOTALL)
 
 
 def restate_usage_error(error: typer.TyperException, program: str) -> UsageError:
-    """Turn what the parser found wrong into an error of ours, with a suggestion if there is one."""
+    """Convert an error of the parser into a ``UsageError``, with a suggestion if there is one."""
     ctx = getattr(error, "ctx", None)
     path = ctx.command_path if ctx is not None else program
     message = error.format_message().replace("Value error, ", "").rstrip(".")

@@ -1,7 +1,7 @@
 """Completion scripts for bash, zsh and fish, from the definitions that ``--help`` shows.
 
-Commands, options and choices stand in the scripts, so that a key press starts no Python; only
-partition columns and properties of the table on the line are asked of ``deltactl complete``.
+The scripts contain commands, options and choices, so that most key presses start no Python. Only
+partition columns and properties of the table on the line come from ``deltactl complete``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Shell(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramDoc:
-    """The program's own options, and each command with the line of the command table."""
+    """The program's own options, and each command with its line of the command table."""
 
     root: CommandDoc
     commands: Sequence[tuple[str, CommandDoc]]

@@ -13,7 +13,7 @@ from deltactl.errors import DeltactlError
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A code for people: what it means, why it comes up, how the table is left, what to do."""
+    """An error code for people: meaning, causes, state of the table, what to do."""
 
     meaning: str
     causes: tuple[str, ...]
@@ -23,22 +23,22 @@ class Explanation:
 
 _UNTOUCHED: Final = "Nothing was changed."
 _FAILED_BEFORE_COMMIT: Final = (
-    "What was committed before stays and is whole. Files that were written and not committed are "
-    "named by no version; a vacuum removes them."
+    "Earlier commits are complete. Files that were written but not committed belong to no version; "
+    "a vacuum removes them."
 )
 
 _KEPT: Final = "Finished work was committed and is complete."
 
 EXPLANATIONS: Final = {
     "FAILED": Explanation(
-        "A run failed for a reason that has no code of its own.",
+        "A run failed for a reason without its own code.",
         ("The result could not be written: a full disk, a closed terminal.",),
         _FAILED_BEFORE_COMMIT,
         ("Read the message; rerun with --debug for a traceback.",),
     ),
     "INTERNAL": Explanation(
         "An internal error. This is a bug in deltactl.",
-        ("A form of the log, of a file or of the environment that no test covers.",),
+        ("A case in the log, a file or the environment that no test covers.",),
         _FAILED_BEFORE_COMMIT,
         ("Rerun with --debug, and report the traceback and the table's protocol.",),
     ),
@@ -159,7 +159,7 @@ EXPLANATIONS: Final = {
     "VERIFICATION": Explanation(
         "The written rows differ from the live rows of the input files.",
         ("A defect in memory, storage or a library, or a bug in deltactl.",),
-        "Files that failed the check were not committed; they were deleted.",
+        "Files that failed the check were deleted and not committed.",
         (
             "Rerun; if it fails again with the same file, report it.",
             "Check the machine if it fails with another file each time.",
@@ -198,8 +198,8 @@ EXPLANATIONS: Final = {
         "A rule that protects data refused the run.",
         (
             "A retention below that of the table.",
-            "More files than usual that no commit names: perhaps the wrong directory.",
-            "A question without a terminal to ask it.",
+            "Unusually many files that no commit names: perhaps the wrong directory.",
+            "A question that could not be asked without a terminal.",
         ),
         _UNTOUCHED,
         (
@@ -250,9 +250,9 @@ EXPLANATIONS: Final = {
         ("Rerun.",),
     ),
     "ACCESS_DENIED": Explanation(
-        "Credentials or permissions do not allow this.",
+        "The credentials or permissions do not allow this.",
         (
-            "Credentials that are missing, expired, or for another account.",
+            "Credentials are missing, expired, or for another account.",
             "A role that may read but not list, write or delete.",
         ),
         _FAILED_BEFORE_COMMIT,
@@ -262,7 +262,7 @@ EXPLANATIONS: Final = {
         ),
     ),
     "MEMORY": Explanation(
-        "The process got no more memory, or no more threads.",
+        "The process could not get more memory or threads.",
         (
             "A limit on its address space (`ulimit -v`) or of its cgroup.",
             "Row groups of the input files that are larger than the memory.",
@@ -284,16 +284,16 @@ EXPLANATIONS: Final = {
     ),
     "INTERRUPTED": Explanation(
         "A signal ended the run: 130 for SIGINT (Ctrl-C), 143 for SIGTERM.",
-        ("You, a time limit of the scheduler, or the machine shutting down.",),
+        ("A person, a time limit of the scheduler, or a shutdown of the machine.",),
         _KEPT,
-        ("Rerun to do the rest.",),
+        ("Rerun to finish the rest.",),
     ),
     "TIMEOUT": Explanation(
         "The run was stopped by --timeout: exit status 5, or 1 if nothing was finished.",
-        ("More work than fits into the time.", "One task that takes longer than the time."),
+        ("More work than the time allows.", "One task that takes longer than the time limit."),
         _KEPT,
         (
-            "Rerun to do the rest: each run continues where the last one ended.",
+            "Rerun to finish the rest: each run continues where the last one ended.",
             "Allow more time, or less work in a run: `deltactl optimize --max-bytes 50GiB`.",
         ),
     ),
@@ -319,7 +319,7 @@ EXPLANATIONS: Final = {
 
 
 def load_error_classes(root: type[DeltactlError] = DeltactlError) -> dict[str, type[DeltactlError]]:
-    """Give every class of error by its code, in the order of the tree."""
+    """Return every class of error by its code, in the order of the tree."""
     found = {root.code: root}
     for error in root.__subclasses__():
         found |= load_error_classes(error)

@@ -1,4 +1,4 @@
-"""``deltactl --install-completion``: put the script of the user's shell where it is loaded."""
+"""``deltactl --install-completion``: install the script for the user's shell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltactl.errors import DeltactlError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a shell finds the script, which it does if ``rc_line`` stands in ``rc_file``."""
+    """Where a shell finds the script; it needs ``rc_line`` in ``rc_file``."""
 
     script: Path
     rc_file: Path | None = None
@@ -23,12 +23,12 @@ class Place:
 
 
 def install_completion(environ: Mapping[str, str], group: LazyGroup) -> list[str]:
-    """Write the script for the user's shell, and give lines that say what was done.
+    """Write the script for the user's shell; return lines that say what was done.
 
     Running it again replaces the script, and changes nothing else.
 
     Raises:
-        UsageError: the shell is none of those that scripts are written for.
+        UsageError: there is no script for this shell.
         DeltactlError: a file cannot be written.
     """
     shell = detect_shell(environ)
@@ -46,7 +46,7 @@ def install_completion(environ: Mapping[str, str], group: LazyGroup) -> list[str
 
 
 def detect_shell(environ: Mapping[str, str]) -> Shell:
-    """Tell the user's shell by ``SHELL``.
+    """Return the user's shell, from ``SHELL``.
 
     Raises:
         UsageError: it is none of those that scripts are written for.
@@ -62,7 +62,7 @@ def detect_shell(environ: Mapping[str, str]) -> Shell:
 
 
 def find_place(shell: Shell, environ: Mapping[str, str]) -> Place:
-    """Tell where a user's own scripts of a shell go."""
+    """Return where a shell loads the user's own scripts from."""
     home = Path(environ.get("HOME") or Path.home())
     if shell is Shell.FISH:
         config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
@@ -77,7 +77,7 @@ def find_place(shell: Shell, environ: Mapping[str, str]) -> Place:
 
 
 def _ensure_line(path: Path, line: str) -> bool:
-    """Append a line unless it is there; tell whether it was appended."""
+    """Append a line unless it is there; return whether it was appended."""
     text = path.read_text("utf-8", "surrogateescape") if path.exists() else ""
     if line in text.splitlines():
         return False

@@ -11,7 +11,7 @@ from deltactl.cli.reference.completions import ProgramDoc
 
 
 def describe_program(group: LazyGroup) -> ProgramDoc:
-    """Load every command of a program that people see, and take it apart."""
+    """Load and describe every command of the program that is not hidden."""
     shown = (spec for spec in group.specs.values() if not spec.is_hidden)
     commands = [(spec.help, _describe(load_command(spec), spec.name)) for spec in shown]
     return ProgramDoc(_describe(group, PROGRAM, name=""), commands)

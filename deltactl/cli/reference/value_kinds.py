@@ -1,4 +1,4 @@
-"""What the value of an option or argument is, told by its placeholder, for completions."""
+"""The kind of value of an option or argument, from its placeholder, for completions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ValueKind(StrEnum):
 
 
 DYNAMIC: Final = (ValueKind.COLUMNS, ValueKind.PROPERTIES)
-"""Kinds that are asked of ``deltactl complete``."""
+"""Kinds that ``deltactl complete`` completes."""
 
 _KINDS: Final = {
     "COLUMNS": ValueKind.COLUMNS,
@@ -39,12 +39,12 @@ _KINDS: Final = {
 
 
 def kind_of(doc: OptionDoc | ArgumentDoc) -> ValueKind:
-    """Tell what can be offered in place of a placeholder."""
+    """Return the kind of value for a placeholder."""
     if choices_of(doc):
         return ValueKind.CHOICES
     return _KINDS.get(doc.value, ValueKind.NOTHING)
 
 
 def choices_of(doc: OptionDoc | ArgumentDoc) -> tuple[str, ...]:
-    """Give all values there are, where they can be listed."""
+    """Return all values, if they can be listed."""
     return tuple(EXPLANATIONS) if doc.value == "CODE" else doc.choices

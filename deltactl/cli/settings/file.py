@@ -1,6 +1,6 @@
-"""``deltactl.toml``: found, read, checked, and asked for settings.
+"""``deltactl.toml``: find, read and check it, and look up settings.
 
-A file holds settings for all commands, a section per command, and profiles for the tables that
+A file has settings for all commands, a section per command, and profiles for the tables that
 their patterns match::
 
     output = "json"
@@ -15,20 +15,22 @@ their patterns match::
     [profiles.small.optimize]
     target-size = "64MiB"
 
-The closest word counts: a profile's section, the profile, the command's section, the file.
+The first of these that has a setting applies: a profile's section for the command, the profile,
+the command's section, the top of the file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.settings.settable import SETTABLE
-from deltactl.cli.settings.sources import Origin
+from deltactl.cli.settings.sources import EnvironmentSource, Origin, Source
 from deltactl.errors import UsageError
 
 FILE_NAME: Final = "deltactl.toml"
@@ -48,11 +50,11 @@ class ConfigSource:
 
     @property
     def origin(self) -> Origin:
-        """Say that this is a file."""
+        """Return the kind: a file."""
         return Origin.FILE
 
     def find(self, key: str) -> tuple[str, str] | None:
-        """Give the place and the text of a setting; lists with commas between their items."""
+        """Return the place and the text of a setting; items of a list are joined with commas."""
         for name, section in self._sections():
             if key in section:
                 place = ".".join(filter(None, (name, key)))
@@ -60,7 +62,7 @@ class ConfigSource:
         return None
 
     def _sections(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The sections that may hold a setting, the closest first."""
+        """Return the sections that may contain a setting, in the order in which they apply."""
         command = self.command or ""
         for name, profile in self.content.get(_PROFILES, {}).items():
             if self.table is not None and matches_table(profile[_TABLES], self.table):
@@ -71,7 +73,7 @@ class ConfigSource:
         yield "", self.content
 
     def check_command(self, command: str, settings: Collection[str]) -> None:
-        """Refuse a key in a command's sections that is no setting of this command.
+        """Refuse keys in a command's sections that are not settings of this command.
 
         Raises:
             UsageError: there is one.
@@ -86,16 +88,46 @@ class ConfigSource:
                     raise _no_setting(self.path, f"{place}.{key}", key, settings)
 
 
-def find_config_files(environ: Mapping[str, str], folder: Path) -> list[Path]:
-    """Give the files that count, first the one that beats the other.
+class Settings:
+    """The settings of one call: from the environment, then from files, read when first needed."""
 
-    That is the one named by ``DELTACTL_CONFIG``, else the nearest in ``folder`` and above it, and
+    def __init__(self, environ: Mapping[str, str], commands: Collection[str]) -> None:
+        self._environ, self._commands = environ, commands
+
+    @cached_property
+    def _files(self) -> list[ConfigSource]:
+        paths = find_config_files(self._environ, Path.cwd())
+        return [load_config_file(path, self._commands) for path in paths]
+
+    def sources_for(self, command: str | None, table: str | None) -> tuple[Source, ...]:
+        """Return the sources for a command on a table, the first of which applies.
+
+        Raises:
+            UsageError: a file cannot be understood.
+        """
+        files = (replace(file, command=command, table=table) for file in self._files)
+        return (EnvironmentSource(self._environ), *files)
+
+    def check_command(self, command: str, settings: Collection[str]) -> None:
+        """Refuse a key in a command's sections that is no setting of this command.
+
+        Raises:
+            UsageError: a file has such a key.
+        """
+        for file in self._files:
+            file.check_command(command, settings)
+
+
+def find_config_files(environ: Mapping[str, str], directory: Path) -> list[Path]:
+    """Return the files that apply, the one with priority first.
+
+    That is the one of ``DELTACTL_CONFIG``, else the nearest in ``directory`` and its parents, and
     the user's in ``XDG_CONFIG_HOME`` (by default ``~/.config``).
     """
     named = environ.get(_VARIABLE)
     if named:
         return [Path(named)]
-    places = (place / FILE_NAME for place in (folder, *folder.parents))
+    places = (place / FILE_NAME for place in (directory, *directory.parents))
     found = [path for path in places if path.is_file()][:1]
     home = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", "~")).expanduser() / ".config"
     users = Path(home) / "deltactl" / FILE_NAME
@@ -106,7 +138,7 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
     """Read a file and check every key of it; ``commands`` are the names of sections.
 
     Raises:
-        UsageError: it cannot be read or parsed, or holds what nobody would ever ask for.
+        UsageError: it cannot be read or parsed, or has a key that is not a setting.
     """
     import tomllib
 
@@ -148,7 +180,8 @@ def _check_section(
 def _no_setting(path: Path, at: str, key: str, known: Collection[str]) -> UsageError:
     return UsageError(
         with_suggestion(f"{path}: there is no setting {at!r}", key, known),
-        hint="Run `deltactl config` for the settings; give what may delete data as an option.",
+        hint="Run `deltactl config` for the settings. "
+        "Options that may delete data cannot be set in a file.",
     )
 
 
@@ -163,7 +196,7 @@ def _as_text(value: Any) -> str:
 
 
 def matches_table(patterns: list[str], table: str) -> bool:
-    """Tell whether a pattern matches a table as it was named, or the place that this names."""
+    """Return whether a pattern matches a table, as it was written or as an absolute address."""
     plain = table.rstrip("/")
     names = {plain}
     if "://" not in plain:

@@ -1,4 +1,4 @@
-"""Options that were not typed, filled in from the environment and from files."""
+"""Fill in options that are not on the command line, from the environment and from files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _parse_time_or_size(text: str) -> int:
         return parse_size(text)
 
 
-# Commands parse these themselves; here they are looked at, so that an error can name the source.
+# Commands parse these themselves; here they are only checked, so that an error names the source.
 _LOOKS: Final[Mapping[str, Callable[[str], Any]]] = {
     "AGE": parse_duration,
     "SIZE": parse_size,
@@ -32,10 +32,10 @@ _LOOKS: Final[Mapping[str, Callable[[str], Any]]] = {
 
 
 def fill_in_settings(ctx: Any, sources: Sequence[Source]) -> None:
-    """Put what the sources say in place of defaults, in the parameters of a parsed command.
+    """Replace defaults by the values of the sources, in the parameters of a parsed command.
 
     Raises:
-        UsageError: a text that the option does not take; the message names where it stands.
+        UsageError: the value is invalid for the option; the message names its source.
     """
     for param in ctx.command.params:
         key = settable_name(param)
@@ -47,12 +47,12 @@ def fill_in_settings(ctx: Any, sources: Sequence[Source]) -> None:
 
 
 def settings_of(command: Any) -> set[str]:
-    """Name the settings that a command has."""
+    """Return the names of the settings of a command."""
     return {name for param in command.params if (name := settable_name(param)) is not None}
 
 
 def settable_name(param: Any) -> str | None:
-    """Name the setting that an option is, if it is one."""
+    """Return the name of the setting of an option, if it has one."""
     if not isinstance(param, TyperOption):
         return None
     names = (name.removeprefix("--") for name in param.opts)
@@ -60,29 +60,29 @@ def settable_name(param: Any) -> str | None:
 
 
 def is_typed(ctx: Any, name: str) -> bool:
-    """Tell whether a parameter was given on the command line, and not by a setting."""
+    """Return whether a parameter was given on the command line, and not by a setting."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def ensure_alone(ctx: Any, command: Callable[..., None], action: str, *companions: str) -> None:
-    """Refuse options of a command beside one that makes it do something else.
+    """Refuse options of a command that have no effect with an option for another action.
 
     Args:
         ctx: the parsed command.
-        command: its function; options of all commands are let pass.
-        action: the parameter of that one.
-        companions: parameters that say something beside it.
+        command: its function; options of all commands are allowed.
+        action: the parameter of the other action.
+        companions: parameters that are allowed with it.
 
     Raises:
-        UsageError: naming the first of the others.
+        UsageError: there is another one; the message names the first.
     """
     if not is_typed(ctx, action):
         return
     flags = {option.name: option.opts[0] for option in ctx.command.params}
     for name in signature(command).parameters:
         if name not in ("ctx", "table", action, *companions) and is_typed(ctx, name):
-            raise UsageError(f"{flags[action]} and {flags[name]} do not go together")
+            raise UsageError(f"{flags[action]} and {flags[name]} cannot be combined")
 
 
 def _convert(ctx: Any, param: TyperOption, place: str, text: str) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-# What decides how a run is done may be said once for all; what decides what it is done to, or
-# lets it do harm, is said on each call.
+# Options for how a run works may be set for all runs. Options that select what a run changes, or
+# that disable a safety rule, must be given on each command line.
 SETTABLE: Final = frozenset(
     (
         "codec",

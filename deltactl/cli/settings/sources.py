@@ -1,7 +1,7 @@
-"""Where a setting comes from: flag, then environment, then configuration files, then default.
+"""Sources of a setting: option, then environment, then configuration files, then default.
 
-Sources are tried in order. Which options may be set is said in ``groups``; what a table's own
-properties say comes after all of these, and is asked for by the operations.
+Sources are tried in order. ``settable`` lists the options that may be set. The table's own
+properties come after all of these, and are read by the operations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Origin(StrEnum):
-    """Kinds of places that a setting can come from."""
+    """Kinds of sources of a setting."""
 
     FLAG = "flag"
     ENVIRONMENT = "environment"
@@ -28,7 +28,7 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resolved(Generic[T]):
-    """A setting's value, and where it was said: ``name`` is the flag or the variable."""
+    """A setting's value, and its source: ``name`` is the option or the variable."""
 
     value: T
     origin: Origin
@@ -36,38 +36,38 @@ class Resolved(Generic[T]):
 
 
 class Source(Protocol):
-    """A place that may know settings, as text."""
+    """A source of settings, as text."""
 
     @property
     def origin(self) -> Origin:
-        """What kind of place it is."""
+        """Return the kind of source."""
         ...
 
     def find(self, key: str) -> tuple[str, str] | None:
-        """Give the name and the text of the setting ``key``, or None where it is not set."""
+        """Return the name and the text of the setting ``key``, or None if it is not set."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSource:
-    """``DELTACTL_<KEY>``. A variable set to nothing counts as not set."""
+    """``DELTACTL_<KEY>``. An empty variable counts as not set."""
 
     environ: Mapping[str, str]
 
     @property
     def origin(self) -> Origin:
-        """Say that this is the environment."""
+        """Return the kind: the environment."""
         return Origin.ENVIRONMENT
 
     def find(self, key: str) -> tuple[str, str] | None:
-        """Look the variable up."""
+        """Return the variable, if it is set."""
         name = variable_name(key)
         text = self.environ.get(name)
         return (name, text) if text else None
 
 
 def variable_name(key: str) -> str:
-    """Name the environment variable of a setting: ``target-size`` is ``DELTACTL_TARGET_SIZE``."""
+    """Return the variable of a setting: ``DELTACTL_TARGET_SIZE`` for ``target-size``."""
     return "DELTACTL_" + key.replace("-", "_").upper()
 
 
@@ -79,7 +79,7 @@ def resolve_setting(
     default: T,
     sources: Sequence[Source],
 ) -> Resolved[T]:
-    """Take the flag if given, else the first source that knows ``key``, else the default.
+    """Return the option if given, else the first source that has ``key``, else the default.
 
     Raises:
         UsageError: a source's text cannot be parsed; the message names the variable or file.
@@ -94,7 +94,7 @@ def resolve_setting(
 
 
 def parse_flag(text: str) -> bool:
-    """Read yes or no from text.
+    """Parse yes or no.
 
     Raises:
         UsageError: it is neither.

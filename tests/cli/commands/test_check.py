@@ -29,7 +29,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
     return builder
 
 
-def test_a_sound_table(cli: RunCli, table: TableBuilder) -> None:
+def test_a_valid_table(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("check", "events", "--files", "data")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out == (
@@ -106,7 +106,7 @@ def test_a_version_and_a_sample(cli: RunCli, table: TableBuilder) -> None:
     assert cli("check", "events", "--version", "1", "--all-versions").code == 2
 
 
-def test_the_end_of_a_torn_log_is_a_finding(cli: RunCli, table: TableBuilder) -> None:
+def test_the_end_of_a_truncated_log_is_a_finding(cli: RunCli, table: TableBuilder) -> None:
     Path("events/_delta_log/00000000000000000001.json").unlink()
     ran = cli("check", "events", "-o", "json")
     envelope = json.loads(ran.out)

@@ -60,7 +60,7 @@ def test_yes_removes_it(cli: RunCli, table: TextTable) -> None:
     assert cli("check", "events").code == 0
 
 
-def test_nobody_to_ask(cli: RunCli, table: TextTable) -> None:
+def test_no_terminal_to_ask(cli: RunCli, table: TextTable) -> None:
     ran = cli(*FIX)
     assert ran.code == 6
     assert "not running interactively and --yes was not given" in ran.err

@@ -184,7 +184,7 @@ def test_repair_names_the_culprit(cli: RunCli, table: TableBuilder, tmp_path: Pa
     checked = cli("checkpoint", "events", "--repair", "--check")
     assert checked.code == 3
     assert checked.out.startswith("2 problems found: 1 checkpoint and _last_checkpoint checked\n")
-    assert f"_delta_log/{CLASSIC}\n  it cannot be read whole\n" in checked.out
+    assert f"_delta_log/{CLASSIC}\n  it cannot be read completely\n" in checked.out
     ran = cli("checkpoint", "events", "--repair", "-o", "json")
     found = json.loads(ran.out)["result"]
     assert ran.code == 0
@@ -217,11 +217,11 @@ def test_what_was_not_repaired_is_partial_success(cli: RunCli, table: TableBuild
         (["--kind", "odd"], 2, "odd"),
         (["--part-size", "8"], 2, "Rerun with --kind classic"),
         (["--kind", "multipart"], 2, "'auto', 'classic', 'v2'"),
-        (["--check", "--cleanup"], 2, "--check and --cleanup do not"),
+        (["--check", "--cleanup"], 2, "--check and --cleanup cannot"),
         (
             ["--repair", "--kind", "classic", "--cleanup"],
             2,
-            "--repair and --kind do not go together",
+            "--repair and --kind cannot be combined",
         ),
         (["--cleanup-only", "--cleanup"], 2, "--cleanup-only"),
     ],

@@ -139,7 +139,7 @@ def test_a_table_that_no_profile_matches_gets_the_rest(cli: RunCli, folder: Path
         ("memory = ", "not TOML"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_told_with_its_place(
+def test_what_is_wrong_in_a_file_is_reported_with_its_place(
     cli: RunCli, folder: Path, text: str, message: str
 ) -> None:
     path = write(folder / "deltactl.toml", text)
@@ -156,11 +156,11 @@ def test_what_is_wrong_in_a_file_is_told_with_its_place(
         ("[optimize]\nskip-hot = 'soon'", "optimize.skip-hot: "),
         ("[optimize]\nmin-input-files = 0", "optimize.min-input-files: "),
         ("[optimize]\nverify = 'ful'", "Did you mean 'full'?"),
-        ("output = 'xml'", "output: 'xml' is not a form of output"),
+        ("output = 'xml'", "output: 'xml' is not an output format"),
         ("[optimize]\ncommit-every = ['10min', 'x']", "optimize.commit-every: "),
     ],
 )
-def test_a_wrong_value_is_told_with_its_place(
+def test_a_wrong_value_is_reported_with_its_place(
     cli: RunCli, folder: Path, text: str, message: str
 ) -> None:
     path = write(folder / "deltactl.toml", text)
@@ -238,6 +238,6 @@ def test_every_settable_option_is_one_and_none_may_do_harm() -> None:
     assert not SETTABLE & (harmful | {"max-orphan-fraction", "no-journal", "dry-run", "check"})
 
 
-def test_an_unknown_command_is_told(cli: RunCli) -> None:
+def test_an_unknown_command_is_reported(cli: RunCli) -> None:
     ran = cli("config", "--command", "optimise")
     assert ran.err.startswith("error: there is no command 'optimise'. Did you mean 'optimize'?\n")

@@ -282,10 +282,10 @@ def test_absurd_times(cli: RunCli, tmp_path: Path) -> None:
     ("args", "message"),
     [
         (["--files"], "--files needs --version"),
-        (["--at", "1h", "--version", "3"], "--at and --version do not go together"),
-        (["--version", "3", "--all"], "--version and a selection of commits do not go together"),
-        (["--limit", "3", "--all"], "--limit and --all do not go together"),
-        (["--version-range", "7..3"], "ends before it begins"),
+        (["--at", "1h", "--version", "3"], "--at and --version cannot be combined"),
+        (["--version", "3", "--all"], "--version and a selection of commits cannot be combined"),
+        (["--limit", "3", "--all"], "--limit and --all cannot be combined"),
+        (["--version-range", "7..3"], "is before the first"),
         (["--version-range", ".."], "is not a range of versions"),
         (["--version-range", "a..b"], "is not a range of versions"),
         (["--since", "yesterday"], "'yesterday' is not a timestamp"),
@@ -302,7 +302,7 @@ def test_wrong_usage(cli: RunCli, tmp_path: Path, args: list[str], message: str)
 def test_a_version_that_is_not_there(cli: RunCli, tmp_path: Path, asked: str) -> None:
     ran = cli("describe-history", str(write_log(tmp_path, 2)), asked, "7")
     assert (ran.code, ran.out) == (1, "")
-    assert "has no version 7: it goes from 0 to 1" in ran.err
+    assert "has no version 7: it has versions 0 to 1" in ran.err
 
 
 def test_no_table(cli: RunCli, tmp_path: Path) -> None:

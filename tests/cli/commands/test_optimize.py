@@ -208,7 +208,7 @@ def test_every_option_reaches_the_plan(cli: RunCli, table: TableBuilder) -> None
     assert plan("--include-clustered", "--memory", "1GiB", "--max-concurrent", "1")["plan"]["bins"]
 
 
-def test_commits_in_lots(cli: RunCli, table: TableBuilder) -> None:
+def test_commits_in_batches(cli: RunCli, table: TableBuilder) -> None:
     ran = cli("optimize", "events", "--commit-every", "1B", "--commit-every", "1h", "-o", "json")
     assert json.loads(ran.out)["result"]["versions"] == [2, 3]
 
@@ -321,7 +321,7 @@ def test_a_bin_that_is_lost_in_every_round_is_partial_success(
         Rival(table, patch, b"2024-01-02")
         ran = cli("optimize", "events", "--no-lease", "--min-interval", "1d")
     assert ran.code == 5
-    assert "error: 3 files were left as they were: " in ran.err
+    assert "error: 3 files were not changed: " in ran.err
     assert "hint: Rerun for the rest. 5 files became 1 in version 3." in ran.err
     assert ran.out.startswith("5 files became 1 in version 3\n")
     ran = cli("optimize", "events", "--no-lease", "--min-interval", "1d", "-o", "json")

@@ -173,7 +173,7 @@ def test_on_a_terminal_it_asks(
     monkeypatch.setattr("sys.stdin", Terminal(answer))
     ran = cli("vacuum", "events", "--retain", "1h", "--force-retention")
     assert ran.code == code, ran.err
-    assert "Only 1h are kept where the table asks for 7d" in ran.err
+    assert "Files are kept for 1h, but the table's retention is 7d" in ran.err
     gone = [path for path in tmp_path.rglob("*.parquet") if path.stat().st_size in (1024, 500)]
     assert len([path for path in gone if "_deltactl" not in path.parts]) == left
 
@@ -264,7 +264,7 @@ def test_wrong_usage(cli: RunCli, table: TableBuilder, words: tuple[str, ...]) -
     assert cli("vacuum", "events", *words).code == 2
 
 
-def test_a_table_that_misses_files_is_told_before_all_else(
+def test_a_table_that_misses_files_is_reported_before_all_else(
     table: TableBuilder,
 ) -> None:
     report = vacuum_table(
@@ -274,7 +274,7 @@ def test_a_table_that_misses_files_is_told_before_all_else(
     broken = replace(report, dry_run=False, lost=("p=a/lost.parquet",), failures=(stayed,))
     error = _find_error(broken)
     assert error is not None
-    assert error.message.startswith("another writer took 1 file into use right when")
+    assert error.message.startswith("another writer started using 1 file during the deletion")
     assert "p=a/lost.parquet" in error.message
     assert "p=a/stays.parquet: no permission" in error.message
     page = Page()
@@ -294,7 +294,7 @@ def test_names_of_files_are_data(cli: RunCli, table: TableBuilder, tmp_path: Pat
     assert "x\\x1b[2J\\u202e" in ran.out
 
 
-def test_history_tells_what_is_left(cli: RunCli, table: TableBuilder) -> None:
+def test_history_shows_what_is_left(cli: RunCli, table: TableBuilder) -> None:
     def states() -> list[tuple[str, int]]:
         ran = cli("describe-history", "events", "--restorable", "-o", "json")
         rows = json.loads(ran.out)["result"]
@@ -308,7 +308,7 @@ def test_history_tells_what_is_left(cli: RunCli, table: TableBuilder) -> None:
     assert cli("describe-history", "events", "--restorable", "--at", "1h").code == 2
 
 
-def test_what_is_left_is_told_of_live_and_foreign_files_too(
+def test_what_is_left_counts_live_and_foreign_files_too(
     cli: RunCli, table: TableBuilder, tmp_path: Path
 ) -> None:
     live = next(iter(table.state.files.values()))["path"]

@@ -152,7 +152,7 @@ def test_tables_come_from_a_file_or_stdin(
     [
         ([], 2, "Missing argument 'TABLE'"),
         (["--tables-from", "absent"], 2, "--tables-from absent: "),
-        (["--tables-from", "empty"], 2, "--tables-from empty names no table"),
+        (["--tables-from", "empty"], 2, "--tables-from empty contains no table"),
         (["lake/x*"], 1, "no Delta table matches 'lake/x*'"),
         (["s3://*/events"], 2, "'s3://*/events': a bucket cannot be a glob"),
         (["a", "b", "--jobs", "0"], 2, "Invalid value for '--jobs'"),
@@ -200,7 +200,7 @@ def test_a_signal_stops_all_in_good_order(jobs: str) -> None:
     assert child.returncode == 143
     assert set(errors) == set(tables)
     assert errors["x/wait"] == "interrupted; half is done"
-    assert errors["z/wait"] == errors["y/fine"] == "interrupted before it was begun"
+    assert errors["z/wait"] == errors["y/fine"] == "interrupted before it started"
 
 
 def test_the_time_limit_is_for_all_tables_together() -> None:
@@ -217,7 +217,7 @@ def test_the_time_limit_is_for_all_tables_together() -> None:
     assert [run["error"] and run["error"]["message"] for run in runs] == [
         None,
         "stopped by --timeout 2s; half is done",
-        "stopped by --timeout 2s before it was begun",
+        "stopped by --timeout 2s before it started",
     ]
 
 
@@ -258,7 +258,7 @@ def test_a_real_run_over_a_glob(cli: RunCli, lake: Path) -> None:
     assert cli("optimize", "lake/**", "--check").code == 0
 
 
-def test_nobody_is_asked_while_tables_run_side_by_side(cli: RunCli, lake: Path) -> None:
+def test_no_question_while_tables_run_side_by_side(cli: RunCli, lake: Path) -> None:
     cli("optimize", "lake/**")
     args = ("vacuum", "lake/**", "--retain", "0h", "--force-retention", "-j", "2")
     refused = cli(*args)
@@ -283,4 +283,4 @@ def test_options_for_one_table_are_refused(
 ) -> None:
     ran = cli(args[0], "lake/*", *args[1:])
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"error: {args[1]} is for one table, and several are named\n")
+    assert ran.err.startswith(f"error: {args[1]} is for one table, and several are given\n")

@@ -123,7 +123,7 @@ def test_an_optimize_says_what_json_says(cli: RunCli, table: TableBuilder, is_lo
     else:
         rewritten = (str(result["files_removed"]), f"into {result['files_added']}")
         assert tiles(html)["files rewritten"] == rewritten
-        assert tiles(html)["size of these"][0] == format_size(result["bytes_added"])
+        assert tiles(html)["size of these files"][0] == format_size(result["bytes_added"])
         assert tiles(html)["rows"][0] == str(result["rows_rewritten"])
         assert "version 2 can still be read" in html.one("main").text
     rows = html.table("Partitions").rows()
@@ -139,6 +139,14 @@ def test_an_optimize_says_what_json_says(cli: RunCli, table: TableBuilder, is_lo
     assert sorted(n.text for n in bars.all("text")) == sorted(
         f"{bucket['files']:,}" for side in histograms for bucket in side
     )
+    rewrite = result["rewrite"]
+    shown = html.one("main").text
+    for kind in ("copied", "encoded"):
+        groups, size = rewrite[f"row_groups_{kind}"], format_size(rewrite[f"bytes_{kind}"])
+        assert f"{groups:,} row group" in shown
+        assert size in shown
+    assert all(reason in shown for reason in rewrite["encoded_because"])
+    assert rewrite["encoded_because"]
     assert ("plan only" if is_look else "done") in [
         n.text for n in html.all("span") if "badge" in n.attributes.get("class", "")
     ]
@@ -173,17 +181,17 @@ def test_a_vacuum_there_and_back(cli: RunCli, table: TableBuilder) -> None:
     assert f"deltactl vacuum t --undo {result['run_id']}" in html.one("main").text
     assert codes(html) == [" ".join(("deltactl", *args))]
     for name in ("reason", "folder"):
-        caption = {"reason": "Why", "folder": "Folders"}[name]
+        caption = {"reason": "Files by reason", "folder": "Directories"}[name]
         rows = html.table(caption).rows()
         assert [row[1:3] for row in rows] == [
             [str(row["files"]), format_size(row["bytes"])] for row in looked[f"by_{name}"]
         ]
     strip = next(n for n in html.all("svg") if "Versions" in n.attributes.get("aria-label", ""))
     assert strip.attributes["aria-label"] == (
-        "Versions 0 to 2. in the log: 3; readable before: 3; ended by this run: 1"
+        "Versions 0 to 2. in the log: 3; readable before: 3; no longer readable: 1"
     )
     assert cli("vacuum", "t", "--undo", "last", "--report", "r.html").code == 0
-    assert tiles(read_page())["files brought back"] == ("1", "")
+    assert tiles(read_page())["files restored"] == ("1", "")
     assert cli("vacuum", "t", "--purge-quarantine", "--yes", "--report", "r.html").code == 0
     assert tiles(read_page())["quarantined files"][0] == "0"
 
@@ -259,14 +267,14 @@ def test_a_run_that_is_not_due(cli: RunCli, table: TableBuilder) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("none/r.html", "the folder none is not there, or may not be written to"),
+        ("none/r.html", "the directory none does not exist, or is not writable"),
         ("t", "--report 't' is a directory"),
         ("", "--report '' is a directory"),
         ("s3://b/r.html", "--report s3://b/r.html is not a file"),
         ("-", "--report - is not a file"),
     ],
 )
-def test_what_cannot_be_written_is_told_before_anything_is_done(
+def test_what_cannot_be_written_is_reported_before_anything_is_done(
     cli: RunCli, table: TableBuilder, name: str, message: str
 ) -> None:
     ran = cli("optimize", "t", "--report", name)
@@ -280,7 +288,7 @@ def test_a_page_that_cannot_be_written_hides_no_result(cli: RunCli, table: Table
     ran = cli("optimize", "t", "--report", name, "-o", "json")
     document = json.loads(ran.out)
     assert (ran.code, document["version_after"], document["error"]) == (5, 3, None)
-    assert "error: the run ended well, but --report could not be written: " in ran.err
+    assert "error: the run succeeded, but --report could not be written: " in ran.err
     ran = cli("optimize", "none", "--report", name)
     assert ran.code == 1
     assert "warning: --report could not be written: " in ran.err

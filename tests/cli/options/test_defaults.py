@@ -1,8 +1,14 @@
-"""What a command does without options is what the library does without options."""
+"""What a command does without options is what the library does without options.
+
+Each default is written once: signatures and help read it from the class that has it.
+"""
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +16,11 @@ from typing import Any, NoReturn
 
 import pytest
 
+import deltactl.cli
+from deltactl.cli.command_table import COMMANDS, CommandSpec
+from deltactl.cli.output.output import LogFormat, OutputFormat
+from deltactl.cli.output.progress import ProgressForm
+from deltactl.engine.choose import EngineName
 from deltactl.errors import DeltactlError
 from deltactl.operations.check.options import CheckOptions
 from deltactl.operations.checkpoint.options import CheckpointOptions
@@ -18,6 +29,7 @@ from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.vacuum.options import VacuumOptions
 from deltactl.storage.local.store import LocalStore
+from deltactl.storage.log_store import DynamoDbLogStore
 from tests.cli.conftest import RunCli
 from tests.support.table_builder import Column, TableBuilder
 
@@ -59,3 +71,60 @@ def test_defaults_are_those_of_the_library(
 def _chosen(options: Any) -> dict[str, object]:
     """What nobody had to look at the machine for."""
     return {name: value for name, value in asdict(options).items() if name != "memory_bytes"}
+
+
+@pytest.mark.parametrize("spec", COMMANDS, ids=lambda spec: spec.name)
+def test_the_signature_of_a_command_repeats_no_default(spec: CommandSpec) -> None:
+    function = ast.parse(inspect.getsource(importlib.import_module(spec.module).command)).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    repeated = [
+        ast.unparse(default)
+        for default in (*function.args.defaults, *function.args.kw_defaults)
+        if default is not None and not (_is_not_given(default) or _reads_defaults(default))
+    ]
+    assert repeated == []
+
+
+def _is_not_given(default: ast.expr) -> bool:
+    return isinstance(default, ast.Constant) and (default.value is None or default.value is False)
+
+
+def _reads_defaults(default: ast.expr) -> bool:
+    """Whether it is of an options class, ``_DEFAULTS``, or a constant such as ``DEFAULT_ROWS``."""
+    names = (node.id for node in ast.walk(default) if isinstance(node, ast.Name))
+    return any(name.lstrip("_").startswith("DEFAULT") for name in names)
+
+
+CLI = Path(deltactl.cli.__file__).parent
+SOURCES = sorted(path for folder in ("commands", "options") for path in (CLI / folder).glob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_help_repeats_no_default(path: Path) -> None:
+    texts = [
+        _literal(keyword.value)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "help"
+    ]
+    assert [text for text in texts if _REPEATED.search(text)] == []
+
+
+_VALUES = (
+    *(name for kind in (EngineName, LogFormat, OutputFormat, ProgressForm) for name in kind),
+    *asdict(DynamoDbLogStore()).values(),
+)
+# A number, or a name that is a default, such as "by default auto"; not "S3" and "local[*]".
+_REPEATED = re.compile(
+    r"(?:\[default: |by default )(?:[^\]{}]*?(?<![A-Za-z])\d|"
+    rf"(?:{'|'.join(_VALUES)})\b(?!\[))"
+)
+
+
+def _literal(text: ast.expr) -> str:
+    """The text of a help, with ``{}`` for what is computed."""
+    if isinstance(text, ast.Constant):
+        return str(text.value)
+    parts = text.values if isinstance(text, ast.JoinedStr) else ()
+    return "".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in parts)

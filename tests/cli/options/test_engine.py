@@ -117,10 +117,10 @@ def test_a_small_table_stays_in_the_process(cli: RunCli, table: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "environ", "engine", "reason"),
     [
-        (["--engine", "local"], {"SPARK_REMOTE": "sc://h"}, "local", "asked for"),
-        ([], {"DELTACTL_ENGINE": "local"}, "local", "asked for"),
+        (["--engine", "local"], {"SPARK_REMOTE": "sc://h"}, "local", "requested"),
+        ([], {"DELTACTL_ENGINE": "local"}, "local", "requested"),
         (["--engine", "auto"], {"DELTACTL_ENGINE": "local"}, "local", "input below 1 GiB"),
-        (["--engine", "spark"], {}, "spark", "asked for"),
+        (["--engine", "spark"], {}, "spark", "requested"),
         (["--master", "local[2]"], {}, "spark", "--master local[2]"),
         ([], {"DELTACTL_MASTER": "yarn"}, "spark", "--master yarn"),
         (["--spark-remote", "local"], {"DELTACTL_MASTER": "yarn"}, "spark", "--spark-remote"),
@@ -157,10 +157,10 @@ def test_a_dry_run_says_where(
     [
         (["--engine", "flink"], "flink"),
         (["--master", "a", "--spark-remote", "b"], "give --master or --spark-remote, not both"),
-        (["--engine", "local", "--master", "a"], "--master means nothing with --engine local"),
+        (["--engine", "local", "--master", "a"], "--master has no effect with --engine local"),
         (
             ["--engine", "local", "--spark-remote", "a"],
-            "--spark-remote means nothing with --engine local",
+            "--spark-remote has no effect with --engine local",
         ),
         (["--spark-threshold", "5"], "no unit"),
         (["--spark-conf", "hush"], "--spark-conf needs a key and a value"),

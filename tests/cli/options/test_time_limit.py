@@ -77,7 +77,8 @@ def test_the_first_reason_to_stop_counts_and_a_signal_most() -> None:
 @pytest.mark.parametrize("spec", [s for s in COMMANDS if s.has_time_limit], ids=lambda s: s.name)
 def test_maintenance_commands_have_a_limit(cli: RunCli, spec: object, tmp_path: Path) -> None:
     name = spec.name  # type: ignore[attr-defined]
-    assert name in ("optimize", "vacuum", "checkpoint", "check", "generate-manifest", "convert")
+    known = ("optimize", "vacuum", "checkpoint", "check", "generate-manifest", "restore", "convert")
+    assert name in known
     assert cli(name, str(tmp_path), "--timeout", "5").code == 2
 
 
@@ -110,7 +111,7 @@ def test_what_is_finished_is_committed_and_the_next_run_does_the_rest(
     assert ran.out.startswith("2 files became 1 in version 7\n")
     assert ran.err == (
         "error: stopped by --timeout 1h; 2 files became 1 in version 7\n"
-        "hint: Rerun to do the rest.\n"
+        "hint: Rerun to finish the rest.\n"
     )
     given.clear()
     envelope = json.loads(cli(*args, "-o", "json").out)

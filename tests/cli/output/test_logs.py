@@ -109,7 +109,7 @@ def test_wrong_usage_is_a_line_too(
 @pytest.mark.parametrize(
     ("variable", "message"),
     [
-        ("DELTACTL_LOG_FORMAT", "'xml' is not a form of a log"),
+        ("DELTACTL_LOG_FORMAT", "'xml' is not a log format"),
         ("DELTACTL_PROGRESS", "'xml' is not a form of progress"),
     ],
 )

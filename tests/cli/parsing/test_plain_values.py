@@ -93,7 +93,7 @@ def test_plain_rows_of_commits_load_no_arrow(tmp_path: Path) -> None:
         assert (ran.returncode, bool(ran.stdout)) == (0, True), ran.stderr
 
 
-def test_a_wrong_value_is_still_told_by_typer(tmp_path: Path) -> None:
+def test_a_wrong_value_is_still_reported_by_typer(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "deltactl", "describe-history", str(tmp_path), "--limit", "x"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 2

@@ -1,0 +1,145 @@
+"""``deltactl restore``: parse, call the operation, ask before the commit, present its report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltactl.cli.options.common import DryRunOption, TableArgument
+from deltactl.cli.options.values import parse_time
+from deltactl.cli.question import ask, can_ask
+from deltactl.cli.session import Session
+from deltactl.clock import SystemClock
+from deltactl.errors import PartialSuccessError
+from deltactl.operations.restore.options import RestoreOptions
+from deltactl.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from deltactl.operations.restore.run import Confirm, RestorePlan, RestoreReport
+
+
+def command(  # noqa: PLR0913 - one parameter an option
+    ctx: typer.Context,
+    table: TableArgument,
+    to_version: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Restore version N")
+    ] = None,
+    to_timestamp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="Restore the version that was current then: a timestamp, or a duration before now",
+        ),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PREDICATE",
+            help="Restore only partitions that match this SQL over partition columns",
+        ),
+    ] = None,
+    ignore_missing: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-missing", help="Restore without the files that no longer exist; asks"
+        ),
+    ] = False,
+    allow_protocol_downgrade: Annotated[
+        bool,
+        typer.Option(
+            "--allow-protocol-downgrade",
+            help="Also restore an older protocol  [default: keep the features of both versions]",
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the commit")] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Bring an earlier version of a table back, as a new version.
+
+    All versions in between stay readable, and the restore can be undone in the same way. First
+    looks for every file of the version. Asks before the commit, if there is a terminal.
+
+    \b
+    Examples:
+      deltactl restore /data/events --to-version 12 --dry-run
+      deltactl restore /data/events --to-timestamp 2026-11-01T08:00:00Z --yes
+      deltactl restore /data/events --to-version 12 --where "day = '2026-11-01'"
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    session = Session.of(ctx)
+    options = RestoreOptions(
+        version=to_version,
+        timestamp_ms=(
+            None if to_timestamp is None else parse_time(to_timestamp, SystemClock().now_ms())
+        ),
+        where=where,
+        ignore_missing=ignore_missing,
+        allow_protocol_downgrade=allow_protocol_downgrade,
+    )
+    from deltactl.operations.restore.run import restore_table
+
+    confirm = None if dry_run else _choose_confirmation(session, yes)
+    store = session.open_table(table, read_only=dry_run)
+    with session.run_context("files") as context:
+        report = restore_table(store, options, context, confirm=confirm, dry_run=dry_run)
+    _present(session, table, report)
+
+
+def _choose_confirmation(session: Session, yes: bool) -> Confirm | None:
+    """Return what asks; without a terminal, only if files will be lost: all else can be undone."""
+    if yes:
+        return None
+
+    def confirm(plan: RestorePlan) -> bool:
+        from deltactl.cli.pages.restore import render_plan
+
+        if not (plan.missing or can_ask(session)):
+            return True
+        return ask(session, _question(plan), lambda page: render_plan(page, plan))
+
+    return confirm
+
+
+def _question(plan: RestorePlan) -> str:
+    added = format_count(plan.added.num_rows, "file", "files")
+    removed = format_count(plan.removed.num_rows, "file", "files")
+    text = (
+        f"Restore version {plan.target_version}: add {added} ({format_size(plan.added_bytes)}), "
+        f"remove {removed} ({format_size(plan.removed_bytes)})?"
+    )
+    if plan.missing:
+        text += f" {format_count(len(plan.missing), 'file is', 'files are')} lost."
+    return text
+
+
+def _present(session: Session, table: str, report: RestoreReport) -> None:
+    from deltactl.cli.pages.history_rows import diff_result, diff_rows
+    from deltactl.cli.pages.restore import render_report
+
+    plan = report.plan
+    session.table_id = plan.table_id
+    session.present(
+        lambda page: render_report(page, report, session.argv, session.shown_table or table),
+        rows=diff_rows(plan.diff),
+        error=_find_error(report),
+        version_before=plan.version,
+        version_after=plan.version if report.version_after is None else report.version_after,
+        dry_run=report.dry_run,
+        engine=report.engine,
+        result={**report.to_dict(), "changes": diff_result(plan.diff)},
+    )
+
+
+def _find_error(report: RestoreReport) -> PartialSuccessError | None:
+    """Return the error of a restore whose files are gone: a vacuum removed them meanwhile."""
+    if not report.gone:
+        return None
+    first = report.gone[0]
+    return PartialSuccessError(
+        f"version {report.version_after} is committed, but "
+        f"{format_count(len(report.gone), 'restored file is', 'restored files are')} gone: "
+        f"{first.path}: {first.problem}",
+        hint="A vacuum removed them during the run. When it has ended, restore version "
+        f"{report.plan.version} to go back, or run `deltactl vacuum --undo last` if it was "
+        "deltactl's.",
+    )

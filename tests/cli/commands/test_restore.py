@@ -1,0 +1,143 @@
+"""``deltactl restore``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deltactl.storage.local.store import LocalStore
+from deltactl.table import Table
+from tests.cli.conftest import RunCli
+from tests.support.table_builder import Column, TableBuilder
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
+    """Version 1: two partitions; 2: a file more; 3: without one of the first."""
+    monkeypatch.chdir(tmp_path)
+    columns = [Column("p", "string"), Column("id")]
+    builder = TableBuilder(LocalStore(str(tmp_path / "events")), columns, partition_by=["p"])
+    path, _ = builder.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])
+    builder.append([{"p": "b", "id": 3}])
+    builder.remove(path)
+    return builder
+
+
+def version() -> int:
+    return Table("events").snapshot().version
+
+
+def test_the_plan_and_the_restore_as_text(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("restore", "events", "--to-version", "1", "--dry-run")
+    assert ran.code == 0
+    assert ran.out.startswith("Would restore version 1\n\nfrom     version 3, ")
+    assert "added    1 file, " in ran.out
+    assert "DRY RUN - nothing was restored. To do it:" in ran.out
+    assert ran.out.endswith("  deltactl restore events --to-version 1\n")
+    assert version() == 3
+    ran = cli("restore", "events", "--to-version", "1")
+    assert (ran.code, version()) == (0, 4)
+    assert ran.out.startswith("Restored version 1 in version 4\n")
+    assert ran.out.endswith("To undo it:\n  deltactl restore events --to-version 3\n")
+    ran = cli("restore", "events", "--to-version", "1")
+    assert (ran.code, version()) == (0, 4)
+    assert ran.out == "Nothing to restore: version 4 is the same as version 1\n"
+
+
+def test_some_partitions(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("restore", "events", "--to-version", "1", "--where", "p = 'a'")
+    assert ran.out.startswith("Restored version 1 where p = 'a' in version 4\n")
+    assert "  deltactl restore events --to-version 3 --where 'p = '\"'\"'a'\"'\"''\n" in ran.out
+    assert "RESTORE part" in cli("describe-history", "events").out
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson", "csv"])
+def test_other_forms(cli: RunCli, table: TableBuilder, form: str) -> None:
+    ran = cli("restore", "events", "--to-version", "1", "-o", form)
+    assert ran.code == 0
+    if form == "json":
+        envelope = json.loads(ran.out)
+        assert (envelope["version_before"], envelope["version_after"]) == (3, 4)
+        result = envelope["result"]
+        assert (result["files_restored"], result["files_removed"]) == (1, 1)
+        assert result["changes"]["added"]["num_rows"] == 1
+        assert [it["partition_values"] for it in result["changes"]["partitions"]] == [
+            {"p": "a"},
+            {"p": "b"},
+        ]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        ((), 2, "restore needs --to-version or --to-timestamp"),
+        (("--to-version", "1", "--to-timestamp", "1d"), 2, "do not go together"),
+        (("--to-version", "9"), 1, "it goes from 0 to 3"),
+        (("--to-timestamp", "2001-01-01"), 1, "is before the first commit"),
+        (("--to-timestamp", "2999-01-01"), 1, "is after the latest commit"),
+        (("--to-version", "1", "--where", "id = 1"), 2, "id"),
+        (("--to-version", "1", "--where", "p = 'a'", "--allow-protocol-downgrade"), 2, "go tog"),
+    ],
+)
+def test_what_is_refused(
+    cli: RunCli, table: TableBuilder, args: tuple[str, ...], code: int, text: str
+) -> None:
+    ran = cli("restore", "events", *args)
+    assert ran.code == code
+    assert text in ran.err
+    assert version() == 3
+
+
+def test_a_time(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("restore", "events", "--to-timestamp", "0s", "--dry-run")
+    assert ran.code == 1  # after the latest commit
+    log = Path("events/_delta_log")
+    when = (log / f"{1:020}.json").stat().st_mtime_ns // 1_000_000
+    import os
+
+    for number in (2, 3):
+        os.utime(log / f"{number:020}.json", ((when + 5000) / 1000, (when + 5000) / 1000))
+    from deltactl.units import format_timestamp
+
+    ran = cli("restore", "events", "--to-timestamp", format_timestamp(when), "-o", "json")
+    assert json.loads(ran.out)["result"]["target_version"] == 1
+
+
+def test_what_is_lost_needs_yes(cli: RunCli, table: TableBuilder) -> None:
+    (path,) = Path("events/p=a").glob("*.parquet")
+    path.unlink()
+    ran = cli("restore", "events", "--to-version", "1")
+    assert ran.code == 6
+    assert path.name in ran.err
+    ran = cli("restore", "events", "--to-version", "1", "--ignore-missing")
+    assert ran.code == 6
+    assert "not running interactively and --yes was not given" in ran.err
+    assert "1 file is lost." in ran.err
+    assert version() == 3
+    ran = cli("restore", "events", "--to-version", "1", "--ignore-missing", "--yes")
+    assert (ran.code, version()) == (0, 4)
+    assert f"missing: p=a/{path.name}: it does not exist" in ran.out
+
+
+def test_files_that_a_vacuum_takes_meanwhile(
+    cli: RunCli, table: TableBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deltactl.log.writing.restore import restore_files
+    from deltactl.operations.restore import run
+
+    (path,) = Path("events/p=a").glob("*.parquet")
+    commit = restore_files
+
+    def commit_and_vacuum(*args: object, **named: object) -> int:
+        done = commit(*args, **named)  # type: ignore[arg-type]
+        path.unlink()
+        return done
+
+    monkeypatch.setattr(run, "restore_files", commit_and_vacuum)
+    ran = cli("restore", "events", "--to-version", "1", "-o", "json")
+    assert (ran.code, version()) == (5, 4)
+    assert "version 4 is committed, but 1 restored file is gone: p=a/" in ran.err
+    assert json.loads(ran.out)["result"]["gone"][0]["path"] == f"p=a/{path.name}"
+    assert f"gone: p=a/{path.name}" not in cli("restore", "events", "--to-version", "3").out
