@@ -15,7 +15,7 @@ from tests.support.delta_spark import delta_spark
 from tests.support.object_store_fixtures import object_servers, root, server
 from tests.support.spark_cluster import cluster, cluster_address, cluster_folder
 
-# For all tests of a process, wherever they are: where they are imported, there they are anew.
+# For all tests of a process, wherever they are: where they are imported, there they are again.
 __all__ = [
     "cluster",
     "cluster_address",

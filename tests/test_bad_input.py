@@ -208,7 +208,7 @@ def test_a_gap_is_named(place: Path, deltactl: Cli) -> None:
 
 
 @pytest.mark.parametrize("action", ["protocol", "metaData"])
-def test_a_missing_singleton_is_named(place: Path, deltactl: Cli, action: str) -> None:
+def test_a_missing_action_is_named(place: Path, deltactl: Cli, action: str) -> None:
     builder = build(place / "t")
     lines = builder.store.read(commit_path(0)).splitlines()
     kept = [line for line in lines if f'"{action}"'.encode() not in line]

@@ -9,7 +9,7 @@ from deltactl.clock import Clock, SystemClock
 from tests.support.clock import FixedClock
 
 
-def test_the_system_clock_tells_the_time_and_fresh_ids() -> None:
+def test_the_system_clock_shows_the_time_and_fresh_ids() -> None:
     clock: Clock = SystemClock()
     assert abs(clock.now_ms() - time.time() * 1000) < 60_000
     assert clock.monotonic() <= clock.monotonic()
@@ -18,7 +18,7 @@ def test_the_system_clock_tells_the_time_and_fresh_ids() -> None:
     assert str(uuid.UUID(first)) == first
 
 
-def test_a_fixed_clock_moves_only_when_told() -> None:
+def test_a_fixed_clock_moves_only_on_request() -> None:
     clock = FixedClock(1_000)
     assert (clock.now_ms(), clock.now_ms(), clock.monotonic()) == (1_000, 1_000, 0)
     clock.advance(500)

@@ -51,7 +51,7 @@ def test_other_sizes_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["128", "0", "1.5", " 7 "])
-def test_a_bare_number_is_told_which_unit_to_add(text: str) -> None:
+def test_a_bare_number_is_answered_with_the_unit_to_add(text: str) -> None:
     with pytest.raises(UsageError, match="has no unit") as size:
         parse_size(text)
     assert f'"{text.strip()}MiB"' in str(size.value.hint)

@@ -35,6 +35,7 @@ class _Timeline:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._id = 0
+        self.paths: list[str] = []
         self._seen: set[Path] = set()
         self.builder = TableBuilder(
             LocalStore(str(folder)), _COLUMNS, partition_by=["day"], created_ms=_ago_ms(_OLDEST)
@@ -51,7 +52,7 @@ class _Timeline:
 
     def load(self, hours: float, days: Sequence[dt.date], count: int = 200) -> list[str]:
         """A commit of a file a day."""
-        adds = [self._file(day, count, hours) for day in days]
+        adds = [self.write_file(day, count, hours) for day in days]
         self.commit(
             hours,
             *adds,
@@ -63,9 +64,11 @@ class _Timeline:
                 "numOutputBytes": str(sum(add["add"]["size"] for add in adds)),
             },
         )
+        self.paths += [add["add"]["path"] for add in adds]
         return [add["add"]["path"] for add in adds]
 
-    def _file(self, day: dt.date, count: int, hours: float) -> Any:
+    def write_file(self, day: dt.date, count: int, hours: float) -> Any:
+        """Write a data file, and return its action."""
         kinds = ("view", "click", "buy")
         rows: list[Row] = [
             {"id": self._id + n, "day": day, "kind": kinds[n % 3], "amount": n / 4}
@@ -95,6 +98,13 @@ def _set_time(path: Path, hours: float) -> None:
 
 def build_tables(root: Path) -> None:
     """``events``: 28 small files of three days, and an old delete; ``orders``: little to do."""
+    _build_events(root)
+    orders = _Timeline(root / "orders")
+    orders.load(60, _DAYS[:1], 500)
+    (root / "tables.txt").write_text("events\norders\n")
+
+
+def _build_events(root: Path) -> _Timeline:
     events = _Timeline(root / "events")
     first = events.load(290, _DAYS)
     second = events.load(280, _DAYS)
@@ -108,9 +118,7 @@ def build_tables(root: Path) -> None:
     )
     for hours in (100, 76, 52, 50, 28, 26, 4, 3):
         events.load(hours, _DAYS)
-    orders = _Timeline(root / "orders")
-    orders.load(60, _DAYS[:1], 500)
-    (root / "tables.txt").write_text("events\norders\n")
+    return events
 
 
 def landing(root: Path) -> None:
@@ -142,6 +150,22 @@ def lost_file(root: Path) -> None:
     path.unlink()
 
 
+def bad_job(root: Path) -> None:
+    """``events`` after a job that replaced a day by a part of its rows, two hours ago."""
+    shutil.rmtree(root / "events")
+    events = _build_events(root)
+    day = _DAYS[2]
+    live = [path for path in events.paths if f"day={day}" in path]
+    events.commit(
+        2,
+        *(events.builder.remove_action(path) for path in live),
+        events.write_file(day, 50, 2),
+        operation="WRITE",
+        userName="backfill",
+        operationParameters={"mode": "Overwrite", "predicate": f"day = '{day}'"},
+    )
+
+
 def unknown_feature(root: Path) -> None:
     """``events`` with a feature that nobody knows."""
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
@@ -167,7 +191,16 @@ def fresh(root: Path) -> None:
     build_tables(root)
 
 
-_SETUPS = (fresh, landing, landing_grows, lost_commit, lost_file, settings, unknown_feature)
+_SETUPS = (
+    bad_job,
+    fresh,
+    landing,
+    landing_grows,
+    lost_commit,
+    lost_file,
+    settings,
+    unknown_feature,
+)
 SETUPS: Final[dict[str, Callable[[Path], None]]] = {
     function.__name__.replace("_", " "): function for function in _SETUPS
 }

@@ -88,7 +88,7 @@ def test_a_store(
 
 # What fsspec opens for writing in memory cannot be thrown away again.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_the_suite_tells_that_the_store_is_not_fit(
+def test_the_suite_shows_that_the_store_is_not_fit(
     new_store: Callable[[Path], Store], tmp_path: Path
 ) -> None:
     with pytest.raises(AssertionError):

@@ -18,11 +18,11 @@ from tests.explorer.schedule import Schedule, letter_of
 from tests.explorer.world import Model, Rules
 
 MODELS: tuple[Model, ...] = ("conditional", "link", "dynamodb")
-LOT, LONG = "lot", "long"
+RANDOM, LONG = "random", "long"
 STAGES = {
     "two": "two writers, and a reader beside them",
     "three": "three writers, without faults",
-    LOT: "three writers and a reader, by lot",
+    RANDOM: "three writers and a reader, at random",
     LONG: "what the first leaves out, kind of fault by kind; hours, or with --only one encounter",
 }
 
@@ -44,7 +44,7 @@ def stages_of(arguments: argparse.Namespace) -> dict[str, list[Job]]:
     stages = {
         "two": pairs,
         "three": [Job(s.name, model) for s in TRIPLES if not s.shared_data for model in models],
-        LOT: jobs_by_lot(models, arguments.first_seed, arguments.random),
+        RANDOM: random_jobs(models, arguments.first_seed, arguments.random),
         LONG: [
             part
             for s, model in each
@@ -57,10 +57,10 @@ def stages_of(arguments: argparse.Namespace) -> dict[str, list[Job]]:
 
 
 def _jobs_of_one(arguments: argparse.Namespace, model: Model) -> list[Job]:
-    """One encounter: by lot, in parts, or whole with the faults that were asked for."""
+    """One encounter: at random, in parts, or whole with the faults that were asked for."""
     if arguments.stage == LONG:
         return in_parts(arguments.only, model)
-    if arguments.stage == LOT:
+    if arguments.stage == RANDOM:
         seeds = range(arguments.first_seed, arguments.first_seed + arguments.random)
         return [Job(arguments.only, model, 1, seeds)]
     return [Job(arguments.only, model, arguments.faults)]
@@ -83,7 +83,7 @@ def in_parts(scenario: str, model: Model) -> list[Job]:
     return [Job(scenario, model, 1, kind=kind) for kind in sorted(Rules(model).fault_kinds)]
 
 
-def jobs_by_lot(models: Sequence[Model], first_seed: int, count: int) -> list[Job]:
+def random_jobs(models: Sequence[Model], first_seed: int, count: int) -> list[Job]:
     """Schedules of three writers and a reader: each of all encounters takes the same seeds."""
     share = -(-count // (len(TRIPLES) * len(models)))
     seeds = range(first_seed, first_seed + share)
@@ -104,7 +104,7 @@ def _explore(name: str, jobs: Sequence[Job], say: Callable[[str], None]) -> int:
             schedules += answer.schedules if answer.job.seeds is not None else 0
     say(
         f"{name}: {len(jobs)} searches, {states:,} states exhausted, "
-        f"{schedules:,.0f} schedules by lot, {broken} violations, "
+        f"{schedules:,.0f} schedules at random, {broken} violations, "
         f"{seconds:.0f} s of CPU, {time.monotonic() - started:.0f} s"
     )
     return broken
@@ -134,8 +134,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=sorted(SCENARIOS), metavar="SCENARIO")
     parser.add_argument("--model", choices=get_args(Model))
     parser.add_argument("--faults", type=int, default=0, help="how much may go wrong at once")
-    parser.add_argument("--random", type=int, default=1_000_000, help="schedules by lot in all")
-    parser.add_argument("--first-seed", type=int, default=0, help="of the schedules by lot")
+    parser.add_argument("--random", type=int, default=1_000_000, help="schedules at random in all")
+    parser.add_argument("--first-seed", type=int, default=0, help="of the schedules at random")
     told = "; ".join(f"{name}: {what}" for name, what in STAGES.items())
     parser.add_argument("--stage", choices=STAGES, help=f"one alone, not all but {LONG} ({told})")
     parser.add_argument("--replay", metavar="SCHEDULE", help="take these steps of --only")

@@ -22,9 +22,10 @@ from deltactl.log.replay import Tail
 from deltactl.log.upkeep import cleanup
 from deltactl.log.writing import base as commit_base
 from deltactl.log.writing import rearrange as commit
+from deltactl.log.writing import restore
 from deltactl.log.writing.action_lines import NewFile, add_line
 from deltactl.log.writing.base import CommitBase
-from deltactl.log.writing.carry import Group, Verdict, Winners
+from deltactl.log.writing.carry import Bin, Verdict, Winners
 from deltactl.log.writing.put import Sleep
 from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint
@@ -46,8 +47,8 @@ from tests.explorer.outcome_bugs import OUTCOME_BUGS
 
 
 def _skip_conflicts() -> AbstractContextManager[object]:
-    def nobody(self: Any, groups: Sequence[Group], *rest: Any, **options: Any) -> list[Verdict]:
-        return [Verdict(group) for group in groups]
+    def nobody(self: Any, bins: Sequence[Bin], *rest: Any, **options: Any) -> list[Verdict]:
+        return [Verdict(bin_) for bin_ in bins]
 
     return patch.object(Winners, "judge", nobody)
 
@@ -160,17 +161,17 @@ def _forget_earlier_winners() -> AbstractContextManager[object]:
 
 
 def _mix_up_statistics() -> AbstractContextManager[object]:
-    make = optimize_tasks._new_file
+    make = optimize_tasks.new_file
 
     def mixed(*args: Any) -> NewFile:
-        file = make(*args)
+        file: NewFile = make(*args)
         stats = json.loads(file.stats or "{}")
         for bounds in ("minValues", "maxValues"):
             values = stats[bounds]
             values["id"], values["v"] = values["v"], values["id"]
         return replace(file, stats=json.dumps(stats))
 
-    return patch.object(optimize_tasks, "_new_file", mixed)
+    return patch.object(optimize_tasks, "new_file", mixed)
 
 
 def _claim_change() -> AbstractContextManager[object]:
@@ -292,9 +293,9 @@ BUGS: Sequence[Bug] = (
         "ConsistentRead",
     ),
     Bug(
-        "winners before the last lot forgotten",
+        "winners before the last batch forgotten",
         _forget_earlier_winners,
-        "optimize in lots against delete",
+        "optimize in batches against delete",
         "ConsistentRead",
     ),
     Bug(
@@ -326,6 +327,12 @@ BUGS: Sequence[Bug] = (
         _ask_protocol_once,
         "optimize against protocol upgrade",
         "no commit beyond the protocol",
+    ),
+    Bug(
+        "restore over commits that it did not compare",
+        lambda: patch.object(restore, "_ensure_no_change", lambda winners: None),
+        "restore against append",
+        "ConsistentRead",
     ),
     *LOG_STORE_BUGS,
     *OUTCOME_BUGS,

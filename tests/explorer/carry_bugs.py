@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 
 from deltactl.log.replay import Tail
 from deltactl.log.writing import carry
-from deltactl.log.writing.carry import Group, Verdict, Winners
+from deltactl.log.writing.carry import Bin, Verdict, Winners
 from deltactl.log.writing.vectors import VectorWriter
 from tests.explorer.bug import Bug
 
@@ -53,19 +53,19 @@ def _forget_earlier_vectors() -> AbstractContextManager[object]:
 def _remove_old_identities() -> AbstractContextManager[object]:
     judge = Winners.judge
 
-    def old(self: Any, groups: Sequence[Group], *rest: Any, **options: Any) -> list[Verdict]:
+    def old(self: Any, bins: Sequence[Bin], *rest: Any, **options: Any) -> list[Verdict]:
         return [
-            verdict if verdict.group is None else _with_inputs_of(group, verdict.group, verdict)
-            for group, verdict in zip(groups, judge(self, groups, *rest, **options), strict=True)
+            verdict if verdict.bin is None else _with_inputs_of(bin_, verdict.bin, verdict)
+            for bin_, verdict in zip(bins, judge(self, bins, *rest, **options), strict=True)
         ]
 
     return patch.object(Winners, "judge", old)
 
 
-def _with_inputs_of(read: Group, now: Group, verdict: Verdict) -> Verdict:
+def _with_inputs_of(read: Bin, now: Bin, verdict: Verdict) -> Verdict:
     still = pc.is_in(read.removed["path"], value_set=now.removed["path"])
     removed: pa.Table = read.removed.filter(still)
-    return replace(verdict, group=replace(now, removed=removed))
+    return replace(verdict, bin=replace(now, removed=removed))
 
 
 def _keep_vectors_of_lost_attempts() -> AbstractContextManager[object]:

@@ -107,7 +107,7 @@ class TableChecks(Checks):
             raise Violation(
                 "no commit beyond the protocol", f"version {version.number}, by {program.name}"
             )
-        if program.real:
+        if program.real and program.rearranges:
             self._check_rearrangement(previous, version)
 
     def _check_times(self, previous: Version, version: Version) -> None:

@@ -24,7 +24,7 @@ _QUIET: Final = ("read", "stat", "list", "walk", "clock", "sync")
 
 @dataclass(frozen=True)
 class Job:
-    """One search: of everything, or of ``seeds`` by lot; with one ``kind`` of faults, or all."""
+    """One search: of everything, or of ``seeds`` at random; with one ``kind`` of faults, or all."""
 
     scenario: str
     model: Model

@@ -41,7 +41,8 @@ class Program:
     ``effect`` says what rows a commit makes of the rows before it. A ``counted`` program's
     acknowledged commits are exactly those in the log that carry its ids. ``real`` ones are the
     code under test, ``max_commits`` is the most that a run of it may commit. One that
-    ``only_looks`` asks the store alone, whatever writers agree by.
+    ``only_looks`` asks the store alone, whatever writers agree by. One that ``rearranges`` says
+    in its commits that no data changes.
     """
 
     name: str
@@ -51,12 +52,13 @@ class Program:
     real: bool = False
     max_commits: int = 1
     only_looks: bool = False
+    rearranges: bool = True
 
 
 class InlineEngine:
     """Tasks on the calling thread: one thread of control."""
 
-    name, reason, leaves_strays = "local", "explored", False
+    name, reason, leaves_orphans = "local", "explored", False
 
     def run(
         self,

@@ -25,6 +25,7 @@ from tests.explorer.scenes import (
     Scene,
     long_log,
     old_log,
+    one_back,
     one_due,
     quiet_log,
     short_log,
@@ -149,7 +150,7 @@ LITE = _fixed(lambda: tested.vacuum("lite"))
 CHECKPOINT = _fixed(lambda: tested.checkpoint(cleanup=True))
 V2_CHECKPOINT = _fixed(lambda: tested.checkpoint(cleanup=True, kind="v2"))
 APPEND = _fixed(writers.append)
-IN_LOTS = _fixed(lambda: tested.optimize(OptimizeOptions(commit_every_bytes=1), lots=2))
+IN_BATCHES = _fixed(lambda: tested.optimize(OptimizeOptions(commit_every_bytes=1), batches=2))
 
 
 def _delete(which: str) -> Make:
@@ -158,6 +159,10 @@ def _delete(which: str) -> Make:
 
 def _delete_row(which: str) -> Make:
     return lambda scene: writers.delete_row(scene, which)
+
+
+def _restore(version: int) -> Make:
+    return lambda scene: tested.restore(scene, version)
 
 
 def _timed() -> Scene:
@@ -215,7 +220,9 @@ PAIRS: Sequence[Scenario] = (
     Scenario("optimize against append, with times", _timed, (OPTIMIZE, APPEND)),
     Scenario("optimize against append, with row ids", _tracked, (OPTIMIZE, APPEND)),
     Scenario("optimize against optimize", small_files, (OPTIMIZE, OPTIMIZE)),
-    Scenario("optimize in lots against delete", two_bins, (IN_LOTS, _delete("third")), weight=1),
+    Scenario(
+        "optimize in batches against delete", two_bins, (IN_BATCHES, _delete("third")), weight=1
+    ),
     *(
         Scenario(f"{name} against vacuum {mode}", small_files, (make, other), shared_data=True)
         for mode, other in (("full", FULL), ("lite", LITE))
@@ -235,6 +242,24 @@ PAIRS: Sequence[Scenario] = (
         weight=3,
     ),
     Scenario("vacuum against vacuum", one_due, (FULL, FULL), shared_data=True, weight=3),
+    *(
+        Scenario(f"restore against {name}", one_back, (_restore(2), make))
+        for name, make in (
+            ("append", APPEND),
+            ("delete", _delete("other")),
+            ("deletion vector", _delete_row("other")),
+            ("property", FOREIGN["property"]),
+            ("protocol upgrade", FOREIGN["protocol upgrade"]),
+            ("optimize", OPTIMIZE),
+            ("restore", _restore(1)),
+        )
+    ),
+    Scenario(
+        "restore against vacuum full", one_back, (_restore(2), FULL), shared_data=True, weight=1
+    ),
+    Scenario(
+        "restore against checkpoint and cleanup", long_log, (_restore(4), CHECKPOINT), weight=1
+    ),
     Scenario("append against checkpoint and cleanup", long_log, (APPEND, CHECKPOINT)),
     Scenario("optimize against checkpoint and cleanup", long_log, (OPTIMIZE, CHECKPOINT)),
     Scenario("optimize against the first checkpoint and cleanup", old_log, (OPTIMIZE, CHECKPOINT)),

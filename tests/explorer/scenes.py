@@ -94,6 +94,21 @@ def small_files(*features: str, **properties: str) -> Scene:
     return past.scene(promise, first=first, second=second, other=other)
 
 
+def one_back() -> Scene:
+    """A file and a deletion vector that version 2 needs, and that are not due for a vacuum yet.
+
+    A file that nobody names is due.
+    """
+    past = _Past("deletionVectors")
+    first, second, other = past.append(60, "a", "a", "b")
+    past.ago(50, lambda: past.builder.delete_rows(first, [0]))
+    past.ago(3, lambda: past.builder.remove(second))
+    past.ago(2, lambda: past.builder.delete_rows(first, [1]))
+    past.ago(30, lambda: past.store.put("p=a/part-left.parquet", b"left over"))
+    promise = Promise(0, past.builder.version, NOW - 7 * DAY, frozenset({"p=a/part-left.parquet"}))
+    return past.scene(promise, first=first, other=other)
+
+
 def one_due() -> Scene:
     """One live file with a deletion vector, and one that was removed long ago."""
     past = _Past("deletionVectors")
@@ -105,7 +120,7 @@ def one_due() -> Scene:
 
 
 def two_bins() -> Scene:
-    """Two files in each of the partitions a and b: two bins, and so two lots."""
+    """Two files in each of the partitions a and b: two bins, and so two batches."""
     past = _Past("deletionVectors")
     first, second, third, fourth = past.append(60, "a", "a", "b", "b")
     promise = Promise(0, past.builder.version, NOW - 7 * DAY)

@@ -1,4 +1,4 @@
-"""All interleavings of a machine, the shortest way to a violation, or some schedules by lot.
+"""All interleavings of a machine, the shortest way to a violation, or some schedules at random.
 
 States met twice are searched once.
 """
@@ -179,7 +179,7 @@ class _Place:
 
 
 class Walker:
-    """Takes schedules by lot. What was seen is remembered, so that most steps cost a look-up."""
+    """Takes schedules at random. What was seen is remembered, so that most steps cost a look-up."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -192,12 +192,12 @@ class Walker:
         Raises:
             Violation: with the schedule so far as its second argument.
         """
-        lot = random.Random(seed)
+        rng = random.Random(seed)
         taken: list[Step] = []
         try:
             place = self._start = self._start or self._visit(self._machine.start())
             while place.steps:
-                index = _draw(lot, place)
+                index = _draw(rng, place)
                 taken.append(place.steps[index])
                 place = place.after[index] or self._go(place, index)
         except Violation as violation:
@@ -227,9 +227,9 @@ class Walker:
         self._places.clear()
 
 
-def _draw(lot: random.Random, place: _Place) -> int:
+def _draw(rng: random.Random, place: _Place) -> int:
     """Mostly a plain step: a schedule of faults alone would not get far."""
     plain, count = place.plain, len(place.steps)
-    if plain and (len(plain) == count or lot.random() < _PLAIN_SHARE):
-        return plain[int(lot.random() * len(plain))]
-    return int(lot.random() * count)
+    if plain and (len(plain) == count or rng.random() < _PLAIN_SHARE):
+        return plain[int(rng.random() * len(plain))]
+    return int(rng.random() * count)

@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 from deltactl.clock import Clock
 from deltactl.log.stores.external import ExternalCommitStore
-from deltactl.storage.dynamodb import DynamoDbEntries, DynamoDbLogStore
+from deltactl.storage.dynamodb import DynamoDbEntries
+from deltactl.storage.log_store import DynamoDbLogStore
 from deltactl.storage.store import Store
 from tests.explorer.world import ITEMS, Call, Reply, Worlds
 

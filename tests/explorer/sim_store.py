@@ -42,6 +42,7 @@ class SimStore:
     directories = None
     versions = None
     range_copies = None
+    uploads = None
 
     def __init__(self, worlds: Worlds, ask: Ask) -> None:
         self._worlds, self._ask = worlds, ask
@@ -62,7 +63,7 @@ class SimStore:
         found = self._do(Call("walk", resolve_prefix(prefix)))
         return iter([[fact[0] for fact in found]] if found else [])
 
-    def list_folders(self, prefix: str = "") -> list[str]:
+    def list_directories(self, prefix: str = "") -> list[str]:
         skip = f"{prefix}/" if prefix else ""
         below = (name.removeprefix(skip) for names in self.walk(prefix) for name in names)
         return sorted({skip + name.partition("/")[0] for name in below if "/" in name})
@@ -115,7 +116,7 @@ class SimStore:
         if self._worlds.rules.has_items:
             raise SafetyError("this store knows no conditions")
 
-    def sync_folders(self, names: Iterable[str]) -> None:
+    def sync_directories(self, names: Iterable[str]) -> None:
         self._do(Call("sync", posixpath.commonprefix([self._writable(name) for name in names])))
 
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:

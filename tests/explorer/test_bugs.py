@@ -53,7 +53,7 @@ def test_the_reduction_hides_no_bug(bug: Bug) -> None:
 
 
 @pytest.mark.parametrize("number", [2, 6, 11])
-def test_what_is_found_by_lot_is_told_briefly(number: int) -> None:
+def test_what_is_found_at_random_is_reported_briefly(number: int) -> None:
     """A seed leads there by many turns; what is printed has few, and replays."""
     bug = BUGS[number]
     job = Job(bug.scenario, bug.model, bug.faults)

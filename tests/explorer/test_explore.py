@@ -43,6 +43,9 @@ def test_every_schedule_of_two_writers(scenario: str) -> None:
         ("optimize against the first checkpoint and cleanup", "conditional", 0),
         ("optimize against checkpoint of a quiet log", "conditional", 0),
         ("optimize against append, and a reader", "link", 0),
+        ("restore against append", "conditional", 1),
+        ("restore against vacuum full", "conditional", 0),
+        ("restore against checkpoint and cleanup", "conditional", 0),
     ],
 )
 def test_with_what_may_go_wrong_and_who_else_is_there(
@@ -56,7 +59,7 @@ def test_with_what_may_go_wrong_and_who_else_is_there(
 def test_what_takes_hours_is_left_to_who_asks_for_it() -> None:
     asked = {"model": None, "only": None, "first_seed": 0, "random": 1000}
     usual = stages_of(Namespace(stage=None, **asked))
-    assert set(usual) == {"two", "three", "lot"}
+    assert set(usual) == {"two", "three", "random"}
     assert stages_of(Namespace(stage="two", **asked)) == {"two": usual["two"]}
     rest = stages_of(Namespace(stage="long", **asked))["long"]
     with_faults = {(job.scenario, job.model) for job in (*usual["two"], *rest) if job.faults}
@@ -66,7 +69,7 @@ def test_what_takes_hours_is_left_to_who_asks_for_it() -> None:
         assert {job.kind for job in rest if job.model == model} == Rules(model).fault_kinds
 
 
-def test_three_writers_by_lot() -> None:
+def test_three_writers_at_random() -> None:
     name = "optimize, append and delete of the same file, and a reader"
     answer = search(Job(name, "conditional", 1, range(300)))
     assert not answer.violation, answer.violation

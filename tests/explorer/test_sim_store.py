@@ -25,14 +25,14 @@ def test_promise(promise: Callable[[Store], None], model: str) -> None:
     promise(direct_store(Rules("link" if model == "link" else "conditional")))
 
 
-def test_a_plain_put_tells_nobody_that_the_name_was_taken() -> None:
+def test_a_plain_put_does_not_report_that_the_name_was_taken() -> None:
     store = direct_store(Rules("plain"))
     store.put_if_absent("file", b"first")
     store.put_if_absent("file", b"second")
     assert store.read("file") == b"second"
 
 
-def test_overwriting_a_commit_is_told_at_once() -> None:
+def test_overwriting_a_commit_is_reported_at_once() -> None:
     store = direct_store(Rules("plain"))
     name = f"_delta_log/{0:020d}.json"
     store.put_if_absent(name, b"first")
@@ -40,7 +40,7 @@ def test_overwriting_a_commit_is_told_at_once() -> None:
         store.put_if_absent(name, b"second")
 
 
-def test_who_tries_to_leave_the_root_is_told_even_if_nobody_else_minds() -> None:
+def test_leaving_the_root_is_a_violation_of_its_own() -> None:
     worlds = Worlds(Rules("conditional"))
     world = worlds.world({})
 

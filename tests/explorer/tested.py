@@ -9,11 +9,15 @@ from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
+from deltactl.operations.restore.run import RestoreOptions, restore_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.scan import scan_snapshot
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
 from deltactl.storage.store import Store
 from tests.explorer.programs import InlineEngine, Outcome, Program
+from tests.explorer.reading import Reading
+from tests.explorer.scenes import Scene
+from tests.explorer.world import Rules, Worlds
 
 
 def _quiet(message: str) -> None:
@@ -24,7 +28,7 @@ def no_wait(seconds: float) -> None:
     """Time is the explorer's."""
 
 
-def optimize(options: OptimizeOptions | None = None, lots: int = 1) -> Program:
+def optimize(options: OptimizeOptions | None = None, batches: int = 1) -> Program:
     chosen = options or OptimizeOptions()
 
     def run(store: Store, clock: Clock) -> Outcome:
@@ -35,7 +39,7 @@ def optimize(options: OptimizeOptions | None = None, lots: int = 1) -> Program:
         )
         return Outcome("done", report.versions)
 
-    return Program("optimize", run, real=True, max_commits=lots)
+    return Program("optimize", run, real=True, max_commits=batches)
 
 
 def vacuum(mode: str, **options: Any) -> Program:
@@ -60,6 +64,26 @@ def checkpoint(**options: Any) -> Program:
         return Outcome("done")
 
     return Program("checkpoint", run, real=True, max_commits=0)
+
+
+def restore(scene: Scene, version: int) -> Program:
+    """Bring back a version of the scene, whose files nobody may remove."""
+    worlds = Worlds(Rules("conditional"))
+    files = scene.stored_in(worlds)
+    reading = Reading(worlds, 0)
+    (target,) = (it for it in reading.versions(files) if it.number == version)
+    rows = reading.rows(files, target)
+
+    def run(store: Store, clock: Clock) -> Outcome:
+        report = restore_table(
+            store,
+            RestoreOptions(version),
+            RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait),
+        )
+        assert not report.gone, report.gone
+        return Outcome("done", () if report.version_after is None else (report.version_after,))
+
+    return Program("restore", run, lambda before: rows, real=True, rearranges=False)
 
 
 def _read(store: Store) -> tuple[Snapshot, list[dict[str, Any]]]:

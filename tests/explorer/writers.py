@@ -105,7 +105,7 @@ class _Attempt:
 
 
 def _foreign(name: str, plan: Plan, effect: Callable[[Rows], Rows] = lambda rows: rows) -> Program:
-    """A writer that starts anew when it lost a race."""
+    """A writer that starts again when it lost a race."""
 
     def run(store: Store, clock: Clock) -> Outcome:
         for _ in range(_TRIES):

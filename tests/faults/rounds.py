@@ -208,7 +208,7 @@ def _own_files(root: Path) -> set[str]:
 
 
 def _finish(starter: Starter, arguments: Sequence[str], outcome: Outcome) -> bool:
-    """Let the next run end well; lost races may be tried again. Tells whether it did."""
+    """Let the next run end well; lost races can be retried. Tells whether it did."""
     for _ in range(_MOST_FINISHES):
         code, said = _end(starter.start(arguments))
         if code == 0:

@@ -197,7 +197,7 @@ def test_64_open_files_in_512_mebibytes_are_enough_for_150_files(
     [MemoryError(), pa.ArrowMemoryError("malloc failed"), RuntimeError("can't start new thread")],
     ids=["Python", "Arrow", "threads"],
 )
-def test_no_memory_is_told_as_such(
+def test_no_memory_is_reported_as_such(
     many: Path, tmp_path: Path, deltactl: Cli, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = shutil.copytree(many, tmp_path / "t")

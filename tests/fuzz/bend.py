@@ -97,14 +97,14 @@ _MOST_SOUND = 200
 
 
 def trust(data: bytes) -> None:
-    """Note a sound Parquet file, which may be read and written anew."""
+    """Note a valid Parquet file, which may be read and written again."""
     if len(_sound) >= _MOST_SOUND:
         del _sound[_MOST_SOUND // 2 :: 2]
     _sound.append(data)
 
 
 def bend_parquet(data: bytes, random: Random) -> bytes | None:
-    """Write a table anew with one field of another type or name, and other encodings."""
+    """Write a table again with one field of another type or name, and other encodings."""
     if data not in _sound:
         if not _sound:
             return None

@@ -64,7 +64,7 @@ def peak_bytes() -> int:
 
 
 def forget_peak() -> None:
-    """Let the peak begin anew at what is held now (Linux: proc(5), ``clear_refs``)."""
+    """Let the peak begin again at what is held now (Linux: proc(5), ``clear_refs``)."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_bytes(b"5")
 

@@ -16,7 +16,7 @@ from deltactl.log.checkpoint.read import (
     read_removes,
 )
 from deltactl.log.commits.info import in_commit_timestamp, parse_commit_info
-from deltactl.log.commits.singletons import Singletons
+from deltactl.log.commits.non_file_actions import NonFileActions
 from deltactl.log.hint import read_hint
 from deltactl.log.history.columns import history_row, history_table
 from deltactl.log.listing import Checkpoint
@@ -77,7 +77,7 @@ def _commits() -> list[bytes]:
 # -- what is done with what was read ------------------------------------------------------------
 
 
-def _use_singletons(found: Singletons) -> None:
+def _use_non_file_actions(found: NonFileActions) -> None:
     clustering_columns(found.live_domains)
     if found.metadata is None or found.protocol is None:
         return
@@ -100,7 +100,7 @@ def run_commit(data: bytes) -> None:
     """A commit, replayed; an input of odd length as a compacted file."""
     name = f"{1:020d}.{2:020d}.compacted.json" if len(data) % 2 else f"{1:020d}.json"
     tail = replay_tail(STORE, [stored(f"{LOG}/{name}", data)], ("p",))
-    _use_singletons(tail.singletons)
+    _use_non_file_actions(tail.non_file_actions)
     _use_files(tail)
 
 
@@ -114,7 +114,7 @@ def run_commit_info(data: bytes) -> None:
 def _run_head(name: str, kind: str, data: bytes) -> None:
     form = "json" if name.endswith(".json") else "parquet"
     head = read_head(STORE, Checkpoint(3, kind, form, (stored(name, data),)))
-    _use_singletons(head.singletons)
+    _use_non_file_actions(head.non_file_actions)
     if not head.sidecars:
         _use_files(_no_tail(), head)
         for _ in read_removes(STORE, head, TOMBSTONE_COLUMNS):
@@ -122,7 +122,7 @@ def _run_head(name: str, kind: str, data: bytes) -> None:
 
 
 def run_checkpoint(data: bytes) -> None:
-    """A classic checkpoint: singletons, live files, tombstones."""
+    """A classic checkpoint: non_file_actions, live files, tombstones."""
     _run_head(f"{LOG}/{3:020d}.checkpoint.parquet", "classic", data)
 
 

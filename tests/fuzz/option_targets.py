@@ -17,14 +17,19 @@ from pyarrow import orc
 from deltactl.cli.settings.file import load_config_file
 from deltactl.cli.settings.settable import SETTABLE
 from deltactl.errors import UsageError
+from deltactl.operations.optimize.copy_groups import CopyRule, RewriteCounts, plan_steps
 from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.vacuum.inventory import read_inventory
 from deltactl.parquet.broken_footers import find_broken_footers
+from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.file_schema import read_file_schema
 from deltactl.parquet.footer import read_file_stats, read_null_counts
 from deltactl.parquet.footer_bytes import parse_footer
-from deltactl.protocol.schema import Field, PrimitiveType
-from deltactl.protocol.stats_columns import StatsColumns, list_leaves
+from deltactl.parquet.splice.legal import Target as CopyTarget
+from deltactl.parquet.splice.writer import read_stored_columns
+from deltactl.parquet.writer import WriteOptions
+from deltactl.protocol.schema import Field, PrimitiveType, arrow_schema, parse_schema
+from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, list_leaves
 from deltactl.units import (
     format_duration,
     format_size,
@@ -36,6 +41,7 @@ from deltactl.units import (
 from tests.fuzz.target import STORE, Target, as_text, stored
 from tests.support.footers import read_valid_footer
 from tests.support.stores import MemoryStore
+from tests.support.table_builder import Column, array_of, struct_of
 
 # -- units --------------------------------------------------------------------------------------
 
@@ -255,6 +261,38 @@ def run_footer(data: bytes) -> None:
     read_null_counts(footer)
 
 
+def run_splice(data: bytes) -> None:
+    """The footer, indexes and page headers of a file whose row groups may be copied."""
+    info = stored("x.parquet", data)
+    leaves = list_leaves(_SPLICED)
+    by_column: dict[str, list[StatsLeaf]] = {}
+    for leaf in leaves:
+        by_column.setdefault(leaf.path[0], []).append(leaf)
+    columns = read_stored_columns(arrow_schema(_SPLICED, "physical"), WriteOptions())
+    rule = CopyRule(CopyTarget(columns, StatsColumns(leaves), by_column=by_column), 0)
+    file = DataFile(info.name, info.size_bytes)
+    for is_local in (True, False):
+        plan_steps(STORE, rule, file, None, counts=RewriteCounts(), is_local=is_local, room=9)
+
+
+def _spliced_files() -> list[bytes]:
+    rows = pa.table({"a": pa.array([1, None, 3], pa.int32()), "l": [["x"], None, []]})
+    sink = io.BytesIO()
+    pq.write_table(
+        rows,
+        sink,
+        write_page_index=True,
+        sorting_columns=[pq.SortingColumn(0)],
+        bloom_filter_options={"a": True},
+    )
+    return [*_parquet(rows), sink.getvalue()]
+
+
+_SPLICED = parse_schema(
+    json.dumps(struct_of(Column("a", "integer"), Column("l", array_of("string"))))
+)
+
+
 def _data_files() -> list[bytes]:
     return _parquet(
         pa.table(
@@ -328,4 +366,7 @@ TARGETS = (
         by_arrow=True,
     ),
     Target("footer", run_footer, _data_files, 100_000, "parquet", max_length=16384, by_arrow=True),
+    Target(
+        "splice", run_splice, _spliced_files, 100_000, "parquet", max_length=16384, by_arrow=True
+    ),
 )

@@ -23,7 +23,7 @@ EXAMPLES = 30
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_what_was_found_stays_mended(name: str) -> None:
+def test_what_was_found_stays_fixed(name: str) -> None:
     run = execute(TARGETS[name.partition("/")[0]], (FINDS / name).read_bytes())
     assert run.find is None, run.find
 

@@ -14,7 +14,7 @@ from deltactl.errors import CorruptLogError
 from deltactl.log.checkpoint.parsed_stats import parse_stats, parsed_stats_type
 from deltactl.operations.check.stats import FileFacts, Statistics, find_contradictions
 from deltactl.operations.convert.partitions import find_partition_names, plan_partitions
-from deltactl.parquet.reader import load_deletion_vector
+from deltactl.parquet.open_files import load_deletion_vector
 from deltactl.protocol.actions import DELETION_VECTOR_TYPE, Metadata, Protocol
 from deltactl.protocol.deletion_vectors import (
     DeletionVector,

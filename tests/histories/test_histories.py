@@ -88,7 +88,7 @@ def test_a_bug_is_found_and_its_history_made_shorter(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("with_bug")
-def test_the_command_tells_how_to_replay(
+def test_the_command_shows_how_to_replay(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = history_with_vacuum().seed

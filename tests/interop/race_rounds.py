@@ -1,7 +1,7 @@
 """Another writer deletes and updates rows of a table while optimize runs on it, round after round.
 
-``make races`` runs 30 rounds beside Delta on Spark, which writes deletion vectors, on a local disk,
-and 30 beside delta-rs, which writes files anew, on MinIO.
+``make races`` runs 30 rounds each beside Delta on Spark, which writes deletion vectors, on a local
+disk and on MinIO, and beside delta-rs, which rewrites files, on MinIO.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from deltactl import OptimizeOptions, Table
 from deltactl.operations.check.options import CheckOptions, Depth
@@ -24,8 +24,9 @@ from deltactl.operations.optimize.report import OptimizeReport
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.open import open_store
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
-from tests.support.delta_spark import delta_session
+from tests.support.delta_spark import delta_session, find_jars
 from tests.support.object_servers import ObjectServer, delta_rs_options, minio
+from tests.support.spark_on_s3 import find_s3_jars, s3_settings
 from tests.support.table_builder import Column, TableBuilder
 
 if TYPE_CHECKING:
@@ -63,14 +64,15 @@ class Side(Protocol):
 
 
 class SparkSide:
-    """Delta on Spark, on a local disk, with deletion vectors, row tracking and a change feed."""
+    """Delta on Spark, with deletion vectors, row tracking and a change feed."""
 
-    options = _NO_OPTIONS
-
-    def __init__(self, spark: SparkSession, path: Path) -> None:
-        self.uri, self._spark, self._path = str(path), spark, path
+    def __init__(
+        self, spark: SparkSession, uri: str, options: Mapping[str, str] = _NO_OPTIONS
+    ) -> None:
+        self.uri, self.options, self._spark = uri, options, spark
+        self._address = uri.replace("s3://", "s3a://")
         spark.sql(
-            f"CREATE TABLE delta.`{path}` (id BIGINT, v BIGINT, s STRING) USING delta "
+            f"CREATE TABLE delta.`{self._address}` (id BIGINT, v BIGINT, s STRING) USING delta "
             "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true', "
             "'delta.enableRowTracking' = 'true', 'delta.enableChangeDataFeed' = 'true')"
         )
@@ -78,10 +80,10 @@ class SparkSide:
     def append(self, first: int) -> None:
         frame = self._spark.range(first, first + FILES * ROWS, 1, FILES)
         frame = frame.selectExpr("id", "0L AS v", "'x' || id AS s")
-        frame.write.format("delta").mode("append").save(self.uri)
+        frame.write.format("delta").mode("append").save(self._address)
 
     def change(self, condition: str, *, delete: bool) -> None:
-        table = f"delta.`{self.uri}`"
+        table = f"delta.`{self._address}`"
         what = f"DELETE FROM {table}" if delete else f"UPDATE {table} SET v = v + 1"
         self._spark.sql(f"{what} WHERE {condition}")
 
@@ -90,20 +92,35 @@ class SparkSide:
         return f"id % 97 = {key}", [number for number in model.rows if number % 97 == key]
 
     def verify(self, model: Model) -> None:
-        query = f"SELECT id, v, _metadata.row_id AS r FROM delta.`{self.uri}`"
+        query = f"SELECT id, v, _metadata.row_id AS r FROM delta.`{self._address}`"
         found = self._spark.sql(query).collect()
         moved = [row for row in found if model.row_ids.setdefault(row["id"], row["r"]) != row["r"]]
         assert not moved, moved[:5]
         assert len({row["r"] for row in found}) == len(found), "two rows have one row id"
         _compare("Spark", found, model)
         self._verify_changes(model)
-        _compare("DuckDB", rows_with_duckdb(self._path), model)
-        _compare("delta-rs", rows_with_delta_rs(self._path), model)
+        with self._local_table() as path:
+            _compare("DuckDB", rows_with_duckdb(path), model)
+            _compare("delta-rs", rows_with_delta_rs(path), model)
+
+    @contextmanager
+    def _local_table(self) -> Iterator[Path]:
+        """The table, or a copy of it: DuckDB has no client for S3 without its extensions."""
+        if self._address == self.uri:
+            yield Path(self.uri)
+            return
+        store = open_store(self.uri, self.options)
+        with tempfile.TemporaryDirectory() as scratch:
+            for name in (name for batch in store.walk() for name in batch):
+                path = Path(scratch, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(store.read(name))
+            yield Path(scratch)
 
     def _verify_changes(self, model: Model) -> None:
         """The change feed has what Spark changed, and nothing of our commits."""
         feed = self._spark.read.format("delta").option("readChangeFeed", "true")
-        changes = feed.option("startingVersion", 1).load(self.uri)
+        changes = feed.option("startingVersion", 1).load(self._address)
         sums = changes.selectExpr(
             "id", "v", "IF(_change_type IN ('insert', 'update_postimage'), 1, -1) AS n"
         )
@@ -113,7 +130,7 @@ class SparkSide:
 
 
 class DeltaRsSide:
-    """delta-rs on an S3 server: it removes a file with deleted rows, and writes the others anew."""
+    """delta-rs on an S3 server: it writes the rows of a file that are left to a new file."""
 
     def __init__(self, server: ObjectServer) -> None:
         self.uri, self.options = f"{server.bucket}/races", server.options
@@ -263,15 +280,38 @@ def race_often(side: Side, rounds: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--side", choices=["spark", "minio"])
+    parser.add_argument("--side", choices=[*_RUNS], action="append")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        if arguments.side != "minio":
-            with delta_session(Path(scratch)) as spark:
-                race_often(SparkSide(spark, Path(scratch, "table")), arguments.rounds)
-        if arguments.side != "spark":
-            with minio(Path(scratch)) as server:
-                race_often(DeltaRsSide(server), arguments.rounds)
+    for side in arguments.side or _RUNS:
+        with tempfile.TemporaryDirectory() as scratch:
+            print(side, file=sys.stderr)
+            _RUNS[side](Path(scratch), arguments.rounds)
+
+
+def _beside_spark(scratch: Path, rounds: int) -> None:
+    with delta_session(scratch) as spark:
+        race_often(SparkSide(spark, str(scratch / "table")), rounds)
+
+
+def _beside_spark_on_minio(scratch: Path, rounds: int) -> None:
+    jars = find_s3_jars(find_jars())
+    with (
+        minio(scratch) as server,
+        delta_session(scratch, jars, s3_settings(server.endpoint)) as spark,
+    ):
+        race_often(SparkSide(spark, f"{server.bucket}/races", server.options), rounds)
+
+
+def _beside_delta_rs(scratch: Path, rounds: int) -> None:
+    with minio(scratch) as server:
+        race_often(DeltaRsSide(server), rounds)
+
+
+_RUNS: Final = {
+    "spark": _beside_spark,
+    "spark-minio": _beside_spark_on_minio,
+    "delta-rs-minio": _beside_delta_rs,
+}
 
 
 if __name__ == "__main__":

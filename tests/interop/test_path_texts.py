@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from deltactl import ConvertOptions, Table, VacuumOptions, convert
-from deltactl.operations.convert.options import parse_partition_by
+from deltactl.operations.convert.partition_by import parse_partition_by
 from deltactl.protocol.path_columns import normalize_paths
-from deltactl.protocol.paths import encode_path, partition_folder
+from deltactl.protocol.paths import encode_path, partition_directory
 from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
 from tests.support.path_texts import TextTable
 from tests.support.spark_matrix import settings
@@ -158,7 +158,7 @@ def test_vacuum_of_delta_on_spark_keeps_what_optimize_and_convert_wrote(
 ) -> None:
     table = TextTable(tmp_path / "optimized")
     for value in CHARACTERS:
-        folder = partition_folder([("p", value)])
+        folder = partition_directory([("p", value)])
         for name, number in (("a", 1), ("b", 2)):
             table.add(encode_path(f"{folder}/{name}.parquet"), (number,), p=value)
     Table(str(table.root)).optimize()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 
 from deltactl import OptimizeOptions, Table
+from deltactl.operations.optimize.options import Rewrite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,33 +43,38 @@ def test_spark_reads_copied_row_groups(
     delta_spark: SparkSession, tmp_path: Path, timestamps: str
 ) -> None:
     spark, name = delta_spark, "spark.sql.parquet.outputTimestampType"
-    stats = {}
+    path, encoded = tmp_path / "copy", tmp_path / "encode"
     before = str(spark.conf.get(name))
     spark.conf.set(name, timestamps)
     try:
-        for rewrite in ("copy", "encode"):
-            path = tmp_path / rewrite
-            for number in range(3):
-                rows = spark.sql(_ROWS.format(number * 5000, (number + 1) * 5000)).coalesce(1)
-                rows.write.format("delta").mode("append").save(str(path))
-            table = spark.read.format("delta").load(str(path))
-            expected = [str(row) for row in table.orderBy("id").collect()]
-            report = Table(str(path), warn=pytest.fail).optimize(
-                OptimizeOptions(rewrite=rewrite, verify="full")
-            )
-            assert report.rewritten is not None
-            assert report.rewritten.groups_copied == (3 if rewrite == "copy" else 0)
-            spark.catalog.clearCache()
-            again = spark.read.format("delta").load(str(path))
-            assert [str(row) for row in again.orderBy("id").collect()] == expected
-            assert again.where("number = double('NaN')").count() == 15
-            assert again.where("number > 1e300").count() == 15
-            assert again.where("id = 7777 AND text = 'text 27'").count() == 1
-            assert again.where("day = date'2001-01-08'").count() == 3
-            (stats[rewrite],) = _stats(path, report.versions[0])
+        for number in range(3):
+            rows = spark.sql(_ROWS.format(number * 5000, (number + 1) * 5000)).coalesce(1)
+            rows.write.format("delta").mode("append").save(str(path))
     finally:
         spark.conf.set(name, before)
-    assert stats["copy"] == stats["encode"]
+    table = spark.read.format("delta").load(str(path))
+    expected = [str(row) for row in table.orderBy("id").collect()]
+    shutil.copytree(path, encoded)
+
+    copied, stats = _optimize(path, "copy")
+    assert (copied, len(stats)) == (3, 1)
+    assert _optimize(encoded, "encode") == (0, stats)
+
+    spark.catalog.clearCache()
+    again = spark.read.format("delta").load(str(path))
+    assert [str(row) for row in again.orderBy("id").collect()] == expected
+    assert again.where("number = double('NaN')").count() == 15
+    assert again.where("number > 1e300").count() == 15
+    assert again.where("id = 7777 AND text = 'text 27'").count() == 1
+    assert again.where("day = date'2001-01-08'").count() == 3
+
+
+def _optimize(path: Path, rewrite: Rewrite) -> tuple[int, list[dict[str, Any]]]:
+    """Return the number of copied row groups, and the statistics of the outputs."""
+    options = OptimizeOptions(rewrite=rewrite, verify="full")
+    report = Table(str(path), warn=pytest.fail).optimize(options)
+    assert report.rewritten is not None
+    return report.rewritten.groups_copied, _stats(path, report.versions[0])
 
 
 @pytest.mark.parametrize("values", [("double('NaN')", "2.0D"), ("2.0D", "double('NaN')")])
@@ -80,3 +88,34 @@ def test_nan_is_the_upper_bound_in_footers_of_spark(
     group = pq.read_metadata(path).row_group(0)
     assert math.isnan(group.column(0).statistics.max)
     assert group.column(1).statistics.max == 3.0
+
+
+def test_spark_filters_copied_row_groups_by_page_index_and_bloom_filter(
+    delta_spark: SparkSession, tmp_path: Path
+) -> None:
+    for number in range(3):
+        first = number * 40_000
+        rows = delta_spark.range(first, first + 40_000).selectExpr(
+            "id", "concat('key ', id * 7919 % 1000003) AS key"
+        )
+        rows.coalesce(1).write.option("parquet.bloom.filter.enabled#key", "true").option(
+            "parquet.enable.dictionary", "false"
+        ).mode("append").parquet(str(tmp_path))
+    delta_spark.sql(f"CONVERT TO DELTA parquet.`{tmp_path}`")
+    report = Table(str(tmp_path), warn=pytest.fail).optimize(OptimizeOptions(rewrite="copy"))
+    assert report.rewritten is not None
+    assert report.rewritten.groups_encoded == 0
+    (output,) = Table(str(tmp_path)).snapshot().files["path"].to_pylist()
+    kept = duckdb.sql(
+        "SELECT bloom_filter_offset > 0, bloom_filter_length > 0 FROM "
+        f"parquet_metadata('{tmp_path / output}') WHERE path_in_schema = 'key'"
+    ).fetchall()
+    assert kept == [(True, True)] * report.rewritten.groups_copied
+    delta_spark.catalog.clearCache()
+    table = delta_spark.read.format("delta").load(str(tmp_path))
+    for number in (0, 39_999, 40_000, 77_777, 119_999):
+        key = f"key {number * 7919 % 1000003}"
+        assert [row.id for row in table.where(f"key = '{key}'").collect()] == [number]
+        assert [row.key for row in table.where(f"id = {number}").collect()] == [key]
+    assert table.where("key = 'key absent'").count() == 0
+    assert table.where("id BETWEEN 39990 AND 40009").count() == 20

@@ -43,7 +43,7 @@ class PicklingEngine:
 
     name = "pickling"
     reason = "the tests"
-    leaves_strays = False
+    leaves_orphans = False
 
     def run(
         self,

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,38 +18,26 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from deltactl.engine.spark.session import stop_session
+from tests.support.maven import Artifact, UnreachableError, ensure_jars
 from tests.support.spark_servers import worker_environ
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DELTA_VERSION: Final = "4.4.0"
+NO_SETTINGS: Final[Mapping[str, str]] = {}
 UNREACHABLE: Final = "Delta on Spark is not reachable: no Java or no Maven artifacts"
 
-# The home of the user, looked up before tests are put into one of their own.
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "deltactl-tests"
-JARS: Final = _CACHE / f"delta-spark-{DELTA_VERSION}"
-
-_ARTIFACTS = (
-    "delta-spark_2.13",
-    "delta-storage",
-    "delta-kernel-api",
-    "delta-kernel-defaults",
-    "delta-kernel-unitycatalog",
+_ARTIFACTS: Final = tuple(
+    Artifact("io.delta", name, DELTA_VERSION)
+    for name in (
+        "delta-spark_2.13",
+        "delta-storage",
+        "delta-kernel-api",
+        "delta-kernel-defaults",
+        "delta-kernel-unitycatalog",
+    )
 )
-# With its version: the short form of the goal resolves a plugin that not every mirror has.
-_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-_DEPENDENCY = """<dependency>
-  <groupId>io.delta</groupId><artifactId>{}</artifactId><version>{}</version>
-  <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
-</dependency>"""
-_POM = """<project><modelVersion>4.0.0</modelVersion>
-<groupId>deltactl</groupId><artifactId>tests</artifactId><version>1</version>
-<dependencies>{}</dependencies></project>"""
-
-
-class UnreachableError(Exception):
-    """This machine cannot run Delta on Spark."""
 
 
 def find_jars() -> list[Path]:
@@ -61,45 +48,10 @@ def find_jars() -> list[Path]:
     """
     if find_spec("pyspark") is None or shutil.which("java") is None:
         raise UnreachableError
-    found = _cached_jars()
-    if len(found) < len(_ARTIFACTS):
-        _fetch_jars()
-        found = _cached_jars()
-    if len(found) < len(_ARTIFACTS):
-        raise UnreachableError
-    return found
+    return ensure_jars(f"delta-spark-{DELTA_VERSION}", _ARTIFACTS)
 
 
-def _cached_jars() -> list[Path]:
-    return sorted(JARS.glob("delta-*.jar"))
-
-
-def _fetch_jars() -> None:
-    """Copy the jars aside, then move all of them at once: workers may do so side by side."""
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise UnreachableError
-    JARS.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=JARS.parent) as scratch:
-        dependencies = "".join(_DEPENDENCY.format(name, DELTA_VERSION) for name in _ARTIFACTS)
-        Path(scratch, "pom.xml").write_text(_POM.format(dependencies), "utf-8")
-        done = subprocess.run(
-            [maven, "-q", "-B", _COPY, "-DoutputDirectory=jars", "-DincludeScope=runtime"],
-            cwd=scratch,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=240,
-            check=False,
-        )
-        if done.returncode:
-            raise UnreachableError
-        try:
-            Path(scratch, "jars").replace(JARS)
-        except OSError:  # another worker was faster
-            return
-
-
-def spark_settings(jars: list[Path], scratch: Path) -> Mapping[str, str]:
+def spark_settings(jars: Sequence[Path], scratch: Path) -> Mapping[str, str]:
     """The settings of a session that is quick with small tables and leaves nothing behind."""
     return {
         "spark.jars": ",".join(map(str, jars)),
@@ -134,18 +86,25 @@ def spark_settings(jars: list[Path], scratch: Path) -> Mapping[str, str]:
 
 
 @contextmanager
-def delta_session(scratch: Path) -> Iterator[SparkSession]:
+def delta_session(
+    scratch: Path, jars: Sequence[Path] = (), settings: Mapping[str, str] = NO_SETTINGS
+) -> Iterator[SparkSession]:
     """A session on two cores, stopped with its Java process at the end.
+
+    Args:
+        scratch: a directory for its files
+        jars: further jars beside those of Delta
+        settings: further settings
 
     Raises:
         UnreachableError: this machine cannot run it.
     """
-    jars = find_jars()
+    all_settings = {**spark_settings([*find_jars(), *jars], scratch), **settings}
     from pyspark.sql import SparkSession
 
     os.environ.update(worker_environ())
     builder = SparkSession.builder.master("local[2]").appName("deltactl-tests")
-    for key, value in spark_settings(jars, scratch).items():
+    for key, value in all_settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")

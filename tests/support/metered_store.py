@@ -57,10 +57,10 @@ class MeteredStore(ForwardingStore):
         self._count(StorageUsage(lists=1))
         return super().list_from(prefix, start)
 
-    def list_folders(self, prefix: str = "") -> list[str]:
+    def list_directories(self, prefix: str = "") -> list[str]:
         """Count one listing."""
         self._count(StorageUsage(lists=1))
-        return super().list_folders(prefix)
+        return super().list_directories(prefix)
 
     def walk(self, prefix: str = "") -> Iterator[list[str]]:
         """Count one listing."""

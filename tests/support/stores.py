@@ -52,6 +52,7 @@ class MemoryStore:
     directories = None
     versions = None
     range_copies = None
+    uploads = None
 
     def __init__(self, uri: str) -> None:
         self._uri = uri.rstrip("/")
@@ -70,7 +71,7 @@ class MemoryStore:
                 found.append((last.encode("utf-8", "surrogateescape"), self._info(name, uri)))
         return (info for _, info in sorted(found, key=lambda pair: pair[0]) if info)
 
-    def list_folders(self, prefix: str = "") -> list[str]:
+    def list_directories(self, prefix: str = "") -> list[str]:
         below = ((name, last) for name, _, last in self._below(prefix) if "/" in last)
         return sorted({name[: -len(last)] + last.partition("/")[0] for name, last in below})
 
@@ -132,7 +133,7 @@ class MemoryStore:
                 raise ObjectExistsError(f"cannot create {name!r} in {self._uri}: it exists")
             _SPACE.files[uri] = (bytes(data), _SPACE.tick())
 
-    def sync_folders(self, names: Iterable[str]) -> None:
+    def sync_directories(self, names: Iterable[str]) -> None:
         for name in names:
             self._writable(name)
 
@@ -331,9 +332,9 @@ class FaultyStore(ForwardingStore):
 
         self._do("put_if_absent", name, lambda: self._inner.put_if_absent(name, data), tear)
 
-    def sync_folders(self, names: Iterable[str]) -> None:
+    def sync_directories(self, names: Iterable[str]) -> None:
         found = list(names)
-        self._do("sync_folders", _some(found), lambda: self._inner.sync_folders(found))
+        self._do("sync_directories", _some(found), lambda: self._inner.sync_directories(found))
 
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
         def tear() -> None:
@@ -382,7 +383,7 @@ class FaultyStore(ForwardingStore):
         if fault.action == "tear":
             if tear is not None:
                 tear()
-            raise Crash(f"torn in {method} of {name}")
+            raise Crash(f"truncated in {method} of {name}")
         if fault.action != "lie" and fault.when == "before":
             raise self._raised(fault, method, name)
         effect()
@@ -521,10 +522,10 @@ class CountingStore(ForwardingStore):
         self._count("put_if_absent", [name])
         super().put_if_absent(name, data)
 
-    def sync_folders(self, names: Iterable[str]) -> None:
+    def sync_directories(self, names: Iterable[str]) -> None:
         found = list(names)
-        self._count("sync_folders", found)
-        super().sync_folders(found)
+        self._count("sync_directories", found)
+        super().sync_directories(found)
 
     def delete_many(self, names: Sequence[str]) -> dict[str, StorageError]:
         self._count("delete_many", names)

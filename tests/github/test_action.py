@@ -1,0 +1,136 @@
+"""The action: its step runs with the files of a runner, and its inputs are documented."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deltactl.storage.local.store import LocalStore
+from tests.conftest import REPOSITORY
+from tests.support.table_builder import Column, TableBuilder
+
+ACTION: dict[str, Any] = yaml.safe_load((REPOSITORY / "action.yml").read_text("utf-8"))
+SCRIPT = REPOSITORY / ".github" / "action" / "run.py"
+HOSTILE = "a|b`c<img src=x>\n::error::injected"
+
+
+@dataclass(frozen=True)
+class Step:
+    status: int
+    out: str
+    outputs: dict[str, str]
+    summary: str
+
+
+def run_step(folder: Path, run: str, **inputs: str) -> Step:
+    """Run the step as a runner does, in a folder with files for outputs and summary."""
+    outputs, summary = folder / "outputs", folder / "summary"
+    outputs.write_text("before=1\n")
+    environ = {
+        **os.environ,
+        "DELTACTL_CONFIG": os.devnull,
+        "PYTHONPATH": str(REPOSITORY),
+        "RUNNER_TEMP": str(folder),
+        "GITHUB_OUTPUT": str(outputs),
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "DELTACTL_ACTION_RUN": run,
+        **{f"DELTACTL_ACTION_{name.upper()}": value for name, value in inputs.items()},
+    }
+    done = subprocess.run(
+        [sys.executable, SCRIPT],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line.partition("=") for line in outputs.read_text().splitlines()]
+    said = summary.read_text() if summary.exists() else ""
+    return Step(done.returncode, done.stdout, {key: it for key, _, it in lines}, said)
+
+
+def make_table(folder: Path) -> Path:
+    builder = TableBuilder(LocalStore(str(folder)), [Column("id")])
+    builder.append(*([{"id": n}] for n in range(3)))
+    return folder
+
+
+def test_a_run_that_ends_well(tmp_path: Path) -> None:
+    make_table(tmp_path / "t")
+    step = run_step(tmp_path, "optimize t")
+    assert (step.status, step.out) == (0, "")
+    assert step.outputs["before"] == "1"
+    assert step.outputs["exit-status"] == "0"
+    assert json.loads(Path(step.outputs["json"]).read_bytes())["result"]["files_removed"] == 3
+    assert Path(step.outputs["report"]).read_text().startswith("<!DOCTYPE html>")
+    assert "| <code>t</code> | 1 to 2 | 3 files removed, 1 files added |" in step.summary
+
+
+def test_errors_of_several_tables(tmp_path: Path) -> None:
+    make_table(tmp_path / "t")
+    step = run_step(tmp_path, "deltactl check t nowhere")
+    assert step.status == 1
+    assert step.out.startswith("::error title=deltactl check%3A NOT_A_TABLE::nowhere: ")
+    assert "| <code>t</code> | 1 | no problems found |" in step.summary
+    assert "**NOT_A_TABLE**" in step.summary
+    assert step.outputs["report"] == ""
+
+
+@pytest.mark.parametrize(("allowed", "status"), [("0", 3), ("0 3", 0), ("0,3", 0)])
+def test_allowed_statuses(tmp_path: Path, allowed: str, status: int) -> None:
+    make_table(tmp_path / "t")
+    step = run_step(tmp_path, "optimize t --check", allowed=allowed)
+    assert step.status == status
+    assert step.outputs["exit-status"] == "3"
+    assert step.out == (
+        "::error title=deltactl%3A exit status 3::a check failed, or work is needed\n"
+    )
+
+
+def test_texts_of_a_table_do_nothing(tmp_path: Path) -> None:
+    table = make_table(tmp_path / HOSTILE)
+    (table / "_delta_log" / f"{2:020}.json").write_text(HOSTILE)
+    step = run_step(tmp_path, f"describe-detail '{HOSTILE}'")
+    assert step.status == 1
+    assert [line for line in step.out.splitlines() if line.startswith("::")] == [
+        step.out.rstrip("\n")
+    ]
+    assert "<img" not in step.summary
+    rows = [line for line in step.summary.splitlines() if line.startswith("|")]
+    assert [row.count("|") for row in rows] == [4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    "option", ["-o csv", "-ojson", "--output=json", "--report x", "--report=x"]
+)
+def test_what_the_action_sets_itself_is_refused(tmp_path: Path, option: str) -> None:
+    step = run_step(tmp_path, f"optimize t {option}")
+    assert (step.status, step.summary) == (2, "")
+    assert step.out.startswith("::error title=deltactl%3A USAGE::")
+
+
+def test_the_summary_may_be_left_out(tmp_path: Path) -> None:
+    assert run_step(tmp_path, "explain LEASE_HELD", summary="false").summary == ""
+
+
+def test_inputs_and_outputs_are_used_and_documented() -> None:
+    text = (REPOSITORY / "action.yml").read_text("utf-8")
+    page = (REPOSITORY / "docs" / "github-actions.md").read_text("utf-8")
+    for name, given in ACTION["inputs"].items():
+        assert f"inputs.{name}" in text
+        shown = f"`{given['default']}`" if given.get("default") else ""
+        assert f"| `{name}` | {shown} |".replace("|  |", "| |") in page
+    for name in ACTION["outputs"]:
+        assert f"| `{name}` |" in page
+        assert f'"{name}"' in SCRIPT.read_text("utf-8")
+    used = set(re.findall(r"DELTACTL_ACTION_\w+", SCRIPT.read_text("utf-8")))
+    assert {word for word in used if word in text} == used

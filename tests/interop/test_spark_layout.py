@@ -1,0 +1,82 @@
+"""Layouts beside Delta on Spark: each takes the clusters of the other for its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+def _create(spark: SparkSession, folder: Path, clause: str = "") -> None:
+    spark.sql(
+        f"CREATE TABLE delta.`{folder}` (a BIGINT, b STRING, st STRUCT<x: INT>) "
+        f"USING DELTA {clause}"
+    )
+    for n in range(3):
+        _insert(spark, folder, n)
+
+
+def _insert(spark: SparkSession, folder: Path, n: int) -> None:
+    spark.sql(
+        f"INSERT INTO delta.`{folder}` SELECT id * 7 % 101, CONCAT('b', id % 13), "
+        f"NAMED_STRUCT('x', CAST(id % 5 AS INT)) FROM RANGE({100 * n}, {100 * n + 100})"
+    )
+
+
+def _rows(spark: SparkSession, folder: Path) -> list[str]:
+    return sorted(str(row) for row in spark.read.format("delta").load(str(folder)).collect())
+
+
+def _version(folder: Path) -> int:
+    return Table(str(folder)).snapshot().version
+
+
+def test_spark_has_nothing_to_do_after_us_and_we_after_spark(
+    delta_spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "t"
+    _create(delta_spark, folder, "CLUSTER BY (a, st.x)")
+    before = _rows(delta_spark, folder)
+    ours = Table(str(folder)).optimize(OptimizeOptions())
+    assert ours.files_removed >= 3
+    assert _rows(delta_spark, folder) == before
+    version = _version(folder)
+    delta_spark.sql(f"OPTIMIZE delta.`{folder}`")
+    assert _version(folder) == version
+    # A new file: Spark rewrites our cube with it, and then we have nothing to do.
+    _insert(delta_spark, folder, 3)
+    before = _rows(delta_spark, folder)
+    delta_spark.sql(f"OPTIMIZE delta.`{folder}`")
+    assert _version(folder) == version + 2
+    assert Table(str(folder)).optimize(OptimizeOptions(), dry_run=True).plan.is_empty
+    _insert(delta_spark, folder, 4)
+    before = _rows(delta_spark, folder)
+    assert Table(str(folder)).optimize(OptimizeOptions()).versions
+    assert _rows(delta_spark, folder) == before
+    version = _version(folder)
+    delta_spark.sql(f"OPTIMIZE delta.`{folder}`")
+    assert _version(folder) == version
+
+
+def test_spark_reads_tiles_and_places_them_again(delta_spark: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    _create(delta_spark, folder)
+    before = _rows(delta_spark, folder)
+    table = Table(str(folder))
+    options = OptimizeOptions(cluster_by="b,st.x", target_bytes=1000)
+    assert table.optimize(options).files_added > 1
+    assert _rows(delta_spark, folder) == before
+    delta_spark.sql(f"OPTIMIZE delta.`{folder}` ZORDER BY (a)")
+    assert _rows(delta_spark, folder) == before
+    assert not table.optimize(options, dry_run=True).plan.is_empty
+    history = delta_spark.sql(f"DESCRIBE HISTORY delta.`{folder}`").collect()
+    assert [row["operation"] for row in history[:2]] == ["OPTIMIZE", "OPTIMIZE"]
