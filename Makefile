@@ -13,7 +13,7 @@ CODE := deltactl dev tests $(if $(wildcard benchmarks/*.py),benchmarks)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup quick test test-lowest servers lint format coverage explore explore-slow explore-matrix faults fuzz generate histories races \
-	audit demo clean
+	audit dist docs pictures demo clean
 
 help: ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -73,10 +73,13 @@ faults: $(STAMP) ## kill each command 60 times while delta-rs writes (docs/secur
 histories: $(STAMP) ## random histories by delta-rs, Delta on Spark and deltactl, read by all after each step; an hour
 	$(BIN)/python -m tests.histories $(HISTORIES)
 
-races: $(STAMP) ## optimize while Delta on Spark, then delta-rs on MinIO, change rows of the same table, 30 rounds each
+races: $(STAMP) ## optimize while Delta on Spark (local, MinIO) and delta-rs (MinIO) change rows, 30 rounds each
 	$(BIN)/python -m tests.interop.race_rounds --rounds 30
 
-generate: $(STAMP) ## write completions/ and man/ from the options of the commands
+pictures: $(STAMP) ## run commands on sample tables, and draw their screens for the README
+	$(BIN)/python -m dev.pictures
+
+generate: $(STAMP) ## write completions/, man/ and the texts that have the address of the project
 	$(BIN)/python -m dev.generate_files
 
 test-lowest: $(STAMP) ## run the tests with the oldest versions of dependencies that are allowed
@@ -87,8 +90,20 @@ audit: $(STAMP) ## look for known vulnerabilities in the installed packages
 	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
 	.venv-audit/bin/pip-audit --skip-editable --path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
+docs: $(STAMP) ## build the site of the documentation into build/site
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/python -m dev.docs_site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f build/mkdocs.yml
+
+dist: $(STAMP) ## build the wheel and the source distribution, and check their descriptions
+	rm -rf dist
+	$(BIN)/python -m venv .venv-build
+	.venv-build/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	.venv-build/bin/python -m build --outdir dist
+	.venv-build/bin/python -m twine check --strict dist/*
+
 demo: $(STAMP) ## compact the small files of a sample table
 	$(BIN)/python -m benchmarks.demo
 
 clean: ## remove what was built, .venv included
-	rm -rf $(VENV) .venv-lowest .venv-audit .venv-fuzz build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*
+	rm -rf $(VENV) .venv-lowest .venv-audit .venv-build .venv-fuzz build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

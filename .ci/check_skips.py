@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from fnmatch import fnmatchcase
 from pathlib import Path
-from xml.etree import ElementTree as ET  # a file that our own tests wrote
+from xml.etree import ElementTree as ET  # a file that deltactl's own tests wrote
 
 
 def load_patterns(path: Path) -> list[str]:

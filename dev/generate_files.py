@@ -1,4 +1,7 @@
-"""``python -m dev.generate_files``: write completions/ and man/ from the options of commands."""
+"""``python -m dev.generate_files``: write what is made from the commands and the README.
+
+These are completions/ and man/, and the texts that have the address of the project.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from deltactl.cli.app import build_group
 from deltactl.cli.reference.completions import Shell, render_completion
 from deltactl.cli.reference.program import describe_program
+from dev.hosting import read_repository, render_hosted
 from dev.manual import render_manual
 
 COMPLETION_FILES = {
@@ -26,7 +30,7 @@ def render_files() -> dict[str, str]:
 
 def main(directory: str = ".") -> None:
     """Write the files below a directory, by default the working directory."""
-    for name, text in render_files().items():
+    for name, text in {**render_files(), **render_hosted(read_repository())}.items():
         path = Path(directory, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")

@@ -29,15 +29,15 @@ _FILES: Final = (
     ("deltactl.toml", "Settings: in the working directory, else in the nearest one above it."),
     (
         "$XDG_CONFIG_HOME/deltactl/deltactl.toml",
-        "Settings of the user, by default in ~/.config; what the nearest file sets beats them.",
+        "Settings of the user, by default in ~/.config; the nearest file overrides them.",
     ),
 )
 _ENVIRONMENT: Final = (
-    ("DELTACTL_CONFIG", "The one file of settings to read, instead of looking for them."),
-    ("NO_COLOR", "No colours, if set to anything."),
+    ("DELTACTL_CONFIG", "The only file of settings to read."),
+    ("NO_COLOR", "No colours, if set to any value."),
     ("FORCE_COLOR", "Colours also where the output is no terminal, unless it is 0."),
     ("TERM", "No colours and no moving progress, if it is dumb."),
-    ("COLUMNS", "Width to lay tables out for, instead of that of the terminal."),
+    ("COLUMNS", "Width of tables, instead of that of the terminal."),
     ("JAVA_HOME", "Where Spark finds Java."),
     ("SPARK_REMOTE", "The Spark Connect server, unless --spark-remote or --master is given."),
     (
@@ -136,7 +136,7 @@ def _line(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Letters that roff would read or print as something else."""
+    """Escape characters that roff would read or print as others."""
     text = text.replace("\\", "\\e")
     for char, escaped in (
         ("-", "\\-"),
