@@ -22,7 +22,7 @@ class Case:
     """A comparison; times and memory as multiples of the other side's.
 
     ``answer`` makes of what a side printed what both sides must agree on. ``writes``: each run
-    gets a copy of the table of its own.
+    gets a copy of the table of its own. ``commits``: what a run adds to the log goes after it.
     """
 
     name: str
@@ -35,6 +35,7 @@ class Case:
     our_answer: Answer = str.strip
     their_answer: Answer = str.strip
     writes: bool = False
+    commits: bool = False
 
     def prepare(self, table: Path, command: Callable[[str], Command], ends: ExitStack) -> Prepare:
         """Give what each run of a side starts with; ``ends`` removes copies.
@@ -45,6 +46,10 @@ class Case:
 
         @contextmanager
         def prepared() -> Iterator[Command]:
+            if self.commits:
+                with kept_log(table / "_delta_log"):
+                    yield command(str(table))
+                return
             if not self.writes:
                 yield command(str(table))
                 return
@@ -54,6 +59,15 @@ class Case:
             yield command(str(copy))
 
         return prepared
+
+
+@contextmanager
+def kept_log(log: Path) -> Iterator[None]:
+    """Remove what is new in the log after a run."""
+    before = set(log.iterdir())
+    yield
+    for file in set(log.iterdir()) - before:
+        file.unlink()
 
 
 def copy_table(table: Path, copy: Path) -> None:
@@ -94,7 +108,7 @@ def _history(name: str, table: str, what: str, goal: float | None, limit: int | 
 
 def _optimize(name: str, codec: str, level: str | None) -> Case:
     ours = f"{codec}:{level}" if level else codec
-    theirs = [codec.upper(), *([level] if level else [])]
+    theirs = ["100000000", codec.upper(), *([level] if level else [])]
     return Case(
         name=name,
         table="data",
@@ -105,8 +119,41 @@ def _optimize(name: str, codec: str, level: str | None) -> Case:
         what=f"1,000 files of 1 MB and 20 columns to files of 100 MB, {ours}",
         time_goal=0.75,
         memory_goal=1.5,
-        our_answer=lambda output: json.loads(output)["result"]["files_removed"],
-        their_answer=lambda output: json.loads(output)["numFilesRemoved"],
+        our_answer=_our_removed,
+        their_answer=_their_removed,
+        writes=True,
+    )
+
+
+def optimize(table: str) -> Command:
+    """Our command, to files of 256 MiB."""
+    return sides.deltactl("optimize", table, "--target-size", "256MiB", "-o", "json")
+
+
+def compact(table: str) -> Command:
+    """That of delta-rs, with the codec of the inputs."""
+    return sides.python(sides.THEIRS_OPTIMIZE, table, str(256 << 20), "SNAPPY")
+
+
+def _our_removed(output: str) -> object:
+    return json.loads(output)["result"]["files_removed"]
+
+
+def _their_removed(output: str) -> object:
+    return json.loads(output)["numFilesRemoved"]
+
+
+def _copy(name: str, table: str, what: str, time_goal: float | None) -> Case:
+    return Case(
+        name=name,
+        table=table,
+        ours=optimize,
+        theirs=compact,
+        what=what,
+        time_goal=time_goal,
+        memory_goal=1.0,
+        our_answer=_our_removed,
+        their_answer=_their_removed,
         writes=True,
     )
 
@@ -125,6 +172,22 @@ def _checkpoint(
         our_answer=lambda output: json.loads(output)["version_after"],
         their_answer=int,
         writes=True,
+    )
+
+
+def _vacuum(name: str, table: str, what: str, time_goal: float, memory_goal: float | None) -> Case:
+    return Case(
+        name=name,
+        table=table,
+        ours=lambda path: sides.deltactl(
+            *("vacuum", path, "--mode", "full", "--dry-run", "-o", "json")
+        ),
+        theirs=lambda path: sides.python(sides.THEIRS_VACUUM, path),
+        what=f"vacuum, full dry run: {what}",
+        time_goal=time_goal,
+        memory_goal=memory_goal,
+        our_answer=lambda output: json.loads(output)["result"]["files"],
+        their_answer=int,
     )
 
 
@@ -179,17 +242,29 @@ CASES = (
     _checkpoint("checkpoint-4m", "grown-4", "the same with 4,000,000 files", None, None),
     _optimize("optimize", "zstd", "3"),
     _optimize("optimize-snappy", "snappy", None),
+    _copy("copy", "large", "40 files of 30 MB, whose row groups are copied", 0.2),
+    _copy("copy-small", "data", "1,000 files of 0.9 MB, which are encoded", None),
+    _copy("copy-half", "half", "20 files of 30 MB and 500 of 0.9 MB", None),
     Case(
-        name="vacuum",
-        table="vacuum",
-        ours=lambda path: sides.deltactl(
-            *("vacuum", path, "--mode", "full", "--dry-run", "-o", "json")
-        ),
-        theirs=lambda path: sides.python(sides.THEIRS_VACUUM, path),
-        what="vacuum, full dry run: 200,000 files and 20,000 orphans in 1,000 partitions",
-        time_goal=0.5,
-        our_answer=lambda output: json.loads(output)["result"]["files"],
-        their_answer=int,
+        name="copy-cat",
+        table="large",
+        ours=optimize,
+        theirs=lambda path: ["/bin/sh", "-c", sides.CAT, "sh", path],
+        what="40 files of 30 MB; the other side: cat to one file, and sync",
+        time_goal=2.0,
+        our_answer=lambda output: "",
+        their_answer=lambda output: "",
+        writes=True,
+    ),
+    _vacuum(
+        *("vacuum", "vacuum", "200,000 files and 20,000 orphans in 1,000 partitions", 0.5, None)
+    ),
+    _vacuum(
+        "vacuum-json",
+        "vacuum-json",
+        "190,000 files named by JSON commits only and 9,500 orphans in 1,000 partitions",
+        0.4,
+        1.0,
     ),
     Case(
         name="vacuum-lite",
@@ -202,6 +277,17 @@ CASES = (
         time_goal=1.2,
         our_answer=lambda output: json.loads(output)["version_before"],
         their_answer=lambda output: int(output.split()[0]),
+    ),
+    Case(
+        name="restore",
+        table="restore",
+        ours=lambda path: sides.deltactl("restore", path, "--to-version", "10", "-o", "json"),
+        theirs=lambda path: sides.python(sides.THEIRS_RESTORE, path),
+        what="restore of 1,000,000 files, of which 100,000 change; all data files exist",
+        time_goal=0.5,
+        our_answer=lambda output: json.loads(output)["result"]["files_restored"],
+        their_answer=lambda output: json.loads(output)["numRestoredFile"],
+        commits=True,
     ),
     Case(
         name="convert",
@@ -233,6 +319,15 @@ CASES = (
         our_answer=lambda output: "",
         their_answer=lambda output: "",
         writes=True,
+    ),
+    Case(
+        name="detail",
+        table="small",
+        ours=lambda path: sides.deltactl("describe-detail", path, "-o", "json"),
+        theirs=lambda path: sides.python(sides.THEIRS_OPEN, path),
+        what="describe-detail of a table of one file; the other side opens it",
+        our_answer=lambda output: json.loads(output)["result"]["numFiles"],
+        their_answer=int,
     ),
     Case(
         name="help",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -82,16 +83,16 @@ def make_rows(file: int, num_rows: int) -> pa.Table:
     return pa.table({name: columns[name] for name in DELTA_COLUMNS})
 
 
-def write_data_table(table: Path, num_files: int, rows_per_file: int) -> None:
+def write_data_table(table: Path, rows_per_file: Iterable[int]) -> None:
     """Files written one by one with snappy, as streaming writers leave them, in one commit."""
     log = table / "_delta_log"
     log.mkdir(parents=True)
     lines = [commit_info(0, "WRITE"), json.dumps({"protocol": PROTOCOL})]
     lines.append(json.dumps({"metaData": metadata_of(DELTA_COLUMNS, [])}))
-    for number in range(num_files):
+    for number, num_rows in enumerate(rows_per_file):
         name = f"part-{number:05}-{'0' * 8}-c000.snappy.parquet"
         pq.write_table(
-            make_rows(number, rows_per_file),
+            make_rows(number, num_rows),
             table / name,
             compression="snappy",
             store_schema=False,
@@ -103,7 +104,7 @@ def write_data_table(table: Path, num_files: int, rows_per_file: int) -> None:
             "size": (table / name).stat().st_size,
             "modificationTime": _START_MS + number * 1000,
             "dataChange": True,
-            "stats": json.dumps({"numRecords": rows_per_file}),
+            "stats": json.dumps({"numRecords": num_rows}),
         }
         lines.append(json.dumps({"add": add}))
     write_commit(log, 0, lines)

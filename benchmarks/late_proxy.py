@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 
 _CHUNK_BYTES = 1 << 20
@@ -37,17 +37,32 @@ def late_proxy(endpoint: str, delay_ms: int) -> Iterator[str]:
 async def _serve(port: int, upstream: int, delay_s: float) -> None:
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         to, back = await asyncio.open_connection("127.0.0.1", upstream)
-        # What one side sends at once is a request, or a piece of one: each waits.
-        await asyncio.gather(_copy(reader, back, delay_s), _copy(to, writer, 0))
+        # What comes first after an answer is a request, and waits; what follows is the rest of it.
+        answered = asyncio.Event()
+        answered.set()
+
+        async def wait() -> None:
+            if answered.is_set():
+                answered.clear()
+                await asyncio.sleep(delay_s)
+
+        async def note() -> None:
+            answered.set()
+
+        await asyncio.gather(_copy(reader, back, wait), _copy(to, writer, note))
 
     server = await asyncio.start_server(handle, "127.0.0.1", port)
     await server.serve_forever()
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
+async def _copy(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    before: Callable[[], Awaitable[None]],
+) -> None:
     with suppress(OSError):
         while data := await reader.read(_CHUNK_BYTES):
-            await asyncio.sleep(delay_s)
+            await before()
             writer.write(data)
             await writer.drain()
     with suppress(OSError, RuntimeError):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.columns import chosen, days, join, padded, uuids
 
 _SEED = 20240517
+_LINKED_BYTES = 1 << 20
+_MOST_LINKS = 30_000
 NUM_DAYS = 365
 _START_MS = 1_704_067_200_000  # 2024-01-01
 ROW_GROUP_ROWS = 250_000
@@ -58,6 +62,12 @@ class Files:
 
     def __len__(self) -> int:
         return len(self.path)
+
+    def take(self, rows: range) -> Files:
+        """Return some of the files."""
+        chosen = pa.array(rows)
+        columns = (self.date, self.path, self.size, self.modification_time, self.stats)
+        return Files(*(column.take(chosen) for column in columns))
 
 
 def make_files(
@@ -110,8 +120,12 @@ def _make_stats(
     return join(*(t.replace("~", quote) if isinstance(t, str) else t for t in texts))
 
 
-def _json_adds(first: int, count: int, total: int) -> pa.Array:
-    files = make_files(first, count, total, quote='\\"')
+def _json_adds(first: int, count: int, total: int, num_days: int = NUM_DAYS) -> pa.Array:
+    return _as_json(make_files(first, count, total, '\\"', num_days))
+
+
+def _as_json(files: Files) -> pa.Array:
+    """Lines of the log; the quotes in the statistics are escaped already."""
     return join(
         *('{"add":{"path":"', files.path, '","partitionValues":{"date":"', files.date),
         *('"},"size":', files.size, ',"modificationTime":', files.modification_time),
@@ -174,6 +188,45 @@ def write_grown_table(table: Path, num_files: int) -> None:
     for version in range(11, 21):
         adds = _json_adds(num_files + 100 * (version - 11), 100, total).to_pylist()
         write_commit(table / "_delta_log", version, [commit_info(version, "WRITE"), *adds])
+
+
+def write_restore_table(table: Path, num_files: int, num_changed: int) -> None:
+    """A checkpoint at version 10, whose commit 11 replaces half of ``num_changed`` of the files.
+
+    All data files exist, as links to a few sparse ones.
+    """
+    log = _log_folder(table)
+    replaced = num_changed // 2
+    size = pa.repeat(pa.scalar(_LINKED_BYTES), num_files + replaced)
+    files = replace(make_files(0, num_files + replaced, num_files + replaced), size=size)
+    _link_files(table, files.path.to_pylist())
+    schema = pa.schema([("protocol", _PROTOCOL_TYPE), ("metaData", _METADATA_TYPE), ("add", _ADD)])
+    with pq.ParquetWriter(log / f"{10:020}.checkpoint.parquet", schema) as writer:
+        writer.write_table(_checkpoint_head(schema))
+        for first in range(0, num_files, ROW_GROUP_ROWS):
+            count = min(ROW_GROUP_ROWS, num_files - first)
+            writer.write_table(_checkpoint_adds(schema, files.take(range(first, first + count))))
+    (log / "_last_checkpoint").write_text(json.dumps({"version": 10, "size": num_files + 2}))
+    write_commit(log, 10, [commit_info(10, "OPTIMIZE")])
+    every = num_files // replaced
+    files = replace(files, stats=pc.replace_substring(files.stats, '"', '\\"'))
+    removed = _as_json(files.take(range(0, every * replaced, every))).to_pylist()
+    added = _as_json(files.take(range(num_files, num_files + replaced))).to_pylist()
+    removes = [remove_line(add, 11) for add in removed]
+    write_commit(log, 11, [commit_info(11, "MERGE"), *removes, *added])
+
+
+def _link_files(table: Path, names: list[str]) -> None:
+    """Create the files; a file system allows some ten thousand links to a file."""
+    for folder in {name.rpartition("/")[0] for name in names}:
+        (table / folder).mkdir()
+    for number, name in enumerate(names):
+        if number % _MOST_LINKS == 0:
+            first = table / name
+            with first.open("wb") as file:
+                file.truncate(_LINKED_BYTES)
+        else:
+            os.link(first, table / name)
 
 
 _STRINGS = pa.map_(pa.string(), pa.string())
@@ -240,12 +293,15 @@ def _checkpoint_adds(schema: pa.Schema, files: Files) -> pa.Table:
     return pa.table([pa.nulls(count, schema.field(i).type) for i in (0, 1)] + [adds], schema=schema)
 
 
-def write_json_table(table: Path, num_commits: int, adds_per_commit: int) -> None:
+def write_json_table(
+    table: Path, num_commits: int, adds_per_commit: int, num_days: int = NUM_DAYS
+) -> None:
     """A table of commits that only add, without a checkpoint."""
     log = _log_folder(table)
     total = num_commits * adds_per_commit
     for version in range(num_commits):
-        adds = _json_adds(version * adds_per_commit, adds_per_commit, total).to_pylist()
+        first = version * adds_per_commit
+        adds = _json_adds(first, adds_per_commit, total, num_days).to_pylist()
         head = [commit_info(version, "WRITE"), *(_first_lines() if version == 0 else [])]
         write_commit(log, version, head + adds)
 

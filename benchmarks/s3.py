@@ -2,7 +2,8 @@
 
 Both load a table and get its files; the command also plans an optimize. Requests are counted in
 runs of their own, through a proxy. With `--convert`, both convert a directory of 2,000 Parquet
-files on a server that answers each request 20 ms late.
+files on a server that answers each request 20 ms late; with `--optimize`, both optimize 40 files of
+30 MB there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 import deltactl as installed
-from benchmarks.cases import Case
+from benchmarks.cases import Case, compact, optimize
 from benchmarks.late_proxy import late_proxy
 from benchmarks.measure import Command, Prepare, run_in_turn, run_process
 from benchmarks.report import Result, render
@@ -59,11 +60,17 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--server", default="minio", choices=["minio", "moto"])
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--convert", action="store_true", help="convert a directory instead")
+    parser.add_argument("--optimize", action="store_true", help="optimize large files instead")
     parser.add_argument("--files", type=int, default=100_000, help="of the table [100000]")
     options = parser.parse_args(arguments)
     if options.convert:
         print(
             render([_measure_convert(options.server, options.runs, options.cache)], markdown=True)
+        )
+        return 0
+    if options.optimize:
+        print(
+            render([_measure_optimize(options.server, options.runs, options.cache)], markdown=True)
         )
         return 0
     # As pip does for the other side: without it, 0.4 s of each run is compiling.
@@ -111,6 +118,37 @@ def _measure_convert(kind: str, runs: int, cache: Path) -> Result:
                     assert not store.delete_many(names)
                     yield command(_ADDRESS)
                     assert next(store.list_from("_delta_log"), None) is not None
+
+                return prepared
+
+            return Result(case, run_in_turn(prepare(case.ours), prepare(case.theirs), runs))
+
+
+def _measure_optimize(kind: str, runs: int, cache: Path) -> Result:
+    table = ensure_table("large", 1, cache)
+    with tempfile.TemporaryDirectory() as folder, SERVERS[kind](Path(folder)) as server:
+        _upload(table, server.options)
+        store = open_store(_ADDRESS, server.options)
+        inputs = {name for batch in store.walk() for name in batch}
+        with late_proxy(server.endpoint, _LATE_MS) as endpoint:
+            os.environ |= delta_rs_options(endpoint)
+            case = Case(
+                name="s3-copy",
+                table="large",
+                ours=optimize,
+                theirs=compact,
+                what=f"40 files of 30 MB on an S3 server that answers {_LATE_MS} ms late",
+                time_goal=0.3,
+                memory_goal=1.0,
+            )
+
+            def prepare(command: Callable[[str], Command]) -> Prepare:
+                @contextmanager
+                def prepared() -> Iterator[Command]:
+                    made = [n for batch in store.walk() for n in batch if n not in inputs]
+                    assert not store.delete_many(made)
+                    yield command(_ADDRESS)
+                    assert len(list(store.list_from("_delta_log"))) > 1
 
                 return prepared
 

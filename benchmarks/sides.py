@@ -33,6 +33,13 @@ files = table.get_add_actions()
 print(table.version(), files.num_rows, files["size_bytes"].to_numpy().sum())
 """
 
+THEIRS_OPEN = """
+import sys
+from deltalake import DeltaTable
+
+print(DeltaTable(sys.argv[1]).get_add_actions().num_rows)
+"""
+
 THEIRS_HISTORY = """
 import json, sys
 from deltalake import DeltaTable
@@ -45,10 +52,11 @@ THEIRS_OPTIMIZE = """
 import json, sys
 from deltalake import DeltaTable, WriterProperties
 
-codec, level = sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else None
+target, codec = int(sys.argv[2]), sys.argv[3]
+level = int(sys.argv[4]) if len(sys.argv) > 4 else None
 properties = WriterProperties(compression=codec, compression_level=level)
 table = DeltaTable(sys.argv[1])
-print(json.dumps(table.optimize.compact(target_size=100_000_000, writer_properties=properties)))
+print(json.dumps(table.optimize.compact(target_size=target, writer_properties=properties)))
 """
 
 THEIRS_VACUUM = """
@@ -67,6 +75,13 @@ table.create_checkpoint()
 print(table.version())
 """
 
+THEIRS_RESTORE = """
+import json, sys
+from deltalake import DeltaTable
+
+print(json.dumps(DeltaTable(sys.argv[1]).restore(10)))
+"""
+
 THEIRS_CONVERT = """
 import sys
 from deltalake import convert_to_deltalake
@@ -80,6 +95,9 @@ from deltalake import DeltaTable
 
 DeltaTable(sys.argv[1]).generate()
 """
+
+# The least that a copy of all bytes can cost, on the disk when it ends as ours is.
+CAT = 'cat "$1"/*.parquet > "$1/all" && sync "$1/all"'
 
 # The least that writing so many manifests can cost: whole and durable, one after the other.
 SMALL_FILES = """

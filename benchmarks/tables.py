@@ -17,6 +17,10 @@ from pathlib import Path
 _FORMAT = 2  # to be raised when a builder writes something else than before
 
 
+_SMALL_ROWS = 8_000  # 0.9 MB of the twenty columns
+_LARGE_ROWS = 270_000  # 30 MB
+
+
 def default_cache() -> Path:
     """Where tables are kept between runs."""
     return Path(tempfile.gettempdir()) / "deltactl-benchmarks"
@@ -55,11 +59,18 @@ def build_table(name: str, scale: float, folder: Path) -> None:
         "checkpoint": lambda: logs.write_checkpoint_table(folder, scaled(1_000_000)),
         "grown": lambda: logs.write_grown_table(folder, scaled(1_000_000)),
         "grown-4": lambda: logs.write_grown_table(folder, scaled(4_000_000)),
+        "restore": lambda: logs.write_restore_table(folder, scaled(1_000_000), scaled(100_000)),
         "json": lambda: logs.write_json_table(folder, scaled(1_000), 1_000),
         "history": lambda: logs.write_history_table(folder, scaled(20_000)),
         "history-checkpoint": write_history_with_checkpoint,
-        "data": lambda: data.write_data_table(folder, scaled(1_000), 8_000),
+        "data": lambda: data.write_data_table(folder, [_SMALL_ROWS] * scaled(1_000)),
+        "large": lambda: data.write_data_table(folder, [_LARGE_ROWS] * scaled(40)),
+        # One large file after 25 small ones, again and again.
+        "half": lambda: data.write_data_table(
+            folder, [*[_SMALL_ROWS] * 25, _LARGE_ROWS] * scaled(20)
+        ),
         "vacuum": lambda: vacuums.write_vacuum_table(folder, scaled(200_000), scaled(1_000)),
+        "vacuum-json": lambda: vacuums.write_json_vacuum_table(folder, scaled(190), scaled(1_000)),
         "vacuum-lite": lambda: vacuums.write_lite_table(folder, scaled(1_000_000)),
         "partitions-1000": lambda: logs.write_checkpoint_table(
             folder, scaled(190_000), scaled(1_000)
@@ -68,6 +79,7 @@ def build_table(name: str, scale: float, folder: Path) -> None:
             folder, scaled(1_000_000), scaled(10_000)
         ),
         "directory": lambda: data.write_parquet_directory(folder, scaled(2_000), 100),
+        "small": lambda: logs.write_json_table(folder, 1, 1),
         "none": folder.mkdir,
     }
     builders[name]()

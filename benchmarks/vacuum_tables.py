@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.log_tables import (
@@ -15,6 +15,7 @@ from benchmarks.log_tables import (
     remove_line,
     write_checkpoint_table,
     write_commit,
+    write_json_table,
 )
 
 _OLD_SECONDS = 60 * 86_400
@@ -23,15 +24,32 @@ _OLD_SECONDS = 60 * 86_400
 def write_vacuum_table(table: Path, num_files: int, num_days: int) -> None:
     """A checkpoint that names empty files in so many partitions, and a tenth more orphans."""
     write_checkpoint_table(table, num_files, num_days)
+    _write_files(table, _paths(num_files, num_days), orphan_every=10)
+
+
+def write_json_vacuum_table(table: Path, num_commits: int, num_days: int) -> None:
+    """The same with a log of JSON commits only, 1,000 adds each, and a twentieth more orphans."""
+    write_json_table(table, num_commits, 1_000, num_days)
+    paths = (
+        path
+        for first in range(0, num_commits * 1_000, 1_000)
+        for path in make_files(
+            first, 1_000, num_commits * 1_000, num_days=num_days
+        ).path.to_pylist()
+    )
+    _write_files(table, paths, orphan_every=20)
+
+
+def _write_files(table: Path, paths: Iterable[str], orphan_every: int) -> None:
     when = time.time() - _OLD_SECONDS
     folders: set[str] = set()
-    for number, path in enumerate(_paths(num_files, num_days)):
+    for number, path in enumerate(paths):
         folder = path.rpartition("/")[0]
         if folder not in folders:
             folders.add(folder)
             (table / folder).mkdir()
         _touch(f"{table}/{path}", when)
-        if number % 10 == 0:
+        if number % orphan_every == 0:
             _touch(f"{table}/{folder}/part-orphan-{number}.c000.snappy.parquet", when)
     _age_log(table, when)
 
