@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from deltactl.errors import MALFORMED, DeltactlError, ObjectNotFoundError, SafetyError
+from deltactl.errors import MALFORMED, DeltactlError, ObjectNotFoundError, SafetyError, UsageError
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
@@ -98,14 +98,27 @@ def drop_note(source: Store, note: CloneNote) -> None:
         raise next(iter(failed.values()))
 
 
-def find_note(
+def get_note(
     source: Store, address: str, storage_options: Mapping[str, str] | None = None
-) -> CloneNote | None:
-    """Return the note of a clone, whose address may be spelled as a path; ``None`` without one."""
+) -> CloneNote:
+    """Return the note of a clone, whose address may be spelled as a path.
+
+    Raises:
+        UsageError: no clone is noted with this address.
+        SafetyError: a note is not valid.
+    """
     spellings = {address, address.rstrip("/")}
     with suppress(DeltactlError):
         spellings.add(open_store(address, storage_options).uri)
-    return next((note for note in read_notes(source) if note.clone_uri in spellings), None)
+    notes = read_notes(source)
+    for note in notes:
+        if note.clone_uri in spellings:
+            return note
+    noted = ", ".join(note.clone_uri for note in notes)
+    raise UsageError(
+        f"no shallow clone at {address!r} is noted in {source.uri}; noted: {noted or 'none'}",
+        hint="Specify the address as the note has it.",
+    )
 
 
 def _read(source: Store, name: str) -> CloneNote | None:

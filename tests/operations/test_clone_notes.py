@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from deltactl.errors import SafetyError
+from deltactl.errors import SafetyError, UsageError
 from deltactl.operations.clone_notes import (
     CloneNote,
     drop_note,
-    find_note,
+    get_note,
     read_notes,
     write_note,
 )
@@ -52,10 +52,11 @@ def test_a_note_is_found_by_other_spellings(tmp_path: Path, store: MemoryStore) 
     write_note(store, note)
     write_note(store, OTHER)
     for address in (clone.uri, f"{clone.uri}/", str(tmp_path / "a clone"), f"{tmp_path}/a clone/"):
-        assert find_note(store, address) == note
-    assert find_note(store, "s3://lake/clone/") == OTHER
-    assert find_note(store, str(tmp_path)) is None
-    assert find_note(store, "nothing://here") is None
+        assert get_note(store, address) == note
+    assert get_note(store, "s3://lake/clone/") == OTHER
+    for address in (str(tmp_path), "nothing://here"):
+        with pytest.raises(UsageError, match="noted: file:.*, s3://lake/clone"):
+            get_note(store, address)
 
 
 def test_a_dry_run_writes_no_note(store: MemoryStore) -> None:
