@@ -1,4 +1,4 @@
-"""Delta schemas: parse JSON, convert types to Arrow, names and ids of column mapping.
+"""Delta schemas: parse and encode their JSON, types, names and ids of column mapping.
 
 Source: PROTOCOL.md, "Schema Serialization Format", "Column Mapping", "Primitive Types".
 """
@@ -145,6 +145,41 @@ def _parse_field(node: Mapping[str, Any], is_mapped: bool) -> Field:
         name.encode()  # raises for half of a surrogate pair, which JSON can contain
     _ = parsed.field_id  # raises if it is not a number
     return parsed
+
+
+def encode_schema(struct: StructType) -> str:
+    """Return ``metaData.schemaString``, with members in the order of Delta on Spark."""
+    return json.dumps(_encode_type(struct), ensure_ascii=False, separators=(",", ":"))
+
+
+def _encode_type(delta_type: DeltaType) -> Any:
+    match delta_type:
+        case PrimitiveType(name):
+            return name
+        case StructType(fields):
+            return {"type": "struct", "fields": [_encode_field(f) for f in fields]}
+        case ArrayType(element, contains_null):
+            return {
+                "type": "array",
+                "elementType": _encode_type(element),
+                "containsNull": contains_null,
+            }
+        case MapType(key, value, value_contains_null):
+            return {
+                "type": "map",
+                "keyType": _encode_type(key),
+                "valueType": _encode_type(value),
+                "valueContainsNull": value_contains_null,
+            }
+
+
+def _encode_field(f: Field) -> dict[str, Any]:
+    return {
+        "name": f.name,
+        "type": _encode_type(f.type),
+        "nullable": f.nullable,
+        "metadata": dict(f.metadata),
+    }
 
 
 def render_type(kind: DeltaType) -> str:

@@ -37,13 +37,13 @@ from deltactl.protocol.paths import (
 )
 from deltactl.protocol.properties import KNOWN_PROPERTIES, TableProperties
 from deltactl.protocol.schema import (
+    encode_schema,
     leaf_types,
     parse_schema,
     render_type,
     variant_groups,
     walk_fields,
 )
-from deltactl.protocol.schema_json import encode_schema
 from deltactl.protocol.stats import LeafStats, num_records
 from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
 from tests.fuzz.target import STORE, Target, as_text, stored
