@@ -40,8 +40,8 @@ from deltactl.parquet.digest import RowDigest, RowDigester
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
 from deltactl.parquet.splice.legal import Reason
 from deltactl.parquet.writer import DataFileWriter
+from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import parse_partition_column
-from deltactl.protocol.schema import arrow_type
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
