@@ -193,7 +193,7 @@ def _present(
         error = PartialSuccessError(
             f"{format_count(len(missing), 'part is', 'parts are')} missing: "
             f"{first['name']}: {first['error']['code']}",
-            hint=f"{path} says why; it can be sent nevertheless.",
+            hint=f"See {path} for the reason. Send it as it is, or fix the cause and rerun.",
         )
     session.present(
         lambda page: _render(page, path, size_bytes, parts),

@@ -129,8 +129,8 @@ def _ensure_same_rows(read: RowDigest, outputs: Sequence[_Output]) -> RowDigest:
     if difference is not None:
         raise VerificationError(
             f"the outputs do not hold the rows of the inputs: {difference}",
-            hint="Nothing was committed, the table is as before. Report this with the versions "
-            "that `deltactl --version` shows.",
+            hint="Report this with the versions that `deltactl --version -v` shows. Nothing was "
+            "committed; the table is as before.",
         )
     return read
 
