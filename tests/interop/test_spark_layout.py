@@ -67,6 +67,22 @@ def test_spark_has_nothing_to_do_after_us_and_we_after_spark(
     assert _version(folder) == version
 
 
+def test_spark_takes_tiles_of_clustering_columns_for_its_cubes(
+    delta_spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "t"
+    _create(delta_spark, folder, "CLUSTER BY (a, st.x)")
+    before = _rows(delta_spark, folder)
+    assert Table(str(folder)).optimize(OptimizeOptions(layout="tile", target_bytes=1000)).versions
+    version = _version(folder)
+    delta_spark.sql(f"OPTIMIZE delta.`{folder}`")
+    assert _version(folder) == version
+    assert _rows(delta_spark, folder) == before
+    delta_spark.sql(f"OPTIMIZE delta.`{folder}` FULL")
+    assert _version(folder) == version + 1
+    assert Table(str(folder)).optimize(OptimizeOptions(), dry_run=True).plan.is_empty
+
+
 def test_spark_reads_tiles_and_places_them_again(delta_spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "t"
     _create(delta_spark, folder)

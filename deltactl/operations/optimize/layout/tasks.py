@@ -33,6 +33,7 @@ from deltactl.operations.optimize.tasks import (
     ensure_live_rows,
     name_output,
     new_file,
+    rewrite_files,
     with_row_ids,
 )
 from deltactl.parquet.data_file import DataFile
@@ -60,7 +61,6 @@ class LayoutSpec:
     """What all clusters of a run share."""
 
     rewrite: RewriteSpec
-    request: LayoutRequest
     spill_dir: str | None
 
 
@@ -72,6 +72,7 @@ class ClusterTask:
     """
 
     rewrite: RewriteTask
+    request: LayoutRequest
     wanted_files: int
     memory_bytes: int
     workers: int
@@ -80,6 +81,17 @@ class ClusterTask:
     def input_bytes(self) -> int:
         """Return the bytes of all files."""
         return sum(file.size_bytes for file in self.rewrite.files)
+
+
+def rewrite_bin(spec: LayoutSpec, task: ClusterTask | RewriteTask, attempt: int) -> RewriteResult:
+    """Rewrite a bin of a run with layouts: place its rows, or only join its files.
+
+    Raises:
+        DeltactlError: as of the two.
+    """
+    if isinstance(task, ClusterTask):
+        return place_rows(spec, task, attempt)
+    return rewrite_files(spec.rewrite, task, attempt)
 
 
 def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResult:
@@ -92,7 +104,7 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
     """
     store = open_store(spec.rewrite.table_uri, spec.rewrite.storage_options)
     placement = sample_placement(
-        store, spec.rewrite.reader, spec.request, task.rewrite.files, task.wanted_files
+        store, spec.rewrite.reader, task.request, task.rewrite.files, task.wanted_files
     )
     job = _Job(store, spec, task, placement, attempt)
     held = task.memory_bytes // 4
@@ -182,7 +194,7 @@ class _Job:
 
     def key(self, batch: pa.RecordBatch, first_row: int) -> npt.NDArray[np.int64]:
         """Return the destination of each row."""
-        return self.placement.assign(select_leaves(batch, self.spec.request.paths), first_row)
+        return self.placement.assign(select_leaves(batch, self.task.request.paths), first_row)
 
     def write(
         self, destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
@@ -202,7 +214,7 @@ class _Job:
     def _sort(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of each batch in the order of the layout, in small batches."""
         for batch in batches:
-            order = self.placement.order(select_leaves(batch, self.spec.request.paths))
+            order = self.placement.order(select_leaves(batch, self.task.request.paths))
             for start in range(0, batch.num_rows, _SORTED_ROWS):
                 yield batch.take(pa.array(order[start : start + _SORTED_ROWS]))
 
@@ -217,7 +229,7 @@ class _Job:
                 writer.write(batch)
             written = writer.close()
         file = new_file(self.store, task, written)
-        file = ClusterTags(self.spec.request, rewrite.run_id, task.number).mark(file)
+        file = ClusterTags(self.task.request, rewrite.run_id, task.number).mark(file)
         return _Output(file, self._digest_stored(file))
 
     def _digest_stored(self, file: NewFile) -> RowDigest:
