@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.layout.request import LayoutRequest
+from deltactl.operations.row_proofs import PATH_TAG
 from deltactl.protocol.partitions import lookup_map
 
 LAYOUT_TAG: Final = "deltactl.layout"
 COLUMNS_TAG: Final = "deltactl.layoutColumns"
 RUN_TAG: Final = "deltactl.layoutRun"
 CLUSTER_TAG: Final = "deltactl.layoutCluster"
-PATH_TAG: Final = "deltactl.layoutPath"
 
 CUBE_TAG: Final = "ZCUBE_ID"
 CUBE_COLUMNS_TAG: Final = "ZCUBE_ZORDER_BY"

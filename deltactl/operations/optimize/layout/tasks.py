@@ -5,7 +5,7 @@ Runs on any engine: a task is a small picklable value, the store is opened by UR
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
@@ -36,13 +36,12 @@ from deltactl.operations.optimize.tasks import (
     rewrite_files,
     with_row_ids,
 )
+from deltactl.operations.row_proofs import FileDigester
 from deltactl.parquet.data_file import DataFile
-from deltactl.parquet.digest import RowDigest, RowDigester
+from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
 from deltactl.parquet.splice.legal import Reason
 from deltactl.parquet.writer import DataFileWriter
-from deltactl.protocol.partitions import parse_partition_column
-from deltactl.protocol.schema import arrow_type
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
@@ -160,7 +159,7 @@ class _Job:
     """All outputs that were begun."""
 
     def __post_init__(self) -> None:
-        self._digester = RowDigester(self.spec.rewrite.reader.schema)
+        self._digester = FileDigester(self.spec.rewrite.reader)
         self._lock = Lock()
 
     @property
@@ -180,7 +179,6 @@ class _Job:
     ) -> Iterator[pa.RecordBatch]:
         rewrite = self.spec.rewrite
         for file, source in zip(files, open_in_turn(self.store, files), strict=True):
-            values = self._partition_values(file.partition_values)
             deleted = read_deletion_vector(self.store, file)
             live_rows = physical_rows = 0
             with rewrite.reader.open(self.store, file, source) as parquet:
@@ -188,7 +186,7 @@ class _Job:
                     rows = with_row_ids(rewrite, file, live)
                     live_rows += rows.num_rows
                     physical_rows += live.num_physical_rows
-                    digests.append(self._digester.digest(rows, values))
+                    digests.append(self._digester.digest(rows, file))
                     yield rows
             ensure_live_rows(file, physical_rows, live_rows)
 
@@ -235,19 +233,7 @@ class _Job:
     def _digest_stored(self, file: NewFile) -> RowDigest:
         """Return the digest of an output, read again from the store."""
         stored = DataFile(file.path, file.size_bytes, file.partition_values)
-        values = self._partition_values(file.partition_values)
-        batches = self.spec.rewrite.reader.read(self.store, stored)
-        digests = (self._digester.digest(live.columns, values) for live in batches)
-        return reduce(add, digests, RowDigest())
-
-    def _partition_values(self, texts: Mapping[str, str | None]) -> Mapping[str, pa.Scalar]:
-        """Return typed partition values by physical name."""
-        values = {}
-        for column in self.spec.rewrite.reader.partition_fields:
-            text = pa.array([texts.get(column.physical_name)], pa.string())
-            kind = arrow_type(column.type)
-            values[column.physical_name] = parse_partition_column(text, kind, column=column.name)[0]
-        return values
+        return self._digester.digest_file(self.store, stored)
 
 
 def _split(

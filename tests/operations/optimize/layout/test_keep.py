@@ -11,19 +11,18 @@ from deltactl.operations.optimize.layout.tags import (
     CLUSTER_TAG,
     COLUMNS_TAG,
     LAYOUT_TAG,
-    PATH_TAG,
 )
+from deltactl.operations.row_proofs import PATH_TAG
 from tests.operations.optimize.layout.test_run import (
     actions_of,
     build,
     fresh_store,
-    multiset,
     reopened,
     rows_of,
     run,
 )
 from tests.operations.optimize.test_races import RacingStore
-from tests.support.table_builder import Column, TableBuilder
+from tests.support.table_builder import Column, TableBuilder, multiset
 
 _DAYS = [Column("id"), Column("p", "string")]
 TAGS = {LAYOUT_TAG, COLUMNS_TAG, CLUSTER_TAG, PATH_TAG, "deltactl.layoutRun"}
@@ -41,7 +40,7 @@ def tagged(builder: TableBuilder, rows: list[dict[str, Any]], **tags: str) -> st
 
 def small_of(builder: TableBuilder) -> int:
     """Return a target size of which the table has about four files."""
-    return sum(add["size"] for add in builder.state.files.values()) // 4
+    return int(sum(add["size"] for add in builder.state.files.values())) // 4
 
 
 def placed(*, layout: str = "tile", **options: Any) -> tuple[TableBuilder, int]:
