@@ -23,12 +23,13 @@ from deltactl.operations.optimize.choice import TARGET_TAG
 from deltactl.operations.optimize.commit_bins import OptimizeRun
 from deltactl.operations.optimize.copy_groups import RewriteCounts, forecast, open_source
 from deltactl.operations.optimize.layout.build import build_cluster_tasks, estimate_memory
+from deltactl.operations.optimize.layout.distribute import count_rows, run_bins
 from deltactl.operations.optimize.layout.forecast import (
     MOST_FORECASTS,
     ClusterForecast,
     forecast_cluster,
 )
-from deltactl.operations.optimize.layout.tasks import LayoutSpec, rewrite_bin
+from deltactl.operations.optimize.layout.tasks import LayoutSpec
 from deltactl.operations.optimize.options import CODECS_SPARK_LACKS, OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, plan_optimize
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
@@ -260,7 +261,8 @@ def _run_round(
         run.options.memory_bytes,
         is_local=context.engine.name == "local",
     )
-    run.collect(context.run(partial(rewrite_bin, layout_spec), clusters), folders)
+    rows = [count_rows(files) for files in bins]
+    run.collect(run_bins(context, layout_spec, plan.layout, clusters, rows), folders)
 
 
 def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:

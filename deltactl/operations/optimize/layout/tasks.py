@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from threading import Lock
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ from deltactl.operations.optimize.tasks import (
     with_row_ids,
 )
 from deltactl.operations.row_proofs import FileDigester
+from deltactl.operations.uploads import note_uploads
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
@@ -101,49 +102,73 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
         StorageError: the disk for spilled rows is too small.
         VerificationError: the rows of the outputs are not those of the inputs.
     """
-    store = open_store(spec.rewrite.table_uri, spec.rewrite.storage_options)
+    store = _open(spec.rewrite)
     placement = sample_placement(
         store, spec.rewrite.reader, task.request, task.rewrite.files, task.wanted_files
     )
-    job = _Job(store, spec, task, placement, attempt)
+    job = _Job(store, spec.rewrite, task, placement, attempt)
     held = task.memory_bytes // 4
     if task.input_bytes * DECODED_PER_INPUT_BYTE > held:
         ensure_space(spec.spill_dir, task.input_bytes * _SPILLED_PER_INPUT_BYTE)
-    work = Exchange(job.read, job.key, job.write)
+    files = task.rewrite.files
+    size = max(1, min(_FILES_A_SOURCE, len(files) // (4 * task.workers)))
+    sources = [files[start : start + size] for start in range(0, len(files), size)]
     schema = spec.rewrite.reader.schema
     try:
         with Spool(schema, placement.num_destinations, held, spec.spill_dir) as spool:
             read, written = exchange(
-                work, job.sources, spool, workers=task.workers, memory_bytes=held // 2
+                job.exchange, sources, spool, workers=task.workers, memory_bytes=held // 2
             )
-        outputs = [output for outputs in written for output in outputs]
-        digest = _ensure_same_rows(reduce(add, read, RowDigest()), outputs)
+        return finish_cluster(task, read, written)
     except BaseException:
         with suppress(DeltactlError):  # the first error is raised
             store.delete_many(job.names)
         raise
-    counts = RewriteCounts()
-    counts.encode(len(task.rewrite.files), task.input_bytes, [Reason.ENCODE])
-    return RewriteResult(tuple(output.file for output in outputs), None, counts, digest)
 
 
-@dataclass(frozen=True, slots=True)
-class _Output:
-    file: NewFile
-    digest: RowDigest
+def make_exchange(
+    spec: RewriteSpec, task: ClusterTask, placement: Placement, attempt: int
+) -> ClusterExchange:
+    """Return what a worker of an engine does with the rows of a cluster."""
+    return _Job(_open(spec), spec, task, placement, attempt).exchange
 
 
-def _ensure_same_rows(read: RowDigest, outputs: Sequence[_Output]) -> RowDigest:
-    """Compare the rows that were read with those that are in the store now."""
+def _open(spec: RewriteSpec) -> Store:
+    return note_uploads(open_store(spec.table_uri, spec.storage_options), spec.uploading)
+
+
+def finish_cluster(
+    task: ClusterTask, read: Sequence[RowDigest], written: Sequence[Sequence[Output]]
+) -> RewriteResult:
+    """Compare the rows that were read with those that are in the store now.
+
+    Raises:
+        VerificationError: they differ.
+    """
+    outputs = [output for outputs in written for output in outputs]
     stored = reduce(add, (output.digest for output in outputs), RowDigest())
-    difference = read.find_difference(stored)
+    digest = reduce(add, read, RowDigest())
+    difference = digest.find_difference(stored)
     if difference is not None:
         raise VerificationError(
             f"the outputs do not hold the rows of the inputs: {difference}",
             hint="Nothing was committed, the table is as before. Report this with the versions "
             "that `deltactl --version` shows.",
         )
-    return read
+    counts = RewriteCounts()
+    counts.encode(len(task.rewrite.files), task.input_bytes, [Reason.ENCODE])
+    return RewriteResult(tuple(output.file for output in outputs), None, counts, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A file that was written, and the digest of its rows as they are stored."""
+
+    file: NewFile
+    digest: RowDigest
+
+
+ClusterExchange: TypeAlias = Exchange[Sequence[DataFile], RowDigest, list[Output]]
 
 
 @dataclass
@@ -151,7 +176,7 @@ class _Job:
     """Reads, places and writes the rows of one cluster."""
 
     store: Store
-    spec: LayoutSpec
+    spec: RewriteSpec
     task: ClusterTask
     placement: Placement
     attempt: int
@@ -159,15 +184,13 @@ class _Job:
     """All outputs that were begun."""
 
     def __post_init__(self) -> None:
-        self._digester = FileDigester(self.spec.rewrite.reader)
+        self._digester = FileDigester(self.spec.reader)
         self._lock = Lock()
 
     @property
-    def sources(self) -> list[Sequence[DataFile]]:
-        """Return the files in bundles: small ones are read ahead."""
-        files = self.task.rewrite.files
-        size = max(1, min(_FILES_A_SOURCE, len(files) // (4 * self.task.workers)))
-        return [files[start : start + size] for start in range(0, len(files), size)]
+    def exchange(self) -> ClusterExchange:
+        """Return what is done with the rows."""
+        return Exchange(self.spec.reader.schema, self.read, self.key, self.write)
 
     def read(self, files: Sequence[DataFile]) -> Source[RowDigest]:
         """Return the live rows of files, and then their digest."""
@@ -177,7 +200,7 @@ class _Job:
     def _read(
         self, files: Sequence[DataFile], digests: list[RowDigest]
     ) -> Iterator[pa.RecordBatch]:
-        rewrite = self.spec.rewrite
+        rewrite = self.spec
         for file, source in zip(files, open_in_turn(self.store, files), strict=True):
             deleted = read_deletion_vector(self.store, file)
             live_rows = physical_rows = 0
@@ -196,13 +219,13 @@ class _Job:
 
     def write(
         self, destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
-    ) -> list[_Output]:
+    ) -> list[Output]:
         """Write the rows of a destination: as one file, or a few if they are far too many."""
         rows = counts.own
         count = max(1, round(rows * _EVEN_SHARE / max(1, counts.usual)))
         limit = -(-rows // count)
         most_bytes = max(1 << 20, self.task.memory_bytes // (4 * self.task.workers))
-        schema = self.spec.rewrite.reader.schema
+        schema = self.spec.reader.schema
         ordered = self._sort(gather(batches, schema, most_bytes, rows))
         return [
             self._write_file(f"{destination:03d}-{number}", part)
@@ -216,8 +239,8 @@ class _Job:
             for start in range(0, batch.num_rows, _SORTED_ROWS):
                 yield batch.take(pa.array(order[start : start + _SORTED_ROWS]))
 
-    def _write_file(self, number: str, batches: Iterator[pa.RecordBatch]) -> _Output:
-        rewrite, task = self.spec.rewrite, self.task.rewrite
+    def _write_file(self, number: str, batches: Iterator[pa.RecordBatch]) -> Output:
+        rewrite, task = self.spec, self.task.rewrite
         name = name_output(rewrite, task, self.attempt, number)
         with self._lock:
             self.names.append(name)
@@ -228,7 +251,7 @@ class _Job:
             written = writer.close()
         file = new_file(self.store, task, written)
         file = ClusterTags(self.task.request, rewrite.run_id, task.number).mark(file)
-        return _Output(file, self._digest_stored(file))
+        return Output(file, self._digest_stored(file))
 
     def _digest_stored(self, file: NewFile) -> RowDigest:
         """Return the digest of an output, read again from the store."""
