@@ -55,7 +55,7 @@ def leave_notes(
     Raises:
         SafetyError: a table cannot be written; no clone was made.
     """
-    note = CloneNote(target.uri, plan.version, context.clock.now_ms())
+    note = CloneNote(target.uri, plan.version, context.clock.now_ms(), plan.metadata.id)
     noted = []
     for store in (snapshot.store, *_find_owners(snapshot, context)):
         try:

@@ -12,13 +12,11 @@ from typing import Final
 
 from deltactl.errors import ObjectNotFoundError
 from deltactl.operations.find_files import find_files, find_path_problem, is_placed
-from deltactl.storage.copying import copy_file
+from deltactl.storage.copying import CopiedFile, FileToCopy, copy_file, copy_many
 from deltactl.storage.open import open_store
-from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.read_only import ReadOnlyStore
-from deltactl.storage.store import Store
+from deltactl.storage.store import FileInfo, Store
 
-_FILES_AT_ONCE: Final = 8
 _MISSING: Final = "it does not exist"
 
 
@@ -71,72 +69,61 @@ def copy_batch(
     Raises:
         StorageError: a store failed; files that were copied stay.
     """
-    batch = _Batch(source, target, spec.source_options, task, may_exist)
-    rows = zip(task.sources, task.targets, task.sizes, strict=True)
-    outcomes = list(each_in_parallel(batch.copy, rows, at_once=_FILES_AT_ONCE))
-    copied = [outcome for outcome in outcomes if outcome.bytes_copied is not None]
-    problems = {
-        name: outcome.problem
-        for name, outcome in zip(task.sources, outcomes, strict=True)
-        if outcome.problem is not None
-    }
-    return CopyResult(
-        len(copied),
-        sum(outcome.bytes_copied or 0 for outcome in copied),
-        len(outcomes) - len(copied) - len(problems),
-        problems,
+    facts, elsewhere = find_files(source, [name for name in task.sources if is_placed(name)])
+    there = find_files(target, task.targets)[0] if may_exist else {}
+    problems: dict[str, str] = {}
+    wanted: list[FileToCopy] = []
+    outside: list[FileToCopy] = []
+    for name, new_name, size in zip(task.sources, task.targets, task.sizes, strict=True):
+        info = facts.get(name)
+        if name in elsewhere:
+            info = _look_elsewhere(name, spec)
+        problem = _find_problem(name, info, size)
+        if info is None or problem is not None:
+            problems[name] = problem or _MISSING
+            continue
+        found = there.get(new_name)
+        if found is None or found.size_bytes != info.size_bytes:
+            file = FileToCopy(name, new_name, info.size_bytes)
+            (outside if name in elsewhere else wanted).append(file)
+    try:
+        # Only this run writes there; a name that is taken has a file of another size.
+        copied = copy_many(source, wanted, target, replace=True)
+        copied += [_copy_from_elsewhere(file, target, spec) for file in outside]
+    except ObjectNotFoundError:
+        gone = _find_gone(source, wanted)
+        if not gone:
+            raise
+        return CopyResult(problems={**problems, **gone})
+    kept = len(task.sources) - len(problems) - len(copied)
+    return CopyResult(len(copied), sum(file.size_bytes for file in copied), kept, problems)
+
+
+def _find_problem(name: str, info: FileInfo | None, size: int | None) -> str | None:
+    """Return what is wrong with a file of the source."""
+    if info is None:
+        return _MISSING if is_placed(name) else find_path_problem(name)
+    if size is not None and info.size_bytes != size:
+        return f"it has {info.size_bytes} bytes, the log says {size}"
+    return None
+
+
+def _find_gone(source: Store, files: list[FileToCopy]) -> dict[str, str]:
+    """Return the files that were removed since they were looked up."""
+    facts, _ = find_files(source, [file.source_path for file in files])
+    return {name: _MISSING for name, info in facts.items() if info is None}
+
+
+def _look_elsewhere(name: str, spec: CopySpec) -> FileInfo | None:
+    """Return the facts of a file on another kind of storage than the source."""
+    directory, last = posixpath.split(name)
+    (info,) = open_store(directory, spec.source_options).stat_many([last])
+    return info
+
+
+def _copy_from_elsewhere(file: FileToCopy, target: Store, spec: CopySpec) -> CopiedFile:
+    directory, last = posixpath.split(file.source_path)
+    source = ReadOnlyStore(open_store(directory, spec.source_options))
+    return copy_file(
+        source, last, target, file.target_path, size_bytes=file.size_bytes, replace=True
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """Of one file: the bytes copied, or what is wrong; neither if the target had it."""
-
-    bytes_copied: int | None = None
-    problem: str | None = None
-
-
-class _Batch:
-    """What both stores have of the files of a task, looked up together."""
-
-    def __init__(
-        self,
-        source: Store,
-        target: Store,
-        options: Mapping[str, str],
-        task: CopyTask,
-        may_exist: bool,
-    ) -> None:
-        self._source, self._target, self._options = source, target, options
-        placed = [name for name in task.sources if is_placed(name)]
-        self._facts, self._elsewhere = find_files(source, placed)
-        self._there = find_files(target, task.targets)[0] if may_exist else {}
-
-    def copy(self, row: tuple[str, str, int | None]) -> _Outcome:
-        """Copy one file: its names in source and target, and its size in the log."""
-        name, new_name, size = row
-        source, info, place = self._source, self._facts.get(name), name
-        if name in self._elsewhere:
-            directory, place = posixpath.split(name)
-            source = ReadOnlyStore(open_store(directory, self._options))
-            (info,) = source.stat_many([place])
-        if info is None:
-            problem = None if is_placed(name) else find_path_problem(name)
-            return _Outcome(problem=problem or _MISSING)
-        if size is not None and info.size_bytes != size:
-            return _Outcome(problem=f"it has {info.size_bytes} bytes, the log says {size}")
-        there = self._there.get(new_name)
-        if there is not None and there.size_bytes == info.size_bytes:
-            return _Outcome()
-        try:
-            copied = copy_file(
-                source,
-                place,
-                self._target,
-                new_name,
-                size_bytes=info.size_bytes,
-                replace=there is not None,
-            )
-        except ObjectNotFoundError:
-            return _Outcome(problem=_MISSING)
-        return _Outcome(copied.size_bytes)
