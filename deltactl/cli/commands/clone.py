@@ -10,8 +10,9 @@ from deltactl.cli.options.common import DryRunOption
 from deltactl.cli.options.values import parse_properties, parse_time
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
-from deltactl.errors import UsageError
+from deltactl.errors import PartialSuccessError, UsageError
 from deltactl.operations.clone.options import CloneOptions
+from deltactl.units import format_count
 
 if TYPE_CHECKING:
     from deltactl.operations.clone.report import CloneReport
@@ -132,10 +133,24 @@ def _present(session: Session, report: CloneReport, target: str) -> None:
     session.present(
         lambda page: render_report(page, report, session.argv, target),
         rows=[result],
+        error=_find_error(report),
         version_before=report.version_before,
         version_after=report.version_after,
         dry_run=report.dry_run,
         engine=report.engine,
         engine_reason=report.engine_reason,
         result=result,
+    )
+
+
+def _find_error(report: CloneReport) -> PartialSuccessError | None:
+    """Return the error of a shallow clone whose files are gone: a vacuum removed them meanwhile."""
+    if not report.gone:
+        return None
+    first = report.gone[0]
+    return PartialSuccessError(
+        f"the clone is made, but {format_count(len(report.gone), 'file', 'files')} of its source "
+        f"are gone: {first.path}: {first.problem}",
+        hint="Delete the clone, and clone the present version of the source: a vacuum of the "
+        "source removed files during the run.",
     )

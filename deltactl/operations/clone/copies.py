@@ -19,7 +19,7 @@ from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
-_FILES_A_TASK: Final = 256
+_FILES_A_TASK: Final = 512
 _BYTES_A_TASK: Final = 512 << 20
 _MEMORY_A_TASK: Final = 64 << 20
 _SHOWN: Final = 20

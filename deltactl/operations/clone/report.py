@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from deltactl.operations.clone.plan import ClonePlan
+from deltactl.operations.restore.presence import Missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,8 @@ class CloneReport:
 
     ``files_kept`` were in the target before the run: of an earlier run that did not finish, or of
     the clone that a sync brings up to date. ``is_done``: the target is this clone already.
-    ``notes`` are the tables that hold a note of a shallow clone.
+    ``notes`` are the tables that hold a note of a shallow clone; ``gone`` are files that a vacuum
+    removed from them meanwhile.
     """
 
     plan: ClonePlan
@@ -32,6 +34,7 @@ class CloneReport:
     files_removed: int = 0
     bytes_removed: int = 0
     notes: tuple[str, ...] = ()
+    gone: tuple[Missing, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ``result`` of the JSON envelope; sizes in bytes."""
@@ -52,4 +55,5 @@ class CloneReport:
             "files_removed": self.files_removed,
             "bytes_removed": self.bytes_removed,
             "noted_in": list(self.notes),
+            "gone": [asdict(it) for it in self.gone],
         }

@@ -31,7 +31,7 @@ from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import ensure_apart, ensure_no_table_above, find_started
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
-from deltactl.operations.clone.shallow import ensure_present, leave_notes, warn_of_vacuum
+from deltactl.operations.clone.shallow import ensure_present, look_again, noted, warn_of_vacuum
 from deltactl.operations.clone.started import (
     STARTED,
     Started,
@@ -117,11 +117,7 @@ def clone_table(
         return replace(report, dry_run=True)
     target.ensure_put_if_absent()
     if not options.deep:
-        if context.is_cancelled:
-            raise InterruptedRunError("interrupted; no table was made", hint="Rerun.")
-        notes = leave_notes(snapshot, target, plan, context) if options.note else ()
-        _commit(target, plan, options, context)
-        return replace(report, version_after=0, files_added=plan.num_files, notes=notes)
+        return _make_shallow(snapshot, target, report, options, context)
     with exclusive(target, context):
         is_fresh = not _ensure_free(target, wanted)
         write_started(target, wanted)
@@ -216,6 +212,23 @@ def exclusive(target: Store, context: RunContext) -> Iterator[None]:
             yield
     except LeaseHeldError as error:
         raise LeaseHeldError(error.message, hint="Rerun when that run has ended.") from error
+
+
+def _make_shallow(
+    snapshot: Snapshot,
+    target: Store,
+    report: CloneReport,
+    options: CloneOptions,
+    context: RunContext,
+) -> CloneReport:
+    if context.is_cancelled:
+        raise InterruptedRunError("interrupted; no table was made", hint="Rerun.")
+    plan = report.plan
+    with noted(snapshot, target, plan, context, leave=options.note) as notes:
+        _commit(target, plan, options, context)
+    # A vacuum that began before the note removes files without knowing of the clone.
+    gone = look_again(snapshot, plan, context)
+    return replace(report, version_after=0, files_added=plan.num_files, notes=notes, gone=gone)
 
 
 def _commit(target: Store, plan: ClonePlan, options: CloneOptions, context: RunContext) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import DeltactlError, SafetyError, StorageError
+from deltactl.errors import CommitOutcomeUnknownError, DeltactlError, SafetyError, StorageError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone.copies import explain_missing
 from deltactl.operations.clone.plan import ClonePlan
-from deltactl.operations.clone_notes import CloneNote, write_note
-from deltactl.operations.restore.presence import PRESENCE_COLUMNS, find_missing
+from deltactl.operations.clone_notes import CloneNote, drop_note, write_note
+from deltactl.operations.restore.presence import PRESENCE_COLUMNS, Missing, find_missing
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.names import LOG_DIR
@@ -44,30 +45,58 @@ def ensure_present(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> 
         raise explain_missing(snapshot.store, {it.path: it.problem for it in missing})
 
 
-def leave_notes(
-    snapshot: Snapshot, target: Store, plan: ClonePlan, context: RunContext
-) -> tuple[str, ...]:
+@contextmanager
+def noted(
+    snapshot: Snapshot, target: Store, plan: ClonePlan, context: RunContext, *, leave: bool
+) -> Iterator[tuple[str, ...]]:
     """Note the clone in its source, and in the tables whose files the source itself refers to.
 
-    Returns:
-        The addresses of the tables with a note.
+    Yields the addresses of the tables with a note; none unless ``leave``. If no clone is committed
+    in the context, the notes are deleted.
 
     Raises:
         SafetyError: a table cannot be written; no clone was made.
     """
+    if not leave:
+        yield ()
+        return
     note = CloneNote(target.uri, plan.version, context.clock.now_ms(), plan.metadata.id)
-    noted = []
-    for store in (snapshot.store, *_find_owners(snapshot, context)):
+    with ExitStack() as undo:
+        owners = [snapshot.store, *_find_owners(snapshot, context)]
+        for store in owners:
+            try:
+                write_note(store, note)
+            except StorageError as error:
+                raise SafetyError(
+                    f"the clone cannot be noted in {store.uri}, so a vacuum of it would remove "
+                    f"files of the clone: {error.message}",
+                    hint="Add --no-note to clone without a note; or use --deep.",
+                ) from error
+            undo.callback(_drop, store, note)
         try:
-            write_note(store, note)
-        except StorageError as error:
-            raise SafetyError(
-                f"the clone cannot be noted in {store.uri}, so a vacuum of it would remove files "
-                f"of the clone: {error.message}",
-                hint="Add --no-note to clone without a note; or use --deep.",
-            ) from error
-        noted.append(store.uri)
-    return tuple(noted)
+            yield tuple(store.uri for store in owners)
+        except CommitOutcomeUnknownError:
+            undo.pop_all()
+            raise
+        undo.pop_all()
+
+
+def _drop(store: Store, note: CloneNote) -> None:
+    with suppress(DeltactlError):  # a vacuum names it
+        drop_note(store, note)
+
+
+def look_again(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> tuple[Missing, ...]:
+    """Return the files of the clone that are gone: a vacuum that began before removes them."""
+    try:
+        files = plan.files.select(PRESENCE_COLUMNS)
+        return find_missing(snapshot.store, [files], context.without_cancel())
+    except DeltactlError as error:
+        context.warn(
+            "the clone is made, but its files could not be looked for again: "
+            f"{error.message}; run `deltactl check` on it"
+        )
+        return ()
 
 
 def _find_owners(snapshot: Snapshot, context: RunContext) -> list[Store]:
