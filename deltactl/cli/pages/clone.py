@@ -26,11 +26,11 @@ def render_report(page: Page, report: CloneReport, argv: Sequence[str], target: 
         return
     verb = "Would clone" if report.dry_run else "Cloned"
     text = "" if plan.predicate is None else f" where {plan.predicate}"
+    after = "" if report.version_after is None else f", version {report.version_after}"
     tone = Tone.STRONG if report.dry_run else Tone.GOOD
     page.line(
         Styled(f"{verb} version {plan.version}", tone),
-        f"{text}{'' if report.version_after is None else f' to version {report.version_after}'}"
-        f" of {report.target_uri}",
+        f"{text} to {report.target_uri}{after}",
     )
     page.line()
     page.fields(_fields(report, plan))

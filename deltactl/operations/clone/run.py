@@ -124,6 +124,7 @@ def clone_table(
         spec = _spec(source, target, context, source_options, is_fresh=is_fresh)
         copied = copy_all(source, target, plan.copies, spec, context)
         _commit(target, plan, options, context)
+        _follow(target, plan, context)
         target.delete_many([STARTED])
     return replace(
         report,
@@ -226,6 +227,7 @@ def _make_shallow(
     plan = report.plan
     with noted(snapshot, target, plan, context, leave=options.note) as notes:
         _commit(target, plan, options, context)
+    _follow(target, plan, context)
     # A vacuum that began before the note removes files without knowing of the clone.
     gone = look_again(snapshot, plan, context)
     return replace(report, version_after=0, files_added=plan.num_files, notes=notes, gone=gone)
@@ -247,5 +249,9 @@ def _commit(target: Store, plan: ClonePlan, options: CloneOptions, context: RunC
             f"another writer made a table at {target.uri} during the run; it was not changed",
             hint="Choose another directory.",
         )
+
+
+def _follow(target: Store, plan: ClonePlan, context: RunContext) -> None:
+    """Do what the clone's properties ask for after a commit."""
     if TableProperties(plan.metadata.configuration).flag(AUTO_PROPERTY):
         refresh_manifests(target, None, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -61,24 +61,30 @@ def noted(
         yield ()
         return
     note = CloneNote(target.uri, plan.version, context.clock.now_ms(), plan.metadata.id)
-    with ExitStack() as undo:
-        owners = [snapshot.store, *_find_owners(snapshot, context)]
+    owners = [snapshot.store, *_find_owners(snapshot, context)]
+    begun: list[Store] = []
+    try:
         for store in owners:
-            try:
-                write_note(store, note)
-            except StorageError as error:
-                raise SafetyError(
-                    f"the clone cannot be noted in {store.uri}, so a vacuum of it would remove "
-                    f"files of the clone: {error.message}",
-                    hint="Add --no-note to clone without a note; or use --deep.",
-                ) from error
-            undo.callback(_drop, store, note)
-        try:
-            yield tuple(store.uri for store in owners)
-        except CommitOutcomeUnknownError:
-            undo.pop_all()
-            raise
-        undo.pop_all()
+            begun.append(store)
+            _write(store, note)
+        yield tuple(store.uri for store in owners)
+    except CommitOutcomeUnknownError:
+        raise
+    except DeltactlError:  # no other: after it, there is certainly no commit
+        for store in begun:
+            _drop(store, note)
+        raise
+
+
+def _write(store: Store, note: CloneNote) -> None:
+    try:
+        write_note(store, note)
+    except StorageError as error:
+        raise SafetyError(
+            f"the clone cannot be noted in {store.uri}, so a vacuum of it would remove files of "
+            f"the clone: {error.message}",
+            hint="Add --no-note to clone without a note; or use --deep.",
+        ) from error
 
 
 def _drop(store: Store, note: CloneNote) -> None:
