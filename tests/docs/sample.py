@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.started import Started, write_started
+from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.storage.local.store import LocalStore
 from deltactl.table import Table
 from tests.support.damage import true_stats
@@ -199,6 +200,13 @@ def old_copy(root: Path) -> None:
     Table(root / "events").clone(root / "copy", CloneOptions(deep=True, version=9))
 
 
+def lost_clone(root: Path) -> None:
+    """A shallow clone of ``events`` that was noted, and whose directory is gone."""
+    source = LocalStore(str(root / "events"))
+    clone = LocalStore(str(root / "clone"))
+    write_note(source, CloneNote(clone.uri, 13, _ago_ms(24)))
+
+
 def settings(root: Path) -> None:
     """A file of settings in the working directory."""
     (root / "deltactl.toml").write_text('[vacuum]\nretain = "30d"\n')
@@ -220,6 +228,7 @@ _SETUPS = (
     landing,
     landing_grows,
     half_a_copy,
+    lost_clone,
     lost_commit,
     lost_file,
     old_copy,

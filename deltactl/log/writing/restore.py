@@ -23,7 +23,8 @@ from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, RowIds, assign_row_ids
 from deltactl.protocol.action_nodes import encode_metadata, encode_protocol, encode_txn
-from deltactl.protocol.actions import REMOVE_SCHEMA, DomainMetadata, Metadata, Protocol, Txn
+from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
+from deltactl.protocol.arrow_schemas import REMOVE_SCHEMA
 from deltactl.storage.store import Store
 
 ENABLEMENT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"

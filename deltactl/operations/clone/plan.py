@@ -19,7 +19,8 @@ from deltactl.operations.clone.state import clone_domains, clone_metadata, clone
 from deltactl.operations.history.run import ensure_in_log
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.run_context import RunContext
-from deltactl.protocol.actions import ADD_SCHEMA, DomainMetadata, Metadata, Protocol
+from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.store import Store
 

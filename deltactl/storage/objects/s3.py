@@ -62,6 +62,11 @@ class S3Service(CommonService):
         """Return some bytes of an object."""
         return self._ask(key, f"bytes={offset}-{offset + length - 1}")[0]
 
+    def read_range_as_noted(self, key: str, offset: int, length: int) -> bytes:
+        """Return some bytes of the content whose tag ``etag_of`` returns; raise for another one."""
+        wanted = f"bytes={offset}-{offset + length - 1}"
+        return self._ask(key, wanted, if_match=self.etag_of(key))[0]
+
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
         """Return the last bytes, and the size of the object from the same answer."""
         data, entry = self.read_end(key, length)
@@ -77,27 +82,30 @@ class S3Service(CommonService):
                 raise
             return b"", empty
 
-    def _ask(self, key: str, wanted: str | None = None) -> tuple[bytes, Entry]:
+    def _ask(
+        self, key: str, wanted: str | None = None, if_match: str | None = None
+    ) -> tuple[bytes, Entry]:
+        conditions = {"Range": wanted, "IfMatch": if_match}
+        conditions = {name: value for name, value in conditions.items() if value is not None}
         answer: tuple[bytes, Entry] = self._retry.call(
-            lambda: sync(self._fs.loop, self._get, key, wanted)
+            lambda: sync(self._fs.loop, self._get, key, conditions)
         )
         return answer
 
-    async def _get(self, key: str, wanted: str | None = None) -> tuple[bytes, Entry]:
+    async def _get(self, key: str, conditions: Mapping[str, str]) -> tuple[bytes, Entry]:
         bucket, _, name = key.partition("/")
-        range_ = {} if wanted is None else {"Range": wanted}
-        answer = await self._request("get_object", Bucket=bucket, Key=name, **range_)
+        answer = await self._request("get_object", Bucket=bucket, Key=name, **conditions)
         body = answer["Body"]
         async with body:
             data = bytes(await body.read())
-        if wanted is not None:
-            self._note_etag(key, answer.get("ETag"))
-        total = answer.get("ContentRange", "").rpartition("/")[2]
+        place, _, total = answer.get("ContentRange", "").rpartition("/")
         size = int(total) if total.isdigit() else len(data)
+        if place.endswith(f"-{size - 1}"):
+            self._note_etag(key, answer.get("ETag"))
         return data, _entry(key, size, answer["LastModified"])
 
     def _note_etag(self, key: str, etag: str | None) -> None:
-        """Remember which content of an object was read: a later copy must be of the same."""
+        """Remember of which content the end, a footer, was read: copies must be of the same."""
         if etag is None:
             return
         while len(self._etags) >= _NOTED_ETAGS:
@@ -105,7 +113,7 @@ class S3Service(CommonService):
         self._etags[key] = etag
 
     def etag_of(self, key: str) -> str:
-        """Return the tag of the content that was read; if none was, of the current one."""
+        """Return the tag of the content whose end was read last; if none was, of the current."""
         if key not in self._etags:
             bucket, _, name = key.partition("/")
             self._note_etag(key, self.call("head_object", Bucket=bucket, Key=name)["ETag"])
@@ -197,7 +205,7 @@ class S3Service(CommonService):
     def open_assembly(self, key: str) -> Any:
         """Open a writer that also takes ranges of other objects, without reading them."""
         return PartAssembly(
-            lambda data: self.put(key, data), lambda: _Parts(self, key), self.read_range
+            lambda data: self.put(key, data), lambda: _Parts(self, key), self.read_range_as_noted
         )
 
     def begin_upload(self, key: str) -> tuple[Mapping[str, Any], Callable[[], None]]:

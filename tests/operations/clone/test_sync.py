@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deltactl.errors import ConflictError, SafetyError
+from deltactl.errors import ConflictError, SafetyError, UsageError
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.operations.vacuum.run import VacuumOptions
@@ -280,12 +280,13 @@ def test_full_finds_files_that_are_gone_from_the_clone() -> None:
 
 
 def test_options_that_do_not_fit() -> None:
-    for options, text in (
+    choices: list[tuple[dict[str, Any], str]] = [
         ({"deep": False, "sync": True}, "--sync needs --deep"),
         ({"deep": True, "full": True}, "--full needs --sync"),
         ({"deep": True, "note": False}, "--no-note is for shallow"),
         ({"deep": True, "version": 1, "timestamp_ms": 1}, "do not go together"),
         ({"deep": True, "version": -1}, "must not be negative"),
-    ):
-        with pytest.raises(Exception, match=text):
-            CloneOptions(**options)  # type: ignore[arg-type]
+    ]
+    for options, text in choices:
+        with pytest.raises(UsageError, match=text):
+            CloneOptions(**options)
