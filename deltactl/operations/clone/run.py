@@ -6,8 +6,7 @@ plan (from the source's log) -> refuse -> copy the files, or note the clone -> o
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -15,7 +14,6 @@ from deltactl.engine.base import LazyEngine
 from deltactl.errors import (
     ConflictError,
     InterruptedRunError,
-    LeaseHeldError,
     SafetyError,
 )
 from deltactl.log.listing import LogListing, list_log, outlast_cleanup
@@ -36,12 +34,12 @@ from deltactl.operations.clone.started import (
     STARTED,
     Started,
     ensure_same_source,
+    exclusive,
     write_started,
 )
 from deltactl.operations.clone.tasks import CopySpec
 from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
 from deltactl.operations.run_context import RunContext
-from deltactl.operations.turns import Holder, hold_lease
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 from deltactl.units import format_count
@@ -198,21 +196,6 @@ def _ensure_free(target: Store, wanted: Started) -> bool:
         return False
     ensure_same_source(target, found, wanted)
     return True
-
-
-@contextmanager
-def exclusive(target: Store, context: RunContext) -> Iterator[None]:
-    """Hold the target's lease, so that no two runs copy into it.
-
-    Raises:
-        LeaseHeldError: another run does.
-    """
-    holder = Holder.here(context.run_id or context.clock.new_id(), context.clock)
-    try:
-        with hold_lease(target, "clone", holder, clock=context.clock, warn=context.warn):
-            yield
-    except LeaseHeldError as error:
-        raise LeaseHeldError(error.message, hint="Rerun when that run has ended.") from error
 
 
 def _make_shallow(

@@ -1,4 +1,4 @@
-"""The record of a deep clone at work: ``_deltactl/clone.json`` in the target.
+"""The record and the lease of a deep clone at work: ``_deltactl/clone.json`` in the target.
 
 It is written before the first file is copied, and deleted after the commit. So a folder with it and
 without a log holds copies of that source's files only, and another run may continue.
@@ -7,10 +7,14 @@ without a log holds copies of that source's files only, and another run may cont
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from deltactl.errors import MALFORMED, ObjectNotFoundError, SafetyError
+from deltactl.errors import MALFORMED, LeaseHeldError, ObjectNotFoundError, SafetyError
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.turns import Holder, hold_lease
 from deltactl.storage.names import OWN_DIR
 from deltactl.storage.store import Store
 
@@ -61,3 +65,18 @@ def ensure_same_source(target: Store, found: Started, wanted: Started) -> None:
             f"not of {wanted.source} (table {wanted.table_id})",
             hint="Choose another directory, or delete this one and rerun.",
         )
+
+
+@contextmanager
+def exclusive(target: Store, context: RunContext) -> Iterator[None]:
+    """Hold the target's lease, so that no two runs copy into it.
+
+    Raises:
+        LeaseHeldError: another run does.
+    """
+    holder = Holder.here(context.run_id or context.clock.new_id(), context.clock)
+    try:
+        with hold_lease(target, "clone", holder, clock=context.clock, warn=context.warn):
+            yield
+    except LeaseHeldError as error:
+        raise LeaseHeldError(error.message, hint="Rerun when that run has ended.") from error

@@ -33,12 +33,14 @@ from deltactl.operations.clone.copies import copy_all
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
+from deltactl.operations.clone.started import exclusive
 from deltactl.operations.clone.tasks import CopySpec
 from deltactl.operations.restore.state import is_same_state, restored_state
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import DomainMetadata
 from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.features import Operation, ensure_supported, merge_protocols
+from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 from deltactl.units import format_count
 
@@ -95,9 +97,6 @@ def sync_clone(
     if dry_run:
         return report
     target.ensure_put_if_absent()
-    # Imported here, because the module of a whole clone imports this one.
-    from deltactl.operations.clone.run import exclusive
-
     with exclusive(target, context):
         copied = copy_all(source, target, plan.copies, spec, context)
         counts = (update.added.num_rows, _sum_sizes(update.added))
@@ -248,12 +247,13 @@ def _raised_mark(current: Snapshot, source: Snapshot) -> tuple[DomainMetadata, .
 
 
 def _ensure_may_remove(update: _Update) -> None:
-    if update.removed.num_rows and update.current.properties.flag("delta.appendOnly"):
+    if update.removed.num_rows and TableProperties(update.state.metadata.configuration).flag(
+        "delta.appendOnly"
+    ):
         raise SafetyError(
             f"{format_count(update.removed.num_rows, 'file', 'files')} of the source were "
             "replaced, but delta.appendOnly forbids to remove them from the clone",
-            hint="Clone again with --property delta.appendOnly=false, or set it on the clone: "
-            "its source keeps the property.",
+            hint="Rerun with --property delta.appendOnly=false: the source keeps the property.",
         )
 
 

@@ -235,7 +235,8 @@ def test_append_only() -> None:
     with pytest.raises(SafetyError, match=r"delta\.appendOnly forbids"):
         sync(source, target)
     sync(source, free)
-    assert ids(free) == [2]
+    sync(source, target, properties={"delta.appendOnly": "false"})
+    assert ids(free) == ids(target) == [2]
 
 
 def test_row_ids() -> None:
