@@ -51,7 +51,7 @@ def run_actionlint(*paths: Path) -> str:
     except ServerMissingError as error:
         pytest.skip(str(error))
     # Where they are installed, other linters would be run too, of any version.
-    words: list[str | Path] = [program, "-shellcheck=", "-pyflakes=", "-no-color", *paths]
+    words = [str(program), "-shellcheck=", "-pyflakes=", "-no-color", *map(str, paths)]
     done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     return done.stdout
 

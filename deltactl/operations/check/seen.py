@@ -1,4 +1,4 @@
-"""A set of file keys, held as 64-bit hashes."""
+"""A set of file keys, held as hashes."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from deltactl.protocol.spark_hash import Hashes, hash_names
+from deltactl.operations.keyed_hash import WideHashes, wide_hash_names
 
 
 @dataclass(slots=True)
 class SeenKeys:
     """Finds the keys of a batch that were not seen before.
 
-    Hashes are held in sorted runs, each at least twice as long as the next: lookups and merges take
-    n log² n steps in total, for any number of batches.
+    A file whose hash equals that of another is not checked, so hashes have 127 bits, under a key
+    that nobody knows. They are held in sorted runs, each at least twice as long as the next:
+    lookups and merges take n log² n steps in total, for any number of batches.
     """
 
-    _runs: list[Hashes] = field(default_factory=list)
+    _runs: list[WideHashes] = field(default_factory=list)
 
     def take(self, keys: pa.ChunkedArray) -> pa.Array:
         """Return a mask: true at the first occurrence of each key that was not seen before."""
-        hashes = hash_names(keys)
+        hashes = wide_hash_names(keys)
         distinct, positions = np.unique(hashes, return_index=True)
         is_new = np.ones(len(distinct), np.bool_)
         for run in self._runs:
@@ -33,7 +34,7 @@ class SeenKeys:
         mask[positions[is_new]] = True
         return pa.array(mask)
 
-    def _keep(self, run: Hashes) -> None:
+    def _keep(self, run: WideHashes) -> None:
         if not len(run):
             return
         while self._runs and len(self._runs[-1]) < 2 * len(run):
