@@ -17,6 +17,7 @@ from deltactl.errors import DataFileError
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import Footer
 from deltactl.parquet.format import (
+    CODECS,
     END_BYTES,
     ColumnChunk,
     ColumnMetaData,
@@ -144,6 +145,8 @@ def _read_group(
             raise ThriftError("a column chunk has another number of values than rows")
         _ensure_bounds(metadata)
         _ensure_counts(metadata, values)
+        if not 0 <= (metadata.integer(ColumnMetaData.CODEC) or 0) < len(CODECS):
+            raise ThriftError("a column chunk has an unknown codec")
         if {ColumnChunk.FILE_PATH, ColumnChunk.CRYPTO_METADATA} & {f[0] for f in chunk.fields}:
             raise ThriftError("a column chunk is encrypted, or in another file")
     return Group(

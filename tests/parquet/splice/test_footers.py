@@ -112,6 +112,10 @@ def _count(number: int, value: int) -> Callable[[ThriftStruct], None]:
     return change
 
 
+def _codec(footer: ThriftStruct) -> None:
+    chunk_of(footer, 1, 0).struct(ColumnChunk.META_DATA).set(ColumnMetaData.CODEC, Kind.I32, -1)
+
+
 _DATA, _DICTIONARY = ColumnMetaData.DATA_PAGE_OFFSET, ColumnMetaData.DICTIONARY_PAGE_OFFSET
 _SIZE, _VALUES = ColumnMetaData.TOTAL_COMPRESSED_SIZE, ColumnMetaData.NUM_VALUES
 
@@ -140,6 +144,7 @@ _UNREADABLE: dict[str, Callable[[ThriftStruct], None]] = {
     "fewer rows than the row groups": _fewer_rows,
     "no dictionary": _no_dictionary,
     "an encrypted chunk": _encrypted,
+    "an unknown codec": _codec,
 }
 
 
