@@ -10,10 +10,17 @@ from typing import Any, Final
 
 from fsspec.asyn import sync
 
+from deltactl.errors import StorageError
+from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network.retry import RetryPolicy
-from deltactl.storage.objects.part_assembly import CannotCopyError, PartAssembly
+from deltactl.storage.objects.part_assembly import MAX_COPY_BYTES, PartAssembly
 from deltactl.storage.objects.part_writer import PartWriter
-from deltactl.storage.objects.services import CommonService, Entry, split_directory
+from deltactl.storage.objects.services import (
+    CannotCopyError,
+    CommonService,
+    Entry,
+    split_directory,
+)
 
 _PAGE_KEYS: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20
@@ -133,6 +140,63 @@ class S3Service(CommonService):
         except FileNotFoundError:
             return None
         return _entry(key, found["ContentLength"], found["LastModified"])
+
+    def facts(self, key: str) -> StoredFacts | None:
+        """Return size and ETag of an object; the ETag is an MD5 unless it has parts or a key."""
+        bucket, _, name = key.partition("/")
+        try:
+            found = self.call("head_object", Bucket=bucket, Key=name)
+        except FileNotFoundError:
+            return None
+        return _facts(found["ContentLength"], found["ETag"], found)
+
+    def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
+        """Copy an object that still has the ETag; by parts if one request cannot copy it."""
+        try:
+            if before.size_bytes > MAX_COPY_BYTES:
+                self._copy_by_parts(key, target, before)
+                return self.facts_of_copy(target)
+            answer = self._copy_object(key, target, before.version)
+        except (PermissionError, NotImplementedError) as error:
+            raise CannotCopyError(str(error)) from error
+        except OSError as error:
+            if _error_code(error) == "PreconditionFailed":
+                raise StorageError("it was replaced while it was copied") from error
+            if _error_code(error) not in _NO_COPIES:
+                raise
+            raise CannotCopyError(str(error)) from error
+        after = _facts(before.size_bytes, answer["CopyObjectResult"]["ETag"], answer)
+        # The same MD5 means the same size; for any other answer ask for the size.
+        same = after.checksums and after.checksums == before.checksums
+        return after if same else self.facts_of_copy(target)
+
+    def _copy_object(self, key: str, target: str, etag: str) -> Mapping[str, Any]:
+        bucket, _, name = key.partition("/")
+        new_bucket, _, new_name = target.partition("/")
+        answer: Mapping[str, Any] = self.call(
+            "copy_object",
+            Bucket=new_bucket,
+            Key=new_name,
+            CopySource={"Bucket": bucket, "Key": name},
+            CopySourceIfMatch=etag,
+        )
+        return answer
+
+    def _copy_by_parts(self, key: str, target: str, before: StoredFacts) -> None:
+        def read(source: str, offset: int, length: int) -> bytes:
+            raise CannotCopyError("the service copies no parts")
+
+        def put(data: bytes) -> None:
+            raise CannotCopyError("the service copies no parts")
+
+        self._note_etag(key, before.version)
+        assembly = PartAssembly(put, lambda: _Parts(self, target), read)
+        try:
+            assembly.copy(key, 0, before.size_bytes)
+            assembly.close()
+        except BaseException:
+            assembly.discard()
+            raise
 
     def open_output(self, key: str) -> Any:
         """Open a writer that retries each part by itself."""
@@ -315,6 +379,14 @@ class _Parts:
         with suppress(Exception):
             self._service.abort_upload(self._key, self._place["UploadId"])
             self._ended()
+
+
+def _facts(size_bytes: int, etag: str, answer: Mapping[str, Any]) -> StoredFacts:
+    """Return the facts of an object from its ETag, and how the service encrypts it."""
+    digest = etag.strip('"')
+    is_md5 = "-" not in digest and answer.get("ServerSideEncryption") in (None, "AES256")
+    is_md5 = is_md5 and "SSECustomerAlgorithm" not in answer
+    return StoredFacts(size_bytes, {"md5": digest} if is_md5 else {}, etag)
 
 
 def _error_code(error: OSError) -> str:
