@@ -31,11 +31,13 @@ class Pages:
 
     ``heads`` has the offset of each from the start of the chunk, and the length of what was read of
     it: the header, and some bytes after it. ``digest`` is a checksum of all that was read.
+    ``is_compressed``: a page has another size than its values.
     """
 
     heads: tuple[tuple[int, int], ...]
     num_values: int
     has_dictionary: bool
+    is_compressed: bool
     digest: int
 
 
@@ -51,7 +53,8 @@ def walk_pages(read: Read, start: int, length: int) -> Pages:
         ThriftError: a header is not valid, or the pages do not fill the chunk.
     """
     heads: list[tuple[int, int]] = []
-    num_values, position, has_dictionary, digest = 0, 0, False, 0
+    num_values, position, digest = 0, 0, 0
+    has_dictionary = is_compressed = False
     while position < length:
         header, header_bytes, data = _read_header(read, start + position, length - position)
         kind, size = header.kind, header.size_bytes
@@ -67,9 +70,10 @@ def walk_pages(read: Read, start: int, length: int) -> Pages:
             raise ThriftError(f"a page has the unknown type {kind}")
         head = data[: header_bytes + size]
         heads.append((position, len(head)))
+        is_compressed |= size != header.uncompressed_bytes
         digest = crc32(head, digest)
         position += header_bytes + size
-    return Pages(tuple(heads), num_values, has_dictionary, digest)
+    return Pages(tuple(heads), num_values, has_dictionary, is_compressed, digest)
 
 
 def has_pages(read: Read, start: int, pages: Pages) -> bool:
@@ -99,6 +103,7 @@ class _Header:
 
     kind: int | None = None
     size_bytes: int | None = None
+    uncompressed_bytes: int | None = None
     num_values: dict[int, int] = field(default_factory=dict)
 
 
@@ -126,6 +131,8 @@ def _parse_header(reader: CompactReader) -> _Header:
             header.kind = reader.read(kind)
         elif number == PageHeader.COMPRESSED_SIZE and kind == Kind.I32:
             header.size_bytes = reader.read(kind)
+        elif number == PageHeader.UNCOMPRESSED_SIZE and kind == Kind.I32:
+            header.uncompressed_bytes = reader.read(kind)
         elif number in _DATA_HEADERS and kind == Kind.STRUCT:
             for part, part_kind in reader.fields():
                 if part == DataPageHeader.NUM_VALUES and part_kind == Kind.I32:

@@ -284,5 +284,9 @@ def ensure_described(chunk: ThriftStruct, span: Span, pages: Pages) -> None:
     starts = {span.start + start for start, _ in pages.heads}
     if pages.heads and data not in starts:
         raise ThriftError("the first data page is not where the metadata say")
+    if pages.is_compressed and not column.integer(ColumnMetaData.CODEC):
+        raise ThriftError(
+            "the pages of a column chunk are compressed, and its metadata have no codec"
+        )
     if dictionary_first and not pages.has_dictionary:
         raise ThriftError("the dictionary page of a column chunk is missing")
