@@ -92,6 +92,8 @@ def optimize_table(
         plan.bytes_to_rewrite, plan.version,
     )  # fmt: skip
     skipped = _find_shortfall(plan, options)
+    if options.rewrite == "copy" and options.codec is not None and skipped is None:
+        _ensure_codec(store, plan, options.codec)
     work_bytes = _work_bytes(plan, options)
     if not dry_run:
         abort_ended_uploads(store, context.clock, context.warn)
@@ -106,8 +108,6 @@ def optimize_table(
             rewritten=forecast, clusters=clusters,
         )  # fmt: skip
     store.ensure_put_if_absent()
-    if options.rewrite == "copy" and options.codec is not None:
-        _ensure_codec(store, plan, options.codec)
     context = replace(context, engine=context.source.open(work_bytes))
     report = execute_optimize(snapshot, plan, options, context)
     if report.versions and not report.interrupted:
