@@ -18,10 +18,11 @@ from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.digest import ALGORITHM, RowDigest, RowDigester
 from deltactl.parquet.reader import RowReader
 from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.features import MATERIALIZE_PARTITION_COLUMNS, ROW_TRACKING, has_feature
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
-from deltactl.protocol.schema import StructType, arrow_type
+from deltactl.protocol.schema import StructType
 from deltactl.storage.store import Store
 
 DIGEST_TAG: Final = "deltactl.rowDigest"

@@ -268,15 +268,15 @@ def _hash_long(elements: npt.NDArray[Any]) -> np.uint64:
     return np.uint64(total % (1 << 64))
 
 
-_TABLES: list[tuple[Hashes, Hashes]] = []
+_POWER_TABLES: list[tuple[Hashes, Hashes]] = []
 
 
 def _tables() -> tuple[Hashes, Hashes]:
     """Return the powers of the base and of its inverse modulo 2^64, from 0 on."""
-    if not _TABLES:
+    if not _POWER_TABLES:
         inverse = pow(_BASE, -1, 1 << 64)
-        _TABLES.append((_powers(_BASE), _powers(inverse)))
-    return _TABLES[0]
+        _POWER_TABLES.append((_powers(_BASE), _powers(inverse)))
+    return _POWER_TABLES[0]
 
 
 def _powers(base: int) -> Hashes:

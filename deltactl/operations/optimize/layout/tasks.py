@@ -152,8 +152,8 @@ def finish_cluster(
     if difference is not None:
         raise VerificationError(
             f"the outputs do not hold the rows of the inputs: {difference}",
-            hint="Nothing was committed, the table is as before. Report this with the versions "
-            "that `deltactl --version` shows.",
+            hint="Report this with the versions that `deltactl --version -v` shows. Nothing was "
+            "committed; the table is as before.",
         )
     counts = RewriteCounts()
     counts.encode(len(task.rewrite.files), task.input_bytes, [Reason.ENCODE])
