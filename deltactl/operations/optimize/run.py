@@ -85,6 +85,11 @@ def optimize_table(
         context.warn(
             f"Apache Spark reads {options.codec} only if its codec is installed on the cluster"
         )
+    if options.include_clustered:
+        context.warn(
+            "--include-clustered is deprecated: layouts are kept without it, and --cluster-by or "
+            "--zorder-by place the files of others"
+        )
     snapshot, plan = _make_plan(store, options, context)
     _log.info(
         "%s: %s in %s, %d bytes, version %d",
