@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
+
+import pyarrow as pa
 
 from deltactl.errors import DeltactlError, Warn
 from deltactl.log.listing import list_log
 from deltactl.log.not_a_table import no_table_error
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.file_sizes import FileSizes, count_table_sizes
+from deltactl.operations.skipping.report import LayoutReport
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import Operation, ensure_supported, list_features
@@ -24,7 +27,7 @@ class DetailReport:
 
     ``columns`` has name, type and whether nulls are allowed, and is ``None`` if the schema
     cannot be parsed. ``sizes`` counts live files by size. ``refusals`` says why deltactl refuses
-    an operation on the table.
+    an operation on the table. ``layout``, if asked for, says what lookups skip.
     """
 
     version: int
@@ -33,12 +36,32 @@ class DetailReport:
     columns: list[tuple[str, str, bool]] | None
     refusals: dict[Operation, str]
     sizes: FileSizes
+    layout: LayoutReport | None = None
 
 
-def load_detail(store: Store, warn: Warn, version: int | None = None) -> DetailReport:
+class FileSurvey(Protocol):
+    """Watches the live files go by, so that the log is read once."""
+
+    columns: Sequence[str]
+    """Which columns of files it needs."""
+
+    def add(self, batch: pa.Table) -> None:
+        """Take the next files."""
+
+    def report(self) -> LayoutReport:
+        """Return what was found, after the last file."""
+
+
+BeginSurvey: TypeAlias = Callable[[Snapshot], FileSurvey]
+
+
+def load_detail(
+    store: Store, warn: Warn, version: int | None = None, survey: BeginSurvey | None = None
+) -> DetailReport:
     """Describe a table at a version, or at the latest.
 
-    Unsupported features and column types are accepted: only the log is read.
+    Unsupported features and column types are accepted: only the log is read. A ``survey`` of the
+    layout is more demanding.
 
     Raises:
         NotATableError: there is no log.
@@ -54,9 +77,8 @@ def load_detail(store: Store, warn: Warn, version: int | None = None) -> DetailR
     except DeltactlError as error:
         warn(error.message)
         timestamp_ms = _last_modified_ms(snapshot)
-    sizes = count_table_sizes(
-        snapshot.file_batches(["size_bytes"]), snapshot.properties.target_file_size
-    )
+    surveyed = None if survey is None else survey(snapshot)
+    sizes = count_table_sizes(_iter_files(snapshot, surveyed), snapshot.properties.target_file_size)
     return DetailReport(
         snapshot.version,
         timestamp_ms,
@@ -64,7 +86,18 @@ def load_detail(store: Store, warn: Warn, version: int | None = None) -> DetailR
         _columns(_schema(snapshot.metadata)),
         _list_refusals(snapshot),
         sizes,
+        None if surveyed is None else surveyed.report(),
     )
+
+
+def _iter_files(snapshot: Snapshot, survey: FileSurvey | None) -> Iterator[pa.Table]:
+    """Yield live files, and show them to the survey."""
+    if survey is None:
+        yield from snapshot.file_batches(["size_bytes"])
+        return
+    for batch in snapshot.file_batches(survey.columns):
+        survey.add(batch)
+        yield batch
 
 
 def _row(store: Store, snapshot: Snapshot, sizes: FileSizes) -> dict[str, Any]:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.parquet.digest import INTEGERS, view_bytes
+from deltactl.operations.skipping.lookups import bytes_matrix
+from deltactl.parquet.digest import INTEGERS
 
 Ranks = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
@@ -74,13 +75,7 @@ def comparable(array: pa.Array) -> Values:
 
 def _prefixes(array: pa.Array) -> Values:
     """Return the first bytes of strings as byte strings of one length."""
-    starts, data = view_bytes(array)
-    if not len(array) or not len(data):
-        return np.zeros(len(array), f"S{_PREFIX_BYTES}")
-    columns = np.arange(_PREFIX_BYTES)
-    places = starts[:-1, None] + columns
-    inside = places < starts[1:, None]
-    matrix = np.where(inside, data[np.minimum(places, len(data) - 1)], np.uint8(0))
+    matrix = bytes_matrix(array, 0, _PREFIX_BYTES)
     return np.ascontiguousarray(matrix).view(f"S{_PREFIX_BYTES}")[:, 0]
 
 

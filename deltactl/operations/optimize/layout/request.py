@@ -69,10 +69,10 @@ def resolve_request(snapshot: Snapshot, options: OptimizeOptions) -> LayoutReque
     if options.zorder_by is not None:
         if defined:
             raise _defined_by_table(snapshot, option, defined)
-        columns = _resolve_columns(snapshot, option, _parse_columns(options.zorder_by))
+        columns = resolve_columns(snapshot, option, options.zorder_by)
         return LayoutRequest("zorder", "zorder", columns)
     if options.cluster_by is not None:
-        columns = _resolve_columns(snapshot, option, _parse_columns(options.cluster_by))
+        columns = resolve_columns(snapshot, option, options.cluster_by)
         if not defined:
             return LayoutRequest("cluster", options.layout or DEFAULT_LAYOUT, columns)
         if tuple(column.path for column in columns) != defined:
@@ -89,12 +89,12 @@ def resolve_request(snapshot: Snapshot, options: OptimizeOptions) -> LayoutReque
         )
     if not defined or options.purge or options.rewrite == "copy":
         return None
-    own = _find_defined(snapshot, defined)
+    own = find_columns(snapshot, defined)
     return None if own is None else LayoutRequest("liquid", "hilbert", own)
 
 
 def _defined_by_table(snapshot: Snapshot, option: str, paths: Sequence[Path]) -> UsageError:
-    columns = _find_defined(snapshot, paths) or ()
+    columns = find_columns(snapshot, paths) or ()
     names = ", ".join(column.name for column in columns)
     return UsageError(
         f"{option}: the table defines its own clustering columns: {names}",
@@ -103,8 +103,8 @@ def _defined_by_table(snapshot: Snapshot, option: str, paths: Sequence[Path]) ->
     )
 
 
-def _find_defined(snapshot: Snapshot, paths: Sequence[Path]) -> tuple[LayoutColumn, ...] | None:
-    """Return the table's clustering columns; ``None`` if one is missing or has no order."""
+def find_columns(snapshot: Snapshot, paths: Sequence[Path]) -> tuple[LayoutColumn, ...] | None:
+    """Return columns by physical path; ``None`` if one is missing or has no order."""
     leaves = {leaf.path: leaf for leaf in list_leaves(snapshot.metadata.data_schema)}
     columns = []
     for path in paths:
@@ -126,13 +126,14 @@ def _logical(snapshot: Snapshot, path: Path) -> list[str]:
     return names
 
 
-def _parse_columns(text: str) -> list[Path]:
-    return parse_column_list(text, keep_spaces=True)
+def resolve_columns(snapshot: Snapshot, option: str, text: str) -> tuple[LayoutColumn, ...]:
+    """Return the columns that an option names, as in ``a, b.c``.
 
-
-def _resolve_columns(
-    snapshot: Snapshot, option: str, paths: Sequence[Path]
-) -> tuple[LayoutColumn, ...]:
+    Raises:
+        SafetyError: no query skips files by a column.
+        UsageError: a column cannot be used.
+    """
+    paths = parse_column_list(text, keep_spaces=True)
     if not paths:
         raise UsageError(f"{option} names no column")
     if len(paths) > _MOST_COLUMNS:
