@@ -62,13 +62,21 @@ class Spool:
             self._file.close()
             self._file = None
 
-    def add(self, batch: pa.RecordBatch, destinations: npt.NDArray[np.int64]) -> None:
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        destinations: npt.NDArray[np.int64],
+        within: npt.NDArray[np.int64] | None = None,
+    ) -> None:
         """Take the rows of a batch; ``destinations`` has a number for each of them.
+
+        Rows of a destination are kept in the order of ``within``: whoever sorts them afterwards
+        reads runs from memory, which is several times faster than single rows.
 
         Raises:
             StorageError: the disk is full, or failed.
         """
-        order = np.argsort(destinations, kind="stable")
+        order = _sort(destinations, within)
         ordered = destinations[order]
         rows = batch.take(pa.array(order))
         firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -136,6 +144,17 @@ class Spool:
             f"cannot {what} the spill file in {self.folder!r}: {error.strerror or error}",
             hint="Choose a directory with more space with --spill-dir, then rerun.",
         )
+
+
+def _sort(
+    destinations: npt.NDArray[np.int64], within: npt.NDArray[np.int64] | None
+) -> npt.NDArray[np.int64]:
+    """Return the rows by destination, and about by place: what both have room for in 63 bits."""
+    if within is None or not len(within):
+        return np.argsort(destinations, kind="stable")
+    bits, room = int(within.max()).bit_length(), 63 - int(destinations.max()).bit_length()
+    keys = (destinations << min(bits, room)) | (within >> max(0, bits - room))
+    return np.argsort(keys)
 
 
 def ensure_space(folder: str | None, needed_bytes: int) -> None:

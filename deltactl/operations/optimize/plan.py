@@ -16,6 +16,7 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.columns import ensure_columns
 from deltactl.operations.file_sizes import FileSizes, count_sizes
 from deltactl.operations.optimize.clustered import clustered_mask
+from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.layout.request import LayoutRequest, resolve_request
 from deltactl.operations.optimize.layout.select import (
     LayoutPlan,
@@ -30,6 +31,8 @@ from deltactl.operations.optimize.purge import purge_mask
 from deltactl.operations.partition_groups import PartitionGroups, group_partitions
 from deltactl.operations.path_encoding.index import multiple_texts_mask
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
+from deltactl.operations.skipping.bounds import bounds_type, parse_bounds
+from deltactl.operations.skipping.change import RewrittenSets
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.protocol.features import Operation, ensure_supported
@@ -39,6 +42,9 @@ from deltactl.units import format_count
 
 TARGET_TAG = "deltactl.targetFileSize"
 """Tag of an output: the target size in bytes at the time of writing."""
+
+BOUNDS = "bounds"
+"""Column of considered files: the statistics of the columns of a layout."""
 
 TWO_TEXTS = "named by two texts in the log"
 """Why a file is not rewritten: see ``multiple_texts_mask``."""
@@ -70,7 +76,8 @@ class OptimizePlan:
     ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files by reason.
     ``sizes_before`` and ``sizes_after`` count the considered files by size; an output is assumed
     to be as large as its inputs, although compression may make it smaller. With a ``layout``, each
-    bin is a cluster, of which the rows are exchanged between files.
+    bin is a cluster, of which the rows are exchanged between files, and ``skipping`` is what
+    lookups skip before and after.
     """
 
     version: int
@@ -86,6 +93,7 @@ class OptimizePlan:
     sizes_before: FileSizes
     sizes_after: FileSizes
     layout: LayoutPlan | None = None
+    skipping: ExpectedSkipping | None = None
 
     @property
     def num_bins(self) -> int:
@@ -137,7 +145,7 @@ def plan_optimize(
     fields = snapshot.metadata.known_partition_fields
     request = resolve_request(snapshot, options)
     predicate = None if options.where is None else parse_predicate(options.where, fields)
-    files, unmatched, table_bytes = _load_files(snapshot, predicate, names)
+    files, unmatched, table_bytes = _load_files(snapshot, predicate, names, request)
     target = choose_target_bytes(
         options.target_bytes, snapshot.properties.target_file_size, table_bytes
     )
@@ -152,7 +160,7 @@ def plan_optimize(
     if options.since_version is not None and _is_of(snapshot, options.since_table_id):
         untouched = _untouched(choice, snapshot, options.since_version, warn)
         choice.leave(untouched, f"in a partition not touched since version {options.since_version}")
-    layout = None
+    layout = skipping = None
     if request is None:
         _select(choice, snapshot, options, (target, minimum), now_ms)
         bins = _pack_groups(choice, PackingRule(target, minimum, options.min_input_files), options)
@@ -166,6 +174,7 @@ def plan_optimize(
         rows = _rows_of(chosen)
         placed_bytes = int(choice.sizes[rows][placed.is_placed[rows]].sum())
         layout = LayoutPlan(request, tuple(after.tolist()), placed_bytes)
+        skipping = _expect_skipping(choice, request, chosen, after)
     return OptimizePlan(
         version=snapshot.version,
         table_id=snapshot.metadata.id,
@@ -180,7 +189,16 @@ def plan_optimize(
         sizes_before=count_sizes(choice.sizes, minimum),
         sizes_after=count_sizes(_sizes_after(choice.sizes, chosen, after), minimum),
         layout=layout,
+        skipping=skipping,
     )
+
+
+def _expect_skipping(
+    choice: _Choice, request: LayoutRequest, bins: list[Array], after: Array
+) -> ExpectedSkipping:
+    sets = np.full(choice.files.num_rows, -1, np.int64)
+    sets[_rows_of(bins)] = np.repeat(np.arange(len(bins)), [len(members) for members in bins])
+    return ExpectedSkipping.of(request, choice.files[BOUNDS], RewrittenSets(sets, after))
 
 
 def _sizes_after(sizes: Array, bins: list[Array], after: Array) -> Array:
@@ -222,13 +240,22 @@ class _Choice:
 
 
 def _load_files(
-    snapshot: Snapshot, predicate: PartitionPredicate | None, names: pa.ChunkedArray | None
+    snapshot: Snapshot,
+    predicate: PartitionPredicate | None,
+    names: pa.ChunkedArray | None,
+    request: LayoutRequest | None,
 ) -> tuple[pa.Table, int, int]:
-    """Return matching files without statistics, the number of others, and the table's bytes."""
+    """Return matching files, the number of others, and the table's bytes.
+
+    Of the statistics only those of the columns of a layout are kept.
+    """
+    kind = None if request is None else bounds_type(snapshot.metadata, request.paths)
     tables, unmatched, table_bytes = [], 0, 0
     for batch in snapshot.file_batches(_READ_COLUMNS):
         table_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
         counted = batch.append_column("num_records", num_records(batch["stats"]))
+        if kind is not None:
+            counted = counted.append_column(BOUNDS, parse_bounds(batch["stats"], kind))
         counted = counted.drop_columns("stats")
         if names is not None:
             counted = counted.filter(pc.is_in(counted["path"], value_set=names))
@@ -241,6 +268,8 @@ def _load_files(
     if not tables:
         empty = snapshot.files.select(_READ_COLUMNS).drop_columns("stats")
         tables = [empty.append_column("num_records", pa.array([], pa.int64()))]
+        if kind is not None:
+            tables = [tables[0].append_column(BOUNDS, pa.array([], kind))]
     return pa.concat_tables(tables), unmatched, table_bytes
 
 
@@ -418,7 +447,8 @@ def _limit_bytes(choice: _Choice, bins: list[Array], max_bytes: int | None) -> l
 def _bin_files(choice: _Choice, bins: list[Array]) -> pa.Table:
     rows = _rows_of(bins)
     ids = np.repeat(np.arange(len(bins)), [len(members) for members in bins])
-    files = choice.files.take(pa.array(rows, pa.int64()))
+    known = [name for name in choice.files.column_names if name != BOUNDS]
+    files = choice.files.select(known).take(pa.array(rows, pa.int64()))
     return files.append_column("bin", pa.array(ids, pa.int64()))
 
 
