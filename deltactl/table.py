@@ -172,7 +172,10 @@ class Table:
         from deltactl.operations.optimize.layout.survey import LayoutSurvey
 
         return load_detail(
-            self._store, self._warn, version, lambda snapshot: LayoutSurvey(snapshot, columns)
+            self._store,
+            self._warn,
+            version,
+            survey=lambda snapshot: LayoutSurvey(snapshot, columns),
         )
 
     def scan(

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import IO, Final, Self
 
@@ -70,23 +70,15 @@ class Spool:
     ) -> None:
         """Take the rows of a batch; ``destinations`` has a number for each of them.
 
-        Rows of a destination are kept in the order of ``within``: whoever sorts them afterwards
-        reads runs from memory, which is several times faster than single rows.
-
         Raises:
             StorageError: the disk is full, or failed.
         """
-        order = _sort(destinations, within)
-        ordered = destinations[order]
-        rows = batch.take(pa.array(order))
-        firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
-        edges = [*firsts.tolist(), len(ordered)]
-        size_bytes = int(rows.nbytes)
+        pieces = list(divide(batch, destinations, within))
+        size_bytes = int(batch.nbytes)
         with self._lock:
-            for number, first in enumerate(firsts.tolist()):
-                piece = rows.slice(first, edges[number + 1] - first)
-                self._held.setdefault(int(ordered[first]), []).append(piece)
-                self.rows[ordered[first]] += piece.num_rows
+            for destination, piece in pieces:
+                self._held.setdefault(destination, []).append(piece)
+                self.rows[destination] += piece.num_rows
             self._held_bytes += size_bytes
             if self._held_bytes > self._memory_bytes:
                 self._spill()
@@ -111,8 +103,7 @@ class Spool:
             raise self._failure("read", error) from error
         if len(data) != length:
             raise StorageError(f"the spill file in {self.folder!r} is shorter than was written")
-        with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
-            yield from stream
+        yield from decode_rows(data)
 
     def _spill(self) -> None:
         """Write all rows that are in memory to the end of the file."""
@@ -128,11 +119,7 @@ class Spool:
 
     def _append(self, destination: int, pieces: list[pa.RecordBatch]) -> None:
         assert self._file is not None  # noqa: S101 - opened by the caller
-        sink = pa.BufferOutputStream()
-        table = pa.Table.from_batches(pieces, self.schema).combine_chunks()
-        with pa.ipc.new_stream(sink, self.schema, options=_OPTIONS) as stream:
-            stream.write_table(table)
-        data = memoryview(sink.getvalue())
+        data = memoryview(encode_rows(pieces, self.schema))
         offset, written = self.spilled_bytes, 0
         while written < len(data):
             written += os.pwrite(self._file.fileno(), data[written:], offset + written)
@@ -146,6 +133,24 @@ class Spool:
         )
 
 
+def divide(
+    batch: pa.RecordBatch,
+    destinations: npt.NDArray[np.int64],
+    within: npt.NDArray[np.int64] | None = None,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of a batch by destination, in ascending order of these.
+
+    Rows of a destination are in the order of ``within``: whoever sorts them afterwards reads runs
+    from memory, which is faster than single rows.
+    """
+    order = _sort(destinations, within)
+    ordered = destinations[order]
+    rows = batch.take(pa.array(order))
+    firsts = np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
+    for first, end in zip(firsts, [*firsts[1:], len(ordered)], strict=True):
+        yield int(ordered[first]), rows.slice(first, end - first)
+
+
 def _sort(
     destinations: npt.NDArray[np.int64], within: npt.NDArray[np.int64] | None
 ) -> npt.NDArray[np.int64]:
@@ -155,6 +160,21 @@ def _sort(
     bits, room = int(within.max()).bit_length(), 63 - int(destinations.max()).bit_length()
     keys = (destinations << min(bits, room)) | (within >> max(0, bits - room))
     return np.argsort(keys)
+
+
+def encode_rows(pieces: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buffer:
+    """Return rows as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_batches(pieces, schema).combine_chunks()
+    with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as stream:
+        stream.write_table(table)
+    return sink.getvalue()
+
+
+def decode_rows(data: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an Arrow stream."""
+    with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+        yield from stream
 
 
 def ensure_space(folder: str | None, needed_bytes: int) -> None:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
-
-import pyarrow as pa
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from deltactl.errors import DeltactlError, Warn
-from deltactl.log.listing import list_log
+from deltactl.log.history.timestamps import commit_timestamp
+from deltactl.log.listing import LogListing, list_log
 from deltactl.log.not_a_table import no_table_error
-from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.operations.file_sizes import FileSizes, count_table_sizes
-from deltactl.operations.skipping.report import LayoutReport
+from deltactl.log.small_log import ReadBefore, SmallLog, read_small_log
+from deltactl.operations.file_sizes import FileSizes, count_few_sizes, count_table_sizes
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import Operation, ensure_supported, list_features
+from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import StructType, render_type
 from deltactl.storage.store import Store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltactl.log.snapshot import Snapshot
+    from deltactl.operations.skipping.report import LayoutReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +57,22 @@ class FileSurvey(Protocol):
         """Return what was found, after the last file."""
 
 
-BeginSurvey: TypeAlias = Callable[[Snapshot], FileSurvey]
+BeginSurvey: TypeAlias = "Callable[[Snapshot], FileSurvey]"
 
 
 def load_detail(
-    store: Store, warn: Warn, version: int | None = None, survey: BeginSurvey | None = None
+    store: Store,
+    warn: Warn,
+    version: int | None = None,
+    *,
+    survey: BeginSurvey | None = None,
+    before_arrow: Callable[[], None] = lambda: None,
 ) -> DetailReport:
     """Describe a table at a version, or at the latest.
 
-    Unsupported features and column types are accepted: only the log is read. A ``survey`` of the
-    layout is more demanding.
+    Unsupported features and column types are accepted: only the log is read. ``before_arrow`` is
+    called before Arrow is used; a short log is read without it. A ``survey`` of the layout needs
+    Arrow, and is more demanding.
 
     Raises:
         NotATableError: there is no log.
@@ -71,23 +82,29 @@ def load_detail(
     listing = list_log(store)
     if listing.latest_version is None:
         raise no_table_error(store)
+    store = reader = ReadBefore(store)
+    small = read_small_log(reader, listing, version) if survey is None else None
+    if small is not None:
+        target = TableProperties(small.metadata.configuration).target_file_size
+        return _report(store, warn, small, count_few_sizes(small.sizes, target))
+    before_arrow()
+    return _load_any(store, warn, version, listing, survey)
+
+
+def _load_any(
+    store: Store,
+    warn: Warn,
+    version: int | None,
+    listing: LogListing,
+    survey: BeginSurvey | None,
+) -> DetailReport:
+    from deltactl.log.snapshot import load_snapshot
+
     snapshot = load_snapshot(store, version, warn=warn, listing=listing)
-    try:
-        timestamp_ms = snapshot.timestamp
-    except DeltactlError as error:
-        warn(error.message)
-        timestamp_ms = _last_modified_ms(snapshot)
-    surveyed = None if survey is None else survey(snapshot)
-    sizes = count_table_sizes(_iter_files(snapshot, surveyed), snapshot.properties.target_file_size)
-    return DetailReport(
-        snapshot.version,
-        timestamp_ms,
-        _row(store, snapshot, sizes),
-        _columns(_schema(snapshot.metadata)),
-        _list_refusals(snapshot),
-        sizes,
-        None if surveyed is None else surveyed.report(),
-    )
+    begun = None if survey is None else survey(snapshot)
+    sizes = count_table_sizes(_iter_files(snapshot, begun), snapshot.properties.target_file_size)
+    layout = None if begun is None else begun.report()
+    return replace(_report(store, warn, snapshot, sizes), layout=layout)
 
 
 def _iter_files(snapshot: Snapshot, survey: FileSurvey | None) -> Iterator[pa.Table]:
@@ -100,8 +117,24 @@ def _iter_files(snapshot: Snapshot, survey: FileSurvey | None) -> Iterator[pa.Ta
         yield batch
 
 
-def _row(store: Store, snapshot: Snapshot, sizes: FileSizes) -> dict[str, Any]:
-    metadata, protocol = snapshot.metadata, snapshot.protocol
+def _report(store: Store, warn: Warn, table: Snapshot | SmallLog, sizes: FileSizes) -> DetailReport:
+    try:
+        timestamp_ms = commit_timestamp(store, table.segment, table.metadata)
+    except DeltactlError as error:
+        warn(error.message)
+        timestamp_ms = _last_modified_ms(table)
+    return DetailReport(
+        table.version,
+        timestamp_ms,
+        _row(store, table, sizes),
+        _columns(_schema(table.metadata)),
+        _list_refusals(table),
+        sizes,
+    )
+
+
+def _row(store: Store, table: Snapshot | SmallLog, sizes: FileSizes) -> dict[str, Any]:
+    metadata, protocol = table.metadata, table.protocol
     return {
         "format": "delta",
         "id": metadata.id,
@@ -109,9 +142,9 @@ def _row(store: Store, snapshot: Snapshot, sizes: FileSizes) -> dict[str, Any]:
         "description": metadata.description,
         "location": _location(store.uri),
         "createdAt": metadata.created_time_ms,
-        "lastModified": _last_modified_ms(snapshot),
+        "lastModified": _last_modified_ms(table),
         "partitionColumns": list(metadata.partition_columns),
-        "clusteringColumns": _logical_clustering_columns(snapshot),
+        "clusteringColumns": _logical_clustering_columns(table),
         "numFiles": sizes.num_files,
         "sizeInBytes": sizes.size_bytes,
         "properties": dict(metadata.configuration),
@@ -126,9 +159,9 @@ def _location(uri: str) -> str:
     return f"file:{uri.removeprefix('file://')}" if uri.startswith("file:///") else uri
 
 
-def _last_modified_ms(snapshot: Snapshot) -> int:
+def _last_modified_ms(table: Snapshot | SmallLog) -> int:
     """Return the file time of the latest commit: not adjusted, not the in-commit timestamp."""
-    segment = snapshot.segment
+    segment = table.segment
     if segment.commit is not None:
         return segment.commit.modified_ms
     assert segment.checkpoint is not None  # the only other file that can define a version
@@ -148,10 +181,10 @@ def _columns(schema: StructType | None) -> list[tuple[str, str, bool]] | None:
     return [(field.name, render_type(field.type), field.nullable) for field in schema.fields]
 
 
-def _logical_clustering_columns(snapshot: Snapshot) -> list[str]:
+def _logical_clustering_columns(table: Snapshot | SmallLog) -> list[str]:
     """Return logical names of the clustering columns, nested ones dotted."""
-    schema = _schema(snapshot.metadata)
-    paths = clustering_columns(snapshot.domains)
+    schema = _schema(table.metadata)
+    paths = clustering_columns(table.domains)
     return [".".join(_logical_path(schema, path)) for path in paths]
 
 
@@ -166,11 +199,11 @@ def _logical_path(schema: StructType | None, path: Sequence[str]) -> list[str]:
     return names
 
 
-def _list_refusals(snapshot: Snapshot) -> dict[Operation, str]:
+def _list_refusals(table: Snapshot | SmallLog) -> dict[Operation, str]:
     refusals: dict[Operation, str] = {}
     for operation in Operation:
         try:
-            ensure_supported(snapshot.protocol, snapshot.metadata, operation)
+            ensure_supported(table.protocol, table.metadata, operation)
         except DeltactlError as error:
             refusals[operation] = error.message
     return refusals

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from deltactl.log.checkpoint.parsed_stats import parse_stats
 from deltactl.protocol.actions import Metadata
-from deltactl.protocol.schema import StructType, arrow_type
+from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.schema import StructType
 
 Path = tuple[str, ...]
 Flags = npt.NDArray[np.bool_]

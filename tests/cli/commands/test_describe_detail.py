@@ -131,7 +131,7 @@ def test_no_table(cli: RunCli, tmp_path: Path) -> None:
 
 
 def test_layout(cli: RunCli, tmp_path: Path) -> None:
-    def file(name: str, low: int, high: int) -> dict[str, Any]:
+    def file(name: str, low: int, high: int) -> Any:
         action = add(name, 2048)
         bounds = {"minValues": {"id": low}, "maxValues": {"id": high}, "nullCount": {"id": 0}}
         action["add"]["stats"] = json.dumps({"numRecords": 10, **bounds})

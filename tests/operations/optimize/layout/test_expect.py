@@ -137,8 +137,8 @@ def test_runs_only_if_lookups_skip_too_little(skip: float, is_run: bool) -> None
     builder = build()
     target = open_table(builder).snapshot().size_bytes // 9
     run(builder.store, target_bytes=target, cluster_by="a,b")
-    options = {"target_bytes": target, "cluster_by": "a,b", "full": True, "need": Need(skip=skip)}
-    report = run(builder.store, **options)
+    need = Need(skip=skip)
+    report = run(builder.store, target_bytes=target, cluster_by="a,b", full=True, need=need)
     assert (report.skipped is None) == is_run
     if not is_run:
         assert "lookups skip 67% of the files" in str(report.skipped)
