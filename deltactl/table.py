@@ -153,15 +153,32 @@ class Table:
         )
         return load_history(self._store, options, self._warn).table()
 
-    def detail(self, version: int | None = None) -> DetailReport:
+    def detail(
+        self, version: int | None = None, *, layout: bool = False, columns: str | None = None
+    ) -> DetailReport:
         """Describe the table: ``row`` has the columns of Delta's ``DESCRIBE DETAIL``.
 
+        Args:
+            version: the version to describe; the latest if it is ``None``.
+            layout: also expect what lookups skip by the table's clustering columns.
+            columns: the same by these columns, as in ``a, b.c``.
+
         Raises:
-            DeltactlError: the table or version does not exist, or the log is not valid.
+            DeltactlError: the table or version does not exist, the log is not valid, or there is
+                no such layout.
         """
         from deltactl.operations.detail import load_detail
 
-        return load_detail(self._store, self._warn, version)
+        if not layout and columns is None:
+            return load_detail(self._store, self._warn, version)
+        from deltactl.operations.optimize.layout.survey import LayoutSurvey
+
+        return load_detail(
+            self._store,
+            self._warn,
+            version,
+            survey=lambda snapshot: LayoutSurvey(snapshot, columns),
+        )
 
     def scan(
         self,

@@ -25,7 +25,6 @@ _PACKAGES: Final[Mapping[str, str]] = {
     "gs": "gcsfs", "gcs": "gcsfs",
     "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
 }  # fmt: skip
-_EXTRAS: Final[Mapping[str, str]] = {"gcsfs": "deltactl[gcs]", "adlfs": "deltactl[azure]"}
 # s3fs writes smaller content in one request, other content in parts.
 _WHOLE_BELOW_BYTES: Final[Mapping[str, int]] = {"s3fs": 100 << 20}
 _SINGLE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):/")
@@ -83,7 +82,7 @@ def _open_remote(uri: str, options: Mapping[str, str]) -> Store:
     except ImportError as error:
         raise StorageError(
             f"{scheme}:// needs the package {package}, which is not installed",
-            hint=f"Run `pip install '{_EXTRAS.get(package, package)}'`.",
+            hint=f"Run pip install {package}.",
         ) from error
     key = service.key_of(f"{scheme}://{rest}")
     return FsspecStore(

@@ -135,12 +135,23 @@ def landing_grows(root: Path) -> None:
     _write_landing(root, _DAYS[2:])
 
 
-def _write_landing(root: Path, days: Sequence[dt.date]) -> None:
+def landing_of_hours(root: Path) -> None:
+    """A directory of Parquet files that is no table yet, with a file for each six hours."""
+    _write_landing(root, _DAYS[:2], 4)
+
+
+def landing_of_hours_grows(root: Path) -> None:
+    """The files of another day came."""
+    _write_landing(root, _DAYS[2:], 4)
+
+
+def _write_landing(root: Path, days: Sequence[dt.date], files: int = 1) -> None:
     for number, day in enumerate(days):
         folder = root / "landing" / f"day={day}"
         folder.mkdir(parents=True)
         rows = pa.table({"id": pa.array(range(number * 10, number * 10 + 10), pa.int64())})
-        pq.write_table(rows, folder / "part-0.parquet")
+        for part in range(files):
+            pq.write_table(rows, folder / f"part-{part}.parquet")
 
 
 def lost_commit(root: Path) -> None:
@@ -228,6 +239,8 @@ _SETUPS = (
     landing,
     landing_grows,
     half_a_copy,
+    landing_of_hours,
+    landing_of_hours_grows,
     lost_clone,
     lost_commit,
     lost_file,
