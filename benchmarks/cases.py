@@ -125,6 +125,24 @@ def _optimize(name: str, codec: str, level: str | None) -> Case:
     )
 
 
+def _zorder(columns: str) -> Case:
+    return Case(
+        name="zorder",
+        table="data",
+        ours=lambda path: sides.deltactl(
+            *("optimize", path, "--zorder-by", columns, "--target-size", "100MB"),
+            *("--codec", "snappy", "-o", "json"),
+        ),
+        theirs=lambda path: sides.python(sides.THEIRS_ZORDER, path, "100000000", "SNAPPY", columns),
+        what=f"1,000 files of 1 MB and 20 columns, Z-ordered by {columns}",
+        time_goal=0.5,
+        memory_goal=0.6,
+        our_answer=_our_removed,
+        their_answer=_their_removed,
+        writes=True,
+    )
+
+
 def optimize(table: str) -> Command:
     """Our command, to files of 256 MiB."""
     return sides.deltactl("optimize", table, "--target-size", "256MiB", "-o", "json")
@@ -242,6 +260,7 @@ CASES = (
     _checkpoint("checkpoint-4m", "grown-4", "the same with 4,000,000 files", None, None),
     _optimize("optimize", "zstd", "3"),
     _optimize("optimize-snappy", "snappy", None),
+    _zorder("user_id,store"),
     _copy("copy", "large", "40 files of 30 MB, whose row groups are copied", 0.2),
     _copy("copy-small", "data", "1,000 files of 0.9 MB, which are encoded", None),
     _copy("copy-half", "half", "20 files of 30 MB and 500 of 0.9 MB", None),
