@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from hashlib import shake_256
 from typing import Any, Final, TypeAlias
 
@@ -37,6 +38,38 @@ def hash_names(names: pa.ChunkedArray) -> Hashes:
 def wide_hash_names(names: pa.ChunkedArray) -> WideHashes:
     """Return a hash of 127 bits for each name, as 16 bytes, in no order that has a meaning."""
     return np.concatenate([np.zeros(0, "S16"), *map(_wide_hash, names.chunks)])
+
+
+@dataclass(slots=True)
+class SeenKeys:
+    """Finds the keys of a batch that were not seen before.
+
+    A file whose hash equals that of another is not checked, so hashes have 127 bits, under a key
+    that nobody knows. They are held in sorted runs, each at least twice as long as the next:
+    lookups and merges take n log² n steps in total, for any number of batches.
+    """
+
+    _runs: list[WideHashes] = field(default_factory=list)
+
+    def take(self, keys: pa.ChunkedArray) -> pa.Array:
+        """Return a mask: true at the first occurrence of each key that was not seen before."""
+        hashes = wide_hash_names(keys)
+        distinct, positions = np.unique(hashes, return_index=True)
+        is_new = np.ones(len(distinct), np.bool_)
+        for run in self._runs:
+            found = np.minimum(np.searchsorted(run, distinct), len(run) - 1)
+            is_new &= run[found] != distinct
+        self._keep(distinct[is_new])
+        mask = np.zeros(len(hashes), np.bool_)
+        mask[positions[is_new]] = True
+        return pa.array(mask)
+
+    def _keep(self, run: WideHashes) -> None:
+        if not len(run):
+            return
+        while self._runs and len(self._runs[-1]) < 2 * len(run):
+            run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")
+        self._runs.append(run)
 
 
 def _wide_hash(texts: pa.StringArray) -> WideHashes:

@@ -101,6 +101,7 @@ APPEND_ONLY = Feature("appendOnly", legacy_writer=2)
 INVARIANTS = Feature("invariants", legacy_writer=2)
 COLUMN_MAPPING = Feature("columnMapping", reader=True, legacy_reader=2, legacy_writer=5)
 DELETION_VECTORS = Feature("deletionVectors", reader=True, switch="delta.enableDeletionVectors")
+DOMAIN_METADATA = Feature(_DOMAINS)
 ROW_TRACKING = Feature("rowTracking", needs=(_DOMAINS,))
 IN_COMMIT_TIMESTAMP = Feature(
     "inCommitTimestamp",
@@ -121,7 +122,7 @@ _ROWS = (
     Feature("identityColumns", legacy_writer=6),
     Feature("allowColumnDefaults"),
     DELETION_VECTORS,
-    Feature(_DOMAINS),
+    DOMAIN_METADATA,
     ROW_TRACKING,
     Feature("clustering", needs=(_DOMAINS,)),
     Feature(

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.storage.local.store import LocalStore
 from tests.support.damage import true_stats
 from tests.support.table_builder import Column, Row, TableBuilder, commit_path, encode_lines
@@ -131,12 +132,23 @@ def landing_grows(root: Path) -> None:
     _write_landing(root, _DAYS[2:])
 
 
-def _write_landing(root: Path, days: Sequence[dt.date]) -> None:
+def landing_of_hours(root: Path) -> None:
+    """A directory of Parquet files that is no table yet, with a file for each six hours."""
+    _write_landing(root, _DAYS[:2], 4)
+
+
+def landing_of_hours_grows(root: Path) -> None:
+    """The files of another day came."""
+    _write_landing(root, _DAYS[2:], 4)
+
+
+def _write_landing(root: Path, days: Sequence[dt.date], files: int = 1) -> None:
     for number, day in enumerate(days):
         folder = root / "landing" / f"day={day}"
         folder.mkdir(parents=True)
         rows = pa.table({"id": pa.array(range(number * 10, number * 10 + 10), pa.int64())})
-        pq.write_table(rows, folder / "part-0.parquet")
+        for part in range(files):
+            pq.write_table(rows, folder / f"part-{part}.parquet")
 
 
 def lost_commit(root: Path) -> None:
@@ -176,6 +188,13 @@ def unknown_feature(root: Path) -> None:
     (root / "events" / commit_path(version)).write_bytes(encode_lines([action]))
 
 
+def lost_clone(root: Path) -> None:
+    """A shallow clone of ``events`` that was noted, and whose directory is gone."""
+    source = LocalStore(str(root / "events"))
+    clone = LocalStore(str(root / "clone"))
+    write_note(source, CloneNote(clone.uri, 13, _ago_ms(24)))
+
+
 def settings(root: Path) -> None:
     """A file of settings in the working directory."""
     (root / "deltactl.toml").write_text('[vacuum]\nretain = "30d"\n')
@@ -196,6 +215,9 @@ _SETUPS = (
     fresh,
     landing,
     landing_grows,
+    landing_of_hours,
+    landing_of_hours_grows,
+    lost_clone,
     lost_commit,
     lost_file,
     settings,

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 _MOTO: Final = "moto[server]==5.2.5"
 _MINIO: Final = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
+_ACTIONLINT: Final = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 _FAKE_GCS: Final = "github.com/fsouza/fake-gcs-server@v1.56.1"
 _AZURITE: Final = "azurite@3.35.0"
 _SECONDS_TO_START: Final = 60
@@ -111,14 +112,22 @@ def ensure_moto() -> Path:
     Raises ``CalledProcessError`` where no package index can be reached.
     """
 
+    return ensure_python("moto-5.2.5", _MOTO)
+
+
+def ensure_python(name: str, requirement: str) -> Path:
+    """The Python of an environment of its own with a package.
+
+    Raises ``CalledProcessError`` where no package index can be reached.
+    """
+
     def install(home: Path) -> None:
         venv.create(home, with_pip=True, clear=True)
         pip: list[str | Path] = [home / "bin/python", "-m", "pip", "install", "--quiet"]
-        _run([*pip, "--disable-pip-version-check", _MOTO])
+        _run([*pip, "--disable-pip-version-check", requirement])
 
-    return _tool(f"moto-5.2.5-py{sys.version_info.major}{sys.version_info.minor}", install) / (
-        "bin/python"
-    )
+    python = f"py{sys.version_info.major}{sys.version_info.minor}"
+    return _tool(f"{name}-{python}", install) / "bin/python"
 
 
 def _ensure_go(package: str) -> Path:
@@ -155,6 +164,14 @@ def _ensure_azurite() -> Path:
     except subprocess.CalledProcessError:
         raise ServerMissingError("object stores: no npm registry that has azurite") from None
     return home / "node_modules/.bin/azurite-blob"
+
+
+def ensure_actionlint() -> Path:
+    """The program that checks workflows of GitHub: no server, and kept in the same way.
+
+    Raises ``ServerMissingError`` where it cannot be built.
+    """
+    return _ensure_go(_ACTIONLINT)
 
 
 def ensure_delta_rs_with_dynamodb() -> Path:
@@ -315,6 +332,7 @@ def main() -> None:
         lambda: _ensure_go(_MINIO),
         lambda: _ensure_go(_FAKE_GCS),
         _ensure_azurite,
+        ensure_actionlint,
     ):
         try:
             ensure()

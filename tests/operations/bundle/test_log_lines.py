@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given, settings
@@ -50,6 +52,100 @@ NODES = st.recursive(
 def test_no_planted_text_is_left(action: dict[str, Any]) -> None:
     said = json.dumps(redact(action))
     assert MARK not in said
+
+
+def make_hiding_places() -> list[dict[str, Any]]:
+    """Actions as writers make them, with a text of a user wherever one can be."""
+    field = {
+        "name": f"{MARK}_column",
+        "type": {"type": "map", "keyType": "string", "valueType": f"{MARK}type"},
+        "metadata": {
+            "comment": MARK,
+            "delta.generationExpression": f"concat('{MARK}', id)",
+            "delta.invariants": f"x <> '{MARK}'",
+            "CURRENT_DEFAULT": f"'{MARK}'",
+            MARK: {MARK: [MARK]},
+        },
+    }
+    value = f"{MARK} ä/b"
+    return [
+        {
+            "commitInfo": {
+                "operation": f"WRITE {MARK}",
+                "engineInfo": f"Apache-Spark/3.5.0-{MARK}",
+                "userMetadata": MARK,
+                "clientVersion": f"delta-rs.{MARK}",
+                "operationParameters": {
+                    "mode": MARK,
+                    "batchId": MARK,
+                    "partitionBy": f'["{MARK}"]',
+                },
+                "operationMetrics": {MARK: "1", "numFiles": MARK, f"{MARK}_time_ms": 1},
+                "notebook": {"notebookId": MARK, MARK: 1},
+                "tags": {MARK: MARK},
+                "version": MARK,
+            }
+        },
+        {
+            "metaData": {
+                "id": MARK,
+                "format": {"provider": MARK, "options": {MARK: MARK}},
+                "schemaString": json.dumps({"type": "struct", "fields": [field]}),
+                "partitionColumns": [MARK],
+                "configuration": {
+                    f"delta.constraints.{MARK}": f"x <> '{MARK}'",
+                    "delta.logRetentionDuration": f"interval 5 {MARK}",
+                    "delta.dataSkippingStatsColumns": MARK,
+                    "delta.columnMapping.mode": MARK,
+                },
+            }
+        },
+        {
+            "add": {
+                "path": f"p={quote(quote(value, safe=''))}/{MARK}.parquet",
+                "partitionValues": {"p": value},
+                "size": MARK,
+                "stats": json.dumps({"minValues": {MARK: [{MARK: MARK}]}, "numRecords": MARK}),
+                "stats_parsed": {"minValues": {MARK: MARK}},
+                "partitionValues_parsed": {MARK: MARK},
+                "tags": {"ZCUBE_ID": MARK, "INSERTION_TIME": MARK},
+                "deletionVector": {
+                    "storageType": "i",
+                    "pathOrInlineDv": base64.b85encode(MARK.encode()).decode(),
+                },
+                "clusteringProvider": MARK,
+            }
+        },
+        {"remove": {"path": f"abfss://{MARK}@{MARK}.dfs.core.windows.net/{quote(value)}"}},
+        {"cdc": {"path": f"_change_data/{MARK}:x/{MARK}", "partitionValues": {MARK: MARK}}},
+        {"txn": {"appId": MARK, "version": 1}},
+        {"domainMetadata": {"domain": MARK, "configuration": MARK}},
+        {
+            "domainMetadata": {
+                "domain": "delta.clustering",
+                "configuration": json.dumps({"clusteringColumns": [[MARK]], MARK: MARK}),
+            }
+        },
+        {"sidecar": {"path": MARK, "tags": {MARK: MARK}}},
+        {"checkpointMetadata": {"version": MARK, "tags": {MARK: MARK}}},
+        {MARK: {MARK: MARK}},
+    ]
+
+
+def test_places_where_texts_hide() -> None:
+    said = json.dumps(redact(*make_hiding_places()))
+    encoded = [
+        base64.b64encode(MARK.encode()).decode()[:8],
+        base64.b85encode(MARK.encode()).decode(),
+    ]
+    for text in (MARK, MARK.lower(), quote("ä"), "dfs.core", *encoded):
+        assert text not in said
+
+
+def test_names_that_are_kept_are_names_only() -> None:
+    said = json.dumps(redact(*make_hiding_places(), keep_names=True)).replace(f'"{MARK}"', "")
+    for text in (f"{MARK} ", f"'{MARK}'", f"={MARK}", f"/{MARK}", f"-{MARK}", f"{MARK}type"):
+        assert text not in said
 
 
 @pytest.mark.parametrize("line", [b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": 1} x', b'"Pl4nt3d"'])
@@ -106,6 +202,57 @@ def test_what_an_incident_needs_is_kept() -> None:
     assert json.loads(second["commitInfo"]["operationParameters"]["partitionBy"]) == [day]
     assert "smith" not in json.dumps([first, second])
     assert third == {"protocol": protocol}
+
+
+@pytest.mark.parametrize(
+    ("engine", "is_kept"),
+    [
+        ("Apache-Spark/4.2.0 Delta-Lake/4.4.0", True),
+        ("Apache-Spark/3.5.3 Delta-Lake/3.4.0-SNAPSHOT", True),
+        ("Databricks-Runtime/16.0.x-photon-scala2.12", True),
+        ("Apache-Spark/3.5.0-amzn-1 Delta-Lake/3.0.0", True),
+        ("delta-rs:py-1.6.6", True),
+        ("deltactl/0.1.0", True),
+        ("Apache-Spark/3.5.0-smith", False),
+        ("Apache-Spark/3.5.0smith", False),
+        ("Apache-Spark/3.5.0 smith/1.0", False),
+        ("delta-rs:smith-1.6.6", False),
+        ("Kernel-3.4.0/smith", False),
+    ],
+)
+def test_engines(engine: str, is_kept: bool) -> None:
+    (said,) = redact({"commitInfo": {"engineInfo": engine}})
+    assert (said["commitInfo"]["engineInfo"] == engine) is is_kept
+    assert "smith" not in json.dumps(said)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_kept"),
+    [
+        ("interval 30 days", True),
+        ("interval 1 week", True),
+        ("128mb", True),
+        ("1048576", True),
+        ("0.5", True),
+        ("true", True),
+        ("interval 30 smith", False),
+        ("7hunters", False),
+        ("1 2", False),
+    ],
+)
+def test_values_of_known_properties(value: str, is_kept: bool) -> None:
+    action = {"metaData": {"configuration": {"delta.logRetentionDuration": value}}}
+    (said,) = redact(action)
+    assert (said == action) is is_kept
+
+
+def test_metrics_of_writers() -> None:
+    kept = {"numOutputRows": "5", "num_added_files": 1, "execution_time_ms": 7, "scanTimeMs": "1"}
+    (said,) = redact({"commitInfo": {"operationMetrics": {**kept, "smith_time_ms": 1}}})
+    metrics = said["commitInfo"]["operationMetrics"]
+    assert {key: metrics.get(key) for key in kept} == kept
+    assert len(metrics) == 5
+    assert "smith" not in json.dumps(said)
 
 
 def test_names_of_columns_may_be_kept() -> None:
