@@ -17,6 +17,7 @@ from deltactl.operations.optimize.options import (
     CODEC_LEVELS,
     DEFAULT_LAYOUT,
     DEFAULT_MIN_ROW_GROUP_BYTES,
+    LIQUID_LAYOUT,
     Layout,
     OptimizeOptions,
     Rewrite,
@@ -63,7 +64,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         Layout | None,
         typer.Option(
             help="With --cluster-by: tile: boxes of equal row counts; hilbert, zorder: pieces of "
-            f"a curve; linear: sorted  [default: {DEFAULT_LAYOUT}]",
+            f"a curve; linear: sorted  [default: {DEFAULT_LAYOUT}; of a table with clustering "
+            f"columns, {LIQUID_LAYOUT}]",
             show_default=False,
         ),
     ] = None,
@@ -104,7 +106,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     include_clustered: Annotated[
         bool,
         typer.Option(
-            "--include-clustered", help="Also rewrite files of a liquid or Z-order layout"
+            "--include-clustered",
+            help="Deprecated: layouts are kept without it. Also joins files that others Z-ordered",
         ),
     ] = False,
     target_size: Annotated[
@@ -234,7 +237,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         layout=layout,
         zorder_by=zorder_by,
         full=full,
-        min_cluster_bytes=_size(min_cluster_size) or _DEFAULTS.min_cluster_bytes,
+        min_cluster_bytes=_parse_min_cluster(min_cluster_size),
         spill_dir=spill_dir,
         skip_hot_ms=None if skip_hot is None else parse_duration(skip_hot),
         include_clustered=include_clustered,
@@ -346,6 +349,10 @@ def _parse_since(session: Session, table: str, text: str | None) -> tuple[int | 
     if not (text.isascii() and text.isdecimal()):
         raise UsageError(f"--since-version {text!r} is neither a version nor {LAST_RUN}")
     return int(text), None
+
+
+def _parse_min_cluster(text: str | None) -> int:
+    return _DEFAULTS.min_cluster_bytes if text is None else parse_size(text)
 
 
 def _size(text: str | None) -> int | None:

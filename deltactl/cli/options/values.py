@@ -1,4 +1,4 @@
-"""Parse the values of ``--if-needed`` and of options for times."""
+"""Parse the values of ``--if-needed``, ``--property`` and of options for times."""
 
 from __future__ import annotations
 
@@ -75,3 +75,18 @@ def parse_time(text: str, now_ms: int) -> int:
         return now_ms - parse_duration(text)
     except UsageError:
         return parse_timestamp(text)
+
+
+def parse_properties(pairs: Sequence[str]) -> dict[str, str]:
+    """Parse the values of ``--property``, each ``KEY=VALUE``.
+
+    Raises:
+        UsageError: one is not.
+    """
+    properties: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--property {pair!r} is not KEY=VALUE")
+        properties[key.strip()] = value
+    return properties

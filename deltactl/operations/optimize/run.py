@@ -87,6 +87,11 @@ def optimize_table(
         context.warn(
             f"Apache Spark reads {options.codec} only if its codec is installed on the cluster"
         )
+    if options.include_clustered:
+        context.warn(
+            "--include-clustered is deprecated: layouts are kept without it, and --cluster-by or "
+            "--zorder-by place the files of others"
+        )
     snapshot, plan = _make_plan(store, options, context)
     _log.info(
         "%s: %s in %s, %d bytes, version %d",
@@ -94,6 +99,8 @@ def optimize_table(
         plan.bytes_to_rewrite, plan.version,
     )  # fmt: skip
     skipped = _find_shortfall(plan, options)
+    if options.rewrite == "copy" and options.codec is not None and skipped is None:
+        _ensure_codec(store, plan, options.codec)
     work_bytes = _work_bytes(plan, options)
     if not dry_run:
         abort_ended_uploads(store, context.clock, context.warn)
@@ -109,8 +116,6 @@ def optimize_table(
             skipping=_report_skipping(plan, sampled),
         )  # fmt: skip
     store.ensure_put_if_absent()
-    if options.rewrite == "copy" and options.codec is not None:
-        _ensure_codec(store, plan, options.codec)
     context = replace(context, engine=context.source.open(work_bytes))
     report = execute_optimize(snapshot, plan, options, context)
     if report.versions and not report.interrupted:

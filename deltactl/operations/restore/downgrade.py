@@ -16,6 +16,7 @@ from deltactl.protocol.actions import Protocol
 from deltactl.protocol.features import (
     CHECKPOINT_PROTECTION,
     DELETION_VECTORS,
+    DOMAIN_METADATA,
     REGISTRY,
     ROW_TRACKING,
     V2_CHECKPOINT,
@@ -31,10 +32,15 @@ _WITHOUT = "Restore without --allow-protocol-downgrade"
 
 
 def downgraded_protocol(current: Snapshot, target: Snapshot) -> Protocol:
-    """Return the target's protocol, with the features that protect history and row ids."""
+    """Return the target's protocol, with the features that protect history, row ids and domains.
+
+    A commit may only change or remove domains if the protocol has their feature.
+    """
     kept: list[Feature] = []
     if has_feature(current.protocol, CHECKPOINT_PROTECTION):
         kept.append(CHECKPOINT_PROTECTION)
+    if current.domains:
+        kept.append(DOMAIN_METADATA)
     if ROW_TRACKING_DOMAIN in current.domains:
         kept += [ROW_TRACKING, *(REGISTRY[name] for name in ROW_TRACKING.needs)]
     if not kept:

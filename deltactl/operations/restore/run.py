@@ -18,6 +18,7 @@ from deltactl.errors import (
     SafetyError,
 )
 from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.base import CommitBase
 from deltactl.log.writing.remove_files import RESTORE
 from deltactl.log.writing.restore import Restoration, restore_files
@@ -87,6 +88,8 @@ def restore_table(
         plan, context.engine.name, dry_run=dry_run, ends=_warn_of_vacuums(versions, plan, context)
     )
     refusal = _find_refusal(versions, plan, options, context)
+    if refusal is None:
+        _warn_of_append_only(plan, versions.current, context)
     if dry_run:
         if refusal is not None:
             context.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
@@ -219,6 +222,19 @@ def _warn_of_vacuums(
             f"the next vacuum makes version {ranges} unreadable"
         )
     return ends
+
+
+def _warn_of_append_only(plan: RestorePlan, current: Snapshot, context: RunContext) -> None:
+    """Warn if the restored properties forbid to undo the restore."""
+    if plan.state is None:
+        return
+    state = plan.state
+    after = replace(CommitBase.of(current), protocol=state.protocol, metadata=state.metadata)
+    if find_append_only_refusal(after) is not None:
+        context.warn(
+            f"version {plan.target_version} is append-only: to undo the restore, first set"
+            " delta.appendOnly to false"
+        )
 
 
 def _describe_commit(

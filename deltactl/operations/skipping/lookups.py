@@ -30,6 +30,7 @@ LEAST_WIDTH: Final = 1e-9
 """Of a cell, as a share of the widest: limits what rounding can do."""
 
 _POSITION_BYTES: Final = 12  # of a string; a double holds no more
+_ROWS_AT_ONCE: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,8 +157,14 @@ def _text_positions(points: pa.Array) -> Counts:
 def bytes_matrix(array: pa.Array, start: int, count: int) -> npt.NDArray[np.uint8]:
     """Return ``count`` bytes of each string from a place on; zeros after its end."""
     starts, data = view_bytes(array)
-    if not len(array) or not len(data):
-        return np.zeros((len(array), count), np.uint8)
-    places = starts[:-1, None] + np.arange(start, start + count)
-    inside = places < starts[1:, None]
-    return np.where(inside, data[np.minimum(places, len(data) - 1)], np.uint8(0))
+    found = np.zeros((len(array), count), np.uint8)
+    columns = np.arange(start, start + count)
+    # In parts: the indices take eight times the memory of the bytes.
+    for first in range(0, len(array) if len(data) else 0, _ROWS_AT_ONCE):
+        edges = starts[first : first + _ROWS_AT_ONCE + 1]
+        places = edges[:-1, None] + columns
+        inside = places < edges[1:, None]
+        found[first : first + _ROWS_AT_ONCE] = np.where(
+            inside, data[np.minimum(places, len(data) - 1)], np.uint8(0)
+        )
+    return found

@@ -686,6 +686,42 @@ def test_a_downgrade_keeps_what_protects_row_ids() -> None:
     assert {"rowTracking", "domainMetadata"} <= features
 
 
+def test_a_downgrade_keeps_the_feature_of_the_domains_that_it_removes() -> None:
+    builder = memory_table()
+    builder.append([{"id": 1}])
+    features = ["clustering", "domainMetadata"]
+    domains = {"delta.clustering": CLUSTERED.format("id"), "mine": "1"}
+    builder.commit(
+        builder.protocol_action(features),
+        *(
+            {"domainMetadata": {"domain": name, "configuration": text, "removed": False}}
+            for name, text in domains.items()
+        ),
+    )
+    builder.append([{"id": 2}])
+    restore(builder.store, 1, allow_protocol_downgrade=True)
+    assert len(bodies(builder.store, 4, "domainMetadata")) == 2
+    protocol = Table("x", store=builder.store).snapshot().protocol
+    assert protocol.writer_features is not None
+    assert "domainMetadata" in protocol.writer_features
+    assert "clustering" not in protocol.writer_features
+
+
+def test_a_version_that_was_append_only_is_restored_with_a_warning() -> None:
+    """The printed way back would be refused."""
+    builder = memory_table(properties={"delta.appendOnly": "true"})
+    builder.append([{"id": 1}])
+    builder.change_metadata(configuration={})
+    builder.append([{"id": 2}])
+    warnings: list[str] = []
+    report = restore(builder.store, 1, warnings)
+    assert report.version_after == 4
+    assert ids(builder.store) == [1]
+    assert "append-only" in warnings[0]
+    with pytest.raises(SafetyError, match="append-only"):
+        restore(builder.store, 3)
+
+
 # -- some partitions --------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from deltactl.protocol.schema import DeltaType, Field, StructType
 from deltactl.protocol.stats_columns import (
     StatsLeaf,
     choose_stats_columns,
+    format_column,
     list_leaves,
     parse_column_list,
 )
@@ -118,7 +119,7 @@ def find_columns(snapshot: Snapshot, paths: Sequence[Path]) -> tuple[LayoutColum
         leaf = leaves.get(path)
         if leaf is None or not leaf.has_bounds:
             return None
-        columns.append(LayoutColumn(".".join(_logical(snapshot, path)), path))
+        columns.append(LayoutColumn(format_column(_logical(snapshot, path)), path))
     return tuple(columns)
 
 
