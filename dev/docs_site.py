@@ -29,7 +29,8 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Everyday": (
         *("describe-history.md", "describe-detail.md", "optimize.md", "vacuum.md"),
-        *("layout.md", "checkpoint.md", "convert.md", "generate-manifest.md"),
+        *("layout.md", "checkpoint.md", "convert.md", "clone.md"),
+        "generate-manifest.md",
     ),
     "Incident": ("troubleshooting.md", "restore.md", "check.md", "bundle.md", "explain.md"),
     "Automate": (

@@ -98,6 +98,13 @@ COMMANDS: Final = (
         has_time_limit=True,
     ),
     CommandSpec(
+        "clone",
+        "Copy a table, or refer to its files from another one",
+        has_engine=True,
+        commits=True,
+        has_time_limit=True,
+    ),
+    CommandSpec(
         "convert",
         "Convert a directory of Parquet files to a table, in place",
         has_engine=True,

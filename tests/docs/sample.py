@@ -13,8 +13,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.clone.started import Started, write_started
 from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.storage.local.store import LocalStore
+from deltactl.table import Table
 from tests.support.damage import true_stats
 from tests.support.table_builder import Column, Row, TableBuilder, commit_path, encode_lines
 
@@ -188,6 +191,26 @@ def unknown_feature(root: Path) -> None:
     (root / "events" / commit_path(version)).write_bytes(encode_lines([action]))
 
 
+def half_a_copy(root: Path) -> None:
+    """A deep clone of ``events`` that was killed: a third of its files is missing."""
+    shutil.rmtree(root / "copy")
+    events = Table(root / "events")
+    events.clone(root / "copy", CloneOptions(deep=True))
+    snapshot = events.snapshot()
+    write_started(
+        LocalStore(str(root / "copy")),
+        Started("file:/data/events", snapshot.metadata.id, snapshot.version),
+    )
+    shutil.rmtree(root / "copy" / "_delta_log")
+    shutil.rmtree(root / "copy" / "day=2024-01-31")
+
+
+def old_copy(root: Path) -> None:
+    """A deep clone of an earlier version of ``events``."""
+    shutil.rmtree(root / "copy")
+    Table(root / "events").clone(root / "copy", CloneOptions(deep=True, version=9))
+
+
 def lost_clone(root: Path) -> None:
     """A shallow clone of ``events`` that was noted, and whose directory is gone."""
     source = LocalStore(str(root / "events"))
@@ -215,11 +238,13 @@ _SETUPS = (
     fresh,
     landing,
     landing_grows,
+    half_a_copy,
     landing_of_hours,
     landing_of_hours_grows,
     lost_clone,
     lost_commit,
     lost_file,
+    old_copy,
     settings,
     unknown_feature,
 )

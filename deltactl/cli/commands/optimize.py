@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from deltactl.cli.options.common import DryRunOption, IfNeededOption, TableArgument
+from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.session import Session
@@ -189,7 +189,15 @@ def command(  # noqa: PLR0913 - one parameter an option
             "again"
         ),
     ] = _DEFAULTS.verify,
-    if_needed: IfNeededOption = None,
+    if_needed: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT=LIMIT",
+            help="Run only if at least files=N or size=SIZE is pending, or lookups by a clustering "
+            "column skip less than skip=SHARE of the files; may be repeated, one is enough",
+            show_default=False,
+        ),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit 3 if there are files to rewrite")
     ] = False,
@@ -235,7 +243,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         include_clustered=include_clustered,
         since_version=since[0],
         since_table_id=since[1],
-        need=parse_need(if_needed),
+        need=parse_need(if_needed, ("files", "size", "skip")),
         memory_bytes=machine_memory_bytes() // 2 if memory is None else parse_size(memory),
     )
     report = _run(session, table, options, max_concurrent, dry_run or check)

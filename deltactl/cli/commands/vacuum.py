@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -173,7 +174,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     report = _run(session, table, options, confirm, dry_run or check)
     _warn(session, report)
     is_due = not report.plan.is_empty and report.skipped is None
-    _present(session, report, _find_error(report), is_work_needed=check and is_due)
+    error = _find_error(report, session.shown_table or table)
+    _present(session, report, error, is_work_needed=check and is_due)
 
 
 def _choose_confirmation(session: Session, yes: bool, options: VacuumOptions) -> Confirm | None:
@@ -235,7 +237,7 @@ def _warn(session: Session, report: VacuumReport) -> None:
         )
 
 
-def _find_error(report: VacuumReport) -> DeltactlError | None:
+def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
     """Return the error of a vacuum; files that the table now lacks are reported first."""
     failed = _describe_failures(report)
     if report.lost:
@@ -245,8 +247,8 @@ def _find_error(report: VacuumReport) -> DeltactlError | None:
         )
         return PartialSuccessError(
             found if failed is None else f"{found}; and {failed}",
-            hint=f"Run `deltactl vacuum --undo {report.run_id}` to restore them: "
-            "the table needs them."
+            hint=f"Run `deltactl vacuum {shlex.quote(table)} --undo {report.run_id}` to restore "
+            "them: the table needs them."
             if report.quarantined_until_ms is not None
             else "Restore an older version, or the files from a backup: the table may need them. "
             "Use --quarantine next time to be able to undo.",

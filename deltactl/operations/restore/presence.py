@@ -134,7 +134,7 @@ def _run(store: Store, tasks: list[PresenceTask], context: RunContext) -> Iterat
                 raise outcome.error
             yield outcome.result
     if context.is_cancelled:
-        raise InterruptedRunError("interrupted; nothing was restored", hint="Rerun.")
+        raise InterruptedRunError("interrupted; nothing was changed", hint="Rerun.")
 
 
 def _make_tasks(store: Store, batches: Iterable[pa.Table]) -> Iterator[PresenceTask]:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.parquet.digest import INTEGERS, view_bytes
+from deltactl.operations.skipping.lookups import bytes_matrix
+from deltactl.parquet.digest import INTEGERS
 
 Ranks = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
@@ -27,7 +28,6 @@ _MOST_BOUNDS: Final = (MAX_RANK >> 1) - 2
 # As many as the statistics of most writers have.
 _PREFIX_CHARACTERS: Final = 32
 _MOST_BYTES_A_CHARACTER: Final = 4
-_ROWS_AT_ONCE: Final = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,18 +92,8 @@ def comparable(array: pa.Array, prefix_bytes: int) -> Values:
 
 def _prefixes(array: pa.Array, prefix_bytes: int) -> Values:
     """Return the first bytes of strings as byte strings of one length."""
-    starts, data = view_bytes(array)
-    found = np.zeros((len(array), prefix_bytes), np.uint8)
-    columns = np.arange(prefix_bytes)
-    # In parts: the indices take eight times the memory of the bytes.
-    for first in range(0, len(array) if len(data) else 0, _ROWS_AT_ONCE):
-        edges = starts[first : first + _ROWS_AT_ONCE + 1]
-        places = edges[:-1, None] + columns
-        inside = places < edges[1:, None]
-        found[first : first + _ROWS_AT_ONCE] = np.where(
-            inside, data[np.minimum(places, len(data) - 1)], np.uint8(0)
-        )
-    return found.view(f"S{prefix_bytes}")[:, 0]
+    matrix = bytes_matrix(array, 0, prefix_bytes)
+    return np.ascontiguousarray(matrix).view(f"S{prefix_bytes}")[:, 0]
 
 
 def rank_columns(columns: Sequence[ColumnRanks], arrays: Sequence[pa.Array]) -> Ranks:

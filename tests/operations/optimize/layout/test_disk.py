@@ -78,8 +78,8 @@ def test_rows_beyond_the_memory_are_on_disk(
             super().__init__(*arguments)
             spools.append(self)
 
-        def add(self, batch: Any, destinations: Any) -> None:
-            super().add(batch, destinations)
+        def add(self, batch: Any, destinations: Any, within: Any = None) -> None:
+            super().add(batch, destinations, within)
             self.most_held = max(self.most_held, self._held_bytes)
 
     monkeypatch.setattr(tasks, "Spool", RecordingSpool)
