@@ -29,6 +29,7 @@ class Operation(Enum):
     RESTORE = "restore"
     VACUUM = "vacuum"
     CHECKPOINT = "checkpoint"
+    CLONE = "clone"
 
 
 EVERYTHING = frozenset(Operation)
@@ -37,7 +38,7 @@ READ_ONLY = frozenset({Operation.READ})
 NO_REWRITE = EVERYTHING - {Operation.REWRITE}
 NOTHING: frozenset[Operation] = frozenset()
 _DEFAULT = "EXISTS_DEFAULT"
-_NAMELESS = frozenset({Operation.REMOVE, Operation.VACUUM, Operation.CHECKPOINT})
+_NAMELESS = frozenset({Operation.REMOVE, Operation.VACUUM, Operation.CHECKPOINT, Operation.CLONE})
 
 Condition = Callable[[Metadata], bool]
 
