@@ -330,7 +330,7 @@ BUGS: Sequence[Bug] = (
     ),
     Bug(
         "restore over commits that it did not compare",
-        lambda: patch.object(restore, "_ensure_no_change", lambda winners: None),
+        lambda: patch.object(restore, "_ensure_no_change", lambda *args: None),
         "restore against append",
         "ConsistentRead",
     ),
