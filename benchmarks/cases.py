@@ -23,6 +23,7 @@ class Case:
 
     ``answer`` makes of what a side printed what both sides must agree on. ``writes``: each run
     gets a copy of the table of its own. ``commits``: what a run adds to the log goes after it.
+    ``copies``: a run makes a folder beside the table, of the same name and ``.copy``.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Case:
     their_answer: Answer = str.strip
     writes: bool = False
     commits: bool = False
+    copies: bool = False
 
     def prepare(self, table: Path, command: Callable[[str], Command], ends: ExitStack) -> Prepare:
         """Give what each run of a side starts with; ``ends`` removes copies.
@@ -49,6 +51,12 @@ class Case:
             if self.commits:
                 with kept_log(table / "_delta_log"):
                     yield command(str(table))
+                return
+            if self.copies:
+                yield command(str(table))
+                made = table.with_name(f"{table.name}.run-{uuid.uuid4().hex}")
+                table.with_name(f"{table.name}.copy").rename(made)
+                ends.callback(shutil.rmtree, made, ignore_errors=True)
                 return
             if not self.writes:
                 yield command(str(table))
@@ -307,6 +315,17 @@ CASES = (
         our_answer=lambda output: json.loads(output)["result"]["files_restored"],
         their_answer=lambda output: json.loads(output)["numRestoredFile"],
         commits=True,
+    ),
+    Case(
+        name="clone",
+        table="clone",
+        ours=lambda path: sides.deltactl("clone", path, f"{path}.copy", "--deep", "-q"),
+        theirs=lambda path: ["cp", "-r", path, f"{path}.copy"],
+        what="deep clone of 2,000 files, flushed; the other side is `cp -r`, which flushes none",
+        time_goal=1.2,
+        our_answer=lambda output: "",
+        their_answer=lambda output: "",
+        copies=True,
     ),
     Case(
         name="convert",

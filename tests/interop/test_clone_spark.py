@@ -15,7 +15,7 @@ from tests.support.table_builder import commit_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(900)]
 
 _SOURCE = [
     "CREATE TABLE {} (id INT, p STRING) USING DELTA PARTITIONED BY (p) TBLPROPERTIES("
