@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -142,25 +143,28 @@ def select_for_layout(choice: Choice, request: LayoutRequest, options: OptimizeO
     return placed
 
 
-def make_bins(choice: Choice, kept: Kept | None, rule: PackingRule) -> list[Array]:
-    """Return the bins of a plain run as row indices, by partition.
+def make_bins(
+    choice: Choice, kept: Kept | None, rule: PackingRule
+) -> tuple[list[Array], Kept | None]:
+    """Return the bins of a plain run as row indices, by partition, and which layouts they keep.
 
-    The files of a partition with a layout are placed together; in one that has none of it yet,
-    those that would be joined.
+    The files of a partition with a layout are placed together. In one that has none of it yet all
+    are, if all would be joined; else the others would be new files of a placed partition next time.
     """
     if kept is None or not kept.is_laid.any():
-        return pack_groups(choice, choice.candidates, rule)
-    ids = choice.groups.ids
+        return pack_groups(choice, choice.candidates, rule), kept
+    ids, num_groups = choice.groups.ids, choice.groups.num_groups
     in_laid = kept.is_laid[ids]
     packed = pack_groups(choice, choice.candidates & ~in_laid, rule)
-    is_placed = [kept.of_group[ids[members[0]]] >= 0 for members in packed]
-    joined = [members for members, is_one in zip(packed, is_placed, strict=True) if not is_one]
+    counts = np.bincount(ids[rows_of(packed)], minlength=num_groups)
+    is_whole = counts == np.bincount(ids, minlength=num_groups)
+    kept = replace(kept, of_group=np.where(kept.is_laid | is_whole, kept.of_group, -1))
+    is_placed = kept.of_group >= 0
+    joined = [members for members in packed if not is_placed[ids[members[0]]]]
     chosen = choice.candidates & in_laid
-    chosen[
-        rows_of([members for members, is_one in zip(packed, is_placed, strict=True) if is_one])
-    ] = True
+    chosen[rows_of([members for members in packed if is_placed[ids[members[0]]]])] = True
     bins = [*joined, *divide_groups(choice, chosen, kept.placed)]
-    return sorted(bins, key=lambda members: int(ids[members[0]]))
+    return sorted(bins, key=lambda members: int(ids[members[0]])), kept
 
 
 def divide_groups(choice: Choice, chosen: Array, placed: Placed) -> list[Array]:

@@ -171,7 +171,8 @@ def plan_optimize(
     if request is None:
         kept = select(choice, snapshot, options, (target, minimum), now_ms)
         rule = PackingRule(target, minimum, options.min_input_files)
-        chosen = limit_bytes(choice, make_bins(choice, kept, rule), options.max_bytes)
+        bins, kept = make_bins(choice, kept, rule)
+        chosen = limit_bytes(choice, bins, options.max_bytes)
         after, layout = _keep_layouts(choice, chosen, kept, target)
     else:
         leave_hot(choice, options, now_ms)

@@ -57,7 +57,7 @@ def make(fail_at: str, attempt: int) -> Exchange[int, int, tuple[int, RowCounts,
 
     def key(batch: pa.RecordBatch, first_row: int) -> Any:
         assert (np.asarray(batch["n"]) % 100_000)[0] == first_row
-        return np.asarray(batch["n"]) % 7
+        return np.asarray(batch["n"]) % 7, None
 
     def write(
         destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]

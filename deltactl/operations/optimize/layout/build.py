@@ -18,6 +18,8 @@ _BASE_BYTES: Final = 256 * MIB
 # Memory for decoded pages, a row group, and its encoded copy.
 _MEMORY_PER_INPUT_BYTE: Final = 6
 _LEAST_BYTES: Final = 64 * MIB
+# What a worker needs beside the rows that are kept: a row group decoded, one encoded, hashes.
+_BYTES_A_WORKER: Final = 384 * MIB
 # More than this gains nothing: the spill file is in the page cache where there is memory.
 _MOST_BYTES: Final = 2 * GIB
 # Less than the overhead that Spark gives an executor for Python.
@@ -56,7 +58,7 @@ def build_cluster_tasks(
             request,
             plan.files_after[number],
             needed if fits else usable,
-            1 if fits else cores,
+            1 if fits else max(1, min(cores, usable // _BYTES_A_WORKER)),
         )
 
     def weigh(number: int, size: int) -> int:

@@ -175,6 +175,22 @@ def test_a_new_partition_has_the_layout_of_all_others() -> None:
     assert run(builder.store, dry_run=True).plan.is_empty
 
 
+def test_a_partition_of_which_only_a_part_is_joined_is_not_placed() -> None:
+    """Its large files would be new ones of a placed partition in the next run."""
+    builder = TableBuilder(fresh_store(), _DAYS, partition_by=["p"])
+    builder.append(*([{"id": n, "p": "a"}] for n in range(3)))
+    run(builder.store, cluster_by="id")
+    builder = reopened(builder)
+    large = [{"id": n, "p": "b"} for n in range(2000)]
+    builder.append(large, *([{"id": n, "p": "b"}] for n in range(3)))
+    target = max(add["size"] for add in builder.state.files.values())
+    report = run(builder.store, target_bytes=target)
+    (add,) = actions_of(builder.store, report.version_after)["add"]
+    assert set(add["tags"]) == {"deltactl.targetFileSize"}
+    assert report.files_removed == 3
+    assert run(builder.store, dry_run=True, target_bytes=target).plan.is_empty
+
+
 def test_large_files_of_other_partitions_are_left() -> None:
     builder = TableBuilder(fresh_store(), _DAYS, partition_by=["p"])
     builder.append(*([{"id": n, "p": "a"}] for n in range(3)))
