@@ -66,7 +66,9 @@ COMMANDS: Final = (
         "Show schema, size, properties and features of a table",
         needs_arrow=False,
     ),
-    _maintenance("optimize", "Merge small files into larger ones", has_report=True),
+    _maintenance(
+        "optimize", "Merge small files into larger ones", has_report=True, uses_system_pool=True
+    ),
     _maintenance(
         "vacuum",
         "Remove files that no version needs; can be undone",

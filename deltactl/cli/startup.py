@@ -28,9 +28,9 @@ def load_arrow(*, uses_system_pool: bool = False) -> None:
     without it in this process.
 
     Args:
-        uses_system_pool: take memory from the C library. A command that holds some large columns
-            needs less memory and time that way; one that reads and writes many batches is faster
-            with Arrow's own allocator. The variable of the environment decides, if it is set.
+        uses_system_pool: take memory from the C library, which keeps fewer free pages than Arrow's
+            own allocator; which one is faster depends on the command. The variable of the
+            environment decides, if it is set.
     """
     finder: Any = _NoPandas
     sys.meta_path.insert(0, finder)

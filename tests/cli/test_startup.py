@@ -33,9 +33,10 @@ def run(*arguments: str, **environ: str) -> list[str]:
     return done.stderr.splitlines()[-1].split()
 
 
-def test_commands_that_hold_large_columns_use_the_pool_of_the_c_library(tmp_path: Path) -> None:
+def test_commands_of_the_table_use_the_pool_of_the_c_library(tmp_path: Path) -> None:
     write_log(tmp_path, 3)
     assert run("vacuum", str(tmp_path), "--dry-run") == ["0", "system", "None"]
+    assert run("optimize", str(tmp_path), "--dry-run") == ["0", "system", "None"]
     assert run("generate-manifest", str(tmp_path)) == ["0", "system", "None"]
 
 

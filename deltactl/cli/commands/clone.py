@@ -55,7 +55,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             "--property",
             metavar="PROPERTY=VALUE",
-            help="A property of the clone, over the source's; may be repeated",
+            help="Table property of the clone, instead of the source's; may be repeated",
         ),
     ] = None,
     sync: Annotated[
@@ -66,26 +66,28 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--full",
-            help="With --sync: also a clone that was changed, or of a source that was recreated",
+            help="With --sync: also if the clone was changed or the source was recreated",
         ),
     ] = False,
     no_note: Annotated[
         bool,
         typer.Option(
-            "--no-note", help="With --shallow: write nothing to the source, so vacuum breaks it"
+            "--no-note",
+            help="With --shallow: do not record the clone in the source, whose vacuum may then "
+            "delete its files",
         ),
     ] = False,
     source_storage_option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="An option for the storage of SOURCE, instead of all --storage-option; may be "
+            help="Storage option of SOURCE only, which then uses no --storage-option; may be "
             "repeated",
         ),
     ] = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Copy a table to another place, or refer to its files from there.
+    """Copy a table, or make a new table that refers to its files.
 
     The clone has the rows, schema and properties of one version, and no history. Copying can be
     interrupted: a rerun copies what is missing, and until the end there is no table at TARGET.

@@ -43,7 +43,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = _DEFAULTS.schema_mode,
     column_mapping: Annotated[
         bool,
-        typer.Option("--column-mapping", help="Map columns by name: any name, renames, drops"),
+        typer.Option(
+            "--column-mapping",
+            help="Enable column mapping by name: allows any column name, renames and drops",
+        ),
     ] = False,
     table_property: Annotated[
         list[str] | None,
@@ -59,7 +62,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TIME",
-            help="With --sync: maximum time that files may be older than the last listing  "
+            help="With --sync: also accept new files that are up to this much older than the last "
+            "listing  "
             f"[default: {format_duration(_DEFAULTS.margin_ms)}]",
         ),
     ] = None,

@@ -50,7 +50,7 @@ def command(
         bool,
         typer.Option(
             "--layout",
-            help="Also show what share of files a lookup of one value skips, now and clustered",
+            help="Also show the share of files that a query for one value skips, now and clustered",
         ),
     ] = False,
 ) -> None:

@@ -57,31 +57,34 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="COLUMNS",
-            help="Place rows by these columns, so that queries skip files, e.g. country,day",
+            help="Cluster rows by these columns, so that queries skip files, e.g. country,day",
         ),
     ] = None,
     layout: Annotated[
         Layout | None,
         typer.Option(
-            help="With --cluster-by: tile: boxes of equal row counts; hilbert, zorder: pieces of "
-            f"a curve; linear: sorted  [default: {DEFAULT_LAYOUT}; of a table with clustering "
-            f"columns, {LIQUID_LAYOUT}]",
+            help="With --cluster-by: tile: ranges of equal row counts in each column; hilbert, "
+            "zorder: the order of that curve; linear: sorted  "
+            f"[default: {DEFAULT_LAYOUT}; of a table with clustering columns, {LIQUID_LAYOUT}]",
             show_default=False,
         ),
     ] = None,
     zorder_by: Annotated[
         str | None,
-        typer.Option(metavar="COLUMNS", help="Place rows as OPTIMIZE ZORDER BY of Delta does"),
+        typer.Option(
+            metavar="COLUMNS",
+            help="Z-order rows by these columns, as OPTIMIZE ZORDER BY of Delta on Spark does",
+        ),
     ] = None,
     full: Annotated[
         bool,
-        typer.Option("--full", help="Also place files again that are in this layout already"),
+        typer.Option("--full", help="Also rewrite files that have this layout already"),
     ] = False,
     min_cluster_size: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="With --cluster-by, place smaller clusters again with new files  "
+            help="Rewrite clusters smaller than this together with new files  "
             f"[default: {format_compact_size(_DEFAULTS.min_cluster_bytes)}]",
         ),
     ] = None,
@@ -89,7 +92,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Where rows are kept that do not fit the memory  [default: TMPDIR, else /tmp]",
+            help="Directory for rows that do not fit in memory  [default: TMPDIR, else /tmp]",
         ),
     ] = None,
     since_version: Annotated[
@@ -107,7 +110,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         bool,
         typer.Option(
             "--include-clustered",
-            help="Deprecated: layouts are kept without it. Also joins files that others Z-ordered",
+            help="Deprecated. Also merge files that other writers Z-ordered",
         ),
     ] = False,
     target_size: Annotated[
@@ -141,8 +144,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(
             metavar="TIME|SIZE",
-            help="Commit finished work after this time or input size; both may be given  [default: "
-            f"{format_duration(_DEFAULTS.commit_every_ms)} and "
+            help="Commit finished bins after this time or input size; repeat it to set both  "
+            f"[default: {format_duration(_DEFAULTS.commit_every_ms)} and "
             f"{format_compact_size(_DEFAULTS.commit_every_bytes)}]",
         ),
     ] = None,
@@ -170,8 +173,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     rewrite: Annotated[
         Rewrite,
         typer.Option(
-            help="auto: copy large row groups, encode small ones; copy: copy all that can be; "
-            "encode: copy none"
+            help="auto: copy large row groups, encode small ones; copy: copy every row group that "
+            "can be copied; encode: copy none"
         ),
     ] = _DEFAULTS.rewrite,
     min_row_group: Annotated[
@@ -193,8 +196,9 @@ def command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(
             metavar="WHAT=LIMIT",
-            help="Run only if at least files=N or size=SIZE is pending, or lookups by a clustering "
-            "column skip less than skip=SHARE of the files; may be repeated, one is enough",
+            help="Run only if at least files=N or size=SIZE is pending, or a query for one value "
+            "of a clustering column skips less than skip=SHARE of the files; if repeated, one is "
+            "enough",
             show_default=False,
         ),
     ] = None,

@@ -43,7 +43,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     ignore_missing: Annotated[
         bool,
         typer.Option(
-            "--ignore-missing", help="Restore without the files that no longer exist; asks"
+            "--ignore-missing",
+            help="Restore without the files that no longer exist, whose rows are lost; asks first",
         ),
     ] = False,
     allow_protocol_downgrade: Annotated[

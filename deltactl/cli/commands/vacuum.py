@@ -74,7 +74,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     ignore_manifests: Annotated[
         bool,
-        typer.Option("--ignore-manifests", help="Also remove files that symlink manifests name"),
+        typer.Option(
+            "--ignore-manifests", help="Also remove files that symlink manifests still list"
+        ),
     ] = False,
     max_files: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Remove at most N files  [default: all]")
@@ -84,7 +86,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             min=0,
             max=1,
-            help="Refuse if no commit of the log names a larger share of the files",
+            help="Refuse if more than this share of the files is in no commit of the log",
         ),
     ] = _DEFAULTS.max_orphan_fraction,
     force_retention: Annotated[
@@ -119,7 +121,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TABLE",
-            help="Drop the note of a shallow clone: vacuum no longer keeps files for it",
+            help="Drop the record of a shallow clone: vacuum then no longer keeps its files",
         ),
     ] = None,
     if_needed: IfNeededOption = None,

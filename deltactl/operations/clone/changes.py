@@ -46,6 +46,6 @@ def ensure_unchanged(
     if reason is not None:
         raise SafetyError(
             f"{where} was changed after the clone of version {txn.version}: {reason}",
-            hint=f"Run `deltactl describe-history {where}` to see the changes. Restore the clone's "
-            f"version {past.version} to end them, or add --full.",
+            hint=f"Run `deltactl describe-history {where}` to see the changes. Run `deltactl "
+            f"restore {where} --to-version {past.version}` to discard them, or add --full.",
         )

@@ -64,7 +64,7 @@ def copy_all(
         problems |= result.problems
     if context.is_cancelled:
         raise InterruptedRunError(
-            "interrupted; no table was made, and the files that were copied stay",
+            "interrupted; no table was created, and the copied files are kept",
             is_part_done=False,
             hint="Rerun to copy the rest.",
         )

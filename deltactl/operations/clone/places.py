@@ -78,7 +78,7 @@ def find_started(target: Store) -> Started | None:
             if not name.startswith(f"{OWN_DIR}/"):
                 raise SafetyError(
                     f"{target.uri} is neither empty nor an unfinished clone: it holds {name!r}",
-                    hint=f"Choose an empty directory. If it is what is left of a clone whose "
-                    f"{STARTED} is gone, delete it and rerun.",
+                    hint=f"Choose an empty directory. If it is the rest of an unfinished "
+                    f"clone without {STARTED}, delete it and rerun.",
                 )
     return None

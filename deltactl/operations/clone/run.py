@@ -229,7 +229,7 @@ def _commit(target: Store, plan: ClonePlan, options: CloneOptions, context: RunC
     )
     if not create_clone(target, clone, clock=context.clock, sleep=context.sleep):
         raise ConflictError(
-            f"another writer made a table at {target.uri} during the run; it was not changed",
+            f"another writer created a table at {target.uri} during the run; it was not changed",
             hint="Choose another directory.",
         )
 

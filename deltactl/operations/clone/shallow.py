@@ -119,8 +119,8 @@ def _find_owners(snapshot: Snapshot, context: RunContext) -> list[Store]:
             owners[store[0]] = store[1]
     if lost:
         context.warn(
-            f"the source refers to files in {format_count(lost, 'directory', 'directories')} of no "
-            "table that can be found: nothing keeps them for the clone"
+            f"the source refers to files in {format_count(lost, 'directory', 'directories')} that "
+            "belong to no known table: no vacuum keeps them for the clone"
         )
     return list(owners.values())
 

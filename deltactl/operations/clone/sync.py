@@ -150,7 +150,7 @@ def _with_past_options(
     if options.where is not None and options.where != past.predicate and not options.full:
         raise SafetyError(
             f"{target.uri} was cloned "
-            + ("as a whole" if past.predicate is None else f"where {past.predicate}"),
+            + ("with all partitions" if past.predicate is None else f"where {past.predicate}"),
             hint="Omit --where to keep that, or add --full to change it.",
         )
     where = past.predicate if options.where is None and not options.full else options.where
@@ -163,7 +163,7 @@ def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions)
     clones = [name for name in current.txns if name.startswith(f"{APP_ID}:")]
     if not clones:
         raise SafetyError(
-            f"{where} is a table, but no deep clone made by deltactl",
+            f"{where} is a table, but not a deep clone by deltactl",
             hint="Choose an empty directory for the clone.",
         )
     if options.full:
@@ -172,16 +172,16 @@ def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions)
     if txn is None:
         raise SafetyError(
             f"{source.store.uri} is not the table that {where} is a clone of: its id is "
-            f"{source.metadata.id}, not {clones[0].partition(':')[2]}; it was created again, or "
-            "is another one",
+            f"{source.metadata.id}, not {clones[0].partition(':')[2]}; the source was "
+            "recreated, or is another table",
             hint="Add --full to replace the clone's files by those of this table.",
         )
     if source.version < txn.version:
         raise SafetyError(
             f"version {source.version} of {source.store.uri} is older than version {txn.version}, "
             f"which {where} has already",
-            hint="Look whether the source was restored from a backup; add --full to go back with "
-            "the clone.",
+            hint="Check whether the source was restored from a backup. Add --full to set the clone "
+            "to the older version.",
         )
 
 

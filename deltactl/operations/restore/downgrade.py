@@ -98,8 +98,8 @@ def _find_vectors(
         return _refuse(
             readers,
             "files with deletion vectors would be removed, and their tombstones stay in the log",
-            hint=f"{_WITHOUT} now. After {format_timestamp(from_ms)} run `deltactl checkpoint "
-            f"{current.store.uri}`, then restore again with it.",
+            hint=f"{_WITHOUT} now. After {format_timestamp(from_ms)}, run `deltactl checkpoint "
+            f"{current.store.uri}`, then restore with --allow-protocol-downgrade.",
         )
     newest = _newest_vector_tombstone(current)
     if newest is None:

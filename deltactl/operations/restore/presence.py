@@ -76,8 +76,7 @@ def find_missing(
             elsewhere |= result.elsewhere
     if elsewhere:
         context.warn(
-            f"{len(elsewhere)} files on other storage were not looked for, such as "
-            f"{min(elsewhere)!r}"
+            f"{len(elsewhere)} files on other storage were not checked, such as {min(elsewhere)!r}"
         )
     return tuple(Missing(name, problems[name]) for name in sorted(problems))
 

@@ -162,7 +162,7 @@ def _explain_missing(versions: Versions, plan: RestorePlan, context: RunContext)
     ]
     whole = find_whole_version(store, versions.listing, plan.target_version, paths, context.warn)
     if whole is not None:
-        ways.append(f"restore version {whole}, the nearest that is whole")
+        ways.append(f"restore version {whole}, the nearest with all its files")
     ways.append("rerun with --ignore-missing to restore the version without them")
     return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.")
 
@@ -207,12 +207,14 @@ def _warn_of_vacuums(
     try:
         begun, ends = outlast_cleanup(look)
     except CorruptLogError as error:
-        context.warn(f"it is not known what vacuums do to the version: {error.message}")
+        context.warn(
+            f"it is not known whether a vacuum removes files of the version: {error.message}"
+        )
         return ()
     for vacuum in begun:
         context.warn(
-            f"a vacuum that began in {vacuum} has not ended: it may remove files that are restored "
-            "now; they are looked for again after the commit"
+            f"the vacuum that began in {vacuum} has no VACUUM END: it may remove files that are "
+            "restored now; they are checked again after the commit"
         )
     if ends:
         retention = format_duration(current.properties.deleted_file_retention_ms)

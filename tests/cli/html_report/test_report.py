@@ -327,6 +327,7 @@ def many_partitions(count: int) -> dict[str, Any]:
     plan = {
         "files": 9 * count, "bytes": 1, "bins": count, "partitions": partitions,
         "considered_files": 9 * count, "considered_bytes": 1, "left_alone": {},
+        "layout": None,
         "sizes_before": sizes, "sizes_after": sizes,
     }  # fmt: skip
     return {

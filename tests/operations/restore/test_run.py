@@ -338,7 +338,7 @@ def test_a_version_that_is_not_whole_is_refused(what: str) -> None:
     assert "the log has no vacuum since then" in caught.value.message
     hint = caught.value.hint or ""
     whole = {"kept file": 0, "file": 3, "size": 3}.get(what, 1)
-    assert f"restore version {whole}, the nearest that is whole;" in hint
+    assert f"restore version {whole}, the nearest with all its files;" in hint
     assert latest(builder.store) == 4
 
 
@@ -428,7 +428,7 @@ def test_a_vacuum_at_work_is_told_and_what_it_takes_is_found() -> None:
     warnings: list[str] = []
     store = Meanwhile(builder.store, lambda: builder.store.delete_many([path]), "after")
     report = restore(store, 1, warnings)
-    assert "a vacuum that began in version 5" in warnings[0]
+    assert "the vacuum that began in version 5" in warnings[0]
     assert report.version_after == 6
     assert [it.path for it in report.gone] == [path]
 

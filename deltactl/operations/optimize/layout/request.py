@@ -147,7 +147,8 @@ def resolve_columns(snapshot: Snapshot, option: str, text: str) -> tuple[LayoutC
     if len(paths) > _MOST_COLUMNS:
         raise UsageError(
             f"{option} names {len(paths)} columns; {_MOST_COLUMNS} are the most",
-            hint="Keep the columns that queries filter by most: each further one weakens them.",
+            hint="Keep the columns that queries filter by most: with each further one, the others "
+            "skip less.",
         )
     found: dict[Path, LayoutColumn] = {}
     for path in paths:
