@@ -87,6 +87,7 @@ def runs(root: Path) -> Iterator[list[str]]:
         "checkpoint": ["--cleanup", "--compact-log"],
         "check": ["--files", "data", "--resume", str(root.parent / "resume")],
         "generate-manifest": ["--ddl", "athena"],
+        "clone": [str(root.parent / "clone"), "--deep"],
         "restore": ["--to-version", "0"],
     }
     for spec in COMMANDS:

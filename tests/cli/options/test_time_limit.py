@@ -84,6 +84,7 @@ def test_maintenance_commands_have_a_limit(cli: RunCli, spec: object, tmp_path: 
         "check",
         "generate-manifest",
         "restore",
+        "clone",
         "convert",
         "bundle",
     )

@@ -26,6 +26,7 @@ from deltactl.operations.clone.run import clone_table
 from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.turns import Holder, hold_lease
+from deltactl.operations.vacuum.run import VacuumOptions
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
 from deltactl.storage.read_only import ReadOnlyStore
@@ -560,3 +561,19 @@ def test_the_library(tmp_path: Path) -> None:
     for name in ("deep", "shallow"):
         assert Table(tmp_path / name).scan().read_all()["id"].to_pylist() == [1]
     assert len(read_notes(source)) == 1
+
+
+def test_our_vacuum_keeps_what_a_shallow_clone_needs(tmp_path: Path) -> None:
+    source = LocalStore(str(tmp_path / "source"))
+    TableBuilder(source, [Column("id")]).append([{"id": 1}], [{"id": 2}])
+    target = LocalStore(str(tmp_path / "clone"))
+    clone(source, target, deep=False)
+    table = Table(tmp_path / "source", warn=lambda _: None)
+    assert table.optimize().versions
+    options = VacuumOptions(mode="full", retain_ms=0, force_retention=True)
+    table.vacuum(options)
+    assert ids(target) == [1, 2]
+    (tmp_path / "clone").rename(tmp_path / "gone")
+    with pytest.raises(SafetyError, match="the shallow clone .* cannot be read"):
+        table.vacuum(options)
+    assert len(list((tmp_path / "source").glob("*.parquet"))) == 3
