@@ -20,8 +20,8 @@ _NAMES: Final = {
         "all all-versions also-keep-for at blame checkpoints diff dvs files follow "
         "include-clustered include-unknown inventory keep-last keep-version limit margin "
         "max-bytes max-deleted-rows-ratio max-files min-file-size min-input-files mode name "
-        "operation partition-by property purge retain sample since since-version skip-hot "
-        "sync to-timestamp to-version undo until version version-range where"
+        "only operation partition-by policy property purge retain sample since since-version "
+        "skip-hot sync to-timestamp to-version undo until version version-range where"
     ),
     Group.SAFETY: (
         "allow-protocol-downgrade check dry-run force-retention ignore-manifests ignore-missing "
@@ -29,7 +29,7 @@ _NAMES: Final = {
         "purge-quarantine quarantine quarantine-for repair verify yes"
     ),
     Group.OUTPUT: (
-        "ddl debug dump-listing graph help install-completion no-color output quiet "
+        "ddl debug dump-listing graph help metrics install-completion no-color output quiet "
         "restorable verbose"
     ),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,10 +122,13 @@ def plan_optimize(
     now_ms: int,
     warn: Warn = ignore_warning,
     names: pa.ChunkedArray | None = None,
+    *,
+    loaded: tuple[pa.Table, int, int] | None = None,
 ) -> OptimizePlan:
     """Choose what to rewrite, from the log alone (a purge of dropped columns reads footers).
 
-    Only files with one of ``names`` are considered, unless it is ``None``.
+    Only files with one of ``names`` are considered, unless it is ``None``. ``loaded`` is what
+    ``load_files`` returned for the same predicate and names, if it was called before.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
@@ -137,7 +140,7 @@ def plan_optimize(
     fields = snapshot.metadata.known_partition_fields
     request = resolve_request(snapshot, options)
     predicate = None if options.where is None else parse_predicate(options.where, fields)
-    files, unmatched, table_bytes = _load_files(snapshot, predicate, names)
+    files, unmatched, table_bytes = loaded or load_files(snapshot, predicate, names)
     target = choose_target_bytes(
         options.target_bytes, snapshot.properties.target_file_size, table_bytes
     )
@@ -149,6 +152,8 @@ def plan_optimize(
     _leave_two_texts(choice, snapshot, warn)
     if unmatched:
         choice.left_alone["not matched by --where"] = unmatched
+    if options.partitions is not None:
+        choice.leave(_outside(choice, snapshot, options.partitions), "in a partition not chosen")
     if options.since_version is not None and _is_of(snapshot, options.since_table_id):
         untouched = _untouched(choice, snapshot, options.since_version, warn)
         choice.leave(untouched, f"in a partition not touched since version {options.since_version}")
@@ -221,8 +226,10 @@ class _Choice:
         self.left_alone[reason] = self.left_alone.get(reason, 0) + int(hit.sum())
 
 
-def _load_files(
-    snapshot: Snapshot, predicate: PartitionPredicate | None, names: pa.ChunkedArray | None
+def load_files(
+    snapshot: Snapshot,
+    predicate: PartitionPredicate | None = None,
+    names: pa.ChunkedArray | None = None,
 ) -> tuple[pa.Table, int, int]:
     """Return matching files without statistics, the number of others, and the table's bytes."""
     tables, unmatched, table_bytes = [], 0, 0
@@ -351,9 +358,14 @@ def _untouched(choice: _Choice, snapshot: Snapshot, since: int, warn: Warn) -> A
     touched = find_touched(snapshot, since, warn)
     if touched is None:
         return np.zeros(choice.files.num_rows, dtype=np.bool_)
+    return _outside(choice, snapshot, touched)
+
+
+def _outside(choice: _Choice, snapshot: Snapshot, directories: Set[str]) -> Array:
+    """Return files of partitions that have none of these directories."""
     fields = snapshot.metadata.partition_fields
     by_text = group_partitions(choice.files["partition_values"], fields, by_text=True)
-    labels = [label in touched for label in by_text.labels()]
+    labels = [label in directories for label in by_text.labels()]
     hit = np.asarray(labels, dtype=np.bool_)[by_text.ids]
     # One partition may have several spellings.
     groups_hit = np.zeros(choice.groups.num_groups, dtype=np.bool_)
