@@ -20,10 +20,16 @@ from deltactl.operations.optimize.plan import TARGET_TAG, OptimizePlan
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.partitions import lookup_map
+from deltactl.protocol.stats_columns import list_leaves
 from deltactl.units import DAY_MS, format_age, format_count, format_duration, format_size
 
 _REQUESTS_A_RUN: Final = 12  # leases, the log, the commit
 _REQUESTS_A_FILE: Final = 2
+
+# Measured on files of pyarrow with snappy: what a file has besides its rows, in bytes.
+_FOOTER_BYTES: Final = 230
+_FOOTER_BYTES_A_COLUMN: Final = 300
+_MOST_OF_A_FILE: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,8 @@ def find_optimize(subject: TableSubject, plan: OptimizePlan, hot: HotRule) -> li
     fields = subject.snapshot.metadata.known_partition_fields
     groups = group_partitions(plan.files["partition_values"], fields)
     starts = _first_rows(plan.files["bin"].to_numpy())
-    bins = _sum_bins(plan, starts)
+    columns = len(list_leaves(subject.snapshot.metadata.data_schema))
+    bins = _sum_bins(plan, starts, _FOOTER_BYTES + _FOOTER_BYTES_A_COLUMN * columns)
     group_of_bin = groups.ids[starts]
     has_vector = plan.files["deletion_vector"].is_valid().to_numpy().astype(np.int64)
     deleting = np.add.reduceat(has_vector, starts)
@@ -115,16 +122,16 @@ def _first_rows(bins: Counts) -> Counts:
     return np.concatenate([[0], np.flatnonzero(np.diff(bins)) + 1]).astype(np.int64)
 
 
-def _sum_bins(plan: OptimizePlan, starts: Counts) -> Bins:
+def _sum_bins(plan: OptimizePlan, starts: Counts, footer_bytes: int) -> Bins:
+    """Return what is known of each bin; ``footer_bytes`` of each file are not rows."""
     sizes = pc.fill_null(plan.files["size_bytes"], 0).to_numpy()
     lengths = np.diff(np.append(starts, plan.files.num_rows))
     after = np.ones(len(starts), np.int64) if plan.layout is None else plan.layout.files_after
-    return Bins(
-        files=lengths,
-        bytes=np.add.reduceat(sizes, starts),
-        outputs=np.asarray(after, np.int64),
-        freed=np.add.reduceat(_deleted_bytes(plan.files, sizes), starts),
-    )
+    outputs, size = np.asarray(after, np.int64), np.add.reduceat(sizes, starts)
+    footers = np.maximum(lengths - outputs, 0) * footer_bytes
+    freed = np.add.reduceat(_deleted_bytes(plan.files, sizes), starts) + footers
+    most = np.asarray(size * _MOST_OF_A_FILE, np.int64)
+    return Bins(files=lengths, bytes=size, outputs=outputs, freed=np.minimum(freed, most))
 
 
 def _deleted_bytes(files: pa.Table, sizes: Counts) -> Counts:
@@ -169,7 +176,7 @@ def _build(
 def predict_rewrite(subject: TableSubject, bins: Bins, columns: int) -> Effect:
     """Return what a rewrite of bins brings and takes.
 
-    An output is assumed to be as large as the live rows of its inputs. ``columns``: by how many
+    An output is assumed to be as large as the live rows of its inputs, with one footer. ``columns``: by how many
     columns rows are placed, 0 without a layout.
     """
     files, size = int(bins.files.sum()), int(bins.bytes.sum())
