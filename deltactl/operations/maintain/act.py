@@ -133,6 +133,7 @@ class TableWork:
             measured=measured,
             versions=done.versions,
             note=done.note,
+            was_done=done.was_done,
             error=done.error,
             is_stopped=done.is_stopped,
         )
@@ -189,6 +190,10 @@ class _Done:
     note: str | None = None
     error: DeltactlError | None = None
     is_stopped: bool = False
+    was_done: bool = False
+
+
+_NOTHING: Final = "nothing is left to do"
 
 
 def _run_optimize(work: TableWork, group: Sequence[Action]) -> _Done:
@@ -212,9 +217,9 @@ def _run_optimize(work: TableWork, group: Sequence[Action]) -> _Done:
         bytes_read=report.bytes_removed,
         bytes_written=report.bytes_added,
     )
-    note = "nothing is left to do" if report.plan.is_empty else None
-    if report.interrupted:
-        note = "stopped; finished bins are committed"
+    if report.plan.is_empty:
+        return _Done(note=_NOTHING, was_done=True)
+    note = "stopped; finished bins are committed" if report.interrupted else None
     return _Done(effect, report.versions, note, _find_lost(report), report.interrupted)
 
 
@@ -232,10 +237,12 @@ def _find_lost(report: OptimizeReport) -> DeltactlError | None:
 def _run_checkpoint(work: TableWork, group: Sequence[Action]) -> _Done:
     report = checkpoint_table(work.store, CheckpointOptions(), work.context)
     if report.written is None:
-        return _Done(note=report.plan.reason)
+        return _Done(note=report.plan.reason, was_done=True)
     [action] = group
     effect = Effect(
-        requests_saved=action.predicted.requests_saved, bytes_written=report.written.size_bytes
+        requests_saved=action.predicted.requests_saved,
+        bytes_read=action.predicted.bytes_read,  # the log has not changed but for our commit
+        bytes_written=report.written.size_bytes,
     )
     return _Done(effect, note=f"of version {report.written.version}")
 
@@ -243,7 +250,7 @@ def _run_checkpoint(work: TableWork, group: Sequence[Action]) -> _Done:
 def _run_cleanup(work: TableWork, _group: Sequence[Action]) -> _Done:
     report = checkpoint_table(work.store, CheckpointOptions(cleanup_only=True), work.context)
     if report.cleanup is None or report.cleanup.is_empty:
-        return _Done(note="nothing is left to do")
+        return _Done(note=_NOTHING, was_done=True)
     failed = {name for name, _ in report.failed}
     gone = [info for info in report.cleanup.files if info.name not in failed]
     effect = Effect(files_removed=len(gone), bytes_freed=sum(info.size_bytes for info in gone))
@@ -253,8 +260,9 @@ def _run_cleanup(work: TableWork, _group: Sequence[Action]) -> _Done:
 def _run_manifest(work: TableWork, _group: Sequence[Action]) -> _Done:
     report = generate_manifests(work.store, ManifestOptions(), work.context)
     changed = sum(row.state != UNCHANGED for row in report.plan.partitions)
-    note = f"of version {report.plan.version}" if changed else "nothing is left to do"
-    return _Done(Effect(requests_saved=changed), note=note)
+    if not changed:
+        return _Done(note=_NOTHING, was_done=True)
+    return _Done(Effect(requests_saved=changed), note=f"of version {report.plan.version}")
 
 
 def _run_vacuum(work: TableWork, _group: Sequence[Action]) -> _Done:
@@ -262,9 +270,11 @@ def _run_vacuum(work: TableWork, _group: Sequence[Action]) -> _Done:
     options = vacuum_options(policy.retain_ms, lists=policy.list_files == "always")
     report = vacuum_table(work.store, options, work.stoppable())
     effect = Effect(files_removed=report.files_removed, bytes_freed=report.bytes_removed)
-    note = "nothing is left to do" if report.plan.is_empty else None
+    if report.plan.is_empty:  # the vacuum is recorded all the same
+        return _Done(note=_NOTHING, was_done=True)
     failed = [(failure.path, failure.reason) for failure in report.failures]
-    return _Done(effect, report.versions, note, _not_deleted(failed, "file"), report.interrupted)
+    error = _not_deleted(failed, "file")
+    return _Done(effect, report.versions, None, error, report.interrupted)
 
 
 def _not_deleted(failed: Sequence[tuple[str, str]], noun: str) -> DeltactlError | None:

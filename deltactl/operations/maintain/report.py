@@ -17,8 +17,8 @@ from deltactl.operations.maintain.policy import ActionName
 class Outcome:
     """What came of one call of an operation, for one action or several partitions at once.
 
-    ``measured`` is ``None`` if it failed. ``note`` says what is worth knowing, such as that another
-    run had done the work. ``is_stopped``: the time or a signal ended it before the end.
+    ``measured`` is ``None`` if it failed. ``note`` says what is worth knowing. ``was_done``: there
+    was nothing left to do, because another run, or an action before, had done it. ``is_stopped``: the time or a signal ended it before the end.
     """
 
     name: ActionName
@@ -28,6 +28,7 @@ class Outcome:
     versions: tuple[int, ...] = ()
     note: str | None = None
     error: DeltactlError | None = None
+    was_done: bool = False
     is_stopped: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -40,6 +41,7 @@ class Outcome:
             "measured": None if self.measured is None else self.measured.to_dict(),
             "versions": list(self.versions),
             "note": self.note,
+            "was_done": self.was_done,
             "error": None if self.error is None else self.error.message,
         }
 
@@ -88,10 +90,14 @@ class TableReport:
 
     @property
     def predicted(self) -> Effect:
-        """Return the sum of what was predicted: of what was done, or in a dry run would be."""
+        """Return the sum of what was predicted: of what was done, or in a dry run would be.
+
+        What was done already is not part of it, as it is not part of what was measured.
+        """
         if self.dry_run:
             return sum_effects(it.predicted for it in self.actions if it.state == "planned")
-        return sum_effects(it.predicted for it in self.outcomes if it.measured is not None)
+        done = (it for it in self.outcomes if it.measured is not None and not it.was_done)
+        return sum_effects(it.predicted for it in done)
 
     @property
     def measured(self) -> Effect:
