@@ -39,7 +39,9 @@ def build_lake(root: Path, number: int, seed: int) -> list[LakeTable]:
     kinds = list(_KINDS) + chance.choices(_KINDS, _WEIGHTS, k=number - len(_KINDS))
     chance.shuffle(kinds)
     names = [f"t{n:03d}" for n in range(number)]
-    return [_build(root / name, name, kind, chance) for name, kind in zip(names, kinds, strict=True)]
+    return [
+        _build(root / name, name, kind, chance) for name, kind in zip(names, kinds, strict=True)
+    ]
 
 
 def _build(root: Path, name: str, kind: str, chance: random.Random) -> LakeTable:

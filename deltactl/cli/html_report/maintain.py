@@ -16,6 +16,7 @@ from deltactl.cli.html_report.parts import (
     render_tiles,
 )
 from deltactl.cli.output.envelope import Envelope
+from deltactl.cli.pages.maintain import format_score
 from deltactl.units import format_size
 
 Values = Mapping[str, Any]
@@ -71,7 +72,7 @@ def _write_count(value: Any) -> str:
 
 
 def _write_seconds(value: Any) -> str:
-    return f"{value:.1f}"
+    return f"{value:.1f} s"
 
 
 _FIGURES = (
@@ -102,7 +103,7 @@ def _render_actions(actions: Sequence[Values]) -> Markup:
             foreign(it["partition"] or "-"),
             f"{it['predicted']['files_removed']:,}",
             format_size(it["predicted"]["bytes_read"]),
-            f"{it['score']:,.0f}",
+            format_score(it["score"]),
             it["state"],
             foreign(it["reason"]),
         ]

@@ -33,6 +33,14 @@ def summarise(report: TableReport) -> str:
     return f"{format_count(done, 'action')} done: {_brief(report.measured)}{rest}"
 
 
+def format_score(score: float) -> str:
+    """Return a score with two digits that count: a prediction is no more exact."""
+    if score < 1:
+        return f"{score:.2f}"
+    places = 1 - len(str(int(score))) + 1
+    return f"{round(score, min(places, 0)):,.0f}"
+
+
 def _brief(effect: Effect) -> str:
     return (
         f"{format_count(effect.files_removed, 'file')} fewer, {format_size(effect.bytes_read)} read"
@@ -49,6 +57,7 @@ def render_report(page: Page, report: TableReport, argv: Sequence[str]) -> None:
     planned = [action for action in report.actions if action.state == "planned"]
     if planned:
         page.line()
+        planned.sort(key=lambda action: action.rank)
         _render_actions(page, planned, _SHOWN, with_table=False)
     if report.outcomes:
         page.line()
@@ -94,7 +103,7 @@ def _render_actions(page: Page, actions: Sequence[Action], most: int, *, with_ta
         Column("action"),
         Column("files", right=True),
         Column("read", right=True),
-        Column("seconds", right=True, spare=1),
+        Column("time", right=True, spare=1),
         Column("score", right=True, spare=2),
         Column("partition", elastic=True, is_path=True),
     ]
@@ -119,8 +128,8 @@ def _action_row(action: Action, with_table: bool) -> list[str]:
         action.name + (" (part)" if action.is_part else ""),
         f"{-predicted.files_removed:+,}" if predicted.files_removed else "0",
         format_size(predicted.bytes_read),
-        f"{predicted.seconds:.1f}",
-        f"{action.score:,.0f}",
+        f"{predicted.seconds:.1f} s",
+        format_score(action.score),
         action.partition or "-",
     ]
 
@@ -133,7 +142,7 @@ def _render_outcomes(page: Page, outcomes: Sequence[Outcome]) -> None:
         Column("freed", right=True),
         Column("read", right=True),
         Column("predicted", right=True),
-        Column("seconds", right=True, spare=1),
+        Column("time", right=True, spare=1),
         Column("predicted", right=True, spare=2),
         Column("", elastic=True),
     ]
@@ -158,8 +167,8 @@ def _outcome_row(outcome: Outcome) -> list[str]:
         format_size(measured.bytes_freed),
         format_size(measured.bytes_read),
         format_size(predicted.bytes_read),
-        f"{measured.seconds:.1f}",
-        f"{predicted.seconds:.1f}",
+        f"{measured.seconds:.1f} s",
+        f"{predicted.seconds:.1f} s",
         said,
     ]
 
@@ -202,7 +211,7 @@ def _list_totals(reports: Sequence[TableReport]) -> Iterator[tuple[str, str]]:
     yield "read", f"{format_size(done.bytes_read)}, predicted {format_size(said.bytes_read)}"
     yield "freed", f"{format_size(done.bytes_freed)}, predicted {format_size(said.bytes_freed)}"
     yield "requests a scan saves", f"{done.requests_saved:,}, predicted {said.requests_saved:,}"
-    yield "seconds", f"{done.seconds:.1f}, predicted {said.seconds:.1f}"
+    yield "time", f"{done.seconds:.1f} s, predicted {said.seconds:.1f} s"
 
 
 def flatten(report: TableReport) -> list[dict[str, Any]]:

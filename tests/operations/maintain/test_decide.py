@@ -57,9 +57,7 @@ def choose(
         facts = TableFacts(action.table, action.table, "id", 1)
         before = observations.get(action.table)
         seen = () if before is None else before.actions
-        observations[action.table] = Observation(
-            facts, policy or MaintainPolicy(), (*seen, action)
-        )
+        observations[action.table] = Observation(facts, policy or MaintainPolicy(), (*seen, action))
     return decide(observations, Spending(budget or Budget(), FixedClock()))
 
 
