@@ -224,14 +224,14 @@ def _run_optimize(work: TableWork, group: Sequence[Action]) -> _Done:
 
 
 def _find_lost(report: OptimizeReport) -> DeltactlError | None:
-    for lost, hint in (
-        (report.failures, "Fix the cause, then rerun."),
-        (report.conflicts, "Rerun for the rest."),
-    ):
-        if lost:
-            files = format_count(sum(it.files for it in lost), "file was", "files were")
-            return PartialSuccessError(f"{files} not rewritten: {lost[0].reason}", hint=hint)
-    return None
+    lost = report.failures or report.conflicts
+    if not lost:
+        return None
+    files = format_count(sum(it.files for it in lost), "file was", "files were")
+    message = f"{files} not rewritten: {lost[0].reason}"
+    if report.failures:
+        return PartialSuccessError(message, hint="Fix the cause, then rerun.")
+    return PartialSuccessError(message, hint="Rerun for the rest.")
 
 
 def _run_checkpoint(work: TableWork, group: Sequence[Action]) -> _Done:
