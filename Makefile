@@ -94,6 +94,7 @@ docs: $(STAMP) ## build the site of the documentation into build/site
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	$(BIN)/python -m dev.docs_site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f build/mkdocs.yml
+	$(BIN)/python -m dev.docs_site --check
 
 dist: $(STAMP) ## build the wheel and the source distribution, and check their descriptions
 	rm -rf dist

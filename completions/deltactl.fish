@@ -149,6 +149,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l quarantine-for -
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l no-journal -d 'Do not record removed files (disables --undo)'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l undo -r -d 'Restore the files that RUN (or last) removed, from quarantine or from the bucket\'s object versions'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l purge-quarantine -d 'Delete quarantined files that were kept long enough'
+complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l forget-clone -r -a '(__fish_complete_directories)' -d 'Drop the note of a shallow clone: vacuum no longer keeps files for it'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l if-needed -r -d 'Run only if at least this much work is pending: files=N or size=SIZE'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l check -d 'Change nothing; exit 3 if there are files to remove'
 complete -c deltactl -n '__fish_seen_subcommand_from vacuum' -l dry-run -d 'Show what would be done, and change nothing'

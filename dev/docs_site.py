@@ -1,7 +1,8 @@
 """``python -m dev.docs_site``: prepare build/docs and build/mkdocs.yml for ``make docs``.
 
 The pages are those of docs/, with links that GitHub follows and a site cannot, and the generated
-ones of ``dev/reference_pages.py``.
+ones of ``dev/reference_pages.py``. With ``--check``: fail if the built site loads something from
+elsewhere, or has no index for its search.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
@@ -48,6 +50,13 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
 """Sections by task; ``@`` stands for all pages of options, and of decisions."""
 
 _LINK: Final = re.compile(r"\[([^\]]+)\]\((?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?\)")
+_PICTURE: Final = re.compile(
+    r'<picture>\s*<source media="[^"]*" srcset="([^"]+)">\s*<img alt="([^"]*)" src="([^"]+)">'
+    r"\s*</picture>"
+)
+_FOREIGN: Final = re.compile(
+    r'<(?:script|img|iframe|link(?! rel="canonical"))\b[^>]*\b(?:src|href)="?(?:https?:)?//[^>]*>'
+)
 _FENCE: Final = re.compile(r" *```")
 
 
@@ -98,7 +107,8 @@ def adapt(name: str, text: str, known: set[str]) -> str:
     """Return a page with links that the site can follow, and lists as Python-Markdown reads them.
 
     A link to a directory leads to its index. One that leaves docs/ leads to the repository, or is
-    left out as long as that has no address.
+    left out as long as that has no address. A picture for light and dark follows the switch of the
+    site instead of the system.
     """
     folder = PurePosixPath("docs", name).parent
 
@@ -118,6 +128,7 @@ def adapt(name: str, text: str, known: set[str]) -> str:
             f"[{label}](https://github.com/{repository}/blob/{tag}/{path})" if repository else label
         )
 
+    text = _PICTURE.sub(r"![\2](\3#only-light)\n![\2](\1#only-dark)", text)
     lines = indent_lists(text.splitlines())
     return "\n".join(_LINK.sub(follow, line) for line in lines) + "\n"
 
@@ -184,5 +195,21 @@ def _title(pages: Mapping[str, str], name: str) -> str:
     return title.removeprefix("Options of ").removeprefix("deltactl ")
 
 
+def check_site(site: Path) -> list[str]:
+    """Return what is wrong with a built site."""
+    pages = sorted(site.rglob("*.html"))
+    wrong = [
+        f"{page.relative_to(site)} loads {found[0]}"
+        for page in pages
+        for found in _FOREIGN.finditer(page.read_text("utf-8"))
+    ]
+    index = site / "search" / "search_index.json"
+    if not index.exists() or len(json.loads(index.read_text("utf-8"))["docs"]) < len(pages):
+        wrong.append("the index for the search is missing or not whole")
+    return wrong
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--check"]:
+        sys.exit("\n".join(check_site(ROOT / "build" / "site")) or None)
     main()

@@ -17,6 +17,7 @@ ACTION_PAGE: Final = "docs/github-actions.md"
 _VERSION: Final = re.compile(r'^__version__ = "([^"]+)"', re.MULTILINE)
 _USES: Final = re.compile(r"uses: \S+(?=  # deltactl$)", re.MULTILINE)
 _PICTURE: Final = re.compile(r"<picture>.*?</picture>\n*|!\[[^\]]*\]\([^)]*\)\n*", re.DOTALL)
+_SCREENS: Final = re.compile(r"^## What it looks like\n.*?(?=^## )", re.DOTALL | re.MULTILINE)
 _LINK: Final = re.compile(r"\[([^\]]+)\]\((?!https?:|#)([^)\s]+)\)")
 _SOURCE: Final = re.compile(r'(?<=["(])(docs/[^")\s]+\.(?:svg|png))(?=[")])')
 
@@ -50,7 +51,7 @@ def render_package_readme(text: str, repository: str) -> str:
     """Return the README as the description of the package: links lead to the repository."""
     text = re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
     if not repository:
-        return _LINK.sub(r"\1", _PICTURE.sub("", text))
+        return _LINK.sub(r"\1", _PICTURE.sub("", _SCREENS.sub("", text)))
     tag = f"v{read_version()}"
     text = _SOURCE.sub(rf"https://raw.githubusercontent.com/{repository}/{tag}/\1", text)
     return _LINK.sub(rf"[\1](https://github.com/{repository}/blob/{tag}/\2)", text)

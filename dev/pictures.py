@@ -1,9 +1,8 @@
 """``python -m dev.pictures``: pictures for the README from real runs: screens and a report.
 
-Screens are SVG, light and dark.
-
-Each command runs in a pseudo-terminal on the sample tables of the documentation. What it printed is
-also the ``<desc>`` of the picture, which the tests compare with a new run.
+Screens are SVG, light and dark. Each command runs in a pseudo-terminal on the sample tables of the
+documentation. What it printed is also the ``<desc>`` of the picture, which the tests compare with
+a new run.
 """
 
 from __future__ import annotations
@@ -52,6 +51,12 @@ PICTURES: Final = (
     Picture("vacuum", "vacuum --dry-run", ("deltactl vacuum events --dry-run",), "fresh"),
     Picture("check", "check", ("deltactl check events",), "fresh, lost file"),
     Picture("sizes", "describe-detail", ("deltactl describe-detail events",), "fresh"),
+    Picture(
+        "layout",
+        "optimize --cluster-by",
+        ("deltactl optimize events --cluster-by kind,amount --target-size 4KiB --dry-run",),
+        "fresh",
+    ),
 )
 THEMES: Final = {
     "light": TerminalTheme(
@@ -79,6 +84,7 @@ xmlns="http://www.w3.org/2000/svg">
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans \
 Mono", monospace; font-size: {char_height}px; line-height: {line_height}px; }}
+.{unique_id}-title {{ font-family: system-ui, sans-serif; font-size: 16px; }}
 {styles}
 </style>
 <defs>
@@ -159,6 +165,7 @@ def draw(picture: Picture, screen: str, theme: TerminalTheme) -> str:
     svg = console.export_svg(
         title=f"deltactl {picture.alt}", theme=theme, code_format=form, unique_id=picture.name
     )
+    svg = svg.replace("rgba(255,255,255,0.35)", "rgba(128,128,128,0.5)")  # seen on both themes
     return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
 
 
@@ -179,6 +186,7 @@ def photograph_report(folder: Path) -> None:
     page = folder / "report.html"
     run_in_terminal(f"deltactl optimize events --report {page}", folder)
     words = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    words += ["--no-first-run", "--disable-background-networking", "--disable-component-update"]
     words += ["--window-size=1000,780", f"--screenshot={FOLDER / 'report.png'}", page.as_uri()]
     subprocess.run([browser, *words], check=True, capture_output=True)
 

@@ -53,7 +53,11 @@ def _maintenance(
 
 COMMANDS: Final = (
     CommandSpec("describe-history", "Show the commits of a table, newest first", needs_arrow=False),
-    CommandSpec("describe-detail", "Show schema, size, properties and features of a table"),
+    CommandSpec(
+        "describe-detail",
+        "Show schema, size, properties and features of a table",
+        needs_arrow=False,
+    ),
     _maintenance("optimize", "Merge small files into larger ones", has_report=True),
     _maintenance("vacuum", "Remove files that no version needs; can be undone", has_report=True),
     _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltactl.engine.base import CancelToken
 from deltactl.engine.spill import Spool
 
 S = TypeVar("S")
@@ -47,14 +48,50 @@ class Exchange(Generic[T, S, R]):
     """What an exchange does.
 
     Attributes:
+        schema: the columns of the rows.
         read: opens a source.
         key: gives each row its destination.
         write: takes a destination, how many rows it has, and the rows.
     """
 
+    schema: pa.Schema
     read: Callable[[T], Source[S]]
     key: Key
     write: Callable[[int, RowCounts, Iterator[pa.RecordBatch]], R]
+
+
+MakeExchange: TypeAlias = Callable[[int], Exchange[T, S, R]]
+"""``make(attempt)`` gives what to do: it is sent to the workers of an engine, and called there."""
+
+
+@runtime_checkable
+class Exchanger(Protocol):
+    """An engine that exchanges rows between its workers."""
+
+    def exchange(
+        self,
+        make: MakeExchange[T, S, R],
+        sources: Sequence[T],
+        destinations: int,
+        *,
+        usual_rows: int | None = None,
+        cancel: CancelToken | None = None,
+    ) -> tuple[list[S], list[R]]:
+        """Read all sources, then write all destinations that have rows.
+
+        Args:
+            make: gives what to do.
+            sources: what to read; each is sent to a worker.
+            destinations: how many there are.
+            usual_rows: of a destination, if known.
+            cancel: ends the exchange when it is set.
+
+        Raises:
+            InterruptedRunError: ``cancel`` was set.
+            EngineUnavailableError: the engine went away.
+            Exception: the first one of a source or destination.
+        """
+        ...
 
 
 def exchange(

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import IO, Final, Self
 
@@ -68,17 +68,12 @@ class Spool:
         Raises:
             StorageError: the disk is full, or failed.
         """
-        order = np.argsort(destinations, kind="stable")
-        ordered = destinations[order]
-        rows = batch.take(pa.array(order))
-        firsts = np.flatnonzero(np.diff(ordered, prepend=-1))
-        edges = [*firsts.tolist(), len(ordered)]
-        size_bytes = int(rows.nbytes)
+        pieces = list(divide(batch, destinations))
+        size_bytes = int(batch.nbytes)
         with self._lock:
-            for number, first in enumerate(firsts.tolist()):
-                piece = rows.slice(first, edges[number + 1] - first)
-                self._held.setdefault(int(ordered[first]), []).append(piece)
-                self.rows[ordered[first]] += piece.num_rows
+            for destination, piece in pieces:
+                self._held.setdefault(destination, []).append(piece)
+                self.rows[destination] += piece.num_rows
             self._held_bytes += size_bytes
             if self._held_bytes > self._memory_bytes:
                 self._spill()
@@ -103,8 +98,7 @@ class Spool:
             raise self._failure("read", error) from error
         if len(data) != length:
             raise StorageError(f"the spill file in {self.folder!r} is shorter than was written")
-        with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
-            yield from stream
+        yield from decode_rows(data)
 
     def _spill(self) -> None:
         """Write all rows that are in memory to the end of the file."""
@@ -120,11 +114,7 @@ class Spool:
 
     def _append(self, destination: int, pieces: list[pa.RecordBatch]) -> None:
         assert self._file is not None  # noqa: S101 - opened by the caller
-        sink = pa.BufferOutputStream()
-        table = pa.Table.from_batches(pieces, self.schema).combine_chunks()
-        with pa.ipc.new_stream(sink, self.schema, options=_OPTIONS) as stream:
-            stream.write_table(table)
-        data = memoryview(sink.getvalue())
+        data = memoryview(encode_rows(pieces, self.schema))
         offset, written = self.spilled_bytes, 0
         while written < len(data):
             written += os.pwrite(self._file.fileno(), data[written:], offset + written)
@@ -136,6 +126,33 @@ class Spool:
             f"cannot {what} the spill file in {self.folder!r}: {error.strerror or error}",
             hint="Choose a directory with more space with --spill-dir, then rerun.",
         )
+
+
+def divide(
+    batch: pa.RecordBatch, destinations: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of a batch by destination, in ascending order of these."""
+    order = np.argsort(destinations, kind="stable")
+    ordered = destinations[order]
+    rows = batch.take(pa.array(order))
+    firsts = np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
+    for first, end in zip(firsts, [*firsts[1:], len(ordered)], strict=True):
+        yield int(ordered[first]), rows.slice(first, end - first)
+
+
+def encode_rows(pieces: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buffer:
+    """Return rows as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_batches(pieces, schema).combine_chunks()
+    with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as stream:
+        stream.write_table(table)
+    return sink.getvalue()
+
+
+def decode_rows(data: bytes) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an Arrow stream."""
+    with pa.ipc.open_stream(pa.py_buffer(data)) as stream:
+        yield from stream
 
 
 def ensure_space(folder: str | None, needed_bytes: int) -> None:

@@ -24,7 +24,8 @@ from deltactl.log.replay import (
     tombstone_batches,
 )
 from deltactl.log.segment import LogSegment, list_from_hint, select_segment
-from deltactl.protocol.actions import ADD_SCHEMA, DomainMetadata, Metadata, Protocol, Txn
+from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.properties import TableProperties
 from deltactl.storage.store import Store
 
@@ -69,7 +70,7 @@ class Snapshot:
 
     @cached_property
     def files(self) -> pa.Table:
-        """Return all live files: one row each, columns of ``protocol.actions.ADD_SCHEMA``."""
+        """Return all live files: one row each, columns of ``protocol.arrow_schemas.ADD_SCHEMA``."""
         with self._lock:
             batches = list(self.file_batches())
             return pa.concat_tables(batches) if batches else ADD_SCHEMA.empty_table()

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltactl.errors import DeltactlError, Warn
-from deltactl.log.listing import list_log
+from deltactl.log.history.timestamps import commit_timestamp
+from deltactl.log.listing import LogListing, list_log
 from deltactl.log.not_a_table import no_table_error
-from deltactl.log.snapshot import Snapshot, load_snapshot
-from deltactl.operations.file_sizes import FileSizes, count_table_sizes
+from deltactl.log.small_log import ReadBefore, SmallLog, read_small_log
+from deltactl.operations.file_sizes import FileSizes, count_few_sizes, count_table_sizes
 from deltactl.protocol.actions import Metadata
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.features import Operation, ensure_supported, list_features
+from deltactl.protocol.properties import TableProperties
 from deltactl.protocol.schema import StructType, render_type
 from deltactl.storage.store import Store
+
+if TYPE_CHECKING:
+    from deltactl.log.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +40,17 @@ class DetailReport:
     sizes: FileSizes
 
 
-def load_detail(store: Store, warn: Warn, version: int | None = None) -> DetailReport:
+def load_detail(
+    store: Store,
+    warn: Warn,
+    version: int | None = None,
+    *,
+    before_arrow: Callable[[], None] = lambda: None,
+) -> DetailReport:
     """Describe a table at a version, or at the latest.
 
-    Unsupported features and column types are accepted: only the log is read.
+    Unsupported features and column types are accepted: only the log is read. ``before_arrow`` is
+    called before Arrow is used; a short log is read without it.
 
     Raises:
         NotATableError: there is no log.
@@ -48,27 +60,43 @@ def load_detail(store: Store, warn: Warn, version: int | None = None) -> DetailR
     listing = list_log(store)
     if listing.latest_version is None:
         raise no_table_error(store)
+    store = reader = ReadBefore(store)
+    small = read_small_log(reader, listing, version)
+    if small is not None:
+        target = TableProperties(small.metadata.configuration).target_file_size
+        return _report(store, warn, small, count_few_sizes(small.sizes, target))
+    before_arrow()
+    return _load_any(store, warn, version, listing)
+
+
+def _load_any(store: Store, warn: Warn, version: int | None, listing: LogListing) -> DetailReport:
+    from deltactl.log.snapshot import load_snapshot
+
     snapshot = load_snapshot(store, version, warn=warn, listing=listing)
-    try:
-        timestamp_ms = snapshot.timestamp
-    except DeltactlError as error:
-        warn(error.message)
-        timestamp_ms = _last_modified_ms(snapshot)
     sizes = count_table_sizes(
         snapshot.file_batches(["size_bytes"]), snapshot.properties.target_file_size
     )
+    return _report(store, warn, snapshot, sizes)
+
+
+def _report(store: Store, warn: Warn, table: Snapshot | SmallLog, sizes: FileSizes) -> DetailReport:
+    try:
+        timestamp_ms = commit_timestamp(store, table.segment, table.metadata)
+    except DeltactlError as error:
+        warn(error.message)
+        timestamp_ms = _last_modified_ms(table)
     return DetailReport(
-        snapshot.version,
+        table.version,
         timestamp_ms,
-        _row(store, snapshot, sizes),
-        _columns(_schema(snapshot.metadata)),
-        _list_refusals(snapshot),
+        _row(store, table, sizes),
+        _columns(_schema(table.metadata)),
+        _list_refusals(table),
         sizes,
     )
 
 
-def _row(store: Store, snapshot: Snapshot, sizes: FileSizes) -> dict[str, Any]:
-    metadata, protocol = snapshot.metadata, snapshot.protocol
+def _row(store: Store, table: Snapshot | SmallLog, sizes: FileSizes) -> dict[str, Any]:
+    metadata, protocol = table.metadata, table.protocol
     return {
         "format": "delta",
         "id": metadata.id,
@@ -76,9 +104,9 @@ def _row(store: Store, snapshot: Snapshot, sizes: FileSizes) -> dict[str, Any]:
         "description": metadata.description,
         "location": _location(store.uri),
         "createdAt": metadata.created_time_ms,
-        "lastModified": _last_modified_ms(snapshot),
+        "lastModified": _last_modified_ms(table),
         "partitionColumns": list(metadata.partition_columns),
-        "clusteringColumns": _logical_clustering_columns(snapshot),
+        "clusteringColumns": _logical_clustering_columns(table),
         "numFiles": sizes.num_files,
         "sizeInBytes": sizes.size_bytes,
         "properties": dict(metadata.configuration),
@@ -93,9 +121,9 @@ def _location(uri: str) -> str:
     return f"file:{uri.removeprefix('file://')}" if uri.startswith("file:///") else uri
 
 
-def _last_modified_ms(snapshot: Snapshot) -> int:
+def _last_modified_ms(table: Snapshot | SmallLog) -> int:
     """Return the file time of the latest commit: not adjusted, not the in-commit timestamp."""
-    segment = snapshot.segment
+    segment = table.segment
     if segment.commit is not None:
         return segment.commit.modified_ms
     assert segment.checkpoint is not None  # the only other file that can define a version
@@ -115,10 +143,10 @@ def _columns(schema: StructType | None) -> list[tuple[str, str, bool]] | None:
     return [(field.name, render_type(field.type), field.nullable) for field in schema.fields]
 
 
-def _logical_clustering_columns(snapshot: Snapshot) -> list[str]:
+def _logical_clustering_columns(table: Snapshot | SmallLog) -> list[str]:
     """Return logical names of the clustering columns, nested ones dotted."""
-    schema = _schema(snapshot.metadata)
-    paths = clustering_columns(snapshot.domains)
+    schema = _schema(table.metadata)
+    paths = clustering_columns(table.domains)
     return [".".join(_logical_path(schema, path)) for path in paths]
 
 
@@ -133,11 +161,11 @@ def _logical_path(schema: StructType | None, path: Sequence[str]) -> list[str]:
     return names
 
 
-def _list_refusals(snapshot: Snapshot) -> dict[Operation, str]:
+def _list_refusals(table: Snapshot | SmallLog) -> dict[Operation, str]:
     refusals: dict[Operation, str] = {}
     for operation in Operation:
         try:
-            ensure_supported(snapshot.protocol, snapshot.metadata, operation)
+            ensure_supported(table.protocol, table.metadata, operation)
         except DeltactlError as error:
             refusals[operation] = error.message
     return refusals

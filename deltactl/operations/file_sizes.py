@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
 from deltactl.units import GIB, MIB
 
+if TYPE_CHECKING:  # few sizes are counted without Arrow
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
 EDGES = (64 << 10, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 128 * MIB, 256 * MIB, GIB)
 """Bounds between buckets in bytes; the first bucket begins at 0, the last has no end."""
 
-Sizes = npt.NDArray[np.int64]
+Sizes: TypeAlias = "npt.NDArray[np.int64]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class FileSizes:
 
 def count_sizes(sizes: Sizes, small: int) -> FileSizes:
     """Count sizes in bytes by bucket."""
+    import numpy as np
+
     sizes = np.maximum(sizes, 0)
     bucket = np.searchsorted(EDGES, sizes, side="right")
     totals = np.zeros(len(EDGES) + 1, np.int64)
@@ -88,7 +91,25 @@ def count_table_sizes(batches: Iterable[pa.Table], target_property: int | None) 
 
     Small is what ``optimize`` considers small: less than 75% of its target size.
     """
+    import numpy as np
+    import pyarrow.compute as pc
+
     found = [pc.fill_null(batch["size_bytes"], 0).to_numpy() for batch in batches]
     sizes: Sizes = np.concatenate([np.empty(0, np.int64), *found])
-    target = choose_target_bytes(None, target_property, int(sizes.sum()))
-    return count_sizes(sizes, int(target * DEFAULT_MIN_SHARE))
+    return count_sizes(sizes, _small_bytes(target_property, int(sizes.sum())))
+
+
+def count_few_sizes(sizes: Sequence[int], target_property: int | None) -> FileSizes:
+    """Count some live files one by one, as :func:`count_table_sizes` counts many."""
+    files, totals = [0] * (len(EDGES) + 1), [0] * (len(EDGES) + 1)
+    for size in sizes:
+        bucket = bisect_right(EDGES, size)
+        files[bucket] += 1
+        totals[bucket] += size
+    small = _small_bytes(target_property, sum(sizes))
+    smaller = [size for size in sizes if size < small]
+    return FileSizes(tuple(files), tuple(totals), small, len(smaller), sum(smaller))
+
+
+def _small_bytes(target_property: int | None, table_bytes: int) -> int:
+    return int(choose_target_bytes(None, target_property, table_bytes) * DEFAULT_MIN_SHARE)

@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.paths import partition_directory
-from deltactl.protocol.schema import Field, arrow_type
+from deltactl.protocol.schema import Field
 
 Array = np.ndarray[Any, Any]
 

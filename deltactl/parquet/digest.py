@@ -3,7 +3,10 @@
 Each live row has a hash of 128 bits over all of its columns: name, null or value, partition values
 included. The digest is the sum of these hashes modulo 2^128, with the number of rows. A sum counts
 rows that are equal, which an exclusive or would cancel. Values have the same hash in all integer
-types, and in all float types, so that a widened column does not change the digest.
+types, in all float types and in all units of time, so that a widened column does not change the
+digest; all NaNs are one value, and 0.0 and -0.0 are two.
+
+Numbers up to 64 bits have different hashes; longer values share one with a chance of 2^-64.
 
 The sums of single columns do not prove anything: they only name the column that differs.
 """
@@ -165,7 +168,10 @@ def _hash_present(array: pa.Array) -> Hashes:
         return _hash_decimals(array)
     if pa.types.is_floating(kind):
         doubles = np.asarray(pc.fill_null(array, 0.0)).astype(np.float64)
+        doubles[np.isnan(doubles)] = np.nan  # readers do not tell NaNs apart
         return _mix(doubles.view(np.uint64))
+    if pa.types.is_timestamp(kind):
+        return _hash_times(array)
     if pa.types.is_boolean(kind):
         return _mix(np.asarray(pc.fill_null(array, False)).astype(np.uint64))
     if _is_bytes(kind):
@@ -198,6 +204,16 @@ def _hash_decimals(array: pa.Array) -> Hashes:
         array = array.cast(pa.decimal128(38, array.type.scale))
     words = np.frombuffer(array.buffers()[1], np.uint64)[2 * array.offset :][: 2 * len(array)]
     return _mix(_mix(words[1::2] * _LENGTH) + words[0::2])
+
+
+def _hash_times(array: pa.Array) -> Hashes:
+    """Return the same hash for the same time in any unit."""
+    counts = np.asarray(pc.fill_null(array.view(pa.int64()), 0)).astype(np.int64)
+    if array.type.unit == "ns":
+        counts, rest = np.divmod(counts, 1000)
+        return _mix(counts.view(np.uint64)) + rest.astype(np.uint64) * _LENGTH
+    counts = counts * {"s": 1_000_000, "ms": 1000, "us": 1}[array.type.unit]
+    return _mix(counts.view(np.uint64))
 
 
 def _hash_bytes(array: pa.Array) -> Hashes:
@@ -252,15 +268,15 @@ def _hash_long(elements: npt.NDArray[Any]) -> np.uint64:
     return np.uint64(total % (1 << 64))
 
 
-_TABLES: list[tuple[Hashes, Hashes]] = []
+_POWER_TABLES: list[tuple[Hashes, Hashes]] = []
 
 
 def _tables() -> tuple[Hashes, Hashes]:
     """Return the powers of the base and of its inverse modulo 2^64, from 0 on."""
-    if not _TABLES:
+    if not _POWER_TABLES:
         inverse = pow(_BASE, -1, 1 << 64)
-        _TABLES.append((_powers(_BASE), _powers(inverse)))
-    return _TABLES[0]
+        _POWER_TABLES.append((_powers(_BASE), _powers(inverse)))
+    return _POWER_TABLES[0]
 
 
 def _powers(base: int) -> Hashes:

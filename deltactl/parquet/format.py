@@ -61,13 +61,19 @@ class Statistics(IntEnum):
     """Field numbers of the statistics of a column chunk."""
 
     MAX, MIN, NULL_COUNT, MAX_VALUE, MIN_VALUE = 1, 2, 3, 5, 6
-    IS_MAX_VALUE_EXACT, IS_MIN_VALUE_EXACT = 7, 8
+    IS_MAX_VALUE_EXACT, IS_MIN_VALUE_EXACT, NAN_COUNT = 7, 8, 9
 
 
 OLD_BOUNDS: Final = frozenset({Statistics.MAX, Statistics.MIN})
 """Bounds in an order that the format does not define."""
 
-BOUNDS: Final = frozenset(Statistics) - {Statistics.NULL_COUNT}
+BOUNDS: Final = frozenset(Statistics) - {Statistics.NULL_COUNT, Statistics.NAN_COUNT}
+
+
+class ColumnOrder(IntEnum):
+    """Field numbers of the order of a column's bounds; the second one is that of floats only."""
+
+    TYPE_ORDER, IEEE_754_TOTAL_ORDER = 1, 2
 
 
 class PageHeader(IntEnum):
@@ -89,9 +95,9 @@ class OffsetIndex(IntEnum):
 
 
 class PageLocation(IntEnum):
-    """Field numbers of a page in an offset index."""
+    """Field numbers of a page in an offset index; the size is that of header and data."""
 
-    OFFSET = 1
+    OFFSET, COMPRESSED_SIZE = 1, 2
 
 
 class BloomFilterHeader(IntEnum):

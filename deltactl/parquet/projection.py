@@ -16,15 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DataFileError
-from deltactl.protocol.schema import (
-    PARQUET_FIELD_ID,
-    ArrayType,
-    DeltaType,
-    Field,
-    MapType,
-    StructType,
-    is_variant,
-)
+from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
+from deltactl.protocol.schema import ArrayType, DeltaType, Field, MapType, StructType, is_variant
 from deltactl.protocol.variants import read_variant
 
 

@@ -25,19 +25,13 @@ from deltactl.parquet.open_files import (
     read_deletion_vector,
 )
 from deltactl.parquet.projection import FileFields, Matcher, convert, ensure_field_ids
+from deltactl.protocol.arrow_schemas import Naming, arrow_schema, arrow_type
 from deltactl.protocol.deletion_vectors import (
     ensure_within,
     live_mask,
 )
 from deltactl.protocol.partitions import parse_partition_column
-from deltactl.protocol.schema import (
-    Field,
-    Naming,
-    StructType,
-    arrow_schema,
-    arrow_type,
-    is_void,
-)
+from deltactl.protocol.schema import Field, StructType, is_void
 from deltactl.storage.store import Store
 
 DEFAULT_BATCH_ROWS = 1 << 16

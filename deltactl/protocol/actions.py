@@ -1,7 +1,7 @@
-"""Actions of the log: Arrow schemas of file actions, classes for non-file actions.
+"""Actions of the log that are objects: all but file actions.
 
-Source: PROTOCOL.md, "Actions". File actions are not objects but rows of tables with
-the schemas :data:`ADD_SCHEMA` and :data:`REMOVE_SCHEMA`.
+Source: PROTOCOL.md, "Actions". File actions are rows of tables with the schemas of
+``protocol/arrow_schemas.py``.
 """
 
 from __future__ import annotations
@@ -12,88 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-import pyarrow as pa
-
 from deltactl.errors import CorruptLogError
 from deltactl.protocol.schema import Field, StructType, parse_schema
-
-STRING_MAP = pa.map_(pa.string(), pa.string())
-
-DELETION_VECTOR_TYPE = pa.struct(
-    [
-        ("storage_type", pa.string()),
-        ("path_or_inline_dv", pa.string()),
-        ("offset", pa.int32()),
-        ("size_bytes", pa.int32()),
-        ("cardinality", pa.int64()),
-    ]
-)
-
-_SHARED = [
-    # `path` is decoded once; `encoded_path` is the text in the log, copied unchanged into removes.
-    ("path", pa.string()),
-    ("encoded_path", pa.string()),
-    ("partition_values", STRING_MAP),
-    ("size_bytes", pa.int64()),
-    ("stats", pa.string()),
-    ("tags", STRING_MAP),
-    ("deletion_vector", DELETION_VECTOR_TYPE),
-    ("base_row_id", pa.int64()),
-    ("default_row_commit_version", pa.int64()),
-]
-
-ADD_SCHEMA = pa.schema(
-    [
-        *_SHARED,
-        ("modification_time_ms", pa.int64()),
-        ("data_change", pa.bool_()),
-        ("clustering_provider", pa.string()),
-    ]
-)
-"""A live file: one row. ``size_bytes`` counts the Parquet file, deleted rows included."""
-
-REMOVE_SCHEMA = pa.schema(
-    [
-        *_SHARED,
-        ("deletion_timestamp_ms", pa.int64()),
-        ("data_change", pa.bool_()),
-        ("extended_file_metadata", pa.bool_()),
-    ]
-)
-"""A tombstone: one row."""
-
-JSON_NAMES: Mapping[str, str] = {
-    "path": "path",
-    "partition_values": "partitionValues",
-    "size_bytes": "size",
-    "stats": "stats",
-    "tags": "tags",
-    "deletion_vector": "deletionVector",
-    "base_row_id": "baseRowId",
-    "default_row_commit_version": "defaultRowCommitVersion",
-    "modification_time_ms": "modificationTime",
-    "data_change": "dataChange",
-    "clustering_provider": "clusteringProvider",
-    "deletion_timestamp_ms": "deletionTimestamp",
-    "extended_file_metadata": "extendedFileMetadata",
-}
-"""Column names of these schemas, and the names of the action's members in the log."""
-
-DELETION_VECTOR_JSON_NAMES = (
-    "storageType",
-    "pathOrInlineDv",
-    "offset",
-    "sizeInBytes",
-    "cardinality",
-)
-
-DELETION_VECTOR_JSON_TYPE = pa.struct(
-    [
-        (name, ours.type)
-        for name, ours in zip(DELETION_VECTOR_JSON_NAMES, DELETION_VECTOR_TYPE, strict=True)
-    ]
-)
-"""The type of a deletion vector with the names of the log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Delta schemas: parse JSON, convert types to Arrow, names and ids of column mapping.
+"""Delta schemas: parse and encode their JSON, types, names and ids of column mapping.
 
 Source: PROTOCOL.md, "Schema Serialization Format", "Column Mapping", "Primitive Types".
 """
@@ -6,54 +6,17 @@ Source: PROTOCOL.md, "Schema Serialization Format", "Column Mapping", "Primitive
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
-import pyarrow as pa
-
-from deltactl.errors import MALFORMED, CorruptLogError, UnsupportedFeatureError
-
-Naming: TypeAlias = Literal["logical", "physical"]
-"""Which names an Arrow schema has: those that users see, or those stored in files."""
+from deltactl.errors import MALFORMED, CorruptLogError
 
 PHYSICAL_NAME_KEY = "delta.columnMapping.physicalName"
 FIELD_ID_KEY = "delta.columnMapping.id"
-PARQUET_FIELD_ID = b"PARQUET:field_id"
 _MAPPING_KEYS = frozenset({PHYSICAL_NAME_KEY, FIELD_ID_KEY})
 
-VARIANT_TYPE: Final = pa.struct(
-    [
-        pa.field("value", pa.binary(), nullable=False),
-        pa.field("metadata", pa.binary(), nullable=False),
-    ]
-)
-"""An unshredded variant: a group of two required binaries, ``value`` first, as Spark writes it.
-
-Source: PROTOCOL.md, "Variant data in Parquet"; Parquet's VariantEncoding.md, "Variant in Parquet".
-"""
-
 MAX_DECIMAL_DIGITS: Final = 38
-
-_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
-_PRIMITIVES: Mapping[str, pa.DataType] = {
-    "string": pa.string(),
-    "long": pa.int64(),
-    "integer": pa.int32(),
-    "short": pa.int16(),
-    "byte": pa.int8(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-    "void": pa.null(),
-    "decimal": pa.decimal128(10, 0),
-    "variant": VARIANT_TYPE,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +147,41 @@ def _parse_field(node: Mapping[str, Any], is_mapped: bool) -> Field:
     return parsed
 
 
+def encode_schema(struct: StructType) -> str:
+    """Return ``metaData.schemaString``, with members in the order of Delta on Spark."""
+    return json.dumps(_encode_type(struct), ensure_ascii=False, separators=(",", ":"))
+
+
+def _encode_type(delta_type: DeltaType) -> Any:
+    match delta_type:
+        case PrimitiveType(name):
+            return name
+        case StructType(fields):
+            return {"type": "struct", "fields": [_encode_field(f) for f in fields]}
+        case ArrayType(element, contains_null):
+            return {
+                "type": "array",
+                "elementType": _encode_type(element),
+                "containsNull": contains_null,
+            }
+        case MapType(key, value, value_contains_null):
+            return {
+                "type": "map",
+                "keyType": _encode_type(key),
+                "valueType": _encode_type(value),
+                "valueContainsNull": value_contains_null,
+            }
+
+
+def _encode_field(f: Field) -> dict[str, Any]:
+    return {
+        "name": f.name,
+        "type": _encode_type(f.type),
+        "nullable": f.nullable,
+        "metadata": dict(f.metadata),
+    }
+
+
 def render_type(kind: DeltaType) -> str:
     """Return a type in SQL syntax: ``map<string,array<long>>``."""
     match kind:
@@ -266,53 +264,3 @@ def _variants(path: tuple[str, ...], delta_type: DeltaType) -> Iterator[tuple[st
         case PrimitiveType(name):
             if name == "variant":
                 yield path
-
-
-def arrow_type(delta_type: DeltaType, naming: Naming = "logical") -> pa.DataType:
-    """Return the Arrow type of a Delta type.
-
-    Timestamps are ``timestamp[us, UTC]``, timestamp_ntz ``timestamp[us]``. With physical naming,
-    void members are left out (files do not store them) and structs have their field ids.
-
-    Raises:
-        UnsupportedFeatureError: the type is not supported (geometry, nanoseconds, ...).
-    """
-    match delta_type:
-        case StructType():
-            return pa.struct(list(arrow_schema(delta_type, naming)))
-        case ArrayType(element, contains_null):
-            nullable = contains_null or naming == "physical"
-            return pa.list_(pa.field("element", arrow_type(element, naming), nullable))
-        case MapType(key, value, contains_null):
-            return pa.map_(
-                pa.field("key", arrow_type(key, naming), nullable=False),
-                pa.field("value", arrow_type(value, naming), contains_null or naming == "physical"),
-            )
-        case PrimitiveType(name):
-            return _primitive_arrow(name)
-
-
-def _primitive_arrow(name: str) -> pa.DataType:
-    if (known := _PRIMITIVES.get(name)) is not None:
-        return known
-    if match := _DECIMAL.fullmatch(name):
-        precision, scale = int(match[1]), int(match[2])
-        if 1 <= precision <= 38 and 0 <= scale <= precision:  # noqa: PLR2004 - Delta's limit
-            return pa.decimal128(precision, scale)
-    raise UnsupportedFeatureError(
-        f"column type {name!r} is not supported",
-        hint="Use a writer that knows this type, or read other columns.",
-    )
-
-
-def arrow_schema(struct: StructType, naming: Naming = "logical") -> pa.Schema:
-    """Return the Arrow schema of a struct; physical naming adds field ids and drops void."""
-    if naming == "logical":
-        return pa.schema([pa.field(f.name, arrow_type(f.type), f.nullable) for f in struct.fields])
-    return pa.schema([_physical_field(f) for f in struct.fields if not is_void(f.type)])
-
-
-def _physical_field(f: Field) -> pa.Field:
-    metadata = None if f.field_id is None else {PARQUET_FIELD_ID: str(f.field_id).encode()}
-    # Stored columns are always optional: older rows may not have later columns.
-    return pa.field(f.physical_name, arrow_type(f.type, "physical"), metadata=metadata)

@@ -45,14 +45,6 @@ def hash_texts(
     return signed
 
 
-Hashes: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
-
-
-def hash_names(names: pa.ChunkedArray) -> Hashes:
-    """Return a hash of 64 bits for each name."""
-    return np.concatenate([np.zeros(0, np.uint64), *map(hash_texts_64, names.chunks)])
-
-
 def hash_texts_64(texts: pa.StringArray) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """Return two of Spark's hashes in one number for each string, to distinguish many strings."""
     low, high = (hash_texts(texts, seed).view(np.uint32) for seed in (SPARK_SEED, _OTHER_SEED))

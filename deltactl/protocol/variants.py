@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import DataFileError, UnsupportedFeatureError
-from deltactl.protocol.schema import VARIANT_TYPE
+from deltactl.protocol.arrow_schemas import VARIANT_TYPE
 
 Binaries: TypeAlias = list[bytes | None]
 

@@ -7,6 +7,7 @@ from copy import copy
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from deltactl.errors import StorageError
+from deltactl.storage.file_copies import CopiedFile, FileCopies, FileCopy, Origin, StoredFacts
 from deltactl.storage.store import (
     Assembly,
     Directories,
@@ -61,6 +62,25 @@ class ForwardingStore:
     def open_assembly(self, name: str) -> Assembly:
         """See ``RangeCopies.open_assembly``."""
         return _present(self._inner.range_copies).open_assembly(name)
+
+    @property
+    def file_copies(self) -> FileCopies | None:
+        """This wrapper, if the store inside copies whole files."""
+        return None if self._inner.file_copies is None else self
+
+    def origin_of(self, name: str) -> Origin:
+        """See ``FileCopies.origin_of``."""
+        return _present(self._inner.file_copies).origin_of(name)
+
+    def facts_of(self, name: str) -> StoredFacts | None:
+        """See ``FileCopies.facts_of``."""
+        return _present(self._inner.file_copies).facts_of(name)
+
+    def copy_files(
+        self, copies: Sequence[FileCopy], *, replace: bool = False
+    ) -> list[CopiedFile | None]:
+        """See ``FileCopies.copy_files``."""
+        return _present(self._inner.file_copies).copy_files(copies, replace=replace)
 
     @property
     def uploads(self) -> Uploads | None:

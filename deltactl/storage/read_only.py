@@ -7,6 +7,7 @@ from itertools import islice
 from typing import BinaryIO, NoReturn
 
 from deltactl.errors import SafetyError, StorageError
+from deltactl.storage.file_copies import CopiedFile, FileCopy
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Assembly, Replacement
 
@@ -24,6 +25,12 @@ class ReadOnlyStore(ForwardingStore):
     def open_assembly(self, name: str) -> Assembly:
         """Raise."""
         self._refuse("create", name)
+
+    def copy_files(
+        self, copies: Sequence[FileCopy], *, replace: bool = False
+    ) -> list[CopiedFile | None]:
+        """Raise."""
+        self._refuse("copy to", ", ".join(copy.target_path for copy in copies[:3]))
 
     def open_replacement(self, name: str) -> Replacement:
         """Raise."""

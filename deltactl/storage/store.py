@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
+from deltactl.storage.file_copies import FileCopies
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from _typeshed import ReadableBuffer
@@ -193,6 +195,11 @@ class Store(Protocol):
     @property
     def range_copies(self) -> RangeCopies | None:
         """The copying of parts of files; ``None`` if the store must read them."""
+        ...
+
+    @property
+    def file_copies(self) -> FileCopies | None:
+        """The copying of whole files; ``None`` if the store must read them."""
         ...
 
     @property

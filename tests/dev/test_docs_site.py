@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 from posixpath import dirname, join, normpath
 
 import pytest
@@ -12,7 +14,7 @@ import deltactl
 from deltactl.cli.app import build_group
 from deltactl.cli.reference.explanations import load_error_classes
 from deltactl.cli.reference.program import describe_program
-from dev.docs_site import adapt, build_navigation, collect_pages, indent_lists
+from dev.docs_site import adapt, build_navigation, check_site, collect_pages, indent_lists
 from dev.reference_pages import render_schemas
 from tests.conftest import REPOSITORY
 
@@ -91,6 +93,15 @@ def test_links_out_of_the_documentation() -> None:
     )
 
 
+def test_pictures_follow_the_switch_of_the_site() -> None:
+    text = (
+        '<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="d.svg">\n'
+        '  <img alt="x" src="l.svg">\n</picture>\n'
+    )
+    shown = "![x](l.svg#only-light)\n![x](d.svg#only-dark)\n"
+    assert adapt("b.md", text, {"l.svg", "d.svg"}) == shown
+
+
 def test_lists_for_python_markdown() -> None:
     text = ["text", "- one", "  more", "- two", "", "1. three", "", "   ```sh", "   - x", "   ```"]
     assert list(indent_lists([*text, "", "end", "  in"])) == [
@@ -105,3 +116,23 @@ def test_nothing_is_loaded_from_elsewhere() -> None:
     assert settings["theme"]["font"] is False
     assert not {"extra_javascript", "extra_css"} & settings.keys()
     assert "http" not in text
+
+
+def test_a_built_site_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text(
+        '<link rel="canonical" href="https://here/"><link rel="stylesheet" href="a.css">'
+        '<script src="a.js"></script><a href="https://elsewhere/">x</a>'
+    )
+    assert check_site(tmp_path) == ["the index for the search is missing or not whole"]
+    (tmp_path / "search").mkdir()
+    index = tmp_path / "search" / "search_index.json"
+    index.write_text(json.dumps({"docs": [{"location": ""}]}))
+    assert check_site(tmp_path) == []
+    for tag in (
+        '<script src="https://cdn/a.js"></script>',
+        '<link rel="stylesheet" href="//cdn/a.css">',
+        '<img alt="" src="http://cdn/a.png">',
+    ):
+        (tmp_path / "index.html").write_text(tag)
+        (wrong,) = check_site(tmp_path)
+        assert wrong.startswith("index.html loads <")

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.storage.local.store import LocalStore
 from tests.support.damage import true_stats
 from tests.support.table_builder import Column, Row, TableBuilder, commit_path, encode_lines
@@ -176,6 +177,13 @@ def unknown_feature(root: Path) -> None:
     (root / "events" / commit_path(version)).write_bytes(encode_lines([action]))
 
 
+def lost_clone(root: Path) -> None:
+    """A shallow clone of ``events`` that was noted, and whose directory is gone."""
+    source = LocalStore(str(root / "events"))
+    clone = LocalStore(str(root / "clone"))
+    write_note(source, CloneNote(clone.uri, 13, _ago_ms(24)))
+
+
 def settings(root: Path) -> None:
     """A file of settings in the working directory."""
     (root / "deltactl.toml").write_text('[vacuum]\nretain = "30d"\n')
@@ -196,6 +204,7 @@ _SETUPS = (
     fresh,
     landing,
     landing_grows,
+    lost_clone,
     lost_commit,
     lost_file,
     settings,

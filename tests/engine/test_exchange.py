@@ -56,7 +56,7 @@ def test_each_row_arrives_once(
 ) -> None:
     with Spool(SCHEMA, 5, memory_bytes) as spool:
         counts, written = exchange(
-            Exchange(read, key, write), sources, spool, workers=workers, memory_bytes=1
+            Exchange(SCHEMA, read, key, write), sources, spool, workers=workers, memory_bytes=1
         )
     assert counts == [sum(map(len, batches)) for batches in sources]
     found: Counter[str] = Counter()
@@ -75,7 +75,7 @@ def test_the_first_failure_ends_it(workers: int) -> None:
     ) -> tuple[int, int, list[Any]]:
         raise ValueError(f"destination {destination}")
 
-    work = Exchange(read, key, fail)
+    work = Exchange(SCHEMA, read, key, fail)
     with Spool(SCHEMA, 5, 10) as spool, pytest.raises(ValueError, match="destination"):
         exchange(work, [[[1, 2, 3]], [[4]]], spool, workers=workers, memory_bytes=1)
 

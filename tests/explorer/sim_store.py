@@ -42,6 +42,7 @@ class SimStore:
     directories = None
     versions = None
     range_copies = None
+    file_copies = None
     uploads = None
 
     def __init__(self, worlds: Worlds, ask: Ask) -> None:

@@ -28,7 +28,8 @@ from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.splice.legal import Target as CopyTarget
 from deltactl.parquet.splice.writer import read_stored_columns
 from deltactl.parquet.writer import WriteOptions
-from deltactl.protocol.schema import Field, PrimitiveType, arrow_schema, parse_schema
+from deltactl.protocol.arrow_schemas import arrow_schema
+from deltactl.protocol.schema import Field, PrimitiveType, parse_schema
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, list_leaves
 from deltactl.units import (
     format_duration,

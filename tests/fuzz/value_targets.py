@@ -15,7 +15,8 @@ from deltactl.log.checkpoint.parsed_stats import parse_stats, parsed_stats_type
 from deltactl.operations.check.stats import FileFacts, Statistics, find_contradictions
 from deltactl.operations.convert.partitions import find_partition_names, plan_partitions
 from deltactl.parquet.open_files import load_deletion_vector
-from deltactl.protocol.actions import DELETION_VECTOR_TYPE, Metadata, Protocol
+from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.arrow_schemas import DELETION_VECTOR_TYPE, arrow_schema
 from deltactl.protocol.deletion_vectors import (
     DeletionVector,
     decode_bitmap,
@@ -36,14 +37,13 @@ from deltactl.protocol.paths import (
 )
 from deltactl.protocol.properties import KNOWN_PROPERTIES, TableProperties
 from deltactl.protocol.schema import (
-    arrow_schema,
+    encode_schema,
     leaf_types,
     parse_schema,
     render_type,
     variant_groups,
     walk_fields,
 )
-from deltactl.protocol.schema_json import encode_schema
 from deltactl.protocol.stats import LeafStats, num_records
 from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
 from tests.fuzz.target import STORE, Target, as_text, stored

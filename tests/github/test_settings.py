@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from dev.hosting import (
     render_package_readme,
 )
 from tests.conftest import REPOSITORY
+from tests.support.object_servers import ServerMissingError, ensure_actionlint
 
 GITHUB = REPOSITORY / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
@@ -41,6 +43,24 @@ def test_a_workflow(path: Path) -> None:
                 assert (REPOSITORY / script).exists()
             # An expression in a script is replaced before the shell parses it.
             assert "${{" not in step.get("run", "")
+
+
+def run_actionlint(*paths: Path) -> str:
+    try:
+        program = ensure_actionlint()
+    except ServerMissingError as error:
+        pytest.skip(str(error))
+    # Where they are installed, other linters would be run too, of any version.
+    words = [str(program), "-shellcheck=", "-pyflakes=", "-no-color", *map(str, paths)]
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    return done.stdout
+
+
+def test_workflows_pass_actionlint(tmp_path: Path) -> None:
+    assert run_actionlint(*WORKFLOWS) == ""
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text(WORKFLOWS[0].read_text("utf-8").replace("timeout-minutes", "timeout"))
+    assert 'unexpected key "timeout"' in run_actionlint(wrong)
 
 
 def test_all_pythons_are_tested() -> None:
@@ -103,6 +123,9 @@ def test_an_address_that_is_set() -> None:
         '<picture><img src="docs/p.svg"></picture>\n\n![p](docs/p.png)\n\nend\n'
     )
     assert render_package_readme(readme, "") == "a [b](https://b)\n\nend\n"
+    screens = "a\n\n## What it looks like\n\nb\n\n## Commands\n"
+    assert render_package_readme(screens, "") == "a\n\n## Commands\n"
+    assert "\n## What it looks like\n" in (REPOSITORY / "README.md").read_text("utf-8")
     hosted = render_package_readme(readme, "o/n")
     assert re.search(r"\[a\]\(https://github.com/o/n/blob/v[^/]+/docs/a.md\)", hosted)
     assert len(re.findall(r"https://raw.githubusercontent.com/o/n/v[^/]+/docs/p\.", hosted)) == 2

@@ -10,7 +10,7 @@ import pytest
 
 from deltactl.errors import CorruptLogError, LogGapError, MissingActionError
 from deltactl.log.snapshot import load_snapshot
-from deltactl.protocol.actions import ADD_SCHEMA
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from tests.support.stores import MemoryStore
 from tests.support.table_builder import (
     CHECKPOINT_SCHEMA,

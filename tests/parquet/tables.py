@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from deltactl.protocol.actions import Metadata, Protocol
-from deltactl.protocol.schema import arrow_schema
+from deltactl.protocol.arrow_schemas import arrow_schema
 from deltactl.protocol.stats import StatsColumns, choose_stats_columns
 
 # The years 1 to 9999, for which Python has values.

@@ -13,8 +13,8 @@ from deltactl.parquet.amend import HeldSink, amend_footer
 from deltactl.parquet.facts import FactCollector
 from deltactl.parquet.writer import DataFileWriter, WriteOptions
 from deltactl.protocol.actions import Metadata
+from deltactl.protocol.arrow_schemas import VARIANT_TYPE
 from deltactl.protocol.schema import (
-    VARIANT_TYPE,
     ArrayType,
     DeltaType,
     Field,

@@ -15,7 +15,7 @@ from deltactl.errors import DataFileError, StorageError, UnsupportedFeatureError
 from deltactl.parquet.footer import COUNTS_NULL_LISTS, count_nulls
 from deltactl.parquet.writer import DataFileWriter, WriteOptions, WrittenFile
 from deltactl.protocol.actions import Metadata
-from deltactl.protocol.schema import PARQUET_FIELD_ID
+from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
 from deltactl.protocol.stats import StatsColumns
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.open import open_store

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltactl.errors import DataFileError, UnsupportedFeatureError
-from deltactl.protocol.schema import VARIANT_TYPE
+from deltactl.protocol.arrow_schemas import VARIANT_TYPE
 from deltactl.protocol.variants import read_variant
 
 # A variant here: None, a dict, a list, or (type, content) with the content as Arrow takes it.

@@ -17,6 +17,7 @@ from deltactl.errors import (
     SafetyError,
     StorageError,
 )
+from deltactl.storage.copying import FileToCopy, copy_file, copy_many
 from deltactl.storage.store import Store
 
 STRANGE_NAMES = (
@@ -436,7 +437,38 @@ def _writes(store: Store, name: str) -> list[Callable[[], object]]:
     ]
 
 
+def copies_files_whole(store: Store) -> None:
+    store.put("a/from", b"12345")
+    store.put("taken", b"old")
+    store.put("empty", b"")
+    copied = copy_file(store, "a/from", store, "b/%41 c", size_bytes=5)
+    assert copied.size_bytes == 5
+    assert store.read("b/%41 c") == b"12345"
+    copy_file(store, "empty", store, "empty too", size_bytes=0)
+    assert store.read("empty too") == b""
+    with pytest.raises(ObjectExistsError):
+        copy_file(store, "a/from", store, "taken", size_bytes=5)
+    assert store.read("taken") == b"old"
+    copy_file(store, "a/from", store, "taken", size_bytes=5, replace=True)
+    assert store.read("taken") == b"12345"
+    # Absolute names too.
+    copy_file(store, f"{unquote(store.uri)}/taken", store, "b/again", size_bytes=5)
+    before = sorted(_walk(store))
+    for size_bytes in (0, 4, 6):
+        with pytest.raises(StorageError, match="bytes, not"):
+            copy_file(store, "a/from", store, "other", size_bytes=size_bytes)
+    with pytest.raises(ObjectNotFoundError):
+        copy_file(store, "absent", store, "other", size_bytes=5)
+    with pytest.raises(SafetyError):
+        copy_file(store, "a/from", store, "../other", size_bytes=5)
+    assert sorted(_walk(store)) == before
+    many = [FileToCopy("a/from", f"many/{number}", 5) for number in range(40)]
+    assert [copy.size_bytes for copy in copy_many(store, many, store)] == [5] * 40
+    assert {store.read(f"many/{number}") for number in range(40)} == {b"12345"}
+
+
 PROMISES = (
+    copies_files_whole,
     reads_what_was_put,
     takes_strange_names,
     absent_names_are_not_found,

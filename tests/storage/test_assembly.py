@@ -12,11 +12,8 @@ from hypothesis import strategies as st
 from deltactl.errors import StorageError
 from deltactl.storage.assembly import open_assembly
 from deltactl.storage.local.store import LocalStore
-from deltactl.storage.objects.part_assembly import (
-    MIN_PART_BYTES,
-    CannotCopyError,
-    PartAssembly,
-)
+from deltactl.storage.objects.part_assembly import MIN_PART_BYTES, PartAssembly
+from deltactl.storage.objects.services import CannotCopyError
 from deltactl.storage.store import Store
 from tests.support.stores import MemoryStore
 

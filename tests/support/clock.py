@@ -7,16 +7,18 @@ import uuid
 
 
 class FixedClock:
-    """A clock that only ``advance`` moves, and ids that count from 1.
+    """A clock that only ``advance`` moves, and ids that count from ``first_id``.
 
     ``step_ms`` is added after each ``now_ms``, for code that must see time pass.
     """
 
-    def __init__(self, now_ms: int = 1_700_000_000_000, *, step_ms: int = 0) -> None:
+    def __init__(
+        self, now_ms: int = 1_700_000_000_000, *, step_ms: int = 0, first_id: int = 1
+    ) -> None:
         self._now_ms = now_ms
         self._step_ms = step_ms
         self._elapsed_ms = 0
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(first_id)
 
     def now_ms(self) -> int:
         """Return the current time, then advance it by ``step_ms``."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from deltactl.errors import StorageError
+from deltactl.storage.file_copies import CopiedFile, FileCopy
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.store import Enter, FileInfo, Replacement, Store, Tree
 
@@ -134,6 +135,13 @@ class MeteredStore(ForwardingStore):
                 yield name, data
 
         return super().put_many(counted())
+
+    def copy_files(
+        self, copies: Sequence[FileCopy], *, replace: bool = False
+    ) -> list[CopiedFile | None]:
+        """Count a put for each file."""
+        self._count(StorageUsage(puts=len(copies)))
+        return super().copy_files(copies, replace=replace)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         """Count one put and its bytes."""

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 _MOTO: Final = "moto[server]==5.2.5"
 _MINIO: Final = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
+_ACTIONLINT: Final = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
 _FAKE_GCS: Final = "github.com/fsouza/fake-gcs-server@v1.56.1"
 _AZURITE: Final = "azurite@3.35.0"
 _SECONDS_TO_START: Final = 60
@@ -155,6 +156,14 @@ def _ensure_azurite() -> Path:
     except subprocess.CalledProcessError:
         raise ServerMissingError("object stores: no npm registry that has azurite") from None
     return home / "node_modules/.bin/azurite-blob"
+
+
+def ensure_actionlint() -> Path:
+    """The program that checks workflows of GitHub: no server, and kept in the same way.
+
+    Raises ``ServerMissingError`` where it cannot be built.
+    """
+    return _ensure_go(_ACTIONLINT)
 
 
 def ensure_delta_rs_with_dynamodb() -> Path:
@@ -315,6 +324,7 @@ def main() -> None:
         lambda: _ensure_go(_MINIO),
         lambda: _ensure_go(_FAKE_GCS),
         _ensure_azurite,
+        ensure_actionlint,
     ):
         try:
             ensure()

@@ -18,6 +18,14 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, TypeVar, cast
 
 from deltactl.errors import ObjectExistsError, ObjectNotFoundError, StorageError
 from deltactl.storage.errors import TransientStorageError
+from deltactl.storage.file_copies import (
+    CopiedFile,
+    FileCopies,
+    FileCopy,
+    Origin,
+    StoredFacts,
+    ensure_size,
+)
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.names import is_absolute_name, refuse_nul, resolve_name, resolve_prefix
 from deltactl.storage.open import OPENERS, Opener
@@ -63,6 +71,29 @@ class MemoryStore:
     @property
     def uri(self) -> str:
         return self._uri
+
+    @property
+    def file_copies(self) -> FileCopies:
+        return self
+
+    def origin_of(self, name: str) -> Origin:
+        return Origin("memory", self._readable(name))
+
+    def facts_of(self, name: str) -> StoredFacts | None:
+        (info,) = self.stat_many([name])
+        return None if info is None else StoredFacts(info.size_bytes)
+
+    def copy_files(
+        self, copies: Sequence[FileCopy], *, replace: bool = False
+    ) -> list[CopiedFile | None]:
+        for copy in copies:
+            data = self.read(copy.origin.address)
+            ensure_size(len(data), copy, copy.source_path)
+            if replace:
+                self.put(copy.target_path, data)
+            else:
+                self.put_if_absent(copy.target_path, data)
+        return [CopiedFile(copy.size_bytes, "server") for copy in copies]
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         found = []
@@ -367,6 +398,21 @@ class FaultyStore(ForwardingStore):
         find = super().abandoned_files
         return self._do("abandoned_files", prefix, lambda: find(prefix, before_ms))
 
+    def facts_of(self, name: str) -> StoredFacts | None:
+        find = super().facts_of
+        return self._do("facts_of", name, lambda: find(name))
+
+    def copy_files(
+        self, copies: Sequence[FileCopy], *, replace: bool = False
+    ) -> list[CopiedFile | None]:
+        copy_all = super().copy_files
+
+        def tear() -> None:
+            copy_all(copies[: len(copies) // 2], replace=replace)
+
+        shown = _some([copy.target_path for copy in copies])
+        return self._do("copy_files", shown, lambda: copy_all(copies, replace=replace), tear)
+
     def real_names(self, names: Sequence[str]) -> list[str | None]:
         return self._do("real_names", _some(names), lambda: self._inner.real_names(names))
 
@@ -517,6 +563,16 @@ class CountingStore(ForwardingStore):
                 yield name, data
 
         return super().put_many(counted())
+
+    def facts_of(self, name: str) -> StoredFacts | None:
+        self._count("facts_of", [name])
+        return super().facts_of(name)
+
+    def copy_files(
+        self, copies: Sequence[FileCopy], *, replace: bool = False
+    ) -> list[CopiedFile | None]:
+        self._count("copy_files", [copy.target_path for copy in copies])
+        return super().copy_files(copies, replace=replace)
 
     def put_if_absent(self, name: str, data: bytes) -> None:
         self._count("put_if_absent", [name])

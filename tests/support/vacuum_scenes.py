@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from deltactl.clock import Clock
 from deltactl.engine.local import LocalEngine
+from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.run import VacuumOptions, VacuumReport, vacuum_table
 from deltactl.storage.forwarding import ForwardingStore
@@ -112,6 +113,33 @@ class Scene:
             ),
         )
 
+    def clone(self, days: float, *paths: str, noted: bool = True) -> Scene:
+        """A shallow clone that names these files, and their vectors, by absolute address."""
+        clone = Scene("deletionVectors")
+        adds = [self.absolute(self.builder.find(path)) for path in paths]
+        actions = [{"add": add} for add in adds]
+        clone.ago(days, lambda: clone.builder.commit(*actions, operation="CLONE"))
+        if noted:
+            note = self.note_of(clone, days)
+            self.ago(days, lambda: write_note(self.store, note))
+        return clone
+
+    def note_of(self, clone: Scene, days: float) -> CloneNote:
+        metadata = clone.builder.state.metadata
+        assert metadata is not None
+        noted_ms = NOW - int(days * DAY)
+        return CloneNote(clone.store.uri, self.builder.version, noted_ms, metadata["id"])
+
+    def absolute(self, add: Action) -> Action:
+        """The same file, as a shallow clone names it."""
+        found = {**add, "path": f"{self.store.uri}/{add['path']}"}
+        vector = add.get("deletionVector")
+        if vector is not None:
+            (name,) = vector_names(self, vector) & self.names()
+            place = {"storageType": "p", "pathOrInlineDv": f"{self.store.uri}/{name}"}
+            found["deletionVector"] = {**vector, **place}
+        return found
+
     def names(self) -> set[str]:
         """All files but those of the log and of deltactl itself."""
         return {
@@ -130,14 +158,17 @@ class Scene:
             return vacuum_table(
                 store,
                 VacuumOptions(**settings),
-                RunContext(
-                    warn=lambda message: None,
-                    engine=LocalEngine(workers=1),
-                    clock=self.clock,
-                    sleep=lambda seconds: None,
-                ),
+                self.context(),
                 dry_run=dry_run,
             )
+
+    def context(self) -> RunContext:
+        return RunContext(
+            warn=lambda message: None,
+            engine=LocalEngine(workers=1),
+            clock=self.clock,
+            sleep=lambda seconds: None,
+        )
 
     def plan(self, **options: Any) -> dict[str, str]:
         """Names that would go, with the reason of each."""

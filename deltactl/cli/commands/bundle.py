@@ -108,6 +108,7 @@ def _make_pseudonyms(*, keep_names: bool) -> Pseudonyms:
     texts = [text for it in EXPLANATIONS.values() for text in (it.meaning, *it.causes, it.table)]
     texts += [text for code in CODES.values() for text in (code.name, code.meaning, code.repair)]
     texts += ["file files checkpoint checkpoints retention default tombstones unsupported"]
+    texts += ["is not valid JSON line column char expected bytes rows versions properties action"]
     return Pseudonyms(secrets.token_bytes(32), keep_names=keep_names, words=find_words(*texts))
 
 
@@ -192,7 +193,7 @@ def _present(
         error = PartialSuccessError(
             f"{format_count(len(missing), 'part is', 'parts are')} missing: "
             f"{first['name']}: {first['error']['code']}",
-            hint=f"{path} says why; it can be sent nevertheless.",
+            hint=f"See {path} for the reason. Send it as it is, or fix the cause and rerun.",
         )
     session.present(
         lambda page: _render(page, path, size_bytes, parts),

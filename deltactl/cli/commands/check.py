@@ -67,6 +67,13 @@ def command(
     dvs: Annotated[
         bool, typer.Option("--dvs", help="Decode deletion vectors (--files data always does)")
     ] = False,
+    proofs: Annotated[
+        bool,
+        typer.Option(
+            "--proofs",
+            help="Compare the rows of files with the digests that layout runs stored in the log",
+        ),
+    ] = False,
     resume: Annotated[
         str | None,
         typer.Option(
@@ -122,6 +129,7 @@ def command(
         sample=_DEFAULTS.sample if sample is None else _parse_percent(sample),
         checkpoints=checkpoints,
         vectors=dvs,
+        proofs=proofs,
         resume=resume,
     )
     report = _run(session, table, options)

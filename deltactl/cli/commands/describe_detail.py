@@ -11,6 +11,7 @@ from deltactl.cli.options.values import parse_time
 from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
 from deltactl.cli.pages.sizes import render_sizes
 from deltactl.cli.session import Session
+from deltactl.cli.startup import keep_pandas_out
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 from deltactl.units import format_age, format_count, format_size, format_timestamp
@@ -57,10 +58,11 @@ def command(
     store = session.open_store(table)
     warn = session.output.warn
     if at is not None:
+        keep_pandas_out()
         from deltactl.operations.history.run import version_at
 
         version = version_at(store, parse_time(at, now_ms), warn).row["version"]
-    report = load_detail(store, warn, version)
+    report = load_detail(store, warn, version, before_arrow=keep_pandas_out)
     row = {**_json_row(report.row), "fileSizes": report.sizes.to_dict()}
     session.present(
         lambda page: render_detail(page, report, now_ms),

@@ -139,7 +139,7 @@ def _find_error(report: RestoreReport) -> PartialSuccessError | None:
         f"version {report.version_after} is committed, but "
         f"{format_count(len(report.gone), 'restored file is', 'restored files are')} gone: "
         f"{first.path}: {first.problem}",
-        hint="A vacuum removed them during the run. When it has ended, restore version "
-        f"{report.plan.version} to go back, or run `deltactl vacuum --undo last` if it was "
-        "deltactl's.",
+        hint=f"Wait until the vacuum that removed them has ended. Then restore version "
+        f"{report.plan.version} to go back, or, if it was a vacuum of deltactl, run `deltactl "
+        "vacuum --undo last`.",
     )

@@ -114,6 +114,13 @@ def command(  # noqa: PLR0913 - one parameter an option
             "--purge-quarantine", help="Delete quarantined files that were kept long enough"
         ),
     ] = False,
+    forget_clone: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE",
+            help="Drop the note of a shallow clone: vacuum no longer keeps files for it",
+        ),
+    ] = None,
     if_needed: IfNeededOption = None,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit 3 if there are files to remove")
@@ -134,6 +141,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     session = Session.of(ctx)
     ensure_alone(ctx, command, "undo", "check", "dry_run")
     ensure_alone(ctx, command, "purge_quarantine", "yes", "check", "dry_run")
+    ensure_alone(ctx, command, "forget_clone", "yes", "check", "dry_run")
+    if forget_clone is not None:
+        _forget(session, table, forget_clone, yes, dry_run or check)
+        return
     if undo is not None:
         _undo(session, table, undo, dry_run or check)
         return
@@ -301,6 +312,25 @@ def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
         error=error,
         dry_run=dry_run,
         result=report.to_dict(),
+    )
+
+
+def _forget(session: Session, table: str, clone: str, yes: bool, dry_run: bool) -> None:
+    from deltactl.cli.pages.vacuum import render_forgotten_clone
+    from deltactl.operations.clone_notes import drop_note, get_note
+
+    store = session.open_table(table, read_only=dry_run)
+    note = get_note(store, clone, session.storage_options)
+    if not (yes or dry_run):
+        text = f"Forget the shallow clone {note.clone_uri}? A vacuum may delete files that it uses."
+        if not ask(session, text):
+            raise SafetyError("not confirmed: the note was kept")
+    if not dry_run:
+        drop_note(store, note)
+    session.present(
+        lambda page: render_forgotten_clone(page, note, dry_run=dry_run),
+        dry_run=dry_run,
+        result=note.to_dict(),
     )
 
 

@@ -24,8 +24,8 @@ _NAMES: Final = {
         "skip-hot sync to-timestamp to-version undo until version version-range where"
     ),
     Group.SAFETY: (
-        "allow-protocol-downgrade check dry-run force-retention ignore-manifests ignore-missing "
-        "max-orphan-fraction no-journal "
+        "allow-protocol-downgrade check dry-run force-retention forget-clone ignore-manifests "
+        "ignore-missing max-orphan-fraction no-journal "
         "purge-quarantine quarantine quarantine-for repair verify yes"
     ),
     Group.OUTPUT: (

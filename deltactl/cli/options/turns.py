@@ -12,7 +12,7 @@ from deltactl.cli.options.groups import Group
 from deltactl.units import parse_duration
 
 _DRY_RUNS: Final = ("check", "dry_run")
-_OTHER_TASKS: Final = ("cleanup_only", "purge_quarantine", "repair", "undo")
+_OTHER_TASKS: Final = ("cleanup_only", "forget_clone", "purge_quarantine", "repair", "undo")
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,4 +94,6 @@ def _render_scope(page: Page, report: CheckReport) -> None:
         pairs.append(("rows", f"{looked.num_rows:,}"))
     if looked.num_vectors:
         pairs.append(("deletion vectors", f"{looked.num_vectors:,}"))
+    if report.options.proofs:
+        pairs.append(("digests", f"{looked.num_digests:,} of commits that moved rows"))
     page.fields(pairs)

@@ -11,6 +11,7 @@ from deltactl.cli.parsing.argv import real_command
 from deltactl.units import format_count, format_duration, format_size, format_timestamp
 
 if TYPE_CHECKING:
+    from deltactl.operations.clone_notes import CloneNote
     from deltactl.operations.vacuum.horizon import Horizon
     from deltactl.operations.vacuum.run import VacuumPlan, VacuumReport
     from deltactl.operations.vacuum.undo import PurgeReport, UndoReport
@@ -135,6 +136,7 @@ def _render_rules(page: Page, plan: VacuumPlan, *, is_done: bool) -> None:
     ]
     if plan.horizon is not None:
         pairs += _horizon_fields(plan.horizon, is_done)
+    pairs += [("shallow clone", f"{note.clone_uri}: its files are kept") for note in plan.clones]
     pairs += [("kept", f"{count:,} {reason}") for reason, count in plan.kept.items()]
     page.fields(pairs)
 
@@ -184,6 +186,16 @@ def render_undo(page: Page, report: UndoReport) -> None:
     for path, reason in list(report.impossible.items())[:_SHOWN]:
         page.line(Styled("cannot be restored: ", Tone.CAUTION), f"{path}: {reason}")
     _render_more(page, len(report.impossible))
+
+
+def render_forgotten_clone(page: Page, note: CloneNote, *, dry_run: bool) -> None:
+    """Render the note of a shallow clone that was dropped."""
+    verb = "Would forget" if dry_run else "Forgot"
+    page.line(Styled(f"{verb} the shallow clone", Tone.GOOD), f" {note.clone_uri}")
+    page.line(
+        f"noted at {format_timestamp(note.noted_ms)}, of version {note.source_version}; "
+        "vacuum keeps nothing for it any more"
+    )
 
 
 def render_purge(page: Page, report: PurgeReport) -> None:

@@ -200,6 +200,7 @@ EXPLANATIONS: Final = {
             "A retention below that of the table.",
             "Unusually many files that no commit names: perhaps the wrong directory.",
             "A question that could not be asked without a terminal.",
+            "A shallow clone that is noted in the table, and that vacuum cannot read.",
         ),
         _UNTOUCHED,
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from math import ceil
@@ -22,6 +22,7 @@ from deltactl.engine.base import (
     Task,
     Worker,
 )
+from deltactl.engine.exchange import MakeExchange, S, T
 from deltactl.engine.spark.bundles import (
     Bundle,
     Job,
@@ -33,10 +34,11 @@ from deltactl.engine.spark.bundles import (
 )
 from deltactl.engine.spark.jobs import SparkJobs
 from deltactl.engine.spark.losses import given_up, is_worth_a_retry, telling_of_loss, went_away
-from deltactl.engine.spark.probe import ALWAYS, ensure_executors
+from deltactl.engine.spark.probe import ALWAYS, describe_failure, ensure_executors
+from deltactl.engine.spark.shuffle import REPORT, make_reader, make_writer
 from deltactl.engine.spark.worker import Batches, make_runner
 from deltactl.engine.tasks import open_tasks
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, InterruptedRunError, StorageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -151,8 +153,88 @@ class SparkEngine:
                 on_progress(counter.progress)
             yield outcome
 
+    def exchange(
+        self,
+        make: MakeExchange[S, T, R],
+        sources: Sequence[S],
+        destinations: int,
+        *,
+        usual_rows: int | None = None,
+        cancel: CancelToken | None = None,
+    ) -> tuple[list[T], list[R]]:
+        """See :class:`deltactl.engine.exchange.Exchanger`: Spark's own shuffle.
+
+        Spark repeats what was lost; an error of the storage that may pass repeats all of it.
+        """
+        self.prepare()
+        payloads = [pickle.dumps(source, pickle.HIGHEST_PROTOCOL) for source in sources]
+        reader, writer = make_reader(make), make_writer(make, usual_rows)
+        tries = 1
+        while True:
+            with telling_of_loss(SparkJobs(self._session)) as jobs:
+                submit = jobs.in_threads(jobs.exchange)
+                with ThreadPoolExecutor(1, thread_name_prefix="deltactl-spark") as pool:
+                    future = pool.submit(submit, reader, writer, payloads, destinations)
+                    rows = _wait_for(future, jobs, cancel)
+            try:
+                return _read_exchange(rows, len(sources))
+            except StorageError as error:
+                if tries == MAX_TRIES or not is_worth_a_retry(error):
+                    raise
+                tries += 1
+
     def _limit(self, slots: int) -> int:
         return slots if self._max_concurrent is None else min(slots, self._max_concurrent)
+
+
+def _wait_for(
+    future: Future[list[tuple[Any, ...]]], jobs: SparkJobs, cancel: CancelToken | None
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a job; stop it after a cancel.
+
+    Raises:
+        InterruptedRunError: ``cancel`` was set.
+        DeltactlError: Spark gave up.
+    """
+    is_stopping = False
+    try:
+        while not future.done():
+            is_stopping = is_stopping or (cancel is not None and cancel.is_set())
+            if is_stopping:
+                jobs.cancel()
+            wait([future], _POLL_SECONDS)
+    except BaseException:
+        while not future.done():
+            jobs.cancel()
+            wait([future], _POLL_SECONDS)
+        raise
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if is_stopping:
+        raise InterruptedRunError("interrupted") from error
+    if not jobs.is_alive() or not isinstance(error, Exception):
+        raise error
+    raise DeltactlError(
+        f"Spark lost the exchange of rows: {describe_failure(str(error))}",
+        hint="Read the executors' logs; a worker that ended usually had too little memory.",
+    ) from error
+
+
+def _read_exchange(
+    rows: Sequence[tuple[Any, ...]], num_sources: int
+) -> tuple[list[Any], list[Any]]:
+    """Return the reports of the sources, and the results of the destinations."""
+    reports: list[Any] = []
+    results: list[Any] = []
+    for number, _, ok, data in sorted(rows, key=lambda row: row[0]):
+        found = pickle.loads(data)
+        if not ok:
+            raise found
+        (reports if number == REPORT else results).append(found)
+    if len(reports) != num_sources:
+        raise DeltactlError(f"Spark gave {len(reports)} reports of {num_sources} sources")
+    return reports, results
 
 
 class _Queue:

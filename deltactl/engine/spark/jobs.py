@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from deltactl.engine.spark.bundles import Job, encode_bundle
 from deltactl.engine.spark.package import write_package
+from deltactl.engine.spark.shuffle import PIECE_SCHEMA, SOURCE_SCHEMA
 from deltactl.engine.spark.worker import RESULT_SCHEMA, Batches
 
 if TYPE_CHECKING:
@@ -126,6 +127,24 @@ class SparkJobs:
         )
         frame = self._session.createDataFrame(table)
         return [tuple(row) for row in frame.mapInArrow(runner, self._schema).collect()]
+
+    def exchange(
+        self,
+        reader: Callable[[Batches], Batches],
+        writer: Callable[[Batches], Batches],
+        sources: Sequence[bytes],
+        destinations: int,
+    ) -> list[tuple[Any, ...]]:
+        """Read sources, shuffle what they give by destination, and write; return what is written.
+
+        Rows of a destination are together, and so are the reports of the sources.
+        """
+        table = pa.table([pa.array(sources, pa.binary())], schema=SOURCE_SCHEMA)
+        frame = self._session.createDataFrame(table).repartition(len(sources))
+        pieces = frame.mapInArrow(reader, _spark_schema(PIECE_SCHEMA))
+        placed = pieces.repartition(destinations + 1, "destination")
+        ordered = placed.sortWithinPartitions("destination")
+        return [tuple(row) for row in ordered.mapInArrow(writer, self._schema).collect()]
 
     def cancel(self) -> None:
         """Cancel the running jobs; call this again until all threads have ended.

@@ -45,16 +45,23 @@ def make_runner(worker: Worker[Any, Any]) -> Callable[[Batches], Batches]:
 
 def run_batches(worker: Worker[Any, Any], batches: Batches) -> Batches:
     """Run the tasks of all rows, and yield a row with the result of each when it ends."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    # Not the attempt number: that starts again at 0 when a stage is repeated, while an earlier
-    # attempt that Spark has given up may still write. This number is never used twice.
-    attempt = 0 if context is None else context.taskAttemptId()
+    attempt = get_attempt()
     for batch in batches:
         for row in batch.column("task"):
             for task_id, payload in decode_bundle(row.as_py()):
                 yield _run_task(worker, task_id, payload, attempt)
+
+
+def get_attempt() -> int:
+    """Return a number of this attempt of a Spark task, which no other one has.
+
+    Not the attempt number: that starts again at 0 when a stage is repeated, while an earlier
+    attempt that Spark has given up may still write.
+    """
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.taskAttemptId())
 
 
 def _run_task(
@@ -65,7 +72,12 @@ def _run_task(
         ok = True
     except Exception as error:
         result, ok = encode_error(error), False
-    columns = [[task_id], [attempt], [ok], [result]]
+    return encode_result(task_id, attempt, ok, result)
+
+
+def encode_result(number: int, attempt: int, ok: bool, result: bytes) -> pa.RecordBatch:
+    """Return a row of ``RESULT_SCHEMA``."""
+    columns = [[number], [attempt], [ok], [result]]
     arrays = [
         pa.array(values, field.type) for values, field in zip(columns, RESULT_SCHEMA, strict=True)
     ]

@@ -18,7 +18,8 @@ import pyarrow.json as pj
 
 from deltactl.errors import CorruptLogError
 from deltactl.protocol.actions import Metadata, Protocol
-from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType, arrow_type
+from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.schema import DeltaType, PrimitiveType, StructType
 from deltactl.protocol.stats import whole_number
 from deltactl.protocol.stats_columns import StatsLeaf, choose_stats_columns
 

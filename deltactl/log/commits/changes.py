@@ -14,7 +14,7 @@ from deltactl.errors import CorruptLogError
 from deltactl.log.commits.lines import CommitBytes
 from deltactl.log.commits.parser import CommitParser
 from deltactl.log.commits.partition_keys import list_key_sets
-from deltactl.protocol.actions import STRING_MAP
+from deltactl.protocol.arrow_schemas import STRING_MAP
 from deltactl.protocol.stats import num_records
 
 _CHUNK_BYTES = 32 << 20

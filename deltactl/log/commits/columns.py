@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from deltactl.log.commits.lines import CommitLines, Positions
-from deltactl.protocol.actions import DELETION_VECTOR_JSON_TYPE
+from deltactl.protocol.arrow_schemas import DELETION_VECTOR_JSON_TYPE
 
 NON_FILE_ACTIONS = (
     "protocol",

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
-from deltactl.protocol.actions import (
+from deltactl.protocol.arrow_schemas import (
     ADD_SCHEMA,
     DELETION_VECTOR_JSON_NAMES,
     DELETION_VECTOR_TYPE,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commits.columns import ACTIONS, FILE_ACTIONS, MEMBERS, NON_FILE_ACTIONS
 from deltactl.log.commits.lines import CommitBytes
-from deltactl.protocol.actions import STRING_MAP
+from deltactl.protocol.arrow_schemas import STRING_MAP
 
 T = TypeVar("T")
 

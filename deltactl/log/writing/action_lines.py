@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from deltactl.protocol.action_nodes import encode_domain
-from deltactl.protocol.actions import (
+from deltactl.protocol.actions import DomainMetadata
+from deltactl.protocol.arrow_schemas import (
     DELETION_VECTOR_JSON_NAMES,
     DELETION_VECTOR_TYPE,
     JSON_NAMES,
-    DomainMetadata,
 )
 from deltactl.protocol.deletion_vectors import DeletionVector
 from deltactl.protocol.paths import encode_path

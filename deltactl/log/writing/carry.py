@@ -23,7 +23,7 @@ from deltactl.log.commits.file_actions import decoded_names, file_keys
 from deltactl.log.replay import Tail, reconcile
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.parquet.digest import RowDigest
-from deltactl.protocol.actions import ADD_SCHEMA, REMOVE_SCHEMA
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA, REMOVE_SCHEMA
 from deltactl.protocol.deletion_vectors import DeletionVector
 from deltactl.protocol.stats import num_records
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from deltactl.log.writing.carry import Bin
-from deltactl.protocol.actions import STRING_MAP
+from deltactl.protocol.arrow_schemas import STRING_MAP
 from deltactl.protocol.paths import encode_path
 
 COMPACTED_INTO: Final = "compactedInto"

@@ -24,7 +24,8 @@ from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep
 from deltactl.log.writing.row_ids import RowIds
 from deltactl.protocol.action_nodes import encode_metadata, encode_protocol
-from deltactl.protocol.actions import REMOVE_SCHEMA, DomainMetadata, Metadata, Protocol
+from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
+from deltactl.protocol.arrow_schemas import REMOVE_SCHEMA
 from deltactl.protocol.stats import num_records
 from deltactl.storage.store import Store
 

@@ -36,10 +36,19 @@ _OPERATIONS: Final = one_of(
     *("VACUUM END", "CLUSTER BY", "ROW TRACKING BACKFILL", "COMPUTE STATS", "DROP FEATURE"),
     *("SET DOMAIN METADATA", "REPAIR", "CONVERT SYNC", "MANUAL UPDATE", "EMPTY COMMIT"),
 )
-_METRIC: Final = like(r"(?:num|min|max|p25|p50|p75|size|total)[A-Za-z0-9]{0,60}|[a-z]{1,20}TimeMs")
+_METRIC: Final = like(
+    r"(?:num|min|max|p25|p50|p75|size|total)[A-Za-z0-9]{0,60}|[a-z]{1,20}TimeMs"
+    r"|num_[a-z_]{1,40}|(?:execution|scan|rewrite)_time_ms"
+)
+# A build of a company often has its name in the version.
+_RELEASE: Final = (
+    r"[vV]?[0-9]{1,4}(?:\.[0-9x]{1,5}){0,3}"
+    r"(?:[-.](?:SNAPSHOT|amzn|preview|photon|scala|alpha|beta|rc|dev)[0-9]{0,4}(?:\.[0-9]{1,4})?"
+    r"|-[0-9]{1,4}){0,3}"
+)
 _ENGINE: Final = like(
-    r"(?:(?:Apache-Spark|Delta-Lake|Databricks-Runtime|delta-rs|deltactl|Kernel-[A-Za-z]{1,20}"
-    r"|Default|Flink|Trino|Kernel)[/:. ]?[vV]?[0-9][0-9A-Za-z.-]{0,40}(?:[ /]|$)){1,4}"
+    r"(?:(?:Apache-Spark|Delta-Lake|Databricks-Runtime|delta-rs|py-deltalake|deltactl|Flink|Trino"
+    rf"|Kernel(?:-Default)?|Default)(?:[:.](?:py|rust)-|[/:. -])?{_RELEASE}(?:[ /]|$)){{1,4}}"
 )
 _NAMES_AS_TEXT: Final = inside_text(items(name))
 _TEXT_PARAMETERS: Final = {

@@ -23,13 +23,20 @@ _GENERATED: Final = re.compile(
     rf"|deletion_vector_{_UUID}\.bin)"
 )
 _EXTENSION: Final = re.compile(r"\.(?:parquet|json|crc|bin|avro|orc|csv|tmp)")
-_LOG_FILE: Final = (
-    r"_last_checkpoint|(?:_delta_log/)?[0-9]{20}(?:\.[0-9]{20}\.compacted)?"
-    r"\.(?:json|crc|checkpoint[0-9.]*\.parquet)"
+_LOG_NAME: Final = (
+    r"(?:_last_checkpoint|[0-9]{20}(?:\.[0-9]{20}\.compacted)?"
+    r"\.(?:json|crc|checkpoint[0-9.]*\.parquet))"
 )
-_TOKEN: Final = re.compile(rf"{_LOG_FILE}|[^\W\d_]+(?:[_-][^\W\d_]+)*|\d[\w.:+-]*|\w+|\W+?")
-_VERSION_BEFORE: Final = re.compile(r"versions? $")
-_ADDRESS: Final = re.compile(r"([a-z][a-z0-9+.-]{0,15}):(/{0,3})", re.IGNORECASE)
+_LOG_PATH: Final = re.compile(rf"_delta_log/{_LOG_NAME}")
+_LOG_FILE: Final = re.compile(rf"(?:_delta_log/)?{_LOG_NAME}")
+_TOKEN: Final = re.compile(rf"{_LOG_FILE.pattern}|[^\W\d_]+(?:[_-][^\W\d_]+)*|\d[\w.:+-]*|\w+|\W+?")
+_BEFORE_NUMBER: Final = re.compile(r"\b(?:versions?|line|column) $")
+# Known ones: the first part of a relative path may have a colon, too.
+_ADDRESS: Final = re.compile(
+    r"(?:file|https?|s3[an]?|gs|gcs|az|abfss?|adl|wasbs?|hdfs|viewfs|dbfs|oss|cosn?):/{0,3}",
+    re.IGNORECASE,
+)
+_MOST_DIGITS: Final = 8  # a longer number is no version of a table
 
 
 class Pseudonyms:
@@ -52,8 +59,8 @@ class Pseudonyms:
         text = _spell(value)
         if not text:
             return ""
-        if text in self._words:
-            self._seen.add(text)
+        if text.lower() in self._words:
+            self._seen.add(text.lower())
         digest = hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
         return "~" + digest.hexdigest()[:_DIGITS]
 
@@ -70,6 +77,8 @@ class Pseudonyms:
         """Return a path with pseudonyms; generated file names and extensions stay."""
         if not isinstance(value, str):
             return self.hide(value)
+        if _LOG_PATH.fullmatch(value):
+            return value
         if _ADDRESS.match(value) or value.startswith("/"):
             return self.address(value)
         return "/".join(self._part(part) for part in value.split("/"))
@@ -100,14 +109,14 @@ class Pseudonyms:
         kept: list[str] = []
         for match in _TOKEN.finditer(text):
             token = match[0]
-            is_version = token.isascii() and token.isdigit() and len(token) < 20
+            is_number = re.fullmatch(rf"[0-9]{{1,{_MOST_DIGITS}}}", token)
             if not token[0].isalnum() and token[0] != "_":
                 kept.append(token if token.isascii() else f"{self.hide(token)}")
             elif (
-                re.fullmatch(_LOG_FILE, token)
-                or (is_version and _VERSION_BEFORE.search(text[: match.start()][-10:]))
+                _LOG_FILE.fullmatch(token)
+                or (is_number and _BEFORE_NUMBER.search(text[: match.start()][-10:]))
                 or token.lower() in self._words
-                and not {token, token.lower()} & self._seen
+                and token.lower() not in self._seen
             ):
                 kept.append(token)
             else:

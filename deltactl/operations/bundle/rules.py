@@ -16,8 +16,13 @@ Rule: TypeAlias = Callable[[Pseudonyms, Any], Any]
 MOST_DIGITS: Final = 20
 _COUNT: Final = re.compile(rf"-?[0-9]{{1,{MOST_DIGITS}}}")
 _FEATURE: Final = re.compile(r"[A-Za-z][A-Za-z0-9.-]{0,63}")
+# Units are listed: any word after a number could be a password.
+_UNIT: Final = (
+    r"us|ms|s|m|min|h|d|w|(?:(?:micro|milli)?second|minute|hour|day|week|month|year)s?"
+    r"|b|[kmgt]i?b?|bytes?"
+)
 _DURATION: Final = re.compile(
-    r"(?:interval )?[0-9]{1,12} ?(?:[a-z]{1,12})?|true|false", re.IGNORECASE
+    rf"(?:interval )?[0-9]{{1,12}}(?:\.[0-9]{{1,6}})? ?(?:{_UNIT})?|true|false", re.IGNORECASE
 )
 
 

@@ -130,6 +130,13 @@ _ROWS = (
     CheckCode("STATS_BOUNDS", _E, _SKIPPING, _REWRITE),
     CheckCode("STATS_LOOSE", _W, "MIN and MAX computed from the log are wrong", _REWRITE),
     CheckCode("STATS_UNREADABLE", _W, "no reader can skip the file", _REWRITE),
+    CheckCode(
+        "ROWS_CHANGED",
+        _E,
+        "a layout run wrote other rows than its files have now: queries return wrong rows",
+        "restore {table} to the version before it, if the files of that one are left, "
+        "or restore the files of the commit {file} from a backup",
+    ),
     CheckCode("PARTITION_VALUE", _E, "readers fail or read null", _WRITER),
     CheckCode("VECTOR_MISSING", _E, "queries that need the data file fail", _RESTORE),
     CheckCode("VECTOR_UNREADABLE", _E, "queries that need the data file fail", _RESTORE),

@@ -5,8 +5,9 @@ Source: PROTOCOL.md, "Delta Log Entries", "Action Reconciliation", "In-Commit Ti
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from typing import Any
 
 from deltactl.errors import MALFORMED, CorruptLogError
 from deltactl.log.commits.changes import parse_commits
@@ -22,8 +23,10 @@ from deltactl.operations.check.commit_repeats import (
     list_partition_keys,
 )
 from deltactl.operations.check.findings import Findings
+from deltactl.operations.check.proofs import Stored
 from deltactl.operations.check.vector_index import VectorIndex
 from deltactl.operations.path_encoding.index import PathTextIndex
+from deltactl.operations.row_proofs import read_proof
 from deltactl.protocol.actions import Metadata, Protocol, parse_metadata, parse_protocol
 from deltactl.protocol.names import LOG_DIR, commit_name
 from deltactl.protocol.properties import TableProperties
@@ -96,7 +99,7 @@ class CommitChecker:
     """Reads every commit once; keeps what is needed to check them together.
 
     ``broken`` are versions whose commit cannot be parsed; ``protocols`` and ``metadata`` are those
-    actions of the others, by version.
+    actions of the others, by version, and ``digests`` those of rows that were moved between files.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class CommitChecker:
         self._keys: dict[int, frozenset[frozenset[str]]] = {}
         self._empty: set[int] = set()
         self.broken: set[int] = set()
+        self.digests: dict[int, Stored] = {}
         self.protocols: dict[int, Protocol] = {}
         self.metadata: dict[int, Metadata] = {}
 
@@ -193,6 +197,8 @@ class CommitChecker:
             self._empty.add(version)
         info = next(find_actions(name, data, "commitInfo"), None)
         self._times[version] = in_commit_timestamp(info)
+        if (proof := read_proof(info)) is not None and info is not None:
+            self.digests[version] = Stored(proof, _read_version(info, version))
         self._vectors.take_writer(version, (info or {}).get("engineInfo"))
         for problem in (*find_repeats(name, data), *find_shared_lines(data, info)):
             self._add("COMMIT_AMBIGUOUS", problem, version)
@@ -228,6 +234,12 @@ class CommitChecker:
     def _add(self, code: str, problem: str, version: int) -> None:
         name = self._listing.commits[version].name
         self._findings.add(code, problem, version=version, file=name)
+
+
+def _read_version(info: Mapping[str, Any], version: int) -> int:
+    """Return the version whose schema the rows of a commit had."""
+    said = info.get("readVersion")
+    return said if isinstance(said, int) and 0 <= said < version else version - 1
 
 
 def _partition_names(metadata: Metadata) -> frozenset[str] | None:

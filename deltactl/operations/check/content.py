@@ -32,7 +32,8 @@ from deltactl.parquet.measure import measure_file
 from deltactl.parquet.projection import FileFields, Matcher, ensure_field_ids
 from deltactl.parquet.reader import RowReader
 from deltactl.protocol.actions import Metadata
-from deltactl.protocol.schema import Field, StructType, arrow_type, is_void
+from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.schema import Field, StructType, is_void
 from deltactl.protocol.stats import LeafStats, Path
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, list_leaves
 from deltactl.storage.parallel import map_requests

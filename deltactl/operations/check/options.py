@@ -30,6 +30,7 @@ class CheckOptions:
             version rebuilt without it, and report a wrong ``_last_checkpoint`` or version checksum
             (with ``all_versions``, of any version) as a finding, not as a note.
         vectors: decode deletion vectors; ``Depth.DATA`` always does.
+        proofs: calculate the digests of rows again that layout runs stored in their commits.
         resume: a local file that records finished batches; an interrupted run resumes from it.
     """
 
@@ -39,6 +40,7 @@ class CheckOptions:
     sample: float = 1.0
     checkpoints: bool = False
     vectors: bool = False
+    proofs: bool = False
     resume: str | None = None
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from deltactl.errors import CorruptLogError, UnsupportedFeatureError
 from deltactl.operations.check.findings import Findings
 from deltactl.operations.columns import describe_lack
 from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.features import (
     COLUMN_MAPPING,
     IN_COMMIT_TIMESTAMP,
@@ -32,7 +33,6 @@ from deltactl.protocol.schema import (
     Field,
     PrimitiveType,
     StructType,
-    arrow_type,
     leaf_types,
     render_type,
     walk_fields,

@@ -18,7 +18,7 @@ class Looked:
     """How much was checked. ``num_gone``: files of older versions that no longer exist.
 
     ``num_files`` and ``size_bytes`` are those of the version; ``num_checked`` files of them (and of
-    older versions, if requested) were checked.
+    older versions, if requested) were checked. ``num_digests`` of rows were compared.
     """
 
     num_commits: int = 0
@@ -31,6 +31,7 @@ class Looked:
     num_rows: int = 0
     num_vectors: int = 0
     num_gone: int = 0
+    num_digests: int = 0
 
     def take(self, batch: BatchResult) -> None:
         """Add the counts of a batch."""
@@ -86,6 +87,7 @@ class CheckReport:
             "rows_checked": looked.num_rows,
             "deletion_vectors": looked.num_vectors,
             "files_gone": looked.num_gone,
+            "digests": looked.num_digests,
             **count_by_severity(self.findings),
             "codes": self.count_codes(),
             "findings": self.findings.to_pylist(),

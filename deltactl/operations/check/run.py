@@ -32,6 +32,7 @@ from deltactl.operations.check.files import FileCheck
 from deltactl.operations.check.findings import Findings, to_table
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.path_encoding import check_path_pairs
+from deltactl.operations.check.proofs import ProofCheck, find_states
 from deltactl.operations.check.protocol import Readable, check_empty_schema, check_protocol
 from deltactl.operations.check.redundant import (
     check_all_checkpoints,
@@ -231,7 +232,9 @@ class _Run:
     ) -> LazyEngine:
         files = self._choose_files(listing, snapshot, commits)
         check = FileCheck(files.batches, self.options, snapshot.version)
-        engine = LazyEngine(self.context.source, check.input_bytes)
+        proofs = self._plan_proofs(listing, snapshot, commits)
+        input_bytes = check.input_bytes + (0 if proofs is None else proofs.input_bytes)
+        engine = LazyEngine(self.context.source, input_bytes)
         spec = CheckSpec(
             self.store.uri,
             self.context.storage_options,
@@ -247,12 +250,27 @@ class _Run:
                 self.findings.take(to_table(result.findings))
                 for note in result.notes:
                     self.findings.note(note)
+        if proofs is not None:
+            proofs.run(replace(self.context, engine=engine))
+            self.looked.num_digests += proofs.num_compared
+            self.looked.num_rows += proofs.num_rows
         if self.looked.num_gone:
             self.findings.note(
                 f"{self.looked.num_gone} files of older versions are gone, as after a vacuum: "
                 "`deltactl describe-history --restorable` says which versions need them"
             )
         return engine
+
+    def _plan_proofs(
+        self, listing: LogListing, snapshot: Snapshot, commits: CommitChecker
+    ) -> ProofCheck | None:
+        """Return the check of the digests of rows, if it was requested."""
+        if not self.options.proofs:
+            return None
+        stored = {v: found for v, found in commits.digests.items() if v not in commits.broken}
+        changes = commits.metadata.keys() | commits.protocols.keys()
+        states = find_states(snapshot, listing, changes, stored, self.findings)
+        return ProofCheck(self.store, listing, stored, states, self.findings)
 
     def _subject(self, snapshot: Snapshot) -> dict[str, object]:
         """Return the values that identify this check in the resume file."""

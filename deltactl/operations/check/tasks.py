@@ -18,7 +18,8 @@ from deltactl.operations.check.options import Depth
 from deltactl.operations.check.vectors import check_vector_file, name_vector_file
 from deltactl.operations.find_files import find_files, find_path_problem, is_placed
 from deltactl.parquet.data_file import DataFile
-from deltactl.protocol.actions import DELETION_VECTOR_TYPE, Metadata
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.arrow_schemas import DELETION_VECTOR_TYPE
 from deltactl.protocol.deletion_vectors import INLINE, DeletionVector
 from deltactl.protocol.paths import is_absolute
 from deltactl.storage.open import open_store

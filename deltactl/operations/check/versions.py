@@ -19,8 +19,8 @@ from deltactl.operations.check.findings import Findings
 from deltactl.operations.check.partitions import PARTITION_COLUMNS, check_partitions
 from deltactl.operations.check.protocol import Readable, check_protocol
 from deltactl.operations.check.redundant import check_checksum
-from deltactl.operations.check.seen import SeenKeys
 from deltactl.operations.check.tasks import BATCH
+from deltactl.operations.keyed_hash import SeenKeys
 from deltactl.protocol.actions import Metadata
 
 _COLUMNS: Final = tuple(BATCH.names[:-1])

@@ -18,8 +18,7 @@ from deltactl.protocol.actions import Metadata
 from deltactl.protocol.hidden_columns import is_hidden_column
 from deltactl.protocol.new_tables import PLAIN
 from deltactl.protocol.properties import TableProperties
-from deltactl.protocol.schema import StructType, is_void
-from deltactl.protocol.schema_json import encode_schema
+from deltactl.protocol.schema import StructType, encode_schema, is_void
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_columns import choose_stats_columns, list_leaves
 

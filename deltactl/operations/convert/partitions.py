@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError
 from deltactl.operations.convert.partition_by import PartitionColumn
+from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import parse_partition_column
 from deltactl.protocol.paths import hive_unescape, hive_value
-from deltactl.protocol.schema import DeltaType, Field, PrimitiveType, arrow_type
+from deltactl.protocol.schema import DeltaType, Field, PrimitiveType
 
 Problem = tuple[str, str | None, str]
 """Path, column or ``None``, and the reason; an empty path: the problem of no single file."""

@@ -38,11 +38,11 @@ from deltactl.protocol.schema import (
     MapType,
     PrimitiveType,
     StructType,
+    encode_schema,
     is_void,
     leaf_types,
     walk_fields,
 )
-from deltactl.protocol.schema_json import encode_schema
 from deltactl.protocol.stats import Path
 from deltactl.protocol.stats_bounds import LeafColumns, encode_stats_of_files
 from deltactl.protocol.stats_columns import StatsColumns, choose_stats_columns, list_leaves

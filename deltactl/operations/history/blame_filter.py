@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.errors import CorruptLogError, UsageError
+from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import lookup_map, parse_partition_column
 from deltactl.protocol.paths import hive_unescape, hive_value
-from deltactl.protocol.schema import Field, arrow_type
+from deltactl.protocol.schema import Field
 
 if TYPE_CHECKING:
     from deltactl.log.commits.changes import RowFilter

@@ -16,7 +16,8 @@ from deltactl.log.listing import list_log
 from deltactl.log.replay import NO_COMMITS, live_batches
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.history.run import ensure_in_log
-from deltactl.protocol.actions import ADD_SCHEMA, Metadata
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import list_features
 from deltactl.protocol.path_columns import normalize_paths
 from deltactl.protocol.schema import Field, render_type

@@ -15,8 +15,10 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.operations.maintain.actions import Action, Bins, Counts, Effect
 from deltactl.operations.maintain.policy import ActionName, MaintainPolicy
 from deltactl.operations.maintain.rates import Rates
+from deltactl.operations.optimize.choice import TARGET_TAG
+from deltactl.operations.optimize.layout.request import LayoutRequest
 from deltactl.operations.optimize.options import OptimizeOptions
-from deltactl.operations.optimize.plan import TARGET_TAG, OptimizePlan
+from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.partitions import lookup_map
@@ -112,7 +114,11 @@ def find_optimize(subject: TableSubject, plan: OptimizePlan, hot: HotRule) -> li
     actions = []
     for label, mine in zip(groups.labels(), np.split(order, edges), strict=True):
         chosen = bins.take(mine)
-        action = _build(subject, plan, label, chosen, int(deleting[mine].sum()))
+        request = None if plan.layout is None else plan.layout.request_of(int(mine[0]))
+        if request is None:
+            action = _join_files(subject, label, chosen, int(deleting[mine].sum()))
+        else:
+            action = _place_rows(subject, plan, label, chosen, request)
         if action is not None:
             actions.append(_block_hot(action, hot, subject))
     return actions
@@ -143,41 +149,51 @@ def _deleted_bytes(files: pa.Table, sizes: Counts) -> Counts:
     return np.asarray(sizes * np.clip(share, 0.0, 1.0), np.int64)
 
 
-def _build(
-    subject: TableSubject, plan: OptimizePlan, label: str, bins: Bins, deleting: int
-) -> Action | None:
-    policy, layout = subject.policy, plan.layout
-    gone = int(bins.files.sum() - bins.outputs.sum())
-    size = int(bins.bytes.sum())
-    if layout is None:
-        reason = f"{format_count(int(bins.files.sum()), 'small file')} become {len(bins)}"
-        if deleting:
-            reason += f", {format_count(deleting, 'file')} with deleted rows"
-        if gone < policy.min_files and not deleting:
-            return None
-    else:
-        unclustered = plan.bytes_to_rewrite - layout.placed_bytes
-        names = ", ".join(layout.request.names)
-        reason = f"{format_size(unclustered)} not clustered by {names}"
-        if unclustered < policy.min_unclustered_bytes and gone < policy.min_files:
-            return None
-    predicted = predict_rewrite(subject, bins, 0 if layout is None else len(layout.request.columns))
+def _join_files(subject: TableSubject, label: str, bins: Bins, deleting: int) -> Action | None:
+    """Return the action that joins small files, and drops deleted rows of ``deleting`` files."""
+    if int(bins.files.sum() - bins.outputs.sum()) < subject.policy.min_files and not deleting:
+        return None
+    reason = f"{format_count(int(bins.files.sum()), 'small file')} become {len(bins)}"
+    if deleting:
+        reason += f", {format_count(deleting, 'file')} with deleted rows"
     return Action(
         table=subject.table,
         name="optimize",
-        reason=f"{reason} ({format_size(size)})",
-        predicted=predicted,
+        reason=f"{reason} ({format_size(int(bins.bytes.sum()))})",
+        predicted=predict_rewrite(subject, bins, 0),
         partition=label,
         bins=bins,
-        places_rows=layout is not None,
+    )
+
+
+def _place_rows(
+    subject: TableSubject, plan: OptimizePlan, label: str, bins: Bins, request: LayoutRequest
+) -> Action | None:
+    """Return the action that places the rows of a partition by columns."""
+    policy, layout = subject.policy, plan.layout
+    placed = 0 if layout is None else layout.placed_bytes
+    unclustered = plan.bytes_to_rewrite - placed  # of the whole table
+    gone = int(bins.files.sum() - bins.outputs.sum())
+    if unclustered < policy.min_unclustered_bytes and gone < policy.min_files:
+        return None
+    files, size = format_count(int(bins.files.sum()), "file"), int(bins.bytes.sum())
+    reason = f"{files} not clustered by {', '.join(request.names)} ({format_size(size)})"
+    return Action(
+        table=subject.table,
+        name="optimize",
+        reason=reason,
+        predicted=predict_rewrite(subject, bins, len(request.columns)),
+        partition=label,
+        bins=bins,
+        places_rows=True,
     )
 
 
 def predict_rewrite(subject: TableSubject, bins: Bins, columns: int) -> Effect:
     """Return what a rewrite of bins brings and takes.
 
-    An output is assumed to be as large as the live rows of its inputs, with one footer. ``columns``: by how many
-    columns rows are placed, 0 without a layout.
+    An output is assumed to be as large as the live rows of its inputs, with one footer.
+    ``columns``: by how many columns rows are placed, 0 without a layout.
     """
     files, size = int(bins.files.sum()), int(bins.bytes.sum())
     outputs, freed = int(bins.outputs.sum()), int(bins.freed.sum())

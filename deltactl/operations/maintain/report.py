@@ -18,7 +18,8 @@ class Outcome:
     """What came of one call of an operation, for one action or several partitions at once.
 
     ``measured`` is ``None`` if it failed. ``note`` says what is worth knowing. ``was_done``: there
-    was nothing left to do, because another run, or an action before, had done it. ``is_stopped``: the time or a signal ended it before the end.
+    was nothing left to do, because another run, or an action before, had done it. ``is_stopped``:
+    the time or a signal ended it before the end.
     """
 
     name: ActionName

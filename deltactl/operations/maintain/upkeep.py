@@ -8,6 +8,7 @@ from typing import Final
 from deltactl.errors import UnsupportedFeatureError
 from deltactl.log.upkeep.cleanup import plan_cleanup
 from deltactl.operations.checkpoint.plan import is_due
+from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.maintain.actions import Action, Effect
 from deltactl.operations.maintain.candidates import TableSubject
 from deltactl.operations.manifest.content import load_table
@@ -157,9 +158,8 @@ def find_vacuum(subject: TableSubject) -> VacuumFinding:
     ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
     options = vacuum_options(policy.retain_ms, lists=policy.list_files == "always")
     retention = resolve_retention(snapshot.properties, options, subject.now_ms)
-    planner = Planner(
-        snapshot, subject.listing, options, retention, context.storage_options, context.warn
-    )
+    clones = read_notes(snapshot.store)
+    planner = Planner(snapshot, subject.listing, options, retention, context, clones)
     if planner.lists and not _may_list(subject, retention.cutoff_ms):
         return VacuumFinding()
     plan = planner.plan()

@@ -22,6 +22,7 @@ from deltactl.operations.manifest.plan import (
     PartitionManifest,
     parse_directory,
 )
+from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partitions import parse_partition_column
 from deltactl.protocol.paths import HIVE_NULL
 from deltactl.protocol.schema import (
@@ -31,7 +32,6 @@ from deltactl.protocol.schema import (
     MapType,
     PrimitiveType,
     StructType,
-    arrow_type,
     is_void,
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -30,15 +29,13 @@ from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan, format_predicates
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.tasks import RewriteResult
+from deltactl.operations.row_proofs import DIGEST_TAG, encode_proof
 from deltactl.operations.run_context import RunContext
-from deltactl.parquet.digest import ALGORITHM, RowDigest
+from deltactl.parquet.digest import RowDigest
 from deltactl.protocol.features import ROW_TRACKING, has_feature
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 from deltactl.units import format_count
-
-DIGEST_TAG: Final = "deltactl.rowDigest"
-"""Tag of a ``commitInfo``: the digest of the rows that the commit moved between files."""
 
 _log: Final = logging.getLogger(__name__)
 
@@ -310,9 +307,7 @@ def digest_tags(bins: Sequence[Bin]) -> Mapping[str, str]:
     digests = [bin_.digest for bin_ in bins if bin_.digest is not None]
     if not digests:
         return {}
-    total = reduce(add, digests, RowDigest())
-    found = {"algorithm": ALGORITHM, "rows": total.rows, "sum": total.hex}
-    return {DIGEST_TAG: json.dumps(found, separators=(",", ":"))}
+    return {DIGEST_TAG: encode_proof(reduce(add, digests, RowDigest()))}
 
 
 def commit_metrics(bins: Sequence[Bin]) -> Mapping[str, str]:

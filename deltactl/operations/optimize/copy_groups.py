@@ -165,7 +165,9 @@ def plan_steps(
                 if isinstance(found, GroupChoice)
                 else found
             )
-            room -= isinstance(step, Copy)
+            # Rows that are encoded between two copies become a row group too.
+            continues = isinstance(step, Refusal) and bool(steps) and isinstance(steps[-1], Encode)
+            room -= not isinstance(step, Skip) and not continues
             steps.append(_count(step, group, counts))
     return list(_join(steps))
 

@@ -28,6 +28,8 @@ Rewrite: TypeAlias = Literal["auto", "copy", "encode"]
 Layout: TypeAlias = Literal["tile", "hilbert", "zorder", "linear"]
 
 DEFAULT_LAYOUT: Layout = "tile"
+LIQUID_LAYOUT: Layout = "hilbert"
+"""That of tables with their own clustering columns: as Delta on Spark places rows."""
 DEFAULT_MIN_CLUSTER_BYTES = 100 * GIB
 """Smaller clusters are rewritten together with new files: as Delta on Spark does."""
 
@@ -137,6 +139,11 @@ class OptimizeOptions:
         return self.min_row_group_bytes or DEFAULT_MIN_ROW_GROUP_BYTES
 
     @property
+    def keeps_layouts(self) -> bool:
+        """Return whether a plain run places new files by the layout of those beside them."""
+        return not self.purge and self.rewrite != "copy"
+
+    @property
     def places_rows(self) -> bool:
         """Return whether these options ask for a layout."""
         return self.cluster_by is not None or self.zorder_by is not None
@@ -149,8 +156,11 @@ class OptimizeOptions:
             )
         if self.layout is not None and self.layout not in get_args(Layout):
             raise UsageError(f"--layout {self.layout!r} is not tile, hilbert, zorder or linear")
-        if self.layout is not None and self.cluster_by is None:
-            raise UsageError("--layout has no meaning without --cluster-by")
+        if self.layout is not None and self.zorder_by is not None:
+            raise UsageError(
+                "--layout has no meaning with --zorder-by",
+                hint="Remove it, or use --cluster-by.",
+            )
         if not self.places_rows:
             return
         option = "--cluster-by" if self.cluster_by is not None else "--zorder-by"

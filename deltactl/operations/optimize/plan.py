@@ -15,30 +15,30 @@ from deltactl.errors import Warn, ignore_warning
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.columns import ensure_columns
 from deltactl.operations.file_sizes import FileSizes, count_sizes
-from deltactl.operations.optimize.clustered import clustered_mask
-from deltactl.operations.optimize.layout.request import LayoutRequest, resolve_request
-from deltactl.operations.optimize.layout.select import (
-    LayoutPlan,
-    Placed,
-    count_outputs,
-    divide_clusters,
+from deltactl.operations.optimize.choice import (
+    Choice,
+    divide_groups,
+    leave_hot,
+    limit_bytes,
+    make_bins,
+    rows_of,
+    select,
+    select_for_layout,
+    sums,
 )
-from deltactl.operations.optimize.layout.tags import is_clustered_otherwise
+from deltactl.operations.optimize.layout.keep import Kept
+from deltactl.operations.optimize.layout.request import resolve_request
+from deltactl.operations.optimize.layout.select import LayoutPlan, Placed, count_outputs
 from deltactl.operations.optimize.options import OptimizeOptions
-from deltactl.operations.optimize.packing import PackingRule, pack
-from deltactl.operations.optimize.purge import purge_mask
-from deltactl.operations.partition_groups import PartitionGroups, group_partitions
+from deltactl.operations.optimize.packing import PackingRule
+from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.path_encoding.index import multiple_texts_mask
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.protocol.features import Operation, ensure_supported
-from deltactl.protocol.partitions import lookup_map
 from deltactl.protocol.stats import num_records
 from deltactl.units import format_count
-
-TARGET_TAG = "deltactl.targetFileSize"
-"""Tag of an output: the target size in bytes at the time of writing."""
 
 TWO_TEXTS = "named by two texts in the log"
 """Why a file is not rewritten: see ``multiple_texts_mask``."""
@@ -140,7 +140,10 @@ def plan_optimize(
     fields = snapshot.metadata.known_partition_fields
     request = resolve_request(snapshot, options)
     predicate = None if options.where is None else parse_predicate(options.where, fields)
-    files, unmatched, table_bytes = loaded or load_files(snapshot, predicate, names)
+    keeps = request is None and options.keeps_layouts
+    # What layout a partition has, its other files say.
+    wanted = None if keeps else names
+    files, unmatched, table_bytes = loaded or load_files(snapshot, predicate, wanted)
     target = choose_target_bytes(
         options.target_bytes, snapshot.properties.target_file_size, table_bytes
     )
@@ -148,7 +151,10 @@ def plan_optimize(
     if minimum is None:
         minimum = int(target * DEFAULT_MIN_SHARE)
     groups = group_partitions(files["partition_values"], fields)
-    choice = _Choice(files, groups)
+    choice = Choice(files, groups)
+    if names is not None and wanted is None:
+        others = pc.invert(pc.is_in(files["path"], value_set=names))
+        choice.leave(np.asarray(others), "not taken by other writers")
     _leave_two_texts(choice, snapshot, warn)
     if unmatched:
         choice.left_alone["not matched by --where"] = unmatched
@@ -157,19 +163,19 @@ def plan_optimize(
     if options.since_version is not None and _is_of(snapshot, options.since_table_id):
         untouched = _untouched(choice, snapshot, options.since_version, warn)
         choice.leave(untouched, f"in a partition not touched since version {options.since_version}")
-    layout = None
+    layout: LayoutPlan | None
     if request is None:
-        _select(choice, snapshot, options, (target, minimum), now_ms)
-        bins = _pack_groups(choice, PackingRule(target, minimum, options.min_input_files), options)
-        chosen = _limit_bytes(choice, bins, options.max_bytes)
-        after = np.ones(len(chosen), dtype=np.int64)
+        kept = select(choice, snapshot, options, (target, minimum), now_ms)
+        rule = PackingRule(target, minimum, options.min_input_files)
+        chosen = limit_bytes(choice, make_bins(choice, kept, rule), options.max_bytes)
+        after, layout = _keep_layouts(choice, chosen, kept, target)
     else:
-        _leave_hot(choice, options, now_ms)
-        placed = _select_for_layout(choice, request, options)
-        chosen = _limit_bytes(choice, _divide_groups(choice, placed), options.max_bytes)
-        after = count_outputs(_sums(choice.sizes, chosen), target)
-        rows = _rows_of(chosen)
-        placed_bytes = int(choice.sizes[rows][placed.is_placed[rows]].sum())
+        leave_hot(choice, options, now_ms)
+        placed = select_for_layout(choice, request, options)
+        clusters = divide_groups(choice, choice.candidates, placed)
+        chosen = limit_bytes(choice, clusters, options.max_bytes)
+        after = count_outputs(sums(choice.sizes, chosen), target)
+        placed_bytes = _sum_placed(choice, chosen, placed)
         layout = LayoutPlan(request, tuple(after.tolist()), placed_bytes)
     return OptimizePlan(
         version=snapshot.version,
@@ -188,42 +194,34 @@ def plan_optimize(
     )
 
 
+def _keep_layouts(
+    choice: Choice, bins: list[Array], kept: Kept | None, target: int
+) -> tuple[Array, LayoutPlan | None]:
+    """Return the number of outputs of each bin, and which of them keep a layout."""
+    after = np.ones(len(bins), dtype=np.int64)
+    if kept is None:
+        return after, None
+    requests = tuple(kept.request_of(int(choice.groups.ids[members[0]])) for members in bins)
+    first = next((request for request in requests if request is not None), None)
+    if first is None:
+        return after, None
+    is_placed = np.array([request is not None for request in requests])
+    after = np.where(is_placed, count_outputs(sums(choice.sizes, bins), target), after)
+    placed_bytes = _sum_placed(choice, bins, kept.placed)
+    return after, LayoutPlan(first, tuple(after.tolist()), placed_bytes, requests)
+
+
+def _sum_placed(choice: Choice, bins: list[Array], placed: Placed) -> int:
+    """Return the bytes of inputs that are in the layout already."""
+    rows = rows_of(bins)
+    return int(choice.sizes[rows][placed.is_placed[rows]].sum())
+
+
 def _sizes_after(sizes: Array, bins: list[Array], after: Array) -> Array:
     """Return the sizes of remaining files, and of outputs: equal shares of the inputs of a bin."""
     stays = np.ones(len(sizes), dtype=np.bool_)
-    stays[_rows_of(bins)] = False
-    return np.concatenate([sizes[stays], np.repeat(_sums(sizes, bins) // after, after)])
-
-
-def _rows_of(bins: list[Array]) -> Array:
-    """Return the rows of all bins, one after another."""
-    return np.concatenate(bins) if bins else np.empty(0, dtype=np.int64)
-
-
-def _sums(sizes: Array, bins: list[Array]) -> Array:
-    """Return the bytes of each bin, none of which is empty."""
-    if not bins:
-        return np.empty(0, dtype=np.int64)
-    lengths = np.fromiter(map(len, bins), np.int64, len(bins))
-    return np.asarray(np.add.reduceat(sizes[_rows_of(bins)], np.cumsum(lengths) - lengths))
-
-
-class _Choice:
-    """The considered files, and the decisions made about each so far."""
-
-    def __init__(self, files: pa.Table, groups: PartitionGroups) -> None:
-        self.files, self.groups = files, groups
-        self.sizes: Array = pc.fill_null(files["size_bytes"], 0).to_numpy()
-        self.candidates: Array = np.ones(files.num_rows, dtype=np.bool_)
-        self.forced: Array = np.zeros(files.num_rows, dtype=np.bool_)
-        self.settled: Array = np.zeros(files.num_rows, dtype=np.bool_)
-        self.left_alone: dict[str, int] = {}
-
-    def leave(self, mask: Array, reason: str) -> None:
-        """Remove files from the candidates, and count them by reason."""
-        hit = self.candidates & mask
-        self.candidates &= ~mask
-        self.left_alone[reason] = self.left_alone.get(reason, 0) + int(hit.sum())
+    stays[rows_of(bins)] = False
+    return np.concatenate([sizes[stays], np.repeat(sums(sizes, bins) // after, after)])
 
 
 def load_files(
@@ -251,7 +249,7 @@ def load_files(
     return pa.concat_tables(tables), unmatched, table_bytes
 
 
-def _leave_two_texts(choice: _Choice, snapshot: Snapshot, warn: Warn) -> None:
+def _leave_two_texts(choice: Choice, snapshot: Snapshot, warn: Warn) -> None:
     """Exclude files that the log names by two path strings.
 
     Readers return their rows twice, or again after they were removed: a rewrite would make that
@@ -269,88 +267,12 @@ def _leave_two_texts(choice: _Choice, snapshot: Snapshot, warn: Warn) -> None:
     )
 
 
-def _select(
-    choice: _Choice,
-    snapshot: Snapshot,
-    options: OptimizeOptions,
-    sizes: tuple[int, int],
-    now_ms: int,
-) -> None:
-    """Decide which files are candidates, forced, or already written for this target."""
-    target, minimum = sizes
-    files = choice.files
-    _leave_hot(choice, options, now_ms)
-    if options.purge:
-        wanted = purge_mask(snapshot, files)
-        choice.leave(~wanted, "nothing to purge")
-        choice.forced |= wanted
-        return
-    if not options.include_clustered:
-        choice.leave(clustered_mask(snapshot, files), "clustered or Z-ordered")
-    choice.forced |= _over_ratio(files, options.max_deleted_rows_ratio)
-    choice.leave((choice.sizes >= minimum) & ~choice.forced, "large enough")
-    tags = lookup_map(files["tags"], TARGET_TAG)
-    choice.settled |= pc.fill_null(pc.equal(tags, str(target)), False).to_numpy()
-
-
-def _leave_hot(choice: _Choice, options: OptimizeOptions, now_ms: int) -> None:
-    """Exclude partitions that were written to lately."""
-    if options.skip_hot_ms is not None:
-        times = choice.files["modification_time_ms"]
-        newest = choice.groups.newest(pc.fill_null(times, 0).to_numpy())
-        hot = newest[choice.groups.ids] > now_ms - options.skip_hot_ms
-        choice.leave(hot, "in a partition written to lately")
-
-
-def _select_for_layout(choice: _Choice, request: LayoutRequest, options: OptimizeOptions) -> Placed:
-    """Exclude files that are where the layout wants them."""
-    placed = Placed.of(choice.files, request)
-    if options.full:
-        return placed
-    if request.kind == "liquid":
-        otherwise = is_clustered_otherwise(choice.files, request)
-        choice.leave(otherwise, "clustered by other columns (--full)")
-    forced = _over_ratio(choice.files, options.max_deleted_rows_ratio)
-    if request.kind != "zorder":
-        finished = placed.find_finished(choice.sizes, options.min_cluster_bytes)
-        choice.leave(finished & ~forced, "in a finished cluster")
-    alone = placed.find_alone(choice.candidates, choice.groups.ids)
-    forced_groups = np.zeros(choice.groups.num_groups, dtype=np.bool_)
-    forced_groups[choice.groups.ids[forced & choice.candidates]] = True
-    choice.leave(alone & ~forced_groups[choice.groups.ids], "in this layout already")
-    return placed
-
-
-def _divide_groups(choice: _Choice, placed: Placed) -> list[Array]:
-    """Return clusters as row indices: those of a partition, its unfinished clusters together."""
-    rows = np.flatnonzero(choice.candidates)
-    order = pc.sort_indices(
-        pa.table(
-            {
-                "group": pa.array(choice.groups.ids[rows]),
-                "cluster": pa.array(placed.clusters[rows]),
-                "time": choice.files["modification_time_ms"].take(pa.array(rows)),
-                "path": choice.files["path"].take(pa.array(rows)),
-            }
-        ),
-        sort_keys=[(name, "ascending") for name in ("group", "cluster", "time", "path")],
-    ).to_numpy()
-    rows = rows[order]
-    edges = np.flatnonzero(np.diff(choice.groups.ids[rows])) + 1
-    clusters: list[Array] = []
-    for part in np.split(rows, edges):
-        numbers = divide_clusters(choice.sizes[part])
-        pieces = np.split(part, np.flatnonzero(np.diff(numbers)) + 1)
-        clusters += [piece for piece in pieces if len(piece)]
-    return clusters
-
-
 def _is_of(snapshot: Snapshot, table_id: str | None) -> bool:
     """Return whether a version is of this table, not of an earlier table at its address."""
     return table_id is None or table_id == snapshot.metadata.id
 
 
-def _untouched(choice: _Choice, snapshot: Snapshot, since: int, warn: Warn) -> Array:
+def _untouched(choice: Choice, snapshot: Snapshot, since: int, warn: Warn) -> Array:
     """Return files of partitions without added or removed files after a version."""
     if since > snapshot.version:  # perhaps of an earlier table at this address
         warn(f"there is no version {since} yet: all partitions are considered")
@@ -361,7 +283,7 @@ def _untouched(choice: _Choice, snapshot: Snapshot, since: int, warn: Warn) -> A
     return _outside(choice, snapshot, touched)
 
 
-def _outside(choice: _Choice, snapshot: Snapshot, directories: Set[str]) -> Array:
+def _outside(choice: Choice, snapshot: Snapshot, directories: Set[str]) -> Array:
     """Return files of partitions that have none of these directories."""
     fields = snapshot.metadata.partition_fields
     by_text = group_partitions(choice.files["partition_values"], fields, by_text=True)
@@ -373,71 +295,17 @@ def _outside(choice: _Choice, snapshot: Snapshot, directories: Set[str]) -> Arra
     return np.asarray(~groups_hit[choice.groups.ids])
 
 
-def _over_ratio(files: pa.Table, ratio: float) -> Array:
-    """Return files with more than ``ratio`` of their rows deleted, or an unknown ratio."""
-    vectors = files["deletion_vector"]
-    deleted = pc.cast(pc.struct_field(vectors, "cardinality"), pa.float64(), safe=False)
-    share = pc.divide(deleted, pc.cast(files["num_records"], pa.float64(), safe=False))
-    over = pc.if_else(pc.is_null(share), vectors.is_valid(), pc.greater(share, ratio))
-    return np.asarray(pc.fill_null(over, False))
-
-
-def _pack_groups(choice: _Choice, rule: PackingRule, options: OptimizeOptions) -> list[Array]:
-    """Return bins as row indices, partition by partition, files in ingestion order."""
-    rows = np.flatnonzero(choice.candidates)
-    order = pc.sort_indices(
-        pa.table(
-            {
-                "group": pa.array(choice.groups.ids[rows]),
-                "time": choice.files["modification_time_ms"].take(pa.array(rows)),
-                "path": choice.files["path"].take(pa.array(rows)),
-            }
-        ),
-        sort_keys=[("group", "ascending"), ("time", "ascending"), ("path", "ascending")],
-    ).to_numpy()
-    rows = rows[order]
-    edges = np.flatnonzero(np.diff(choice.groups.ids[rows])) + 1
-    bins: list[Array] = []
-    for part in np.split(rows, edges):
-        if len(part) >= rule.min_input_files or choice.forced[part].any():
-            packed = pack(choice.sizes[part], choice.settled[part], choice.forced[part], rule)
-            bins += [part[members] for members in packed]
-    packed_rows = _rows_of(bins)
-    settled_left = int((choice.settled & choice.candidates).sum())
-    settled_left -= int(choice.settled[packed_rows].sum())
-    choice.left_alone["made for this target already"] = settled_left
-    choice.left_alone["not worth a rewrite yet"] = len(rows) - len(packed_rows) - settled_left
-    return bins
-
-
-def _limit_bytes(choice: _Choice, bins: list[Array], max_bytes: int | None) -> list[Array]:
-    """Return the bins that save most files per byte within a limit, in partition order."""
-    if max_bytes is None:
-        return bins
-    weights = _sums(choice.sizes, bins).tolist()
-    gain = [(1 - len(b)) / max(weight, 1) for b, weight in zip(bins, weights, strict=True)]
-    taken: set[int] = set()
-    left = max_bytes
-    for index in sorted(range(len(bins)), key=lambda i: (gain[i], i)):
-        if weights[index] <= left:
-            taken.add(index)
-            left -= weights[index]
-    dropped = sum(len(bins[i]) for i in range(len(bins)) if i not in taken)
-    choice.left_alone["over --max-bytes"] = dropped
-    return [bins[i] for i in sorted(taken)]
-
-
-def _bin_files(choice: _Choice, bins: list[Array]) -> pa.Table:
-    rows = _rows_of(bins)
+def _bin_files(choice: Choice, bins: list[Array]) -> pa.Table:
+    rows = rows_of(bins)
     ids = np.repeat(np.arange(len(bins)), [len(members) for members in bins])
     files = choice.files.take(pa.array(rows, pa.int64()))
     return files.append_column("bin", pa.array(ids, pa.int64()))
 
 
-def _summarise(choice: _Choice, bins: list[Array], after: Array) -> pa.Table:
+def _summarise(choice: Choice, bins: list[Array], after: Array) -> pa.Table:
     """Return one row per partition that has bins; ``after`` are the outputs of each bin."""
     num_groups = choice.groups.num_groups
-    rows = _rows_of(bins)
+    rows = rows_of(bins)
     rewritten = np.zeros(num_groups, dtype=np.int64)
     np.add.at(rewritten, choice.groups.ids[rows], choice.sizes[rows])  # exact, unlike bincount's
     removed = np.bincount(choice.groups.ids[rows], minlength=num_groups)

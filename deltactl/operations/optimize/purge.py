@@ -15,7 +15,8 @@ from deltactl.log.snapshot import Snapshot
 from deltactl.parquet.footer_bytes import parse_footer
 from deltactl.parquet.nested import walk_leaves
 from deltactl.parquet.open_files import naming_file
-from deltactl.protocol.schema import ArrayType, DeltaType, MapType, StructType, arrow_type, is_void
+from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.schema import ArrayType, DeltaType, MapType, StructType, is_void
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
 

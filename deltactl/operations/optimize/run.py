@@ -19,17 +19,19 @@ from deltactl.errors import DataFileError, DeltactlError, UsageError
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.optimize.choice import TARGET_TAG
 from deltactl.operations.optimize.commit_bins import OptimizeRun
 from deltactl.operations.optimize.copy_groups import RewriteCounts, forecast, open_source
-from deltactl.operations.optimize.layout.build import build_cluster_tasks
+from deltactl.operations.optimize.layout.build import build_cluster_tasks, estimate_memory
+from deltactl.operations.optimize.layout.distribute import count_rows, run_bins
 from deltactl.operations.optimize.layout.forecast import (
     MOST_FORECASTS,
     ClusterForecast,
     forecast_cluster,
 )
-from deltactl.operations.optimize.layout.tasks import LayoutSpec, place_rows
+from deltactl.operations.optimize.layout.tasks import LayoutSpec
 from deltactl.operations.optimize.options import CODECS_SPARK_LACKS, OptimizeOptions
-from deltactl.operations.optimize.plan import TARGET_TAG, OptimizePlan, plan_optimize
+from deltactl.operations.optimize.plan import OptimizePlan, plan_optimize
 from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.spec import build_copy_rule, build_spec
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask, rewrite_files
@@ -53,9 +55,6 @@ __all__ = [
 ]
 
 _log: Final = logging.getLogger(__name__)
-
-# Memory for decoded pages, a row group, and its encoded copy.
-_MEMORY_PER_INPUT_BYTE = 6
 
 # How many times longer it takes to decode and encode a byte than to copy it, at least.
 _DECODING_OVER_COPYING = 8
@@ -150,15 +149,17 @@ def _forecast_clusters(
     bins = list(plan.iter_bins())
     sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
     largest = sorted(range(len(bins)), key=lambda number: (-sizes[number], number))
+    clusters = [(number, layout.request_of(number)) for number in largest]
+    placed = [(number, request) for number, request in clusters if request is not None]
     return tuple(
         forecast_cluster(
             snapshot.store,
             spec.reader,
-            layout.request,
+            request,
             _build_task(spec, snapshot, plan, number, bins[number]),
             layout.files_after[number],
         )
-        for number in largest[:MOST_FORECASTS]
+        for number, request in placed[:MOST_FORECASTS]
     )
 
 
@@ -249,10 +250,10 @@ def _run_round(
     run.begin_round(snapshot, plan, bins)
     folders = (_output_folder(spec, snapshot, files) for files in bins)
     if plan.layout is None:
-        tasks = LazyTasks([_estimate_memory(size) for size in sizes], build, sizes)
+        tasks = LazyTasks([estimate_memory(size) for size in sizes], build, sizes)
         run.collect(context.run(partial(rewrite_files, spec), tasks), folders)
         return
-    layout_spec = LayoutSpec(spec, plan.layout.request, run.options.spill_dir)
+    layout_spec = LayoutSpec(spec, run.options.spill_dir)
     clusters = build_cluster_tasks(
         plan.layout,
         sizes,
@@ -260,17 +261,14 @@ def _run_round(
         run.options.memory_bytes,
         is_local=context.engine.name == "local",
     )
-    run.collect(context.run(partial(place_rows, layout_spec), clusters), folders)
+    rows = [count_rows(files) for files in bins]
+    run.collect(run_bins(context, layout_spec, plan.layout, clusters, rows), folders)
 
 
 def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:
     if options.need is None or plan.is_empty:
         return None
     return options.need.find_shortfall(files=plan.files.num_rows, size_bytes=plan.bytes_to_rewrite)
-
-
-def _estimate_memory(input_bytes: int) -> int:
-    return min(_MEMORY_PER_INPUT_BYTE * input_bytes, 1 << 30)
 
 
 def _build_task(

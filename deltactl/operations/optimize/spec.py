@@ -8,13 +8,14 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 
-from deltactl.errors import CorruptLogError, DataFileError, UnsupportedFeatureError
+from deltactl.errors import DataFileError, UnsupportedFeatureError
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.optimize.copy_groups import CopyRule
 from deltactl.operations.optimize.options import OptimizeOptions, resolve_codec
 from deltactl.operations.optimize.plan import OptimizePlan
 from deltactl.operations.optimize.row_ids import RowTrackingColumns
 from deltactl.operations.optimize.tasks import RewriteSpec
+from deltactl.operations.row_proofs import row_tracking_columns, stored_reader, stored_schema
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.uploads import find_uploading_run
 from deltactl.parquet.broken_footers import find_broken_footers
@@ -25,8 +26,6 @@ from deltactl.parquet.splice.legal import Target
 from deltactl.parquet.splice.writer import read_stored_columns
 from deltactl.parquet.writer import DEFAULT_ROW_GROUP_BYTES, WriteOptions
 from deltactl.protocol.clustering import clustering_columns
-from deltactl.protocol.features import MATERIALIZE_PARTITION_COLUMNS, ROW_TRACKING, has_feature
-from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS
 from deltactl.protocol.schema import StructType, variant_groups
 from deltactl.protocol.stats_columns import StatsColumns, StatsLeaf, choose_stats_columns
 
@@ -66,16 +65,7 @@ def build_spec(
 
 
 def _reader(snapshot: Snapshot) -> RowReader:
-    row_tracking = _row_tracking(snapshot)
-    extra = () if row_tracking is None else (row_tracking.row_id, row_tracking.commit_version)
-    return RowReader(
-        _stored_schema(snapshot),
-        snapshot.metadata.partition_fields,
-        snapshot.metadata.column_mapping_mode,
-        naming="physical",
-        extra=tuple(pa.field(name, pa.int64()) for name in extra),
-        for_rewrite=True,
-    )
+    return stored_reader(snapshot.metadata, snapshot.protocol)
 
 
 def _stats_columns(snapshot: Snapshot) -> StatsColumns:
@@ -114,24 +104,12 @@ def _demanded_codec(snapshot: Snapshot, options: OptimizeOptions) -> str | None:
 
 
 def _stored_schema(snapshot: Snapshot) -> StructType:
-    """Return the columns to write: partition columns last, and only if the table requires them."""
-    metadata = snapshot.metadata
-    if not has_feature(snapshot.protocol, MATERIALIZE_PARTITION_COLUMNS):
-        return metadata.data_schema
-    return StructType((*metadata.data_schema.fields, *metadata.partition_fields))
+    return stored_schema(snapshot.metadata, snapshot.protocol)
 
 
 def _row_tracking(snapshot: Snapshot) -> RowTrackingColumns | None:
-    if not has_feature(snapshot.protocol, ROW_TRACKING):
-        return None
-    if not snapshot.properties.row_tracking_enabled:
-        return None  # supported but not enabled: new ids are assigned, none are preserved
-    row_id, commit_version = snapshot.properties.row_tracking_columns
-    if row_id is None or commit_version is None:
-        raise CorruptLogError(
-            f"row tracking is enabled, but {' or '.join(ROW_TRACKING_COLUMN_KEYS)} is not set"
-        )
-    return RowTrackingColumns(row_id, commit_version)
+    names = row_tracking_columns(snapshot.metadata, snapshot.protocol)
+    return None if names is None else RowTrackingColumns(*names)
 
 
 def _write_options(

@@ -22,8 +22,9 @@ from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.open_files import naming_file, read_deletion_vector
 from deltactl.parquet.projection import Matcher, convert
 from deltactl.parquet.reader import RowReader
+from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
 from deltactl.protocol.partitions import parse_partition_column
-from deltactl.protocol.schema import PARQUET_FIELD_ID, Field, PrimitiveType, is_variant, is_void
+from deltactl.protocol.schema import Field, PrimitiveType, is_variant, is_void
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:

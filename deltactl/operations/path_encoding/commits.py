@@ -19,6 +19,7 @@ from deltactl.log.history.columns import as_long, as_text
 from deltactl.log.listing import Checkpoint, LogListing
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.remove_files import RESTORE
+from deltactl.operations.keyed_hash import Hashes
 from deltactl.operations.path_encoding.history import (
     Event,
     LiveText,
@@ -29,7 +30,6 @@ from deltactl.operations.path_encoding.history import (
 from deltactl.operations.path_encoding.index import PathTextIndex
 from deltactl.operations.path_encoding.rewrites import RewriteTracker
 from deltactl.protocol.deletion_vectors import unique_ids
-from deltactl.protocol.spark_hash import Hashes
 
 _GONE: Final = "the commits that show what the writer intended are no longer in the log"
 _TOMBSTONES: Final = ("path", "encoded_path", "deletion_vector")

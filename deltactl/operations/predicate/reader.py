@@ -39,8 +39,9 @@ from deltactl.operations.predicate.terms import (
     Truth,
     build_likeness,
 )
+from deltactl.protocol.arrow_schemas import arrow_type
 from deltactl.protocol.partition_texts import text_parser
-from deltactl.protocol.schema import StructType, arrow_type
+from deltactl.protocol.schema import StructType
 
 _OPERATORS: Final[Mapping[type[Any], Operator]] = {
     exp.EQ: "=",

@@ -64,13 +64,14 @@ def find_downgrade_refusal(
             readers,
             f"the commits after the checkpoint of version {current.segment.checkpoint_version} "
             "would be replayed by readers that do not know them",
-            f"Run `deltactl checkpoint {where}`, then rerun.",
+            hint=f"Run `deltactl checkpoint {where}`, then rerun.",
         )
     if V2_CHECKPOINT.name in dropped and _has_v2_checkpoint(current):
         return _refuse(
             readers,
             "the latest checkpoint is a V2 checkpoint",
-            f"{_WITHOUT}; run `deltactl checkpoint {where} --kind classic`; then rerun with it.",
+            hint=f"{_WITHOUT}; run `deltactl checkpoint {where} --kind classic`; then rerun "
+            "with it.",
         )
     if DELETION_VECTORS.name in dropped:
         return _find_vectors(current, removed, readers, now_ms)
@@ -91,7 +92,7 @@ def _find_vectors(
         return _refuse(
             readers,
             "files with deletion vectors would be removed, and their tombstones stay in the log",
-            f"{_WITHOUT} now. After {format_timestamp(from_ms)} run `deltactl checkpoint "
+            hint=f"{_WITHOUT} now. After {format_timestamp(from_ms)} run `deltactl checkpoint "
             f"{current.store.uri}`, then restore again with it.",
         )
     newest = _newest_vector_tombstone(current)
@@ -100,8 +101,8 @@ def _find_vectors(
     return _refuse(
         readers,
         "tombstones in the log carry deletion vectors",
-        f"It will work from {format_timestamp(newest + retention_ms)} on, after `deltactl "
-        f"checkpoint {current.store.uri}`: checkpoints drop expired tombstones.",
+        hint=f"Wait until {format_timestamp(newest + retention_ms)}, run `deltactl checkpoint "
+        f"{current.store.uri}`, which drops expired tombstones, then rerun.",
     )
 
 
@@ -121,7 +122,7 @@ def _retention_ms(snapshot: Snapshot) -> int:
     )
 
 
-def _refuse(readers: list[str], reason: str, hint: str) -> SafetyError:
+def _refuse(readers: list[str], reason: str, *, hint: str) -> SafetyError:
     return SafetyError(
         f"the protocol cannot be downgraded yet (without {', '.join(readers)}): {reason}",
         hint=hint,

@@ -40,5 +40,5 @@ class RestoreOptions:
         if self.where is not None and self.allow_protocol_downgrade:
             raise UsageError(
                 "--where and --allow-protocol-downgrade do not go together",
-                hint="With --where, the protocol stays as it is.",
+                hint="Omit --allow-protocol-downgrade: with --where, the protocol stays as it is.",
             )

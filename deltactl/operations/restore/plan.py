@@ -26,7 +26,7 @@ from deltactl.operations.restore.presence import (
 )
 from deltactl.operations.restore.state import is_same_state
 from deltactl.operations.run_context import RunContext
-from deltactl.protocol.actions import ADD_SCHEMA
+from deltactl.protocol.arrow_schemas import ADD_SCHEMA
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.storage.store import Store
 

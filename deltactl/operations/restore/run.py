@@ -153,16 +153,15 @@ def _explain_missing(versions: Versions, plan: RestorePlan, context: RunContext)
         f"read: {list_missing(plan.missing)}{_explain_removal(versions, plan, past)}"
     )
     ways = [
-        f"`deltactl vacuum {where} --undo {it.run_id}` restores {it.num_restorable:,} of them"
+        f"run `deltactl vacuum {where} --undo {it.run_id}`, which brings back {it.num_restorable:,}"
         for it in past
         if it.num_restorable
     ]
     whole = find_whole_version(store, versions.listing, plan.target_version, paths, context.warn)
     if whole is not None:
-        ways.append(f"the nearest version that is whole is {whole}")
-    ways.append("--ignore-missing restores the version without them")
-    text = "; ".join(ways)
-    return SafetyError(message, hint=f"{text[0].upper() if text[0] != '`' else '`'}{text[1:]}.")
+        ways.append(f"restore version {whole}, the nearest that is whole")
+    ways.append("rerun with --ignore-missing to restore the version without them")
+    return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.")
 
 
 def _explain_removal(versions: Versions, plan: RestorePlan, past: tuple[PastVacuum, ...]) -> str:

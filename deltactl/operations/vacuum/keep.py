@@ -5,7 +5,7 @@
 - every file in a commit after the version that was current at the cutoff, whatever the timestamps
   of its tombstones: checkpoints drop tombstones by the table's retention, not by ours;
 - files of ``keep_versions`` and ``keep_last``;
-- files that other tables, such as shallow clones, name.
+- files that other tables, such as shallow clones, name (``clones``).
 
 Names come in batches, with repetitions, so that a lite run never holds all of them.
 """
@@ -24,9 +24,9 @@ from deltactl.log.lifetimes import added_by_text
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import event_names, file_names
 from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.operations.clone_notes import CloneNote
+from deltactl.operations.vacuum.clones import OtherTables
 from deltactl.operations.vacuum.options import VacuumOptions
-from deltactl.protocol.path_columns import absolute_mask
-from deltactl.storage.open import open_store
 
 _REFERENCE = ("path", "deletion_vector")
 
@@ -36,7 +36,8 @@ class KeepRules:
     """The input of the keep set.
 
     ``current_at_cutoff`` is the version that was current then, ``None`` if the table is younger;
-    ``sweep`` covers at least the commits after it, and those after ``oldest_kept``.
+    ``sweep`` covers at least the commits after it, and those after ``oldest_kept``. ``clones`` are
+    the shallow clones that are noted in the table.
     """
 
     snapshot: Snapshot
@@ -45,6 +46,7 @@ class KeepRules:
     cutoff_ms: int
     current_at_cutoff: int | None
     options: VacuumOptions
+    clones: Sequence[CloneNote]
     storage_options: Mapping[str, str]
     warn: Warn
 
@@ -63,7 +65,7 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.Chunked
         oldest_kept: the oldest of the last versions to keep, if requested.
 
     Raises:
-        SafetyError: a file of the log cannot be located.
+        SafetyError: a file of the log cannot be located, or a noted clone cannot be read.
         TableError: a version to keep cannot be rebuilt, or a table to keep for does not exist.
     """
     store = rules.snapshot.store
@@ -85,29 +87,6 @@ def keep_names(rules: KeepRules, oldest_kept: int | None) -> Iterator[pa.Chunked
         if version != rules.snapshot.version:
             kept = load_snapshot(store, version, warn=rules.warn, listing=rules.listing)
             yield from live_names(kept)
-    yield from _names_for_others(rules)
-
-
-def _names_for_others(rules: KeepRules) -> Iterator[pa.ChunkedArray]:
-    """Yield files of this table that other tables or their tombstones name by absolute address."""
-    for address in rules.options.also_keep_for:
-        other = load_snapshot(open_store(address, rules.storage_options), warn=rules.warn)
-        for batches in (other.kept_batches, other.tombstone_batches):
-            for batch in batches(_REFERENCE):
-                yield _absolute_only(file_names_as_logged(batch), rules)
-
-
-def file_names_as_logged(files: pa.Table) -> Sequence[pa.ChunkedArray]:
-    """Return decoded names of data files and deletion vectors, relative or absolute."""
-    from deltactl.protocol.deletion_vectors import vector_files
-
-    return [files["path"], vector_files(files["deletion_vector"])]
-
-
-def _absolute_only(columns: Sequence[pa.ChunkedArray], rules: KeepRules) -> pa.ChunkedArray:
-    found: list[str] = []
-    for names in columns:
-        absolute = pc.unique(names.filter(absolute_mask(names)))
-        located = rules.snapshot.store.real_names(absolute.to_pylist())
-        found += [name for name in located if name]
-    return pa.chunked_array([pa.array(found, pa.string())])
+    others = OtherTables(store, rules.storage_options, rules.warn)
+    yield from others.names_for(rules.options.also_keep_for)
+    yield from others.names_for_clones(rules.clones)

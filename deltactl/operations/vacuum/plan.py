@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from deltactl.operations.clone_notes import CloneNote
 from deltactl.operations.vacuum.candidates import CANDIDATES, ORPHAN, REASONS
 from deltactl.operations.vacuum.horizon import Horizon
 from deltactl.operations.vacuum.retention import Retention
@@ -25,7 +26,7 @@ class VacuumPlan:
     empty now. ``left_over`` counts files beyond ``max_files``; ``orphans`` counts files that no
     commit in the log names, including left over ones, and ``orphan_folders`` describes where they
     are. ``kept`` counts by reason the files that no version needs but that are kept; ``foreign``
-    are directories of other tables.
+    are directories of other tables. ``clones`` are the noted shallow clones whose files are kept.
 
     ``complete_since`` is the first version whose removed files a lite plan considers.
     ``bookmark`` is the value for ``_last_vacuum_info``: the version up to which all removed files
@@ -52,6 +53,7 @@ class VacuumPlan:
     bookmark_before: int | None = None
     current_at_cutoff: int | None = None
     horizon: Horizon | None = None
+    clones: tuple[CloneNote, ...] = ()
 
     @property
     def is_empty(self) -> bool:

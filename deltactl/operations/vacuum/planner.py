@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.errors import SafetyError, VersionNotFoundError, Warn
+from deltactl.errors import SafetyError, VersionNotFoundError
 from deltactl.log.commits.events import LogSweep
 from deltactl.log.history.timestamps import resolve_timestamp
 from deltactl.log.lifetimes import first_commit, first_rebuildable, sweep_commits
 from deltactl.log.listing import LogListing
 from deltactl.log.physical_names import event_names, file_names, locate
 from deltactl.log.snapshot import Snapshot
+from deltactl.operations.clone_notes import CloneNote
+from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.bookmark import read_bookmark
 from deltactl.operations.vacuum.candidates import HIDDEN, Filters
 from deltactl.operations.vacuum.horizon import find_horizon
@@ -54,8 +56,8 @@ class Planner:
     listing: LogListing
     options: VacuumOptions
     retention: Retention
-    storage_options: Mapping[str, str]
-    warn: Warn
+    context: RunContext
+    clones: tuple[CloneNote, ...]
 
     def plan(self) -> VacuumPlan:
         """Choose the mode, and find the removable files.
@@ -139,6 +141,7 @@ class Planner:
                 bookmark=bookmark,
                 bookmark_before=bookmark,
                 current_at_cutoff=current,
+                clones=self.clones,
             )
         sweep = self._sweep(start)
         removed = _removed_until(sweep, current)
@@ -199,12 +202,14 @@ class Planner:
             # Readers of other formats are slow to import.
             from deltactl.operations.vacuum.inventory import read_inventory
 
-            return read_inventory(self.store, self.options.inventory, self.storage_options)
+            return read_inventory(self.store, self.options.inventory, self.context.storage_options)
         listing = list_files(self.store, hidden)
         if self.options.dump_listing is not None:
             from deltactl.operations.vacuum.inventory import dump_listing
 
-            dump_listing(self.store, listing, self.options.dump_listing, self.storage_options)
+            dump_listing(
+                self.store, listing, self.options.dump_listing, self.context.storage_options
+            )
         return listing
 
     def _find_tables_and_links(
@@ -236,8 +241,9 @@ class Planner:
             self.retention.cutoff_ms,
             current,
             self.options,
-            self.storage_options,
-            self.warn,
+            self.clones,
+            self.context.storage_options,
+            self.context.warn,
         )
         return keep_names(rules, oldest_kept)
 
@@ -279,6 +285,7 @@ class Planner:
             or chosen.keep_versions
             or chosen.keep_last is not None
             or chosen.also_keep_for
+            or self.clones
             or log.current is None
             or self._has_late_tombstones(log.sweep, log.current)
         )
@@ -298,6 +305,7 @@ class Planner:
             bookmark=log.bookmark if holds_back else log.current,
             bookmark_before=log.bookmark,
             current_at_cutoff=log.current,
+            clones=self.clones,
         )
 
     def _has_late_tombstones(self, sweep: LogSweep, current: int) -> bool:

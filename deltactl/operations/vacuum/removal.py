@@ -22,6 +22,7 @@ from deltactl.log.writing.base import CommitBase, read_winners
 from deltactl.log.writing.commit_info import Description
 from deltactl.log.writing.info_only import commit_info_only
 from deltactl.log.writing.run_tags import engine_info, run_tags
+from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.bookmark import write_bookmark
 from deltactl.operations.vacuum.journal import (
@@ -250,7 +251,8 @@ class VacuumRun:
         """Read commits since the last call, and drop the files that they name from the plan.
 
         Raises:
-            ConflictError: the table's retention was changed, or the table was replaced.
+            ConflictError: the table's retention was changed, the table was replaced, or a shallow
+                clone of it was noted after the plan was made.
             UnsupportedFeatureError: the protocol was upgraded to an unsupported one.
         """
         self._base.ensure_table_is_there(self._store)
@@ -264,11 +266,21 @@ class VacuumRun:
                 "the table was replaced, or its retention changed, during the vacuum",
                 hint="Rerun the command.",
             )
+        self._ensure_no_new_clone()
         # Removes too: versions between a restore of a file and its second removal need it.
         for part in (tail.adds, tail.removes):
             back = set(file_names(self._store, part).to_pylist())
             self._totals.came_back |= back
             self._restore(sorted(back & self._totals.tried))
+
+    def _ensure_no_new_clone(self) -> None:
+        new = [note for note in read_notes(self._store) if note not in self._plan.clones]
+        if new:
+            raise ConflictError(
+                f"a shallow clone of this table was made during the vacuum: {new[0].clone_uri!r};"
+                " it may use files that were to be removed",
+                hint="Rerun the command.",
+            )
 
     def _restore(self, names: Sequence[str]) -> None:
         """Move files back from quarantine that came into use after they were removed.

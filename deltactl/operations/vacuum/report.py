@@ -72,6 +72,7 @@ class VacuumReport:
             "listed_files": plan.listed_files,
             "kept": dict(plan.kept),
             "foreign_tables": list(plan.foreign),
+            "clones": [clone.to_dict() for clone in plan.clones],
             "horizon": None if plan.horizon is None else _horizon(plan.horizon),
             "run_id": self.run_id,
             "versions": list(self.versions),

@@ -15,6 +15,7 @@ from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing.base import CommitBase
 from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.clone_notes import read_notes
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.operations.vacuum.bookmark import write_bookmark
@@ -100,12 +101,12 @@ def _make_plan(
     listing = list_log(store)
     snapshot = load_snapshot(store, warn=context.warn, listing=listing, with_events=True)
     ensure_may_vacuum(CommitBase.of(snapshot))
+    clones = read_notes(store)
     retention = resolve_retention(snapshot.properties, options, context.clock.now_ms())
 
     def plan_by(cutoff_ms: int) -> VacuumPlan:
         dated = replace(retention, cutoff_ms=cutoff_ms)
-        planner = Planner(snapshot, listing, options, dated, context.storage_options, context.warn)
-        return planner.plan()
+        return Planner(snapshot, listing, options, dated, context, clones).plan()
 
     return snapshot, plan_by, plan_by(retention.cutoff_ms)
 

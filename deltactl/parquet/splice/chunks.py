@@ -93,10 +93,20 @@ def index_ranges(chunk: ThriftStruct) -> list[tuple[int, int]]:
     ]
 
 
-def page_offsets(offset_index: ThriftStruct) -> set[int | None]:
-    """Return the offsets of the pages in an offset index."""
-    pages = offset_index.structs(OffsetIndex.PAGE_LOCATIONS)
-    return {page.integer(PageLocation.OFFSET) for page in pages}
+def page_offsets(offset_index: ThriftStruct, span: Span) -> set[int]:
+    """Return the offsets of the pages in the offset index of a chunk.
+
+    Raises:
+        ThriftError: a page is not inside the chunk.
+    """
+    offsets = set()
+    for page in offset_index.structs(OffsetIndex.PAGE_LOCATIONS):
+        offset = page.integer(PageLocation.OFFSET)
+        size = page.integer(PageLocation.COMPRESSED_SIZE) or 0
+        if offset is None or size < 0 or not span.start <= offset <= span.end - size:
+            raise ThriftError("a page of an offset index is not inside its column chunk")
+        offsets.add(offset)
+    return offsets
 
 
 def read_indexes(chunk: ThriftStruct, read: Read) -> Indexes:

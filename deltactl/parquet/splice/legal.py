@@ -136,19 +136,34 @@ def codec_of(chunk: ThriftStruct) -> str:
 _DELTA_BYTE_ARRAY: Final = 7
 _FLOATS: Final = {4: "<f", 5: "<d"}  # FLOAT and DOUBLE, as `struct` reads them
 _MR: Final = re.compile(r"parquet-mr (?:compatible )?version (\d+)\.(\d+)")
-_FIRST_SAFE_MR: Final = (1, 8)
+_CPP: Final = re.compile(r"parquet-cpp version (\d+)\.(\d+)")
+_SAFE_BYTE_ARRAYS: Final = (1, 8)
+_SAFE_SIZES: Final = (1, 3)
+_SAFE_PAGES: Final = (2, 0)
 
 
 def _is_from_defective_writer(created_by: str, chunks: Sequence[ThriftStruct]) -> bool:
     """Return whether readers decode the pages in another way because of who wrote them.
 
-    parquet-mr before 1.8 wrote DELTA_BYTE_ARRAY pages that depend on each other (PARQUET-246).
+    parquet-mr before 1.8 wrote DELTA_BYTE_ARRAY pages that depend on each other (PARQUET-246);
+    before 1.2.9, sizes of chunks without a page header (PARQUET-816). Arrow before 2.0 marked
+    compressed pages of version 2 as not compressed (ARROW-10353).
     """
+    if (cpp := _CPP.match(created_by)) is not None:
+        return _version(cpp) < _SAFE_PAGES
     found = _MR.match(created_by)
-    if found is None or (int(found[1]), int(found[2])) >= _FIRST_SAFE_MR:
+    if found is None:
+        return created_by.startswith("parquet-mr")  # of a version that is not known
+    if _version(found) < _SAFE_SIZES:
+        return True
+    if _version(found) >= _SAFE_BYTE_ARRAYS:
         return False
     columns = (chunk.struct(ColumnChunk.META_DATA) for chunk in chunks)
     return any(_DELTA_BYTE_ARRAY in column.members(ColumnMetaData.ENCODINGS) for column in columns)
+
+
+def _version(found: re.Match[str]) -> tuple[int, int]:
+    return int(found[1]), int(found[2])
 
 
 _TIME_TYPES: Final = frozenset({6, 8})  # DATE and TIMESTAMP of LogicalType
@@ -233,17 +248,25 @@ def _needs_rows(
         return True
     if "float" not in kinds:
         return False
-    # parquet-mr orders NaN after all other values: if there is one, it is the upper bound.
-    chunks = chunks_of(group, column)
-    return not _MR.match(source.created_by) or any(map(_has_nan_bound, chunks))
+    return any(_may_have_nan(source, chunk) for chunk in chunks_of(group, column))
 
 
-def _has_nan_bound(chunk: ThriftStruct) -> bool:
+def _may_have_nan(source: Source, chunk: ThriftStruct) -> bool:
+    """Return whether a chunk has NaN, or its footer does not tell."""
     column = chunk.struct(ColumnChunk.META_DATA)
     form = _FLOATS.get(column.integer(ColumnMetaData.TYPE) or 0)
-    bound = column.struct(ColumnMetaData.STATISTICS).get(Statistics.MAX_VALUE)
-    if form is None or not isinstance(bound, bytes):
+    if form is None:
         return False
+    count = column.struct(ColumnMetaData.STATISTICS).integer(Statistics.NAN_COUNT)
+    if count is not None:
+        return count != 0
+    # parquet-mr orders NaN after all other values: if there is one, it is the upper bound. The
+    # writers of the order of IEEE 754 count NaN instead, and leave it out of bounds.
+    if source.has_total_order or not _MR.match(source.created_by):
+        return True
+    bound = column.struct(ColumnMetaData.STATISTICS).get(Statistics.MAX_VALUE)
+    if not isinstance(bound, bytes):
+        return False  # no bounds, so none that leave a NaN out
     return len(bound) != calcsize(form) or isnan(unpack(form, bound)[0])
 
 

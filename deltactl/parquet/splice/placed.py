@@ -111,7 +111,10 @@ def build_row_group(
 def map_sorting(
     source: Source, group: Group, indexes: Mapping[LeafPath, int]
 ) -> list[ThriftStruct]:
-    """Return the sorting columns, up to the first that the output lacks."""
+    """Return the sorting columns, up to the first that is not copied.
+
+    ``indexes`` are those of the copied leaves in the output.
+    """
     paths = [path for column in source.columns.values() for path in column.leaves]
     found = []
     for column in group.sorting:

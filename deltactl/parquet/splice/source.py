@@ -20,6 +20,7 @@ from deltactl.parquet.format import (
     END_BYTES,
     ColumnChunk,
     ColumnMetaData,
+    ColumnOrder,
     FileMetaData,
     RowGroup,
     Statistics,
@@ -56,7 +57,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file to copy from. ``columns`` are by name; ``has_orders``: its bounds have an order."""
+    """A file to copy from. ``columns`` are by name.
+
+    ``has_orders``: its bounds have an order that the format defines; ``has_total_order``: some of
+    them that of IEEE 754.
+    """
 
     name: str
     size_bytes: int
@@ -64,6 +69,7 @@ class Source:
     groups: Sequence[Group] = field(repr=False)
     created_by: str
     has_orders: bool
+    has_total_order: bool
     metadata: pq.FileMetaData = field(repr=False)
 
 
@@ -96,15 +102,27 @@ def _read_source(name: str, footer: Footer) -> Source:
         raise ThriftError("the rows of the row groups do not add up")
     _ensure_apart(groups, footer.size_bytes - len(footer.data))
     created_by = tree.get(FileMetaData.CREATED_BY)
+    orders = _read_orders(tree)
+    num_leaves = sum(len(column.leaves) for column in columns)
     return Source(
         name=name,
         size_bytes=footer.size_bytes,
         columns=by_name,
         groups=groups,
         created_by=created_by.decode(errors="replace") if isinstance(created_by, bytes) else "",
-        has_orders=bool(tree.members(FileMetaData.COLUMN_ORDERS)),
+        has_orders=len(orders) == num_leaves and None not in orders,
+        has_total_order=ColumnOrder.IEEE_754_TOTAL_ORDER in orders,
         metadata=footer.metadata,
     )
+
+
+def _read_orders(tree: ThriftStruct) -> list[ColumnOrder | None]:
+    """Return the order of each leaf's bounds; ``None`` for one that is not known here."""
+    unions = tree.structs(FileMetaData.COLUMN_ORDERS)
+    return [
+        next((order for order in ColumnOrder if union.get(order) is not None), None)
+        for union in unions
+    ]
 
 
 def _read_group(
@@ -125,6 +143,7 @@ def _read_group(
         if values is None or values < num_rows or (values > num_rows and not repeated):
             raise ThriftError("a column chunk has another number of values than rows")
         _ensure_bounds(metadata)
+        _ensure_counts(metadata, values)
         if {ColumnChunk.FILE_PATH, ColumnChunk.CRYPTO_METADATA} & {f[0] for f in chunk.fields}:
             raise ThriftError("a column chunk is encrypted, or in another file")
     return Group(
@@ -149,6 +168,16 @@ def _ensure_bounds(metadata: ThriftStruct) -> None:
         bound = statistics.get(number)
         if bound is not None and not (isinstance(bound, bytes) and width in (None, len(bound))):
             raise ThriftError("a bound of a column chunk has another length than its values")
+
+
+def _ensure_counts(metadata: ThriftStruct, values: int) -> None:
+    """Refuse counts that no chunk of so many values can have."""
+    statistics = metadata.struct(ColumnMetaData.STATISTICS)
+    for number in (Statistics.NULL_COUNT, Statistics.NAN_COUNT):
+        if not 0 <= (statistics.integer(number) or 0) <= values:
+            raise ThriftError("a column chunk has more nulls or NaN than values")
+    if values and not metadata.integer(ColumnMetaData.TOTAL_COMPRESSED_SIZE):
+        raise ThriftError("a column chunk has values, but no pages")
 
 
 def _ensure_apart(groups: Sequence[Group], end: int) -> None:
@@ -218,9 +247,9 @@ def _prepare_leaf(
 ) -> LeafCopy:
     indexes = read_indexes(chunk, read)
     pages = ensure_chunk_pages(chunk, span, read) if walk else None
-    if pages is not None and indexes.offset_index is not None:
-        known = {span.start + start for start, _ in pages.heads}
-        if not page_offsets(indexes.offset_index) <= known:
+    if indexes.offset_index is not None:
+        offsets = page_offsets(indexes.offset_index, span)
+        if pages is not None and not offsets <= {span.start + start for start, _ in pages.heads}:
             raise ThriftError("an offset index names other pages than the column chunk has")
     return LeafCopy(path, chunk, span, indexes, pages)
 

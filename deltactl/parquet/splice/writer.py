@@ -8,7 +8,7 @@ Source: the Parquet format, "File format"; parquet.thrift.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -154,7 +154,8 @@ class SpliceWriter:
                 leaves |= self._place_segment(segment, wanted.beside.schema.names)
             if wanted.facts is not None:
                 self._note(wanted.facts)
-            sorting = map_sorting(wanted.source, wanted.group, self._leaf_indexes())
+            copied = {leaf.path for leaf in wanted.leaves}
+            sorting = map_sorting(wanted.source, wanted.group, self._leaf_indexes(copied))
             self._add_group(wanted.group.num_rows, leaves, sorting)
 
     def close(self) -> WrittenFile:
@@ -277,9 +278,9 @@ class SpliceWriter:
     def _column(self, name: str) -> StoredColumn:
         return next(column for column in self.columns if column.name == name)
 
-    def _leaf_indexes(self) -> dict[LeafPath, int]:
+    def _leaf_indexes(self, chosen: Set[LeafPath]) -> dict[LeafPath, int]:
         paths = (path for column in self.columns for path in column.leaves)
-        return {path: index for index, path in enumerate(paths)}
+        return {path: index for index, path in enumerate(paths) if path in chosen}
 
     def _note(self, facts: FactCollector) -> None:
         self._floats_with_nan |= facts.nan_paths

@@ -10,7 +10,7 @@ from typing import Final
 
 from deltactl.errors import StorageError
 from deltactl.storage.errors import mapped_errors
-from deltactl.storage.local.files import DurableWriter
+from deltactl.storage.local.files import DurableWriter, open_to_read
 
 _AT_ONCE_BYTES: Final = 64 << 20  # so that an interrupt does not wait for a whole file
 _READ_BYTES: Final = 1 << 20
@@ -36,7 +36,7 @@ class LocalAssembly(DurableWriter):
         """Append bytes of another file; see ``Assembly.copy``."""
         self.flush()
         with mapped_errors("copy", source, self._where):
-            done = _copy_range(self._descriptor_of(source), self.fileno(), offset, length)
+            done = copy_range(self._descriptor_of(source), self.fileno(), offset, length)
         if done < length:
             raise StorageError(f"{source!r} ends {length - done} bytes before the end of a copy")
 
@@ -67,8 +67,7 @@ class LocalAssembly(DurableWriter):
         """Return a descriptor of the source, which stays open until another one is copied."""
         if self._open is None or self._open[0] != source:
             self._close_source()
-            flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-            self._open = source, os.open(self._readable(source), flags)
+            self._open = source, open_to_read(self._readable(source))
         return self._open[1]
 
     def _close_source(self) -> None:
@@ -77,8 +76,11 @@ class LocalAssembly(DurableWriter):
             self._open = None
 
 
-def _copy_range(source: int, target: int, offset: int, length: int) -> int:
-    """Append bytes to ``target``; return how many there were."""
+def copy_range(source: int, target: int, offset: int, length: int) -> int:
+    """Append bytes of one descriptor to another; return how many there were.
+
+    The kernel copies: file systems that can do it share the blocks instead.
+    """
     done = 0
     copy = getattr(os, "copy_file_range", None)
     while done < length:

@@ -41,18 +41,34 @@ def write_new(path: str, data: bytes, *, durable: bool = True) -> None:
 
     Without ``durable``, only start to write it; ``sync_file`` makes it durable.
     """
-    descriptor = os.open(path, _CREATE, 0o666)
+    descriptor = open_new(path)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
         if durable:
             os.fsync(descriptor)
-        elif hasattr(os, "posix_fadvise"):
-            with suppress(OSError):  # only advice; not every file system accepts it
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        else:
+            begin_sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def begin_sync(descriptor: int) -> None:
+    """Let the kernel start to write the content of a file; ``sync_file`` waits for it."""
+    if hasattr(os, "posix_fadvise"):
+        with suppress(OSError):  # only advice; not every file system accepts it
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def open_new(path: str) -> int:
+    """Return a descriptor that writes to ``path``, which must not exist."""
+    return os.open(path, _CREATE, 0o666)
+
+
+def open_to_read(path: str) -> int:
+    """Return a descriptor that reads ``path``."""
+    return os.open(path, _READ)
 
 
 def sync_file(path: str) -> None:
@@ -84,7 +100,7 @@ class DurableWriter(io.BufferedWriter):
 
     def __init__(self, path: str, name: str, where: str) -> None:
         """Create the file at ``path``; errors name ``name`` in the store ``where``."""
-        super().__init__(io.FileIO(os.open(path, _CREATE, 0o666), "wb"), _BUFFER_BYTES)
+        super().__init__(io.FileIO(open_new(path), "wb"), _BUFFER_BYTES)
         self._name = name
         self._where = where
 
@@ -158,7 +174,7 @@ def read_whole(path: str) -> bytes:
     Raises:
         OSError: it cannot be opened or read.
     """
-    descriptor = os.open(path, _READ)
+    descriptor = open_to_read(path)
     try:
         size = os.fstat(descriptor).st_size
         # Ask for one byte more than expected: a shorter answer means the end of the file.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -24,31 +25,43 @@ _FEW: Final = 4
 def put_together(
     files: Iterable[tuple[str, bytes]], place: Callable[[str], str], where: str
 ) -> list[str]:
-    """Write or replace files, each whole; return their names. Their directories are not flushed.
+    """Write or replace files of these names and contents; see ``create_together``."""
+    writes = ((name, partial(write_new, data=data, durable=False)) for name, data in files)
+    return create_together(writes, place, where, take_place)
+
+
+def create_together(
+    files: Iterable[tuple[str, Callable[[str], None]]],
+    place: Callable[[str], str],
+    where: str,
+    take: Callable[[str, str], None],
+) -> list[str]:
+    """Create files, each whole; return their names. Their directories are not flushed.
 
     Until the last file is written and flushed, only hidden files change; they are removed if that
     fails.
 
     Args:
-        files: names and contents.
+        files: names, and functions that write a new file of a path, not durably.
         place: returns the path of a name, and creates its directory.
         where: the store's URI, for errors.
+        take: renames a hidden file to its path.
 
     Raises:
-        StorageError: a write failed; some of the files may be replaced.
+        StorageError: a write failed; some of the files may be in place.
     """
     staged: list[tuple[str, str, str]] = []
     try:
-        for name, data in files:
+        for name, write in files:
             with mapped_errors("write", name, where):
                 path = place(name)
                 hidden = temp_path(os.path.dirname(path))
                 staged.append((hidden, path, name))
-                write_new(hidden, data, durable=False)
+                write(hidden)
         sync_each(sync_file, {hidden: name for hidden, _, name in staged}, "write", where)
         for hidden, path, name in staged:
             with mapped_errors("write", name, where):
-                take_place(hidden, path)
+                take(hidden, path)
     except BaseException:
         for hidden, *_ in staged:
             with suppress(OSError):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 from deltactl.errors import StorageError
 from deltactl.storage.errors import map_error, mapped_errors
+from deltactl.storage.file_copies import CopiedFile, FileCopies, FileCopy, Origin, StoredFacts
 from deltactl.storage.local.assembly import LocalAssembly
 from deltactl.storage.local.exclusive import create_exclusively, move_exclusively
 from deltactl.storage.local.files import (
@@ -40,6 +41,7 @@ from deltactl.storage.local.listing import (
 )
 from deltactl.storage.local.paths import LocalPaths
 from deltactl.storage.local.put_together import put_together, sync_each
+from deltactl.storage.local.whole_copies import copy_together
 from deltactl.storage.names import is_absolute_name
 from deltactl.storage.store import (
     Assembly,
@@ -98,6 +100,28 @@ class LocalStore:
     def range_copies(self) -> RangeCopies:
         """Return this store."""
         return self
+
+    @property
+    def file_copies(self) -> FileCopies:
+        """Return this store."""
+        return self
+
+    def origin_of(self, name: str) -> Origin:
+        """Return the path of a file; see ``FileCopies.origin_of``."""
+        return Origin("file", self._paths.readable(name))
+
+    def facts_of(self, name: str) -> StoredFacts | None:
+        """Return the size of a file; see ``FileCopies.facts_of``."""
+        (info,) = self.stat_many([name])
+        return None if info is None else StoredFacts(info.size_bytes)
+
+    def copy_files(
+        self, copies: Sequence[FileCopy], *, replace: bool = False
+    ) -> list[CopiedFile | None]:
+        """Copy local files, many in one batch; see ``FileCopies.copy_files``."""
+        for names in copy_together(copies, self._place, self._uri, replace=replace):
+            self.sync_directories(names)
+        return [CopiedFile(copy.size_bytes, "kernel") for copy in copies]
 
     def list_from(self, prefix: str, start: str = "") -> Iterator[FileInfo]:
         """Yield files from ``start`` on; see ``Store.list_from``."""
@@ -226,14 +250,7 @@ class LocalStore:
     def put_many(self, files: Iterable[tuple[str, bytes]]) -> int:
         """Write or replace each, many in one batch; see ``Store.put_many``."""
         rest, count = iter(files), 0
-
-        def place(name: str) -> str:
-            # Checked each time: a link may replace a directory while files are staged.
-            path = self._paths.writable(name)
-            self._paths.make_parents(path)
-            return path
-
-        while names := put_together(islice(rest, _MAX_BATCH_FILES), place, self._uri):
+        while names := put_together(islice(rest, _MAX_BATCH_FILES), self._place, self._uri):
             self.sync_directories(names)
             count += len(names)
         return count
@@ -337,6 +354,13 @@ class LocalStore:
         """Return names with links resolved; see ``Store.real_names``."""
         directories: dict[str, str] = {}
         return [self._paths.real_name(name, directories) for name in names]
+
+    def _place(self, name: str) -> str:
+        """Return the path of a new file, and create its directory."""
+        # Checked for each file: a link may replace a directory while files are staged.
+        path = self._paths.writable(name)
+        self._paths.make_parents(path)
+        return path
 
     def _sync_upwards(self, directory: str, seen: set[str]) -> None:
         """Make a directory and its parents durable up to the root, except those in ``seen``."""

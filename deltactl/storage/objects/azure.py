@@ -12,12 +12,14 @@ import asyncio
 import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final
 
 from fsspec.asyn import sync
 
 from deltactl.errors import StorageError, UsageError
+from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.objects.part_writer import PartWriter
 from deltactl.storage.objects.services import CommonService, Entry, no_bucket, split_directory
 
@@ -118,6 +120,21 @@ class AzureService(CommonService):
         """Copy on the server, and wait until the copy is complete."""
         self._ask(self._copy, key, target)
 
+    def facts(self, key: str) -> StoredFacts | None:
+        """Return size, ETag, and the MD5 that a client or the service stored, of a blob."""
+        try:
+            found: StoredFacts = self._ask(self._facts, key)
+        except Exception as error:
+            if getattr(error, "status_code", None) == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        return found
+
+    def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
+        """Copy a blob that still has the ETag."""
+        self._ask(self._copy, key, target, before.version)
+        return self.facts_of_copy(target)
+
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield pages of up to 5,000 names, from the first on."""
         container, prefix = split_directory(directory)
@@ -174,10 +191,30 @@ class AzureService(CommonService):
     async def _upload(self, key: str, data: bytes, overwrite: bool) -> None:
         await self._blob(key).upload_blob(data, overwrite=overwrite)
 
-    async def _copy(self, key: str, target: str) -> None:
+    async def _facts(self, key: str) -> StoredFacts:
+        found = await self._blob(key).get_blob_properties()
+        md5 = found.content_settings.content_md5
+        return StoredFacts(found.size, {"md5": bytes(md5).hex()} if md5 else {}, found.etag)
+
+    async def _copy(self, key: str, target: str, etag: str | None = None) -> None:
+        from azure.core import MatchConditions
+
+        pinned = {} if etag is None else {
+            "source_etag": etag, "source_match_condition": MatchConditions.IfNotModified,
+        }  # fmt: skip
         blob = self._blob(target)
-        state = await blob.start_copy_from_url(self._blob(key).url)
-        status = state["copy_status"]
+        state = await blob.start_copy_from_url(self._blob(key).url, **pinned)
+        try:
+            await self._wait_for_copy(blob, state["copy_status"])
+        except BaseException:
+            # The service makes the blob first, without content.
+            with suppress(Exception):
+                await blob.abort_copy(state["copy_id"])
+            with suppress(Exception):
+                await blob.delete_blob()
+            raise
+
+    async def _wait_for_copy(self, blob: Any, status: str) -> None:
         while status == "pending":
             await asyncio.sleep(_COPY_POLL_SECONDS)
             status = (await blob.get_blob_properties()).copy.status

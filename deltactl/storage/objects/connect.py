@@ -50,11 +50,13 @@ def find_service(package: str, uri: str, options: Mapping[str, str]) -> CommonSe
     place = uri.partition("://")[2].partition("/")[0]
     shown = sorted((name, repr(value)) for name, value in settings.items())
     scheme = uri.partition("://")[0]
-    key = (os.getpid(), package, place, rate, tuple(shown), _environment())
+    opened_with = (os.getpid(), package, tuple(shown), _environment())
+    key = (*opened_with, place, rate)
     with _lock:
         if key not in _services:
             try:
                 _services[key] = _CONNECT[package](uri, settings, Traffic(Pacer(rate)))
+                _services[key].opened_with = opened_with
             except (ImportError, DeltactlError):
                 raise
             except Exception as error:

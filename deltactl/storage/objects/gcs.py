@@ -5,6 +5,7 @@ Source: Cloud Storage JSON API, Objects: get, list; batch requests.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from fsspec.asyn import sync
 from fsspec.callbacks import NoOpCallback
 
+from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.objects.mapped_file import discard_file
 from deltactl.storage.objects.part_writer import PART_BYTES, PartWriter
 from deltactl.storage.objects.services import CommonService, Entry, no_bucket, split_directory
@@ -58,6 +60,38 @@ class GcsService(CommonService):
         except FileNotFoundError:
             return None
         return _entry(bucket, found)
+
+    def facts(self, key: str) -> StoredFacts | None:
+        """Return size, CRC32C, MD5 (not of composite objects) and generation of an object."""
+        bucket, _, name = key.partition("/")
+        try:
+            found = self._retry.call(
+                lambda: self._fs.call("GET", "b/{}/o/{}", bucket, name, json_out=True)
+            )
+        except FileNotFoundError:
+            return None
+        return _facts(found)
+
+    def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
+        """Rewrite an object of this generation to another name, in as many steps as it takes.
+
+        Source: Cloud Storage JSON API, Objects: rewrite.
+        """
+        places = (*key.split("/", 1), *target.split("/", 1))
+        request: dict[str, Any] = {"sourceGeneration": before.version}
+        while True:
+            answer = self._retry.call(partial(self._rewrite, places, dict(request)))
+            if answer["done"]:
+                return _facts(answer["resource"])
+            request["rewriteToken"] = answer["rewriteToken"]
+
+    def _rewrite(self, places: Sequence[str], request: Entry) -> Entry:
+        headers = {"Content-Type": "application/json"}
+        path = "b/{}/o/{}/rewriteTo/b/{}/o/{}"
+        answer: Entry = self._fs.call(
+            "POST", path, *places, headers=headers, json_out=True, **request
+        )
+        return answer
 
     def open_output(self, key: str) -> Any:
         """Open a writer that uses gcsfs's resumable uploads for a large object."""
@@ -106,6 +140,13 @@ def _entry(bucket: str, found: Entry) -> Entry:
         "size": int(found.get("size", 0)),
         "updated": found.get("updated"),
     }
+
+
+def _facts(found: Entry) -> StoredFacts:
+    checksums = {"crc32c": found["crc32c"]} if found.get("crc32c") else {}
+    if found.get("md5Hash"):
+        checksums["md5"] = b64decode(found["md5Hash"]).hex()
+    return StoredFacts(int(found["size"]), checksums, str(found["generation"]))
 
 
 class _Resumable:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from deltactl.storage.objects.part_writer import PART_BYTES, Upload
+from deltactl.storage.objects.services import CannotCopyError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -20,10 +21,6 @@ MIN_PART_BYTES: Final = 5 << 20
 MAX_COPY_BYTES: Final = 5 << 30
 _MAX_PARTS: Final = 10_000
 _ROOM: Final = 16  # parts for what comes after the copies
-
-
-class CannotCopyError(Exception):
-    """The service does not copy parts; nothing was copied."""
 
 
 class CopyingUpload(Upload, Protocol):

@@ -10,10 +10,17 @@ from typing import Any, Final
 
 from fsspec.asyn import sync
 
+from deltactl.errors import StorageError
+from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network.retry import RetryPolicy
-from deltactl.storage.objects.part_assembly import CannotCopyError, PartAssembly
+from deltactl.storage.objects.part_assembly import MAX_COPY_BYTES, PartAssembly
 from deltactl.storage.objects.part_writer import PartWriter
-from deltactl.storage.objects.services import CommonService, Entry, split_directory
+from deltactl.storage.objects.services import (
+    CannotCopyError,
+    CommonService,
+    Entry,
+    split_directory,
+)
 
 _PAGE_KEYS: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20
@@ -55,6 +62,11 @@ class S3Service(CommonService):
         """Return some bytes of an object."""
         return self._ask(key, f"bytes={offset}-{offset + length - 1}")[0]
 
+    def read_range_as_noted(self, key: str, offset: int, length: int) -> bytes:
+        """Return some bytes of the content whose tag ``etag_of`` returns; raise for another one."""
+        wanted = f"bytes={offset}-{offset + length - 1}"
+        return self._ask(key, wanted, if_match=self.etag_of(key))[0]
+
     def read_tail(self, key: str, length: int) -> tuple[bytes, int]:
         """Return the last bytes, and the size of the object from the same answer."""
         data, entry = self.read_end(key, length)
@@ -70,27 +82,30 @@ class S3Service(CommonService):
                 raise
             return b"", empty
 
-    def _ask(self, key: str, wanted: str | None = None) -> tuple[bytes, Entry]:
+    def _ask(
+        self, key: str, wanted: str | None = None, if_match: str | None = None
+    ) -> tuple[bytes, Entry]:
+        conditions = {"Range": wanted, "IfMatch": if_match}
+        conditions = {name: value for name, value in conditions.items() if value is not None}
         answer: tuple[bytes, Entry] = self._retry.call(
-            lambda: sync(self._fs.loop, self._get, key, wanted)
+            lambda: sync(self._fs.loop, self._get, key, conditions)
         )
         return answer
 
-    async def _get(self, key: str, wanted: str | None = None) -> tuple[bytes, Entry]:
+    async def _get(self, key: str, conditions: Mapping[str, str]) -> tuple[bytes, Entry]:
         bucket, _, name = key.partition("/")
-        range_ = {} if wanted is None else {"Range": wanted}
-        answer = await self._request("get_object", Bucket=bucket, Key=name, **range_)
+        answer = await self._request("get_object", Bucket=bucket, Key=name, **conditions)
         body = answer["Body"]
         async with body:
             data = bytes(await body.read())
-        if wanted is not None:
-            self._note_etag(key, answer.get("ETag"))
-        total = answer.get("ContentRange", "").rpartition("/")[2]
+        place, _, total = answer.get("ContentRange", "").rpartition("/")
         size = int(total) if total.isdigit() else len(data)
+        if place.endswith(f"-{size - 1}"):
+            self._note_etag(key, answer.get("ETag"))
         return data, _entry(key, size, answer["LastModified"])
 
     def _note_etag(self, key: str, etag: str | None) -> None:
-        """Remember which content of an object was read: a later copy must be of the same."""
+        """Remember of which content the end, a footer, was read: copies must be of the same."""
         if etag is None:
             return
         while len(self._etags) >= _NOTED_ETAGS:
@@ -98,7 +113,7 @@ class S3Service(CommonService):
         self._etags[key] = etag
 
     def etag_of(self, key: str) -> str:
-        """Return the tag of the content that was read; if none was, of the current one."""
+        """Return the tag of the content whose end was read last; if none was, of the current."""
         if key not in self._etags:
             bucket, _, name = key.partition("/")
             self._note_etag(key, self.call("head_object", Bucket=bucket, Key=name)["ETag"])
@@ -126,6 +141,63 @@ class S3Service(CommonService):
             return None
         return _entry(key, found["ContentLength"], found["LastModified"])
 
+    def facts(self, key: str) -> StoredFacts | None:
+        """Return size and ETag of an object; the ETag is an MD5 unless it has parts or a key."""
+        bucket, _, name = key.partition("/")
+        try:
+            found = self.call("head_object", Bucket=bucket, Key=name)
+        except FileNotFoundError:
+            return None
+        return _facts(found["ContentLength"], found["ETag"], found)
+
+    def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
+        """Copy an object that still has the ETag; by parts if one request cannot copy it."""
+        try:
+            if before.size_bytes > MAX_COPY_BYTES:
+                self._copy_by_parts(key, target, before)
+                return self.facts_of_copy(target)
+            answer = self._copy_object(key, target, before.version)
+        except (PermissionError, NotImplementedError) as error:
+            raise CannotCopyError(str(error)) from error
+        except OSError as error:
+            if _error_code(error) == "PreconditionFailed":
+                raise StorageError("it was replaced while it was copied") from error
+            if _error_code(error) not in _NO_COPIES:
+                raise
+            raise CannotCopyError(str(error)) from error
+        after = _facts(before.size_bytes, answer["CopyObjectResult"]["ETag"], answer)
+        # The same MD5 means the same size; for any other answer ask for the size.
+        same = after.checksums and after.checksums == before.checksums
+        return after if same else self.facts_of_copy(target)
+
+    def _copy_object(self, key: str, target: str, etag: str) -> Mapping[str, Any]:
+        bucket, _, name = key.partition("/")
+        new_bucket, _, new_name = target.partition("/")
+        answer: Mapping[str, Any] = self.call(
+            "copy_object",
+            Bucket=new_bucket,
+            Key=new_name,
+            CopySource={"Bucket": bucket, "Key": name},
+            CopySourceIfMatch=etag,
+        )
+        return answer
+
+    def _copy_by_parts(self, key: str, target: str, before: StoredFacts) -> None:
+        def read(source: str, offset: int, length: int) -> bytes:
+            raise CannotCopyError("the service copies no parts")
+
+        def put(data: bytes) -> None:
+            raise CannotCopyError("the service copies no parts")
+
+        self._note_etag(key, before.version)
+        assembly = PartAssembly(put, lambda: _Parts(self, target), read)
+        try:
+            assembly.copy(key, 0, before.size_bytes)
+            assembly.close()
+        except BaseException:
+            assembly.discard()
+            raise
+
     def open_output(self, key: str) -> Any:
         """Open a writer that retries each part by itself."""
         return PartWriter(lambda data: self.put(key, data), lambda: _Parts(self, key))
@@ -133,7 +205,7 @@ class S3Service(CommonService):
     def open_assembly(self, key: str) -> Any:
         """Open a writer that also takes ranges of other objects, without reading them."""
         return PartAssembly(
-            lambda data: self.put(key, data), lambda: _Parts(self, key), self.read_range
+            lambda data: self.put(key, data), lambda: _Parts(self, key), self.read_range_as_noted
         )
 
     def begin_upload(self, key: str) -> tuple[Mapping[str, Any], Callable[[], None]]:
@@ -307,6 +379,14 @@ class _Parts:
         with suppress(Exception):
             self._service.abort_upload(self._key, self._place["UploadId"])
             self._ended()
+
+
+def _facts(size_bytes: int, etag: str, answer: Mapping[str, Any]) -> StoredFacts:
+    """Return the facts of an object from its ETag, and how the service encrypts it."""
+    digest = etag.strip('"')
+    is_md5 = "-" not in digest and answer.get("ServerSideEncryption") in (None, "AES256")
+    is_md5 = is_md5 and "SSECustomerAlgorithm" not in answer
+    return StoredFacts(size_bytes, {"md5": digest} if is_md5 else {}, etag)
 
 
 def _error_code(error: OSError) -> str:

@@ -13,11 +13,16 @@ from typing import Any, Protocol, Self
 
 from deltactl.errors import StorageError
 from deltactl.storage.errors import NO_BUCKET
+from deltactl.storage.file_copies import StoredFacts
 from deltactl.storage.network.retry import RetryPolicy
 from deltactl.storage.store import OnUpload
 
 Entry = Mapping[str, Any]
 """``name`` (bucket and key), ``type`` (file or directory), ``size``, and a time of modification."""
+
+
+class CannotCopyError(Exception):
+    """The service does not copy (parts of) these objects; nothing was copied."""
 
 
 class ObjectService(Protocol):
@@ -105,6 +110,23 @@ class ObjectService(Protocol):
         """Copy an object on the server; the copy is complete when this returns."""
         ...
 
+    @property
+    def identity(self) -> object:
+        """Return a value that is equal for services that can copy from each other."""
+        ...
+
+    def facts(self, key: str) -> StoredFacts | None:
+        """Return size, checksums and version of an object; ``None`` where nothing is stored."""
+        ...
+
+    def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
+        """Copy an object with these facts on the server; return the facts of the copy.
+
+        Raises:
+            CannotCopyError: the service refuses; nothing was stored.
+        """
+        ...
+
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield entries of a directory: all files below if ``deep``, else files and directories.
 
@@ -137,6 +159,13 @@ class CommonService:
         self._fs = file_system
         self._retry = retry or RetryPolicy()
         self._on_upload: OnUpload | None = None
+        self.opened_with: object = None
+
+    @property
+    def identity(self) -> object:
+        """Return class, endpoint, and what it was opened with; else the file system itself."""
+        opened_with = self._fs if self.opened_with is None else self.opened_with
+        return type(self).__name__, self.find_endpoint(), opened_with
 
     def observed(self, on_upload: OnUpload) -> Self:
         """Return a copy with this observer; both use the same connections."""
@@ -219,6 +248,23 @@ class CommonService:
     def copy(self, key: str, target: str) -> None:
         """Copy as the library does."""
         self._retry.call(lambda: self._fs.cp_file(key, target))
+
+    def facts(self, key: str) -> StoredFacts | None:
+        """Return the size of an object."""
+        entry = self.stat(key)
+        return None if entry is None else StoredFacts(int(entry["size"]))
+
+    def copy_whole(self, key: str, target: str, before: StoredFacts) -> StoredFacts:
+        """Copy as the library does, then look at the copy."""
+        self.copy(key, target)
+        return self.facts_of_copy(target)
+
+    def facts_of_copy(self, target: str) -> StoredFacts:
+        """Return the facts of an object that was just written."""
+        found = self.facts(target)
+        if found is None:
+            raise OSError("the service did not store the copy")
+        return found
 
     def pages(self, directory: str, start: str, *, deep: bool) -> Iterator[list[Entry]]:
         """Yield one page with all entries."""

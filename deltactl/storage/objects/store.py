@@ -18,6 +18,7 @@ from deltactl.errors import (
     StorageError,
 )
 from deltactl.storage.errors import no_versions_error
+from deltactl.storage.file_copies import FileCopies
 from deltactl.storage.objects.copies import ListedCopies
 from deltactl.storage.objects.keys import ObjectKeys
 from deltactl.storage.objects.listing import ObjectListing
@@ -25,6 +26,7 @@ from deltactl.storage.objects.mapped_file import MappedAssembly, MappedFile, fil
 from deltactl.storage.objects.put_if_absent import PutIfAbsentGuard, RawPuts
 from deltactl.storage.objects.ranged_file import TAIL_BYTES, RangedFile, coalesce
 from deltactl.storage.objects.services import CommonService
+from deltactl.storage.objects.whole_copies import WholeCopies
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.secrets import secret_values
 from deltactl.storage.store import (
@@ -112,6 +114,11 @@ class FsspecStore:
     def range_copies(self) -> RangeCopies | None:
         """Return this store, if its service copies parts of objects."""
         return self if self._service.copies_ranges else None
+
+    @property
+    def file_copies(self) -> FileCopies:
+        """Return the copies that the service makes."""
+        return WholeCopies(self._keys, self._service, self._copies.forget)
 
     @property
     def uploads(self) -> Uploads | None:

@@ -74,7 +74,7 @@ def test_other_forms(cli: RunCli, table: TableBuilder, form: str) -> None:
     [
         ((), 2, "restore needs --to-version or --to-timestamp"),
         (("--to-version", "1", "--to-timestamp", "1d"), 2, "do not go together"),
-        (("--to-version", "9"), 1, "it goes from 0 to 3"),
+        (("--to-version", "9"), 1, "it has versions 0 to 3"),
         (("--to-timestamp", "2001-01-01"), 1, "is before the first commit"),
         (("--to-timestamp", "2999-01-01"), 1, "is after the latest commit"),
         (("--to-version", "1", "--where", "id = 1"), 2, "id"),

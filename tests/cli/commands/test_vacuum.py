@@ -16,6 +16,7 @@ import pytest
 from deltactl.cli.commands.vacuum import _find_error
 from deltactl.cli.output.page import Page
 from deltactl.cli.pages.vacuum import render_report
+from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.vacuum.report import FileFailure
 from deltactl.operations.vacuum.run import VacuumOptions, vacuum_table
@@ -104,6 +105,45 @@ def test_a_real_run_and_its_undo(cli: RunCli, table: TableBuilder, tmp_path: Pat
     assert contents(tmp_path / "events" / "p=a") == before
     purged = cli("vacuum", "events", "--purge-quarantine", "--yes")
     assert (purged.code, purged.out) == (0, "Deleted 0 quarantined files (0 B)\n")
+
+
+def test_a_clone_that_is_gone_is_forgotten_only_on_request(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    clone = LocalStore(str(tmp_path / "a clone"))
+    write_note(table.store, CloneNote(clone.uri, 1, OLD_MS, "an-id"))
+    refused = cli("vacuum", "events", "--mode", "full", "--yes")
+    assert refused.code == 6
+    assert f"the shallow clone {clone.uri!r} of version 1 is noted in" in refused.err
+    assert f"deltactl vacuum {table.store.uri} --forget-clone {clone.uri}" in refused.err
+    shown = cli("vacuum", "events", "--forget-clone", "a clone", "--dry-run")
+    assert (shown.code, shown.out.splitlines()[0]) == (
+        0,
+        f"Would forget the shallow clone {clone.uri}",
+    )
+    asked = cli("vacuum", "events", "--forget-clone", "a clone")
+    assert asked.code == 6
+    assert cli("vacuum", "events", "--mode", "full", "--yes").code == 6
+    forgotten = cli("vacuum", "events", "--forget-clone", "a clone", "--yes", "-o", "json")
+    assert forgotten.code == 0
+    assert json.loads(forgotten.out)["result"] == {
+        "clone": clone.uri,
+        "source_version": 1,
+        "noted_at": "2020-09-13T12:26:40.000Z",
+        "clone_id": "an-id",
+    }
+    assert cli("vacuum", "events", "--mode", "full", "--yes").code == 0
+
+
+def test_the_plan_names_the_clones_whose_files_stay(
+    cli: RunCli, table: TableBuilder, tmp_path: Path
+) -> None:
+    clone = TableBuilder(LocalStore(str(tmp_path / "clone")), [Column("id")])
+    write_note(table.store, CloneNote(clone.store.uri, 1, OLD_MS))
+    shown = cli("vacuum", "events", "--mode", "full", "--dry-run").out
+    assert f"shallow clone  {clone.store.uri}: its files are kept\n" in shown
+    envelope = json.loads(cli("vacuum", "events", "--dry-run", "-o", "json").out)
+    assert [note["clone"] for note in envelope["result"]["clones"]] == [clone.store.uri]
 
 
 def test_deleted_files_cannot_come_back(cli: RunCli, table: TableBuilder) -> None:
@@ -257,6 +297,8 @@ def test_a_real_run_commits_start_and_end(cli: RunCli, table: TableBuilder) -> N
         ("--undo", "last", "--retain", "7d"),
         ("--purge-quarantine", "--yes", "--quarantine-for", "0h"),
         ("--inventory", "x.csv", "--mode", "lite"),
+        ("--forget-clone", "clone", "--retain", "7d"),
+        ("--forget-clone", "clone", "--yes"),
     ],
     ids=" ".join,
 )

@@ -108,6 +108,57 @@ def test_what_an_incident_needs_is_kept() -> None:
     assert third == {"protocol": protocol}
 
 
+@pytest.mark.parametrize(
+    ("engine", "is_kept"),
+    [
+        ("Apache-Spark/4.2.0 Delta-Lake/4.4.0", True),
+        ("Apache-Spark/3.5.3 Delta-Lake/3.4.0-SNAPSHOT", True),
+        ("Databricks-Runtime/16.0.x-photon-scala2.12", True),
+        ("Apache-Spark/3.5.0-amzn-1 Delta-Lake/3.0.0", True),
+        ("delta-rs:py-1.6.6", True),
+        ("deltactl/0.1.0", True),
+        ("Apache-Spark/3.5.0-smith", False),
+        ("Apache-Spark/3.5.0smith", False),
+        ("Apache-Spark/3.5.0 smith/1.0", False),
+        ("delta-rs:smith-1.6.6", False),
+        ("Kernel-3.4.0/smith", False),
+    ],
+)
+def test_engines(engine: str, is_kept: bool) -> None:
+    (said,) = redact({"commitInfo": {"engineInfo": engine}})
+    assert (said["commitInfo"]["engineInfo"] == engine) is is_kept
+    assert "smith" not in json.dumps(said)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_kept"),
+    [
+        ("interval 30 days", True),
+        ("interval 1 week", True),
+        ("128mb", True),
+        ("1048576", True),
+        ("0.5", True),
+        ("true", True),
+        ("interval 30 smith", False),
+        ("7hunters", False),
+        ("1 2", False),
+    ],
+)
+def test_values_of_known_properties(value: str, is_kept: bool) -> None:
+    action = {"metaData": {"configuration": {"delta.logRetentionDuration": value}}}
+    (said,) = redact(action)
+    assert (said == action) is is_kept
+
+
+def test_metrics_of_writers() -> None:
+    kept = {"numOutputRows": "5", "num_added_files": 1, "execution_time_ms": 7, "scanTimeMs": "1"}
+    (said,) = redact({"commitInfo": {"operationMetrics": {**kept, "smith_time_ms": 1}}})
+    metrics = said["commitInfo"]["operationMetrics"]
+    assert {key: metrics.get(key) for key in kept} == kept
+    assert len(metrics) == 5
+    assert "smith" not in json.dumps(said)
+
+
 def test_names_of_columns_may_be_kept() -> None:
     schema = {
         "type": "struct",

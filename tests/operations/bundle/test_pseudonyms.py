@@ -53,6 +53,10 @@ def test_a_text_that_is_no_unicode() -> None:
         (f"part-00000-{UUID}.c000.zstd.parquet", f"part-00000-{UUID}.c000.zstd.parquet"),
         (f"deletion_vector_{UUID}.bin", f"deletion_vector_{UUID}.bin"),
         ("_delta_log/x.json", "_delta_log/~.json"),
+        (f"_delta_log/{7:020}.json", f"_delta_log/{7:020}.json"),
+        (f"{7:020}.json", "~.json"),
+        ("smith:1/a", "~/~"),
+        ("abfss://smith@corp.dfs.core.windows.net/a", "abfss://~/~"),
         ("smith.parquet", "~.parquet"),
         ("day=1/smith", "~=~/~"),
         ("s3://bucket/a", "s3://~/~"),
@@ -88,6 +92,19 @@ def test_a_word_of_the_program_that_the_table_has_too_is_replaced() -> None:
     names = make(words=find_words("the checkpoint is broken"))
     names.hide("broken")
     assert names.prose("the checkpoint is broken").startswith("the checkpoint is ~")
+
+
+def test_a_word_in_another_case_is_replaced_too() -> None:
+    names = make(words=find_words("broken"))
+    names.hide("Broken")
+    assert names.prose("Broken").startswith("~")
+
+
+def test_numbers_of_messages() -> None:
+    names = make(words=find_words("version line"))
+    assert names.prose("version 12, line 3") == "version 12, line 3"
+    assert "4111111111111111" not in names.prose("version 4111111111111111")
+    assert "12345678" not in names.prose("12345678")
 
 
 def test_bytes_that_cannot_be_parsed() -> None:

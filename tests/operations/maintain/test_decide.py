@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,7 +54,7 @@ def small(table: str, name: ActionName) -> Action:
 def choose(
     *actions: Action, budget: Budget | None = None, policy: MaintainPolicy | None = None
 ) -> Decision:
-    observations = {}
+    observations: dict[str, Observation] = {}
     for action in actions:
         facts = TableFacts(action.table, action.table, "id", 1)
         before = observations.get(action.table)
@@ -114,8 +116,6 @@ def test_a_budget_below_the_smallest_action_is_said() -> None:
 
 
 def test_what_must_wait_has_no_rank() -> None:
-    from dataclasses import replace
-
     decision = choose(replace(rewrite("t", (10, 40)), blocked="being written to"))
     assert not decision.chosen
     assert (decision.left[0].rank, decision.left[0].why_left) == (0, "being written to")

@@ -9,6 +9,7 @@ import deltalake
 import pytest
 
 from deltactl.errors import DeltactlError
+from deltactl.log.snapshot import load_snapshot
 from deltactl.operations.check.options import CheckOptions, Depth
 from deltactl.operations.check.run import check_table
 from deltactl.operations.maintain.budget import Budget
@@ -19,10 +20,8 @@ from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.run import optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.scan import scan_snapshot
-from deltactl.log.snapshot import load_snapshot
 from deltactl.storage.local.store import LocalStore
-from tests.support.lake import TARGET, LakeTable, build_lake
-from tests.support.table_builder import multiset
+from tests.support.lake import TARGET, LakeTable, build_lake, digest_rows
 
 BROKEN = {"LOG_GAP"}
 
@@ -64,7 +63,7 @@ def ensure_whole(root: Path, table: LakeTable) -> None:
     store = LocalStore(str(address))
     snapshot = load_snapshot(store, warn=lambda _: None)
     rows = scan_snapshot(snapshot).read_all().to_pylist()
-    assert multiset(rows) == multiset(table.builder.rows())
+    assert digest_rows(rows) == table.digest
     report = check_table(store, CheckOptions(depth=Depth.FOOTERS), context())
     assert report.findings.num_rows == 0, report.findings.to_pylist()
     if table.kind != "deletes":  # delta-rs reads deletion vectors only through its own SQL

@@ -93,7 +93,8 @@ def only(report: MaintainReport) -> TableReport:
 
 def rows_of(root: Path) -> list[dict[str, Any]]:
     snapshot = load_snapshot(LocalStore(str(root)), warn=lambda _: None)
-    return scan_snapshot(snapshot).read_all().to_pylist()
+    found: list[dict[str, Any]] = scan_snapshot(snapshot).read_all().to_pylist()
+    return found
 
 
 def operations_of(root: Path) -> list[str]:
@@ -126,7 +127,8 @@ def test_everything_that_is_due_in_the_safe_order(tmp_path: Path) -> None:
         predicted, measured = by_name[name].predicted, by_name[name].measured
         assert measured is not None
         assert measured.files_removed == predicted.files_removed > 0
-    assert by_name["vacuum"].measured.bytes_freed == by_name["vacuum"].predicted.bytes_freed
+        if name == "vacuum":
+            assert measured.bytes_freed == predicted.bytes_freed
     assert multiset(rows_of(tmp_path)) == multiset(builder.rows())
     assert not only(run(tmp_path, policy=policy)).is_due
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from deltactl.parquet.format import (
     ColumnMetaData,
     FileMetaData,
     RowGroup,
+    Statistics,
 )
 from deltactl.parquet.thrift import Kind, ThriftStruct
 from deltactl.table import Table
@@ -220,6 +222,18 @@ def test_no_more_row_groups_are_copied_than_a_file_can_have(
     assert multiset(table.scan().read_all().to_pylist()) == expected
 
 
+def test_rows_encoded_between_copies_are_row_groups_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deltactl.operations.optimize.tasks.ROOM_FOR_ROW_GROUPS", 4)
+    builder = _builder(features=["deletionVectors"])
+    first, *_ = _append(builder, *(_rows(start, 8 * _GROUP) for start in (0, 100, 200)))
+    builder.delete_rows(first, range(_GROUP, 8 * _GROUP, 2 * _GROUP))
+    table = Table(builder.store.uri, store=builder.store, warn=pytest.fail)
+    done = table.optimize(OptimizeOptions(rewrite="copy", verify="full")).rewritten
+    assert done is not None
+    assert (done.groups_copied, done.groups_encoded) == (3, 21)
+    assert done.reasons == {"deleted rows": 4, "too many row groups": 17}
+
+
 def _change_all(paths: Iterable[Path], change: Callable[[ThriftStruct], None]) -> None:
     for path in paths:
         change_footer(path, change)
@@ -261,6 +275,98 @@ def test_byte_arrays_of_old_parquet_mr_are_encoded(
     make_delta_table(tmp_path, paths, rows.schema)
     assert _copied(tmp_path) == (2, {"defective writer": 2} if encodes else {})
     assert pq.read_table(find_output(tmp_path)) == pa.concat_tables([rows, rows])
+
+
+@pytest.mark.parametrize(
+    ("writer", "encodes"),
+    [
+        ("parquet-mr version 1.2.8", True),  # PARQUET-816: sizes without a page header
+        ("parquet-mr", True),
+        ("parquet-mr version 1.3.0", False),
+        ("parquet-cpp version 1.5.1-SNAPSHOT", True),  # ARROW-10353: marks of compressed pages
+        ("parquet-cpp version 2.0.0", False),
+        ("", False),
+    ],
+)
+def test_all_chunks_of_defective_writers_are_encoded(
+    tmp_path: Path, writer: str, encodes: bool
+) -> None:
+    rows = pa.table({"id": range(50), "text": [f"t{i}" for i in range(50)]})
+    paths = _write(tmp_path, rows)
+    _change_all(
+        paths, lambda footer: footer.set(FileMetaData.CREATED_BY, Kind.BINARY, writer.encode())
+    )
+    make_delta_table(tmp_path, paths, rows.schema)
+    assert _copied(tmp_path) == ((0, {"defective writer": 2}) if encodes else (2, {}))
+    assert pq.read_table(find_output(tmp_path)) == pa.concat_tables([rows, rows])
+
+
+def _set_orders(number: int) -> Callable[[ThriftStruct], None]:
+    def change(footer: ThriftStruct) -> None:
+        for order in footer.members(FileMetaData.COLUMN_ORDERS):
+            order.fields = [(number, Kind.STRUCT, ThriftStruct())]
+
+    return change
+
+
+@pytest.mark.parametrize(("number", "copied"), [(1, 2), (2, 2), (3, 0)])
+def test_bounds_in_an_unknown_order_are_not_used(tmp_path: Path, number: int, copied: int) -> None:
+    rows = pa.table({"id": range(50), "number": [float(i) for i in range(50)]})
+    paths = _write(tmp_path, rows)
+    _change_all(paths, _set_orders(number))
+    make_delta_table(tmp_path, paths, rows.schema)
+    expected = {} if copied else {"statistics missing or inexact": 2}
+    assert _copied(tmp_path) == (copied, expected)
+
+
+def _bounds_of_number(folder: Path) -> tuple[float, float] | None:
+    (stats,) = Table(str(folder)).snapshot().files["stats"].to_pylist()
+    found = json.loads(stats)
+    bounds = (found["minValues"].get("number"), found["maxValues"].get("number"))
+    return None if bounds == (None, None) else bounds
+
+
+@pytest.mark.parametrize(
+    ("writer", "order", "nan_count", "bounds", "reads"),
+    [
+        ("parquet-cpp-arrow version 26.0.0", 1, None, None, True),
+        ("parquet-cpp-arrow version 26.0.0", 2, 1, None, True),
+        # The order of IEEE 754 leaves NaN out of bounds, whoever wrote them.
+        ("parquet-mr version 1.18.0", 2, None, None, True),
+        ("parquet-mr version 1.18.0", 1, 1, None, True),
+        # The footer is believed, so the rows are not read: it would be seen here.
+        ("parquet-cpp-arrow version 26.0.0", 1, 0, (0.0, 49.0), False),
+        ("parquet-mr version 1.12.3", 1, None, (0.0, 49.0), False),
+    ],
+)
+def test_a_column_with_nan_is_read_unless_the_footer_tells(
+    tmp_path: Path,
+    writer: str,
+    order: int,
+    nan_count: int | None,
+    bounds: tuple[float, float] | None,
+    reads: bool,
+) -> None:
+    numbers = [*(float(i) for i in range(50)), float("nan")]
+    rows = pa.table({"id": range(51), "number": numbers})
+    paths = _write(tmp_path, rows)
+
+    def change(footer: ThriftStruct) -> None:
+        footer.set(FileMetaData.CREATED_BY, Kind.BINARY, writer.encode())
+        _set_orders(order)(footer)
+        statistics = chunk_of(footer, 0, 1).struct(ColumnChunk.META_DATA)
+        statistics = statistics.struct(ColumnMetaData.STATISTICS)
+        if nan_count is not None:
+            statistics.set(Statistics.NAN_COUNT, Kind.I64, nan_count)
+
+    _change_all(paths, change)
+    make_delta_table(tmp_path, paths, rows.schema)
+    assert _copied(tmp_path) == (2, {})
+    assert _bounds_of_number(tmp_path) == bounds
+    statistics = chunk_of(read_footer(find_output(tmp_path)), 0, 1).struct(ColumnChunk.META_DATA)
+    statistics = statistics.struct(ColumnMetaData.STATISTICS)
+    assert (statistics.get(Statistics.MAX_VALUE) is None) == reads
+    assert statistics.integer(Statistics.NAN_COUNT) == nan_count
 
 
 def test_bounds_without_a_defined_order_are_removed(tmp_path: Path) -> None:
@@ -359,6 +465,20 @@ def test_sorting_columns_stay(tmp_path: Path) -> None:
     for number in range(made.num_row_groups):
         found = made.row_group(number).sorting_columns
         assert found == (pq.SortingColumn(0, descending=True), pq.SortingColumn(1))
+
+
+def test_sorting_columns_end_before_the_first_that_is_encoded(tmp_path: Path) -> None:
+    """Its values may be others: the rows need not be sorted by it, and by those after it."""
+    rows = pa.table({"b": [1, 2, 3], "a": ["x", "y", "z"], "c": [3, 2, 1]})
+    order = [pq.SortingColumn(2, descending=True), pq.SortingColumn(1), pq.SortingColumn(0)]
+    paths = _write(tmp_path, rows, sorting_columns=order)
+    wanted = pa.schema([rows.schema.field("b"), pa.field("a", pa.binary()), rows.schema.field("c")])
+    make_delta_table(tmp_path, paths, wanted)
+    assert _copied(tmp_path) == (2, {"column stored in another way": 2})
+    made = pq.read_metadata(find_output(tmp_path))
+    for number in range(made.num_row_groups):
+        found = made.row_group(number).sorting_columns
+        assert found == (pq.SortingColumn(2, descending=True),)
 
 
 def test_page_checksums_stay(tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ import pytest
 from deltalake import write_deltalake
 
 from deltactl import Table
-from deltactl.errors import DeltactlError
+from deltactl.errors import DeltactlError, StorageError
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.storage.assembly import open_assembly
 from deltactl.storage.network.counts import requests_sent
 from deltactl.storage.objects.part_assembly import PartAssembly
 from deltactl.storage.objects.store import FsspecStore
@@ -258,3 +259,24 @@ def test_a_source_that_changes_between_its_footer_and_the_copy_is_found(
         assert copies[0].status == 412
         assert scene.table.snapshot().num_files == 3
         assert scene.parts() == 0
+
+
+def test_bytes_that_fill_up_parts_are_of_the_content_that_the_footer_was_read_from(
+    scene: Scene,
+) -> None:
+    """They pass the client: their reads have the condition that copies have."""
+    store = open_store(scene.root, scene.options)
+    size = 7 << 20
+    store.put("source", b"a" * size)
+    store.read_ranges("source", [(size - 8, 8)])  # the footer
+    scene.store.put("source", b"b" * size)
+    assert store.read_ranges("source", [(0, 8)]) == [b"b" * 8]  # an index, or a page
+    out = open_assembly(store, "made")
+    out.write(b"magic")
+    out.copy("source", 0, 6 << 20)
+    with pytest.raises(StorageError):
+        out.close()
+    reads = [r for r in scene.proxy.requests if r.method == "GET" and "if-match" in r.headers]
+    assert {request.status for request in reads} == {412}
+    assert scene.store.stat_many(["made"]) == [None]
+    assert scene.parts() == 0

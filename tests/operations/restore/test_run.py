@@ -181,7 +181,7 @@ def test_there_may_be_nothing_to_do(target: int) -> None:
         ({}, UsageError, "needs --to-version or --to-timestamp"),
         ({"version": 1, "timestamp_ms": 1}, UsageError, "do not go together"),
         ({"version": -1}, UsageError, "must not be negative"),
-        ({"version": 5}, VersionNotFoundError, "no version 5: it goes from 0 to 4"),
+        ({"version": 5}, VersionNotFoundError, "no version 5: it has versions 0 to 4"),
         ({"timestamp_ms": 1}, VersionNotFoundError, "before the first commit"),
         ({"timestamp_ms": 1 << 45}, VersionNotFoundError, r"after the latest commit .*version 4"),
     ],
@@ -338,7 +338,7 @@ def test_a_version_that_is_not_whole_is_refused(what: str) -> None:
     assert "the log has no vacuum since then" in caught.value.message
     hint = caught.value.hint or ""
     whole = {"kept file": 0, "file": 3, "size": 3}.get(what, 1)
-    assert f"he nearest version that is whole is {whole};" in hint
+    assert f"restore version {whole}, the nearest that is whole;" in hint
     assert latest(builder.store) == 4
 
 
@@ -406,7 +406,7 @@ def test_the_vacuum_that_removed_the_files_is_named(tmp_path: Path) -> None:
     with pytest.raises(SafetyError) as caught:
         table.restore(1)
     assert f"vacuum {run} of" in caught.value.message
-    assert f"--undo {run}` restores 1 of them" in (caught.value.hint or "")
+    assert f"--undo {run}`, which brings back 1;" in (caught.value.hint or "")
     from deltactl.operations.vacuum.undo import undo_vacuum
 
     undo_vacuum(builder.store, "last")
@@ -658,7 +658,7 @@ def test_a_downgrade_waits_until_older_readers_read_right() -> None:
     Table("x", store=store).checkpoint()
     with pytest.raises(SafetyError, match="tombstones in the log carry deletion vectors") as caught:
         restore(store, 1, allow_protocol_downgrade=True)
-    assert "It will work from" in (caught.value.hint or "")
+    assert "Wait until " in (caught.value.hint or "")
     assert latest(store) == 4
 
 
@@ -849,7 +849,7 @@ def test_of_a_log_whose_beginning_was_cleaned_up(tmp_path: Path) -> None:
     builder.forget_commits(3)
     Table(str(tmp_path)).restore(3)
     assert ids(builder.store) == [1, 2, 3]
-    with pytest.raises(VersionNotFoundError, match="goes from 3 to 6"):
+    with pytest.raises(VersionNotFoundError, match="has versions 3 to 6"):
         Table(str(tmp_path)).restore(2)
 
 

@@ -23,16 +23,20 @@ class Stage:
     def __init__(self) -> None:
         self.scene = Scene("deletionVectors")
         scene = self.scene
-        path, *gone = scene.append(60, *"abc")
+        path, *gone, cloned = scene.append(60, *"abcd")
         scene.delete_rows(50, path, 0)
+        self.clone = scene.clone(48, path, cloned)
+        (vector,) = (name for name in scene.names() if name.endswith(".bin"))
         scene.delete_rows(45, path, 1)
-        scene.remove(40, *gone)
+        scene.delete_rows(44, path, 2)
+        scene.remove(40, *gone, cloned)
         scene.plant(30, "p=a/orphan.parquet", "_change_data/c.parquet")
         scene.ago(20, scene.builder.checkpoint)
         self.before = scene.store.contents()
         self.times = {i.name: i.modified_ms for i in scene.store.stat_many([*self.before]) if i}
         self.rows = scene.live_rows()
-        self.needed = scene.needed(scene.builder.version)
+        self.cloned_rows = len(self.clone.live_rows())
+        self.needed = scene.needed(scene.builder.version) | {cloned, vector}
         self.planned = set(scene.plan())
 
     def reset(self) -> None:
@@ -52,7 +56,8 @@ class Stage:
         assert self.scene.live_rows() == self.rows
         names = self.scene.names()
         assert self.needed <= names
-        before = {n for n in self.before if not n.startswith("_delta_log/")}
+        assert len(self.clone.live_rows()) == self.cloned_rows
+        before = {n for n in self.before if not n.startswith(("_delta_log/", "_deltactl/"))}
         assert before - names <= self.planned
 
 

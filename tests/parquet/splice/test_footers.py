@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltactl.errors import DeltactlError
-from deltactl.parquet.format import ColumnChunk, ColumnMetaData, FileMetaData, RowGroup, Statistics
-from deltactl.parquet.thrift import Kind, ThriftStruct
+from deltactl.errors import DataFileError, DeltactlError
+from deltactl.parquet.footer_bytes import parse_footer
+from deltactl.parquet.format import (
+    ColumnChunk,
+    ColumnMetaData,
+    FileMetaData,
+    OffsetIndex,
+    PageLocation,
+    RowGroup,
+    Statistics,
+)
+from deltactl.parquet.splice.source import prepare_leaves, read_source
+from deltactl.parquet.thrift import Kind, ThriftStruct, decode, encode
+from deltactl.storage.open import open_store
 from deltactl.table import Table
 from tests.parquet.splice.files import (
     change_footer,
@@ -93,6 +104,14 @@ def _short_bound(footer: ThriftStruct) -> None:
     statistics.set(Statistics.MAX_VALUE, Kind.BINARY, b"x")
 
 
+def _count(number: int, value: int) -> Callable[[ThriftStruct], None]:
+    def change(footer: ThriftStruct) -> None:
+        statistics = chunk_of(footer, 1, 0).struct(ColumnChunk.META_DATA)
+        statistics.struct(ColumnMetaData.STATISTICS).set(number, Kind.I64, value)
+
+    return change
+
+
 _DATA, _DICTIONARY = ColumnMetaData.DATA_PAGE_OFFSET, ColumnMetaData.DICTIONARY_PAGE_OFFSET
 _SIZE, _VALUES = ColumnMetaData.TOTAL_COMPRESSED_SIZE, ColumnMetaData.NUM_VALUES
 
@@ -108,6 +127,9 @@ _READABLE: dict[str, tuple[Callable[[ThriftStruct], None], int]] = {
     "a chunk in another file": (_in_another_file, 4),
     "an offset index elsewhere": (_index(ColumnChunk.OFFSET_INDEX_OFFSET, 5), 5),
     "an offset index outside of the file": (_index(ColumnChunk.OFFSET_INDEX_OFFSET, 1 << 40), 5),
+    "more nulls than values": (_count(Statistics.NULL_COUNT, 1001), 4),
+    "fewer nulls than none": (_count(Statistics.NULL_COUNT, -1), 4),
+    "more NaN than values": (_count(Statistics.NAN_COUNT, 1001), 4),
     "a column index outside of the file": (_index(ColumnChunk.COLUMN_INDEX_OFFSET, 1 << 40), 5),
 }
 _UNREADABLE: dict[str, Callable[[ThriftStruct], None]] = {
@@ -136,6 +158,47 @@ def test_what_arrow_reads_is_encoded(tmp_path: Path, lie: str) -> None:
     assert rows["id"].to_pylist() == wanted
     assert rows["other"].to_pylist() == wanted
     assert rows["text"].to_pylist() == [f"t{i % 9}" for i in wanted]
+
+
+def _no_pages(footer: ThriftStruct) -> None:
+    metadata = chunk_of(footer, 1, 1).struct(ColumnChunk.META_DATA)
+    metadata.set(_SIZE, Kind.I64, 0)
+
+
+def test_values_without_pages_are_found_by_the_footer(tmp_path: Path) -> None:
+    """No page headers are read on far stores."""
+    path = _write(tmp_path)[0]
+    change_footer(path, _no_pages)
+    with pytest.raises(DataFileError):
+        read_source(path.name, parse_footer(open_store(str(tmp_path)), path.name, _size(path)))
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def test_pages_of_an_index_outside_of_their_chunk_are_found_without_reading_them(
+    tmp_path: Path,
+) -> None:
+    path = _write(tmp_path)[0]
+    store = open_store(str(tmp_path))
+    source = read_source(path.name, parse_footer(store, path.name, _size(path)))
+    group = source.groups[0]
+
+    def read(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return store.read_ranges(path.name, ranges)
+
+    def read_shifted(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        found = read(ranges)
+        index = decode(found[0])  # the offset index comes first
+        for page in index.structs(OffsetIndex.PAGE_LOCATIONS):
+            offset = page.integer(PageLocation.OFFSET) or 0
+            page.set(PageLocation.OFFSET, Kind.I64, offset + 1024)
+        return [encode(index), *found[1:]]
+
+    assert prepare_leaves(source, group, ["id"], read, walk=False)
+    with pytest.raises(DataFileError, match="not inside its column chunk"):
+        prepare_leaves(source, group, ["id"], read_shifted, walk=False)
 
 
 @pytest.mark.parametrize("lie", _UNREADABLE)

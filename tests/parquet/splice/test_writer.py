@@ -222,6 +222,7 @@ class _FarStore(ForwardingStore):
     """Copies by reading and writing, as far stores do."""
 
     range_copies = None
+    file_copies = None
 
 
 def _ensure_found(store: Store, message: str) -> None:

@@ -15,6 +15,8 @@ from deltactl.units import GIB, MIB
 
 # What the process needs before the first row is read, and for what is not counted here.
 _BASE_BYTES: Final = 256 * MIB
+# Memory for decoded pages, a row group, and its encoded copy.
+_MEMORY_PER_INPUT_BYTE: Final = 6
 _LEAST_BYTES: Final = 64 * MIB
 # More than this gains nothing: the spill file is in the page cache where there is memory.
 _MOST_BYTES: Final = 2 * GIB
@@ -29,29 +31,48 @@ def build_cluster_tasks(
     memory_bytes: int | None,
     *,
     is_local: bool,
-) -> LazyTasks[ClusterTask]:
-    """Return the tasks of clusters of these sizes; ``build`` gives the files of each.
+) -> LazyTasks[ClusterTask | RewriteTask]:
+    """Return the tasks of bins of these sizes; ``build`` gives the files of each.
 
     A cluster whose rows fit an even share of the memory has one worker, so that others run beside
     it; a larger one has all the memory and all cores, and runs alone. In an executor of Spark, of
-    which this machine knows nothing, each has one worker and little memory.
+    which this machine knows nothing, each has one worker and little memory. Bins without a layout
+    are joined as always.
     """
     cores = count_cores() if is_local else 1
     limit = machine_memory_bytes() // 2 if memory_bytes is None else memory_bytes
     usable = min(_MOST_BYTES, max(_LEAST_BYTES, limit - _BASE_BYTES))
     if not is_local:
         usable = limit = _EXECUTOR_BYTES
-    needed = [max(_LEAST_BYTES // 4, 4 * DECODED_PER_INPUT_BYTE * size) for size in sizes]
-    fits = [need <= usable // cores for need in needed]
 
-    def build_cluster(number: int) -> ClusterTask:
+    def build_bin(number: int) -> ClusterTask | RewriteTask:
+        request = plan.request_of(number)
+        if request is None:
+            return build(number)
+        needed = _estimate_cluster(sizes[number])
+        fits = needed <= usable // cores
         return ClusterTask(
             build(number),
+            request,
             plan.files_after[number],
-            needed[number] if fits[number] else usable,
-            1 if fits[number] else cores,
+            needed if fits else usable,
+            1 if fits else cores,
         )
 
-    pairs = zip(needed, fits, strict=True)
-    weights = [need if is_fitting else limit for need, is_fitting in pairs]
-    return LazyTasks(weights, build_cluster, sizes)
+    def weigh(number: int, size: int) -> int:
+        if plan.request_of(number) is None:
+            return estimate_memory(size)
+        needed = _estimate_cluster(size)
+        return needed if needed <= usable // cores else limit
+
+    weights = [weigh(number, size) for number, size in enumerate(sizes)]
+    return LazyTasks(weights, build_bin, sizes)
+
+
+def _estimate_cluster(input_bytes: int) -> int:
+    return max(_LEAST_BYTES // 4, 4 * DECODED_PER_INPUT_BYTE * input_bytes)
+
+
+def estimate_memory(input_bytes: int) -> int:
+    """Return about how much memory it takes to join files: decoded, a row group, encoded."""
+    return min(_MEMORY_PER_INPUT_BYTE * input_bytes, 1 << 30)

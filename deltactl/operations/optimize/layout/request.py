@@ -8,7 +8,12 @@ from typing import Final, Literal, TypeAlias
 
 from deltactl.errors import SafetyError, UsageError
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.optimize.options import DEFAULT_LAYOUT, Layout, OptimizeOptions
+from deltactl.operations.optimize.options import (
+    DEFAULT_LAYOUT,
+    LIQUID_LAYOUT,
+    Layout,
+    OptimizeOptions,
+)
 from deltactl.protocol.clustering import clustering_columns
 from deltactl.protocol.schema import DeltaType, Field, StructType
 from deltactl.protocol.stats_columns import (
@@ -77,24 +82,26 @@ def resolve_request(snapshot: Snapshot, options: OptimizeOptions) -> LayoutReque
             return LayoutRequest("cluster", options.layout or DEFAULT_LAYOUT, columns)
         if tuple(column.path for column in columns) != defined:
             raise _defined_by_table(snapshot, option, defined)
-        if options.layout not in (None, "hilbert"):
-            raise UsageError(
-                f"--layout {options.layout}: the table's own clustering is a Hilbert curve",
-                hint="Rerun without --layout.",
-            )
-    elif options.full and not defined:
-        raise UsageError(
-            "--full has no meaning without --cluster-by or --zorder-by",
-            hint="Remove it: the table has no clustering columns of its own.",
-        )
+    elif not defined:
+        _ensure_meaning(options)
     if not defined or options.purge or options.rewrite == "copy":
         return None
-    own = _find_defined(snapshot, defined)
-    return None if own is None else LayoutRequest("liquid", "hilbert", own)
+    own = find_columns(snapshot, defined)
+    return None if own is None else LayoutRequest("liquid", options.layout or LIQUID_LAYOUT, own)
+
+
+def _ensure_meaning(options: OptimizeOptions) -> None:
+    """Refuse options of a layout where neither the command nor the table has columns."""
+    for option, is_given in (("--full", options.full), ("--layout", options.layout is not None)):
+        if is_given:
+            raise UsageError(
+                f"{option} has no meaning without --cluster-by or --zorder-by",
+                hint="Remove it: the table has no clustering columns of its own.",
+            )
 
 
 def _defined_by_table(snapshot: Snapshot, option: str, paths: Sequence[Path]) -> UsageError:
-    columns = _find_defined(snapshot, paths) or ()
+    columns = find_columns(snapshot, paths) or ()
     names = ", ".join(column.name for column in columns)
     return UsageError(
         f"{option}: the table defines its own clustering columns: {names}",
@@ -103,8 +110,8 @@ def _defined_by_table(snapshot: Snapshot, option: str, paths: Sequence[Path]) ->
     )
 
 
-def _find_defined(snapshot: Snapshot, paths: Sequence[Path]) -> tuple[LayoutColumn, ...] | None:
-    """Return the table's clustering columns; ``None`` if one is missing or has no order."""
+def find_columns(snapshot: Snapshot, paths: Sequence[Path]) -> tuple[LayoutColumn, ...] | None:
+    """Return columns by their physical paths; ``None`` if one is missing or has no order."""
     leaves = {leaf.path: leaf for leaf in list_leaves(snapshot.metadata.data_schema)}
     columns = []
     for path in paths:

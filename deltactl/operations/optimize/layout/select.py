@@ -7,10 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltactl.operations.optimize.layout.request import LayoutRequest
-from deltactl.operations.optimize.layout.tags import CLUSTER_TAG, CUBE_TAG, RUN_TAG, has_layout
+from deltactl.operations.optimize.layout.tags import (
+    CLUSTER_TAG,
+    CUBE_TAG,
+    RUN_TAG,
+    has_layout,
+    number_tags,
+)
 from deltactl.protocol.partitions import lookup_map
 from deltactl.units import GIB
 
@@ -25,12 +30,19 @@ class LayoutPlan:
     """What an optimize does besides choosing files.
 
     ``files_after`` has the expected number of outputs of each cluster. ``placed_bytes`` are those
-    of inputs that are in such a layout already, and are rewritten together with others.
+    of inputs that are in such a layout already, and are rewritten together with others. A plain run
+    keeps layouts that differ between partitions, and joins files where there is none: then
+    ``requests`` has the one of each bin, and ``request`` is the first of them.
     """
 
     request: LayoutRequest
     files_after: tuple[int, ...]
     placed_bytes: int
+    requests: tuple[LayoutRequest | None, ...] = ()
+
+    def request_of(self, number: int) -> LayoutRequest | None:
+        """Return the layout of a bin; ``None`` if its files are only joined."""
+        return self.requests[number] if self.requests else self.request
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,10 +60,14 @@ class Placed:
         """Read the tags of files."""
         is_placed = has_layout(files, request)
         tag = {"zorder": RUN_TAG, "cluster": CLUSTER_TAG, "liquid": CUBE_TAG}[request.kind]
-        names = lookup_map(files["tags"], tag)
-        encoded = pa.chunked_array(names.chunks, pa.string()).combine_chunks().dictionary_encode()
-        codes = np.asarray(pc.fill_null(encoded.indices, -1)).astype(np.int64)
-        return cls(is_placed, np.where(is_placed, codes, -1))
+        numbers, _ = number_tags(lookup_map(files["tags"], tag))
+        return cls.from_numbers(is_placed, numbers)
+
+    @classmethod
+    def from_numbers(cls, is_placed: Array, numbers: Array) -> Placed:
+        """Return files by their clusters; those that name none are not placed."""
+        is_placed = is_placed & (numbers >= 0)
+        return cls(is_placed, np.where(is_placed, numbers, -1))
 
     def find_finished(self, sizes: Array, min_bytes: int) -> Array:
         """Return the files of clusters that are large enough."""

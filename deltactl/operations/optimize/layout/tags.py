@@ -17,19 +17,20 @@ import pyarrow.compute as pc
 
 from deltactl.log.writing.action_lines import NewFile
 from deltactl.operations.optimize.layout.request import LayoutRequest
+from deltactl.operations.row_proofs import PATH_TAG
 from deltactl.protocol.partitions import lookup_map
 
 LAYOUT_TAG: Final = "deltactl.layout"
 COLUMNS_TAG: Final = "deltactl.layoutColumns"
 RUN_TAG: Final = "deltactl.layoutRun"
 CLUSTER_TAG: Final = "deltactl.layoutCluster"
-PATH_TAG: Final = "deltactl.layoutPath"
 
 CUBE_TAG: Final = "ZCUBE_ID"
 CUBE_COLUMNS_TAG: Final = "ZCUBE_ZORDER_BY"
 LIQUID: Final = "liquid"
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,14 @@ def encode_names(names: Sequence[str]) -> str:
 def encode_columns(paths: Sequence[tuple[str, ...]]) -> str:
     """Return the text for physical column paths."""
     return json.dumps([list(path) for path in paths], separators=(",", ":"), ensure_ascii=False)
+
+
+def number_tags(texts: pa.Array | pa.ChunkedArray) -> tuple[Numbers, list[str]]:
+    """Return for each file the number of its text, -1 for none, and the distinct texts."""
+    chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
+    encoded = pa.chunked_array(chunks, pa.string()).combine_chunks().dictionary_encode()
+    numbers = np.asarray(pc.fill_null(encoded.indices, -1)).astype(np.int64)
+    return numbers, encoded.dictionary.to_pylist()
 
 
 def is_laid_out(files: pa.Table) -> Flags:

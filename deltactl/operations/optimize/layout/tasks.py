@@ -5,13 +5,13 @@ Runs on any engine: a task is a small picklable value, the store is opened by UR
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 from threading import Lock
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,15 +33,16 @@ from deltactl.operations.optimize.tasks import (
     ensure_live_rows,
     name_output,
     new_file,
+    rewrite_files,
     with_row_ids,
 )
+from deltactl.operations.row_proofs import FileDigester
+from deltactl.operations.uploads import note_uploads
 from deltactl.parquet.data_file import DataFile
-from deltactl.parquet.digest import RowDigest, RowDigester
+from deltactl.parquet.digest import RowDigest
 from deltactl.parquet.open_files import open_in_turn, read_deletion_vector
 from deltactl.parquet.splice.legal import Reason
 from deltactl.parquet.writer import DataFileWriter
-from deltactl.protocol.partitions import parse_partition_column
-from deltactl.protocol.schema import arrow_type
 from deltactl.storage.open import open_store
 from deltactl.storage.store import Store
 
@@ -60,7 +61,6 @@ class LayoutSpec:
     """What all clusters of a run share."""
 
     rewrite: RewriteSpec
-    request: LayoutRequest
     spill_dir: str | None
 
 
@@ -72,6 +72,7 @@ class ClusterTask:
     """
 
     rewrite: RewriteTask
+    request: LayoutRequest
     wanted_files: int
     memory_bytes: int
     workers: int
@@ -82,6 +83,17 @@ class ClusterTask:
         return sum(file.size_bytes for file in self.rewrite.files)
 
 
+def rewrite_bin(spec: LayoutSpec, task: ClusterTask | RewriteTask, attempt: int) -> RewriteResult:
+    """Rewrite a bin of a run with layouts: place its rows, or only join its files.
+
+    Raises:
+        DeltactlError: as of the two.
+    """
+    if isinstance(task, ClusterTask):
+        return place_rows(spec, task, attempt)
+    return rewrite_files(spec.rewrite, task, attempt)
+
+
 def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResult:
     """Rewrite a cluster; delete the outputs if it fails.
 
@@ -90,49 +102,73 @@ def place_rows(spec: LayoutSpec, task: ClusterTask, attempt: int) -> RewriteResu
         StorageError: the disk for spilled rows is too small.
         VerificationError: the rows of the outputs are not those of the inputs.
     """
-    store = open_store(spec.rewrite.table_uri, spec.rewrite.storage_options)
+    store = _open(spec.rewrite)
     placement = sample_placement(
-        store, spec.rewrite.reader, spec.request, task.rewrite.files, task.wanted_files
+        store, spec.rewrite.reader, task.request, task.rewrite.files, task.wanted_files
     )
-    job = _Job(store, spec, task, placement, attempt)
+    job = _Job(store, spec.rewrite, task, placement, attempt)
     held = task.memory_bytes // 4
     if task.input_bytes * DECODED_PER_INPUT_BYTE > held:
         ensure_space(spec.spill_dir, task.input_bytes * _SPILLED_PER_INPUT_BYTE)
-    work = Exchange(job.read, job.key, job.write)
+    files = task.rewrite.files
+    size = max(1, min(_FILES_A_SOURCE, len(files) // (4 * task.workers)))
+    sources = [files[start : start + size] for start in range(0, len(files), size)]
     schema = spec.rewrite.reader.schema
     try:
         with Spool(schema, placement.num_destinations, held, spec.spill_dir) as spool:
             read, written = exchange(
-                work, job.sources, spool, workers=task.workers, memory_bytes=held // 2
+                job.exchange, sources, spool, workers=task.workers, memory_bytes=held // 2
             )
-        outputs = [output for outputs in written for output in outputs]
-        digest = _ensure_same_rows(reduce(add, read, RowDigest()), outputs)
+        return finish_cluster(task, read, written)
     except BaseException:
         with suppress(DeltactlError):  # the first error is raised
             store.delete_many(job.names)
         raise
+
+
+def make_exchange(
+    spec: RewriteSpec, task: ClusterTask, placement: Placement, attempt: int
+) -> ClusterExchange:
+    """Return what a worker of an engine does with the rows of a cluster."""
+    return _Job(_open(spec), spec, task, placement, attempt).exchange
+
+
+def _open(spec: RewriteSpec) -> Store:
+    return note_uploads(open_store(spec.table_uri, spec.storage_options), spec.uploading)
+
+
+def finish_cluster(
+    task: ClusterTask, read: Sequence[RowDigest], written: Sequence[Sequence[Output]]
+) -> RewriteResult:
+    """Compare the rows that were read with those that are in the store now.
+
+    Raises:
+        VerificationError: they differ.
+    """
+    outputs = [output for outputs in written for output in outputs]
+    stored = reduce(add, (output.digest for output in outputs), RowDigest())
+    digest = reduce(add, read, RowDigest())
+    difference = digest.find_difference(stored)
+    if difference is not None:
+        raise VerificationError(
+            f"the outputs do not hold the rows of the inputs: {difference}",
+            hint="Report this with the versions that `deltactl --version -v` shows. Nothing was "
+            "committed; the table is as before.",
+        )
     counts = RewriteCounts()
     counts.encode(len(task.rewrite.files), task.input_bytes, [Reason.ENCODE])
     return RewriteResult(tuple(output.file for output in outputs), None, counts, digest)
 
 
 @dataclass(frozen=True, slots=True)
-class _Output:
+class Output:
+    """A file that was written, and the digest of its rows as they are stored."""
+
     file: NewFile
     digest: RowDigest
 
 
-def _ensure_same_rows(read: RowDigest, outputs: Sequence[_Output]) -> RowDigest:
-    """Compare the rows that were read with those that are in the store now."""
-    stored = reduce(add, (output.digest for output in outputs), RowDigest())
-    difference = read.find_difference(stored)
-    if difference is not None:
-        raise VerificationError(
-            f"the outputs do not hold the rows of the inputs: {difference}",
-            hint="Nothing was committed, the table is as before. Report this with the versions "
-            "that `deltactl --version` shows.",
-        )
-    return read
+ClusterExchange: TypeAlias = Exchange[Sequence[DataFile], RowDigest, list[Output]]
 
 
 @dataclass
@@ -140,7 +176,7 @@ class _Job:
     """Reads, places and writes the rows of one cluster."""
 
     store: Store
-    spec: LayoutSpec
+    spec: RewriteSpec
     task: ClusterTask
     placement: Placement
     attempt: int
@@ -148,15 +184,13 @@ class _Job:
     """All outputs that were begun."""
 
     def __post_init__(self) -> None:
-        self._digester = RowDigester(self.spec.rewrite.reader.schema)
+        self._digester = FileDigester(self.spec.reader)
         self._lock = Lock()
 
     @property
-    def sources(self) -> list[Sequence[DataFile]]:
-        """Return the files in bundles: small ones are read ahead."""
-        files = self.task.rewrite.files
-        size = max(1, min(_FILES_A_SOURCE, len(files) // (4 * self.task.workers)))
-        return [files[start : start + size] for start in range(0, len(files), size)]
+    def exchange(self) -> ClusterExchange:
+        """Return what is done with the rows."""
+        return Exchange(self.spec.reader.schema, self.read, self.key, self.write)
 
     def read(self, files: Sequence[DataFile]) -> Source[RowDigest]:
         """Return the live rows of files, and then their digest."""
@@ -166,9 +200,8 @@ class _Job:
     def _read(
         self, files: Sequence[DataFile], digests: list[RowDigest]
     ) -> Iterator[pa.RecordBatch]:
-        rewrite = self.spec.rewrite
+        rewrite = self.spec
         for file, source in zip(files, open_in_turn(self.store, files), strict=True):
-            values = self._partition_values(file.partition_values)
             deleted = read_deletion_vector(self.store, file)
             live_rows = physical_rows = 0
             with rewrite.reader.open(self.store, file, source) as parquet:
@@ -176,23 +209,23 @@ class _Job:
                     rows = with_row_ids(rewrite, file, live)
                     live_rows += rows.num_rows
                     physical_rows += live.num_physical_rows
-                    digests.append(self._digester.digest(rows, values))
+                    digests.append(self._digester.digest(rows, file))
                     yield rows
             ensure_live_rows(file, physical_rows, live_rows)
 
     def key(self, batch: pa.RecordBatch, first_row: int) -> npt.NDArray[np.int64]:
         """Return the destination of each row."""
-        return self.placement.assign(select_leaves(batch, self.spec.request.paths), first_row)
+        return self.placement.assign(select_leaves(batch, self.task.request.paths), first_row)
 
     def write(
         self, destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
-    ) -> list[_Output]:
+    ) -> list[Output]:
         """Write the rows of a destination: as one file, or a few if they are far too many."""
         rows = counts.own
         count = max(1, round(rows * _EVEN_SHARE / max(1, counts.usual)))
         limit = -(-rows // count)
         most_bytes = max(1 << 20, self.task.memory_bytes // (4 * self.task.workers))
-        schema = self.spec.rewrite.reader.schema
+        schema = self.spec.reader.schema
         ordered = self._sort(gather(batches, schema, most_bytes, rows))
         return [
             self._write_file(f"{destination:03d}-{number}", part)
@@ -202,12 +235,12 @@ class _Job:
     def _sort(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of each batch in the order of the layout, in small batches."""
         for batch in batches:
-            order = self.placement.order(select_leaves(batch, self.spec.request.paths))
+            order = self.placement.order(select_leaves(batch, self.task.request.paths))
             for start in range(0, batch.num_rows, _SORTED_ROWS):
                 yield batch.take(pa.array(order[start : start + _SORTED_ROWS]))
 
-    def _write_file(self, number: str, batches: Iterator[pa.RecordBatch]) -> _Output:
-        rewrite, task = self.spec.rewrite, self.task.rewrite
+    def _write_file(self, number: str, batches: Iterator[pa.RecordBatch]) -> Output:
+        rewrite, task = self.spec, self.task.rewrite
         name = name_output(rewrite, task, self.attempt, number)
         with self._lock:
             self.names.append(name)
@@ -217,25 +250,13 @@ class _Job:
                 writer.write(batch)
             written = writer.close()
         file = new_file(self.store, task, written)
-        file = ClusterTags(self.spec.request, rewrite.run_id, task.number).mark(file)
-        return _Output(file, self._digest_stored(file))
+        file = ClusterTags(self.task.request, rewrite.run_id, task.number).mark(file)
+        return Output(file, self._digest_stored(file))
 
     def _digest_stored(self, file: NewFile) -> RowDigest:
         """Return the digest of an output, read again from the store."""
         stored = DataFile(file.path, file.size_bytes, file.partition_values)
-        values = self._partition_values(file.partition_values)
-        batches = self.spec.rewrite.reader.read(self.store, stored)
-        digests = (self._digester.digest(live.columns, values) for live in batches)
-        return reduce(add, digests, RowDigest())
-
-    def _partition_values(self, texts: Mapping[str, str | None]) -> Mapping[str, pa.Scalar]:
-        """Return typed partition values by physical name."""
-        values = {}
-        for column in self.spec.rewrite.reader.partition_fields:
-            text = pa.array([texts.get(column.physical_name)], pa.string())
-            kind = arrow_type(column.type)
-            values[column.physical_name] = parse_partition_column(text, kind, column=column.name)[0]
-        return values
+        return self._digester.digest_file(self.store, stored)
 
 
 def _split(

@@ -8,6 +8,7 @@ from deltactl.engine.local import count_cores
 from deltactl.operations.optimize.layout.build import build_cluster_tasks
 from deltactl.operations.optimize.layout.request import LayoutColumn, LayoutRequest
 from deltactl.operations.optimize.layout.select import LayoutPlan
+from deltactl.operations.optimize.layout.tasks import ClusterTask
 from deltactl.operations.optimize.tasks import RewriteTask
 from deltactl.units import GIB, MIB
 
@@ -24,12 +25,19 @@ def build(number: int) -> RewriteTask:
 @pytest.mark.parametrize("is_local", [True, False])
 def test_tasks_that_run_together_fit_the_memory(memory_bytes: int, is_local: bool) -> None:
     tasks = list(build_cluster_tasks(_PLAN, _SIZES, build, memory_bytes, is_local=is_local))
-    assert [task.payload.wanted_files for task in tasks] == [1, 2, 40]
-    for task in tasks:
-        assert task.payload.memory_bytes <= max(task.weight_bytes, 64 * MIB)
-        assert task.payload.workers in (1, count_cores() if is_local else 1)
-    large = tasks[2]
-    assert large.payload.workers == (count_cores() if is_local else 1)
+    clusters = [task.payload for task in tasks if isinstance(task.payload, ClusterTask)]
+    assert [cluster.wanted_files for cluster in clusters] == [1, 2, 40]
+    for task, cluster in zip(tasks, clusters, strict=True):
+        assert cluster.memory_bytes <= max(task.weight_bytes, 64 * MIB)
+        assert cluster.workers in (1, count_cores() if is_local else 1)
+    large = clusters[2]
+    assert large.workers == (count_cores() if is_local else 1)
     if is_local:
-        assert large.weight_bytes == memory_bytes  # nothing runs beside it
-    assert large.payload.memory_bytes <= 2 * GIB
+        assert tasks[2].weight_bytes == memory_bytes  # nothing runs beside it
+    assert large.memory_bytes <= 2 * GIB
+
+
+def test_bins_without_a_layout_are_joined() -> None:
+    plan = LayoutPlan(_REQUEST, (1, 1, 40), 0, (None, _REQUEST, _REQUEST))
+    tasks = [t.payload for t in build_cluster_tasks(plan, _SIZES, build, None, is_local=True)]
+    assert [type(task) for task in tasks] == [RewriteTask, ClusterTask, ClusterTask]

@@ -147,10 +147,21 @@ def test_options_beside_the_definition() -> None:
     for options, message in (
         ({"cluster_by": "w,id"}, "own clustering columns: id, w"),
         ({"zorder_by": "id"}, "own clustering columns: id, w"),
-        ({"cluster_by": "id,w", "layout": "tile"}, "Hilbert"),
+        ({"zorder_by": "id", "layout": "tile"}, "no meaning with --zorder-by"),
     ):
         with pytest.raises(UsageError, match=message):
             run(builder.store, dry_run=True, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"cluster_by": "id,w"}])
+def test_another_curve_makes_cubes_too(options: dict[str, Any]) -> None:
+    builder = build()
+    report = run(builder.store, layout="tile", **options)
+    assert report.plan.layout is not None
+    assert report.plan.layout.request.layout == "tile"
+    (add,) = actions_of(builder.store, report.version_after)["add"]
+    assert add["tags"]["ZCUBE_ZORDER_BY"] == '["id","w"]'
+    assert run(builder.store, dry_run=True).plan.is_empty
 
 
 def test_a_purge_and_copies_do_not_cluster() -> None:

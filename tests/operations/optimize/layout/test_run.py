@@ -56,7 +56,7 @@ def run(store: Store, *, dry_run: bool = False, **options: Any) -> OptimizeRepor
     context = RunContext(
         warn=lambda message: None,
         engine=LocalEngine(workers=2),
-        clock=FixedClock(START_MS + 10**9),
+        clock=FixedClock(START_MS + 10**9, first_id=1 + 1000 * next(_NUMBERS)),
         sleep=lambda seconds: None,
     )
     with opened_as(store):

@@ -1,0 +1,167 @@
+"""Both sides of an exchange in Python workers of Spark: rows travel as bytes, by destination.
+
+No column of a table becomes a type of Spark: what it shuffles are Arrow streams. Shipped with the
+package; imports pyspark only there, where Spark has put it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from deltactl.engine.exchange import Exchange, MakeExchange, RowCounts, gather
+from deltactl.engine.spark.worker import (
+    RESULT_SCHEMA,
+    Batches,
+    encode_error,
+    encode_result,
+    get_attempt,
+)
+from deltactl.engine.spill import Spool, decode_rows, divide, encode_rows
+
+SOURCE_SCHEMA: Final = pa.schema([("source", pa.binary())])
+PIECE_SCHEMA: Final = pa.schema([("destination", pa.int64()), ("data", pa.binary())])
+
+REPORT: Final = -1
+"""The destination of what is known of a source when it was read."""
+
+# Rows of a source that wait, so that its pieces are large.
+_HELD_BYTES: Final = 64 << 20
+_GATHERED_BYTES: Final = 16 << 20
+_SPOOLED_BYTES: Final = 64 << 20
+_PIECES_BYTES: Final = 4 << 20
+
+Piece = tuple[int, bytes]
+
+
+def make_reader(make: MakeExchange[Any, Any, Any]) -> Callable[[Batches], Batches]:
+    """Return the function for ``mapInArrow`` that reads sources."""
+
+    def deltactl_read(batches: Batches) -> Batches:
+        from deltactl.engine.spark.shuffle import read_sources
+
+        return read_sources(make, batches)
+
+    return deltactl_read
+
+
+def make_writer(
+    make: MakeExchange[Any, Any, Any], usual_rows: int | None
+) -> Callable[[Batches], Batches]:
+    """Return the function for ``mapInArrow`` that writes destinations."""
+
+    def deltactl_write(batches: Batches) -> Batches:
+        from deltactl.engine.spark.shuffle import write_destinations
+
+        return write_destinations(make, usual_rows, batches)
+
+    return deltactl_write
+
+
+def read_sources(make: MakeExchange[Any, Any, Any], batches: Batches) -> Batches:
+    """Read the source of each row; yield its rows by destination, and a report."""
+    work = make(get_attempt())
+    sources = (row.as_py() for batch in batches for row in batch.column("source"))
+    pieces = (piece for data in sources for piece in _read_source(work, pickle.loads(data)))
+    return _encode_pieces(pieces)
+
+
+def _read_source(work: Exchange[Any, Any, Any], source: Any) -> Iterator[Piece]:
+    held: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+    held_bytes = first_row = 0
+    try:
+        opened = work.read(source)
+        for batch in gather(opened.batches, work.schema, _GATHERED_BYTES):
+            for destination, piece in divide(batch, work.key(batch, first_row)):
+                held[destination].append(piece)
+            first_row += batch.num_rows
+            held_bytes += int(batch.nbytes)
+            if held_bytes >= _HELD_BYTES:
+                yield from _flush(held, work.schema)
+                held_bytes = 0
+        yield from _flush(held, work.schema)
+        report = (True, pickle.dumps(opened.finish(), pickle.HIGHEST_PROTOCOL))
+    except Exception as error:
+        report = (False, encode_error(error))
+    yield REPORT, pickle.dumps(report)
+
+
+def _flush(held: dict[int, list[pa.RecordBatch]], schema: pa.Schema) -> Iterator[Piece]:
+    for destination in sorted(held):
+        yield destination, encode_rows(held.pop(destination), schema).to_pybytes()
+
+
+def _encode_pieces(pieces: Iterable[Piece]) -> Batches:
+    """Yield rows of ``PIECE_SCHEMA`` in batches of bounded bytes."""
+    rows: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        rows.append(piece)
+        size += len(piece[1])
+        if size >= _PIECES_BYTES:
+            yield _to_batch(rows)
+            rows, size = [], 0
+    if rows:
+        yield _to_batch(rows)
+
+
+def _to_batch(rows: list[Piece]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, PIECE_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=PIECE_SCHEMA)
+
+
+def write_destinations(
+    make: MakeExchange[Any, Any, Any], usual_rows: int | None, batches: Batches
+) -> Batches:
+    """Write each destination, of which the rows are together; pass reports on.
+
+    Yields rows of ``RESULT_SCHEMA``: the result of a destination, or the report of a source.
+    """
+    attempt = get_attempt()
+    work = make(attempt)
+    for destination, group in groupby(_decode_pieces(batches), itemgetter(0)):
+        data = (piece[1] for piece in group)
+        if destination == REPORT:
+            for report in data:
+                ok, result = pickle.loads(report)
+                yield encode_result(REPORT, attempt, ok, result)
+            continue
+        try:
+            result = pickle.dumps(_write(work, destination, usual_rows, data))
+        except Exception as error:
+            yield encode_result(destination, attempt, False, encode_error(error))
+            return
+        yield encode_result(destination, attempt, True, result)
+
+
+def _decode_pieces(batches: Batches) -> Iterator[Piece]:
+    for batch in batches:
+        destinations = batch.column("destination").to_pylist()
+        for destination, data in zip(destinations, batch.column("data"), strict=True):
+            yield destination, data.as_buffer()
+
+
+def _write(
+    work: Exchange[Any, Any, Any],
+    destination: int,
+    usual_rows: int | None,
+    pieces: Iterable[bytes],
+) -> Any:
+    """Keep the rows until it is known how many there are, and write them."""
+    with Spool(work.schema, 1, _SPOOLED_BYTES) as spool:
+        for data in pieces:
+            for batch in decode_rows(data):
+                spool.add(batch, np.zeros(batch.num_rows, np.int64))
+        own = int(spool.rows[0])
+        return work.write(destination, RowCounts(own, usual_rows or own), spool.take(0))
+
+
+__all__ = ["PIECE_SCHEMA", "RESULT_SCHEMA", "SOURCE_SCHEMA", "make_reader", "make_writer"]

@@ -1,0 +1,242 @@
+"""Compare the rows of files with the digests that layout runs stored in their commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from operator import add
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.engine.base import Failed, ended
+from deltactl.engine.tasks import LazyTasks
+from deltactl.errors import (
+    CorruptLogError,
+    DataFileError,
+    InterruptedRunError,
+    UnsupportedFeatureError,
+    VersionNotFoundError,
+    ignore_warning,
+)
+from deltactl.log.commits.lines import CommitBytes
+from deltactl.log.commits.parser import CommitParser
+from deltactl.log.listing import LogListing
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.operations.check.findings import Findings
+from deltactl.operations.find_files import find_files, is_placed
+from deltactl.operations.row_proofs import FileDigester, Proof, proven_mask, stored_reader
+from deltactl.operations.run_context import RunContext
+from deltactl.parquet.data_file import DataFile, iter_data_files
+from deltactl.parquet.digest import RowDigest
+from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.storage.open import open_store
+from deltactl.storage.read_only import ReadOnlyStore
+from deltactl.storage.store import Store
+
+_BYTES_A_TASK: Final = 256 << 20
+_FILES_A_TASK: Final = 512
+
+State = tuple[Protocol, Metadata]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A digest in a commit, and the version whose schema its rows had."""
+
+    proof: Proof
+    read_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProofSpec:
+    """What all tasks share; ``states`` are the protocols and schemas of the commits."""
+
+    uri: str
+    storage_options: Mapping[str, str] = field(repr=False)
+    states: tuple[State, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProofTask:
+    """Files of one commit; ``state`` is an index into the spec's."""
+
+    version: int
+    state: int
+    files: tuple[DataFile, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ProofResult:
+    """The digest of the files; ``None`` and a file if one is gone, or cannot be read."""
+
+    digest: RowDigest | None
+    file: str | None = None
+    problem: str | None = None
+    note: str | None = None
+
+
+def digest_files(spec: ProofSpec, task: ProofTask, attempt: int) -> ProofResult:
+    """Read all rows of the files of a task.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    store = ReadOnlyStore(open_store(spec.uri, spec.storage_options))
+    infos, _ = find_files(store, [file.path for file in task.files if is_placed(file.path)])
+    for file in task.files:
+        if infos.get(file.path) is None:
+            return ProofResult(None, file.path)
+    protocol, metadata = spec.states[task.state]
+    digester = FileDigester(stored_reader(metadata, protocol))
+    total = RowDigest()
+    for file in task.files:
+        try:
+            total += digester.digest_file(store, file)
+        except DataFileError as error:
+            return ProofResult(None, file.path, problem=error.message)
+        except UnsupportedFeatureError as error:
+            return ProofResult(None, file.path, note=error.message)
+    return ProofResult(total)
+
+
+class ProofCheck:
+    """The digests of a log, and the tasks that calculate them again."""
+
+    def __init__(
+        self,
+        store: Store,
+        listing: LogListing,
+        stored: Mapping[int, Stored],
+        state_of: Mapping[int, State],
+        findings: Findings,
+    ) -> None:
+        """Take the digests by version, and the protocol and schema of each version they need."""
+        self._store, self._listing, self._findings = store, listing, findings
+        self._stored = {v: found for v, found in stored.items() if found.read_version in state_of}
+        for version in [v for v, found in self._stored.items() if not found.proof.is_known]:
+            algorithm = self._stored.pop(version).proof.algorithm
+            findings.note(
+                f"the digest of version {version} was not compared: {algorithm!r} is not known here"
+            )
+        self._states = tuple(dict.fromkeys(found.read_version for found in self._stored.values()))
+        self._state_of = state_of
+        self._plan = [(task.version, _size(task)) for task in self._tasks()]
+        self.num_compared = 0
+        self.num_rows = 0
+
+    @property
+    def input_bytes(self) -> int:
+        """Return the bytes of all files."""
+        return sum(size_bytes for _, size_bytes in self._plan)
+
+    def run(self, context: RunContext) -> None:
+        """Compare; report what differs.
+
+        Raises:
+            InterruptedRunError: ``cancel`` was set.
+            StorageError: the store failed.
+        """
+        results: dict[int, list[ProofResult]] = {version: [] for version in self._stored}
+        spec = ProofSpec(
+            self._store.uri,
+            context.storage_options,
+            tuple(self._state_of[version] for version in self._states),
+        )
+        waiting = self._tasks()
+        tasks = LazyTasks([size for _, size in self._plan], lambda _: next(waiting))
+        with ended(context.run(partial(digest_files, spec), tasks)) as outcomes:
+            for outcome in outcomes:
+                if isinstance(outcome, Failed):
+                    raise outcome.error
+                results[self._plan[outcome.task_id][0]].append(outcome.result)
+        if context.is_cancelled:
+            raise InterruptedRunError("interrupted")
+        for version, found in results.items():
+            self._compare(version, found)
+
+    def _tasks(self) -> Iterator[ProofTask]:
+        """Yield the tasks, the same each time."""
+        for version in self._stored:
+            yield from self._cut(version)
+
+    def _cut(self, version: int) -> Iterator[ProofTask]:
+        """Yield the files of a commit in tasks of bounded bytes."""
+        state = self._states.index(self._stored[version].read_version)
+        keys = self._state_of[self._states[state]][1].partition_keys
+        name = self._listing.commits[version].name
+        (data,) = self._store.read_many([name])
+        for parsed in CommitParser(keys).parse([CommitBytes(name, data)]):
+            adds = parsed.adds.filter(pa.array(proven_mask(parsed.adds)))
+            before = np.cumsum(pc.fill_null(adds["size_bytes"], 0).to_numpy())
+            groups = np.maximum(before // _BYTES_A_TASK, np.arange(len(adds)) // _FILES_A_TASK)
+            edges = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(adds)]
+            for start, end in zip(edges, edges[1:], strict=False):
+                files = tuple(iter_data_files(adds.slice(start, end - start)))
+                yield ProofTask(version, state, files)
+
+    def _compare(self, version: int, results: Sequence[ProofResult]) -> None:
+        name = self._listing.commits[version].name
+        for result in results:
+            if result.problem is not None:
+                self._findings.add(
+                    "FILE_UNREADABLE", result.problem, version=version, file=result.file
+                )
+            elif result.digest is None:
+                why = result.note or f"{result.file!r} is gone, as after a vacuum"
+                self._findings.note(f"the digest of version {version} was not compared: {why}")
+        digests = [result.digest for result in results if result.digest is not None]
+        if len(digests) < len(results):
+            return
+        total = reduce(add, digests, RowDigest())
+        self.num_compared += 1
+        self.num_rows += total.rows
+        proof = self._stored[version].proof
+        problem = None
+        if total.rows != proof.rows:
+            problem = f"its files have {total.rows} rows, and it was written with {proof.rows}"
+        elif total.hex != proof.sum:
+            problem = f"the digest of its rows is {total.hex}, and it was written with {proof.sum}"
+        if problem is not None:
+            self._findings.add("ROWS_CHANGED", problem, version=version, file=name)
+
+
+def _size(task: ProofTask) -> int:
+    return sum(file.size_bytes for file in task.files)
+
+
+def find_states(
+    snapshot: Snapshot,
+    listing: LogListing,
+    changes: Iterable[int],
+    stored: Mapping[int, Stored],
+    findings: Findings,
+) -> Mapping[int, State]:
+    """Return the protocol and schema of the versions whose schemas the rows had.
+
+    Args:
+        snapshot: any version.
+        listing: of the log.
+        changes: the versions that changed protocol or schema.
+        stored: the digests.
+        findings: takes notes of versions that cannot be rebuilt.
+    """
+    states, changed = {}, sorted(changes)
+    for version in sorted({found.read_version for found in stored.values()}):
+        first, last = sorted((version, snapshot.version))
+        try:
+            if any(first < change <= last for change in changed):
+                at = load_snapshot(snapshot.store, version, warn=ignore_warning, listing=listing)
+            else:
+                at = snapshot
+            stored_reader(at.metadata, at.protocol)
+        except (CorruptLogError, VersionNotFoundError, UnsupportedFeatureError) as error:
+            findings.note(
+                f"rows of the schema of version {version} were not compared: {error.message}"
+            )
+            continue
+        states[version] = (at.protocol, at.metadata)
+    return states

@@ -1,0 +1,144 @@
+"""Notes of shallow clones, in the source: which tables use files of this one.
+
+    _deltactl/clones/<digest of the clone's address>.json
+
+A shallow clone names files of its source, so a vacuum of the source must keep them. The note is
+written before the clone's commit: there is no moment at which a clone exists without its note. If
+the run ends in between, the note is left without a clone; vacuum then refuses to run until somebody
+drops the note, because such a note looks like that of a clone that cannot be reached.
+
+A vacuum that has read the notes before a new one was written does not know of it. Therefore a
+vacuum reads them again after its VACUUM START commit, and stops if there is a new one; and a clone
+reads the log again after it wrote its note: a VACUUM START without its END means that files may be
+removed right now.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from deltactl.errors import MALFORMED, DeltactlError, ObjectNotFoundError, SafetyError, UsageError
+from deltactl.storage.names import OWN_DIR
+from deltactl.storage.open import open_store
+from deltactl.storage.store import Store
+from deltactl.units import format_timestamp, parse_timestamp
+
+CLONES_DIR: Final = f"{OWN_DIR}/clones"
+_DIGEST_CHARACTERS: Final = 32
+_SUFFIX: Final = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class CloneNote:
+    """A shallow clone: its address, the version of the source, and when it was noted (ms).
+
+    ``clone_uri`` is the ``uri`` of the clone's store. ``clone_id`` is the id in the metadata that
+    the clone's first commit has; empty if it is not known.
+    """
+
+    clone_uri: str
+    source_version: int
+    noted_ms: int
+    clone_id: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the note's file: one for each address."""
+        digest = sha256(self.clone_uri.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        return f"{CLONES_DIR}/{digest}{_SUFFIX}"
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the content of the note; the time is RFC 3339."""
+        return {
+            "clone": self.clone_uri,
+            "source_version": self.source_version,
+            "noted_at": format_timestamp(self.noted_ms),
+            "clone_id": self.clone_id,
+        }
+
+
+def write_note(source: Store, note: CloneNote) -> None:
+    """Write the note of a clone that is about to be committed; durable when this returns.
+
+    An earlier note of the same address is replaced: of a clone that was never committed, or that
+    was deleted.
+
+    Raises:
+        StorageError: the source cannot be written; without a note there must be no clone.
+    """
+    source.put(note.name, json.dumps(note.to_dict(), indent=2).encode())
+
+
+def read_notes(source: Store) -> tuple[CloneNote, ...]:
+    """Return the notes in a table, by address.
+
+    Raises:
+        SafetyError: a note is not valid, so that a clone may be unknown.
+        StorageError: they cannot be listed or read.
+    """
+    names = [info.name for info in source.list_from(CLONES_DIR) if info.name.endswith(_SUFFIX)]
+    notes = [note for name in names if (note := _read(source, name)) is not None]
+    return tuple(sorted(notes, key=lambda note: note.clone_uri))
+
+
+def drop_note(source: Store, note: CloneNote) -> None:
+    """Delete a note: a vacuum of the source then keeps nothing for this clone.
+
+    Only if the clone is certainly not committed, or is gone for good. Safe to call again.
+
+    Raises:
+        StorageError: it cannot be deleted.
+    """
+    if failed := source.delete_many([note.name]):
+        raise next(iter(failed.values()))
+
+
+def get_note(
+    source: Store, address: str, storage_options: Mapping[str, str] | None = None
+) -> CloneNote:
+    """Return the note of a clone, whose address may be spelled as a path.
+
+    Raises:
+        UsageError: no clone is noted with this address.
+        SafetyError: a note is not valid.
+    """
+    spellings = {address, address.rstrip("/")}
+    with suppress(DeltactlError):
+        spellings.add(open_store(address, storage_options).uri)
+    notes = read_notes(source)
+    for note in notes:
+        if note.clone_uri in spellings:
+            return note
+    noted = ", ".join(note.clone_uri for note in notes)
+    raise UsageError(
+        f"no shallow clone at {address!r} is noted in {source.uri}; noted: {noted or 'none'}",
+        hint="Specify the address as the note has it.",
+    )
+
+
+def _read(source: Store, name: str) -> CloneNote | None:
+    """Return a note; ``None`` if it was deleted meanwhile."""
+    try:
+        data = source.read(name)
+    except ObjectNotFoundError:
+        return None
+    try:
+        found = json.loads(data)
+        note = CloneNote(
+            str(found["clone"]),
+            int(found["source_version"]),
+            parse_timestamp(found["noted_at"]),
+            str(found["clone_id"]),
+        )
+    except (*MALFORMED, DeltactlError) as error:
+        raise SafetyError(
+            f"{name!r} in {source.uri} is not a valid note of a shallow clone: files that the clone"
+            " uses may be unknown",
+            hint="Restore this file from a backup, or delete it if no shallow clone is left.",
+        ) from error
+    return note

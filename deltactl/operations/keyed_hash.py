@@ -1,0 +1,117 @@
+"""Hashes of names under a key that is drawn for each process.
+
+Paths are chosen by others, and for a hash without a key, anyone can make texts with equal hashes.
+Here two texts have equal hashes of 64 bits with a probability of 2^-64, whoever chose them, because
+the key is drawn later and never leaves the process. So hashes of two processes differ.
+
+Each 32 bits are the upper half of a sum of the words of the text and of its length, each times a
+random number of 64 bits (Lemire and Kaser, "Strongly universal string hashing is fast", 2014).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import shake_256
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Hashes: TypeAlias = npt.NDArray[np.uint64]
+WideHashes: TypeAlias = np.ndarray[Any, np.dtype[np.bytes_]]
+
+_KEY: Final = secrets.token_bytes(32)
+_BLOCK_ROWS: Final = 1 << 14  # then a block's words stay in the cache
+_WORD_BYTES: Final = 4
+_LOW: Final = np.uint64(0xFFFFFFFF)
+_HALF: Final = np.uint64(32)
+
+
+def hash_names(names: pa.ChunkedArray) -> Hashes:
+    """Return a hash of 64 bits for each name; no name is null."""
+    return np.concatenate([np.zeros(0, np.uint64), *(_hash(chunk, 2) for chunk in names.chunks)])
+
+
+def wide_hash_names(names: pa.ChunkedArray) -> WideHashes:
+    """Return a hash of 127 bits for each name, as 16 bytes, in no order that has a meaning."""
+    return np.concatenate([np.zeros(0, "S16"), *map(_wide_hash, names.chunks)])
+
+
+@dataclass(slots=True)
+class SeenKeys:
+    """Finds the keys of a batch that were not seen before.
+
+    A file whose hash equals that of another is not checked, so hashes have 127 bits, under a key
+    that nobody knows. They are held in sorted runs, each at least twice as long as the next:
+    lookups and merges take n log² n steps in total, for any number of batches.
+    """
+
+    _runs: list[WideHashes] = field(default_factory=list)
+
+    def take(self, keys: pa.ChunkedArray) -> pa.Array:
+        """Return a mask: true at the first occurrence of each key that was not seen before."""
+        hashes = wide_hash_names(keys)
+        distinct, positions = np.unique(hashes, return_index=True)
+        is_new = np.ones(len(distinct), np.bool_)
+        for run in self._runs:
+            found = np.minimum(np.searchsorted(run, distinct), len(run) - 1)
+            is_new &= run[found] != distinct
+        self._keep(distinct[is_new])
+        mask = np.zeros(len(hashes), np.bool_)
+        mask[positions[is_new]] = True
+        return pa.array(mask)
+
+    def _keep(self, run: WideHashes) -> None:
+        if not len(run):
+            return
+        while self._runs and len(self._runs[-1]) < 2 * len(run):
+            run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")
+        self._runs.append(run)
+
+
+def _wide_hash(texts: pa.StringArray) -> WideHashes:
+    pairs = _hash(texts, 4).reshape(2, -1).T.astype(">u8")
+    pairs[:, 1] |= np.uint64(1)  # NumPy drops zero bytes at the end
+    return np.ascontiguousarray(pairs).view("S16").ravel()
+
+
+def _hash(texts: pa.StringArray, halves: int) -> Hashes:
+    """Return hashes of ``halves`` times 32 bits: all first 64 bits, then all others."""
+    sums = np.zeros((halves, len(texts)), np.uint64)
+    _, offset_buffer, data_buffer = texts.buffers()
+    if len(texts):
+        offsets = np.frombuffer(offset_buffer, np.int32)[texts.offset :][: len(texts) + 1]
+        data = np.frombuffer(b"" if data_buffer is None else data_buffer, np.uint8)
+        for first in range(0, len(texts), _BLOCK_ROWS):
+            rows = offsets[first : first + _BLOCK_ROWS + 1].astype(np.int64)
+            block = data[rows[0] : rows[-1]]
+            _add_block(sums[:, first : first + _BLOCK_ROWS], block, rows - rows[0])
+    upper = sums >> _HALF
+    return (upper[0::2] << _HALF | upper[1::2]).ravel()
+
+
+def _add_block(sums: Hashes, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> None:
+    lengths, starts = np.diff(offsets), offsets[:-1]
+    whole, rest = lengths // _WORD_BYTES, lengths % _WORD_BYTES
+    numbers = _draw(len(sums), int(whole.max(initial=0)) + 3)
+    padded = np.concatenate([data, np.zeros(2 * _WORD_BYTES, np.uint8)])
+    words = np.ndarray((len(data) + _WORD_BYTES,), "<u4", padded, strides=(1,))
+    # The bytes after the last whole word, and zeros in place of those of the next text.
+    ends = words[starts + whole * _WORD_BYTES] & ((1 << 8 * rest) - 1).astype(np.uint32)
+    for half, (first, of_length, of_end, *others) in enumerate(numbers):
+        sums[half] = first + of_length * lengths.astype(np.uint64) + of_end * ends.astype(np.uint64)
+        for place, number in enumerate(others):
+            rows = np.flatnonzero(whole > place)
+            found = words[starts[rows] + place * _WORD_BYTES].astype(np.uint64)
+            sums[half, rows] += number * found
+
+
+def _draw(halves: int, count: int) -> Sequence[Hashes]:
+    """Return random numbers for each half; the first of them are the same for any ``count``."""
+    return [
+        np.frombuffer(shake_256(_KEY + bytes([half])).digest(8 * count), "<u8")
+        for half in range(halves)
+    ]

@@ -1,0 +1,127 @@
+"""Run the bins of a layout: small ones as tasks, large clusters as exchanges of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.engine.base import Done, Engine, Failed, Progress
+from deltactl.engine.exchange import Exchanger
+from deltactl.engine.tasks import LazyTasks
+from deltactl.errors import InterruptedRunError
+from deltactl.operations.optimize.layout.sample import sample_placement
+from deltactl.operations.optimize.layout.select import LayoutPlan
+from deltactl.operations.optimize.layout.tasks import (
+    ClusterTask,
+    LayoutSpec,
+    finish_cluster,
+    make_exchange,
+    rewrite_bin,
+)
+from deltactl.operations.optimize.tasks import RewriteResult, RewriteSpec, RewriteTask
+from deltactl.operations.run_context import RunContext
+from deltactl.parquet.data_file import DataFile
+from deltactl.storage.open import open_store
+from deltactl.units import MIB
+
+EXCHANGED_FROM_BYTES: Final = 128 * MIB
+"""Input bytes of clusters that the engine exchanges, if it can; smaller ones are tasks."""
+
+_SOURCE_BYTES: Final = 32 * MIB
+_FILES_A_SOURCE: Final = 64
+
+BinTasks = LazyTasks[ClusterTask | RewriteTask]
+Outcome = Done[RewriteResult] | Failed
+
+
+def run_bins(
+    context: RunContext,
+    spec: LayoutSpec,
+    plan: LayoutPlan,
+    tasks: BinTasks,
+    rows: Sequence[int | None],
+) -> Iterator[Outcome]:
+    """Yield the outcomes of all bins; ``rows`` are about how many each has, where known."""
+    sizes = tasks.weights if tasks.sizes is None else tasks.sizes
+    large = _find_large(context.engine, plan, sizes)
+    small = [number for number in range(len(sizes)) if number not in large]
+    chosen = LazyTasks(
+        [tasks.weights[number] for number in small],
+        lambda number: tasks.build(small[number]),
+        [sizes[number] for number in small],
+    )
+    if small:
+        for outcome in context.run(partial(rewrite_bin, spec), chosen):
+            yield replace(outcome, task_id=small[outcome.task_id])
+    done, done_bytes = len(small), sum(sizes[number] for number in small)
+    for number in large:
+        if context.is_cancelled:
+            return
+        task = tasks.build(number)
+        assert isinstance(task, ClusterTask)  # noqa: S101 - it has a layout
+        try:
+            yield Done(number, 0, _exchange(context, spec.rewrite, task, rows[number]))
+        except InterruptedRunError:
+            return
+        except Exception as error:
+            yield Failed(number, 0, error)
+        done, done_bytes = done + 1, done_bytes + sizes[number]
+        if context.on_progress is not None:
+            context.on_progress(Progress(done, len(sizes), done_bytes, sum(sizes)))
+
+
+def _find_large(engine: Engine, plan: LayoutPlan, sizes: Sequence[int]) -> Mapping[int, None]:
+    """Return the clusters that the engine exchanges."""
+    if not isinstance(engine, Exchanger):
+        return {}
+    return {
+        number: None
+        for number, size in enumerate(sizes)
+        if size >= EXCHANGED_FROM_BYTES and plan.request_of(number) is not None
+    }
+
+
+def _exchange(
+    context: RunContext, rewrite: RewriteSpec, task: ClusterTask, rows: int | None
+) -> RewriteResult:
+    """Place the rows of a cluster with all workers of the engine."""
+    engine = context.engine
+    assert isinstance(engine, Exchanger)  # noqa: S101 - no cluster is large otherwise
+    store = open_store(rewrite.table_uri, rewrite.storage_options)
+    files = task.rewrite.files
+    placement = sample_placement(store, rewrite.reader, task.request, files, task.wanted_files)
+    without_files = replace(task, rewrite=replace(task.rewrite, files=()))
+    destinations = placement.num_destinations
+    read, written = engine.exchange(
+        partial(make_exchange, rewrite, without_files, placement),
+        divide_sources(files),
+        destinations,
+        usual_rows=None if rows is None else max(1, rows // destinations),
+        cancel=context.cancel,
+    )
+    return finish_cluster(task, read, written)
+
+
+def divide_sources(files: Sequence[DataFile]) -> list[Sequence[DataFile]]:
+    """Return files in bundles of bounded bytes: each is read by one worker."""
+    sources: list[Sequence[DataFile]] = []
+    start = size = 0
+    for end, file in enumerate(files):
+        if end > start and (
+            size + file.size_bytes > _SOURCE_BYTES or end - start == _FILES_A_SOURCE
+        ):
+            sources.append(files[start:end])
+            start, size = end, 0
+        size += file.size_bytes
+    return [*sources, files[start:]]
+
+
+def count_rows(files: pa.Table) -> int | None:
+    """Return how many rows files have by their statistics, deleted ones included."""
+    counts = files["num_records"]
+    return None if counts.null_count else int(pc.sum(counts).as_py() or 0)

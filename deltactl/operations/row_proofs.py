@@ -1,0 +1,144 @@
+"""Digests of the rows that a run moved between files: in its commit, and of its files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import CorruptLogError
+from deltactl.parquet.data_file import DataFile
+from deltactl.parquet.digest import ALGORITHM, RowDigest, RowDigester
+from deltactl.parquet.reader import RowReader
+from deltactl.protocol.actions import Metadata, Protocol
+from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.features import MATERIALIZE_PARTITION_COLUMNS, ROW_TRACKING, has_feature
+from deltactl.protocol.partitions import lookup_map, parse_partition_column
+from deltactl.protocol.properties import ROW_TRACKING_COLUMN_KEYS, TableProperties
+from deltactl.protocol.schema import StructType
+from deltactl.storage.store import Store
+
+DIGEST_TAG: Final = "deltactl.rowDigest"
+"""Tag of a ``commitInfo``: the digest of the rows that the commit moved between files."""
+
+PATH_TAG: Final = "deltactl.layoutPath"
+"""Tag of a file that such a commit added: its own path, so that copies of tags are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a commit says of the rows of its files: their number, and the sum of their hashes."""
+
+    algorithm: str
+    rows: int
+    sum: str
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether this program calculates digests of this kind."""
+        return self.algorithm == ALGORITHM
+
+
+def encode_proof(digest: RowDigest) -> str:
+    """Return the value of the tag."""
+    found = {"algorithm": ALGORITHM, "rows": digest.rows, "sum": digest.hex}
+    return json.dumps(found, separators=(",", ":"))
+
+
+def read_proof(commit_info: Mapping[str, Any] | None) -> Proof | None:
+    """Return the digest in a commit; ``None`` if it has none that can be read."""
+    tags = (commit_info or {}).get("tags")
+    text = tags.get(DIGEST_TAG) if isinstance(tags, dict) else None
+    if not isinstance(text, str):
+        return None
+    try:
+        found = json.loads(text)
+        return Proof(str(found["algorithm"]), int(found["rows"]), str(found["sum"]))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def proven_mask(adds: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return which files of a commit its digest is about: not those that it only joined."""
+    placed = pc.equal(lookup_map(adds["tags"], PATH_TAG), adds["path"])
+    found = pc.or_(pc.fill_null(placed, False), adds["clustering_provider"].is_valid())
+    return np.asarray(found).astype(np.bool_)
+
+
+def stored_schema(metadata: Metadata, protocol: Protocol) -> StructType:
+    """Return the columns of files: partition columns last, and only if the table requires them."""
+    if not has_feature(protocol, MATERIALIZE_PARTITION_COLUMNS):
+        return metadata.data_schema
+    return StructType((*metadata.data_schema.fields, *metadata.partition_fields))
+
+
+def row_tracking_columns(metadata: Metadata, protocol: Protocol) -> tuple[str, str] | None:
+    """Return the hidden columns for row ids and commit versions; ``None`` if ids are not kept.
+
+    Raises:
+        CorruptLogError: row tracking is enabled without these names.
+    """
+    properties = TableProperties(metadata.configuration)
+    if not has_feature(protocol, ROW_TRACKING) or not properties.row_tracking_enabled:
+        return None  # supported but not enabled: new ids are assigned, none are preserved
+    row_id, commit_version = properties.row_tracking_columns
+    if row_id is None or commit_version is None:
+        raise CorruptLogError(
+            f"row tracking is enabled, but {' or '.join(ROW_TRACKING_COLUMN_KEYS)} is not set"
+        )
+    return row_id, commit_version
+
+
+def stored_reader(metadata: Metadata, protocol: Protocol) -> RowReader:
+    """Return the reader of all that files of a table store, hidden columns included.
+
+    Raises:
+        CorruptLogError: row tracking is enabled without the names of its columns.
+    """
+    extra = row_tracking_columns(metadata, protocol) or ()
+    return RowReader(
+        stored_schema(metadata, protocol),
+        metadata.partition_fields,
+        metadata.column_mapping_mode,
+        naming="physical",
+        extra=tuple(pa.field(name, pa.int64()) for name in extra),
+        for_rewrite=True,
+    )
+
+
+class FileDigester:
+    """Computes digests of rows of one table. Thread-safe."""
+
+    def __init__(self, reader: RowReader) -> None:
+        """Take the reader of all columns."""
+        self._reader = reader
+        self._digester = RowDigester(reader.schema)
+
+    def digest(self, rows: pa.RecordBatch, file: DataFile) -> RowDigest:
+        """Return the digest of rows of a file."""
+        return self._digester.digest(rows, self._partition_values(file.partition_values))
+
+    def digest_file(self, store: Store, file: DataFile) -> RowDigest:
+        """Return the digest of all live rows of a file, read from the store.
+
+        Raises:
+            DataFileError: it is missing or broken.
+        """
+        digests = (self.digest(live.columns, file) for live in self._reader.read(store, file))
+        return reduce(add, digests, RowDigest())
+
+    def _partition_values(self, texts: Mapping[str, str | None]) -> Mapping[str, pa.Scalar]:
+        """Return typed partition values by physical name."""
+        values = {}
+        for column in self._reader.partition_fields:
+            text = pa.array([texts.get(column.physical_name)], pa.string())
+            kind = arrow_type(column.type)
+            values[column.physical_name] = parse_partition_column(text, kind, column=column.name)[0]
+        return values

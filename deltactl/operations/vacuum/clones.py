@@ -1,0 +1,128 @@
+"""Files of this table that other tables name: shallow clones that are noted, and named ones.
+
+Of such a table every file and deletion vector counts that any version of its log still names: live
+ones, tombstones, and all that the commits and older checkpoints in its log name. Each file of its
+log is read once, as a stream.
+
+A noted clone that cannot be read is not taken for gone: the vacuum is refused. Clones of clones
+name files of the first table, so the notes in a clone are followed too.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import DeltactlError, NotATableError, SafetyError, Warn
+from deltactl.log.lifetimes import first_commit, sweep_commits
+from deltactl.log.listing import LogListing, list_log
+from deltactl.log.rebuildable import find_rebuildable
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.operations.clone_notes import CloneNote, read_notes
+from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.path_columns import absolute_mask
+from deltactl.storage.open import open_store
+from deltactl.storage.store import Store
+
+_REFERENCE = ("path", "deletion_vector")
+
+
+class OtherTables:
+    """The tables that use files of this one."""
+
+    def __init__(self, store: Store, storage_options: Mapping[str, str], warn: Warn) -> None:
+        """Find files of ``store``; the others are opened with the same options."""
+        self._store, self._options, self._warn = store, storage_options, warn
+
+    def names_for(self, addresses: Sequence[str]) -> Iterator[pa.ChunkedArray]:
+        """Yield the names under the root that tables at these addresses name.
+
+        Raises:
+            TableError: one of them is not a table, or its log is damaged.
+            StorageError: one of them cannot be read.
+        """
+        for address in addresses:
+            other = open_store(address, self._options)
+            for columns in self._named_by(other, ""):
+                yield self._under_root(columns)
+
+    def names_for_clones(self, notes: Sequence[CloneNote]) -> Iterator[pa.ChunkedArray]:
+        """Yield the names under the root that noted clones, and their clones, name.
+
+        Raises:
+            SafetyError: one of them cannot be read, or is another table by now.
+        """
+        waiting, seen = list(notes), {self._store.uri}
+        while waiting:
+            note = waiting.pop(0)
+            if note.clone_uri in seen:
+                continue
+            seen.add(note.clone_uri)
+            try:
+                other = open_store(note.clone_uri, self._options)
+                for columns in self._named_by(other, note.clone_id):
+                    yield self._under_root(columns)
+                waiting += read_notes(other)
+            except DeltactlError as error:
+                _refuse(self._store, note, error)
+
+    def _named_by(self, other: Store, table_id: str) -> Iterator[Sequence[pa.ChunkedArray]]:
+        """Yield columns of names, relative or absolute, in any version of another table."""
+        listing = list_log(other)
+        latest = load_snapshot(other, warn=self._warn, listing=listing, with_events=True)
+        if table_id and latest.metadata.id != table_id:
+            raise NotATableError(
+                f"{other.uri} is another table now: its id is {latest.metadata.id}, not {table_id}"
+            )
+        yield from _files_of(latest)
+        for batch in latest.tombstone_batches(_REFERENCE):
+            yield _names(batch)
+        first = first_commit(listing)
+        if first > latest.version:
+            return
+        sweep = sweep_commits(
+            other, listing, latest.metadata, first, latest.version, known=latest.tail.sweep
+        )
+        yield [sweep.events["path"], sweep.events["vector_file"], sweep.change_files["path"]]
+        # All that was live since the version before is named by these commits, or is live.
+        for version in _older_versions(other, listing, first - 1):
+            yield from _files_of(load_snapshot(other, version, warn=self._warn, listing=listing))
+
+    def _under_root(self, columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+        found: list[str] = []
+        for names in columns:
+            absolute = pc.unique(names.filter(absolute_mask(names)))
+            located = self._store.real_names(absolute.to_pylist())
+            found += [name for name in located if name]
+        return pa.chunked_array([pa.array(found, pa.string())])
+
+
+def _files_of(snapshot: Snapshot) -> Iterator[Sequence[pa.ChunkedArray]]:
+    for batch in snapshot.kept_batches(_REFERENCE):
+        yield _names(batch)
+
+
+def _names(files: pa.Table) -> Sequence[pa.ChunkedArray]:
+    return [files["path"], vector_files(files["deletion_vector"])]
+
+
+def _older_versions(store: Store, listing: LogListing, before: int) -> list[int]:
+    """Return the versions before one that can be rebuilt; only a log with gaps has any."""
+    versions = {*listing.commits, *(checkpoint.version for checkpoint in listing.checkpoints)}
+    older = {version for version in versions if version < before}
+    return sorted(find_rebuildable(store, listing, older, frozenset())) if older else []
+
+
+def _refuse(store: Store, note: CloneNote, error: DeltactlError) -> NoReturn:
+    source, clone = shlex.quote(store.uri), shlex.quote(note.clone_uri)
+    raise SafetyError(
+        f"the shallow clone {note.clone_uri!r} of version {note.source_version} is noted in"
+        f" {note.name}, but cannot be read, so the files that it uses are not known:"
+        f" {error.message}",
+        hint=f"Rerun when it can be read. If it was deleted, or never committed, run"
+        f" `deltactl vacuum {source} --forget-clone {clone}`.",
+    ) from error

@@ -1,0 +1,187 @@
+"""Arrow types of Delta types and of file actions.
+
+Source: PROTOCOL.md, "Primitive Types", "Column Mapping", "Actions". Only this module of the two,
+schema and actions, needs Arrow, so that commands on small tables can do without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+import pyarrow as pa
+
+from deltactl.errors import UnsupportedFeatureError
+from deltactl.protocol.schema import (
+    ArrayType,
+    DeltaType,
+    Field,
+    MapType,
+    PrimitiveType,
+    StructType,
+    is_void,
+)
+
+Naming: TypeAlias = Literal["logical", "physical"]
+"""Which names an Arrow schema has: those that users see, or those stored in files."""
+
+PARQUET_FIELD_ID = b"PARQUET:field_id"
+
+VARIANT_TYPE: Final = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False),
+    ]
+)
+"""An unshredded variant: a group of two required binaries, ``value`` first, as Spark writes it.
+
+Source: PROTOCOL.md, "Variant data in Parquet"; Parquet's VariantEncoding.md, "Variant in Parquet".
+"""
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(-?\d+)\s*\)")
+_PRIMITIVES: Mapping[str, pa.DataType] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+    "decimal": pa.decimal128(10, 0),
+    "variant": VARIANT_TYPE,
+}
+
+STRING_MAP = pa.map_(pa.string(), pa.string())
+
+DELETION_VECTOR_TYPE = pa.struct(
+    [
+        ("storage_type", pa.string()),
+        ("path_or_inline_dv", pa.string()),
+        ("offset", pa.int32()),
+        ("size_bytes", pa.int32()),
+        ("cardinality", pa.int64()),
+    ]
+)
+
+_SHARED = [
+    # `path` is decoded once; `encoded_path` is the text in the log, copied unchanged into removes.
+    ("path", pa.string()),
+    ("encoded_path", pa.string()),
+    ("partition_values", STRING_MAP),
+    ("size_bytes", pa.int64()),
+    ("stats", pa.string()),
+    ("tags", STRING_MAP),
+    ("deletion_vector", DELETION_VECTOR_TYPE),
+    ("base_row_id", pa.int64()),
+    ("default_row_commit_version", pa.int64()),
+]
+
+ADD_SCHEMA = pa.schema(
+    [
+        *_SHARED,
+        ("modification_time_ms", pa.int64()),
+        ("data_change", pa.bool_()),
+        ("clustering_provider", pa.string()),
+    ]
+)
+"""A live file: one row. ``size_bytes`` counts the Parquet file, deleted rows included."""
+
+REMOVE_SCHEMA = pa.schema(
+    [
+        *_SHARED,
+        ("deletion_timestamp_ms", pa.int64()),
+        ("data_change", pa.bool_()),
+        ("extended_file_metadata", pa.bool_()),
+    ]
+)
+"""A tombstone: one row."""
+
+JSON_NAMES: Mapping[str, str] = {
+    "path": "path",
+    "partition_values": "partitionValues",
+    "size_bytes": "size",
+    "stats": "stats",
+    "tags": "tags",
+    "deletion_vector": "deletionVector",
+    "base_row_id": "baseRowId",
+    "default_row_commit_version": "defaultRowCommitVersion",
+    "modification_time_ms": "modificationTime",
+    "data_change": "dataChange",
+    "clustering_provider": "clusteringProvider",
+    "deletion_timestamp_ms": "deletionTimestamp",
+    "extended_file_metadata": "extendedFileMetadata",
+}
+"""Column names of these schemas, and the names of the action's members in the log."""
+
+DELETION_VECTOR_JSON_NAMES = (
+    "storageType",
+    "pathOrInlineDv",
+    "offset",
+    "sizeInBytes",
+    "cardinality",
+)
+
+DELETION_VECTOR_JSON_TYPE = pa.struct(
+    [
+        (name, ours.type)
+        for name, ours in zip(DELETION_VECTOR_JSON_NAMES, DELETION_VECTOR_TYPE, strict=True)
+    ]
+)
+"""The type of a deletion vector with the names of the log."""
+
+
+def arrow_type(delta_type: DeltaType, naming: Naming = "logical") -> pa.DataType:
+    """Return the Arrow type of a Delta type.
+
+    Timestamps are ``timestamp[us, UTC]``, timestamp_ntz ``timestamp[us]``. With physical naming,
+    void members are left out (files do not store them) and structs have their field ids.
+
+    Raises:
+        UnsupportedFeatureError: the type is not supported (geometry, nanoseconds, ...).
+    """
+    match delta_type:
+        case StructType():
+            return pa.struct(list(arrow_schema(delta_type, naming)))
+        case ArrayType(element, contains_null):
+            nullable = contains_null or naming == "physical"
+            return pa.list_(pa.field("element", arrow_type(element, naming), nullable))
+        case MapType(key, value, contains_null):
+            return pa.map_(
+                pa.field("key", arrow_type(key, naming), nullable=False),
+                pa.field("value", arrow_type(value, naming), contains_null or naming == "physical"),
+            )
+        case PrimitiveType(name):
+            return _primitive_arrow(name)
+
+
+def _primitive_arrow(name: str) -> pa.DataType:
+    if (known := _PRIMITIVES.get(name)) is not None:
+        return known
+    if match := _DECIMAL.fullmatch(name):
+        precision, scale = int(match[1]), int(match[2])
+        if 1 <= precision <= 38 and 0 <= scale <= precision:  # noqa: PLR2004 - Delta's limit
+            return pa.decimal128(precision, scale)
+    raise UnsupportedFeatureError(
+        f"column type {name!r} is not supported",
+        hint="Use a writer that knows this type, or read other columns.",
+    )
+
+
+def arrow_schema(struct: StructType, naming: Naming = "logical") -> pa.Schema:
+    """Return the Arrow schema of a struct; physical naming adds field ids and drops void."""
+    if naming == "logical":
+        return pa.schema([pa.field(f.name, arrow_type(f.type), f.nullable) for f in struct.fields])
+    return pa.schema([_physical_field(f) for f in struct.fields if not is_void(f.type)])
+
+
+def _physical_field(f: Field) -> pa.Field:
+    metadata = None if f.field_id is None else {PARQUET_FIELD_ID: str(f.field_id).encode()}
+    # Stored columns are always optional: older rows may not have later columns.
+    return pa.field(f.physical_name, arrow_type(f.type, "physical"), metadata=metadata)

@@ -1,0 +1,164 @@
+"""Copy files from one store to another, in the cheapest way that the two have.
+
+Between local files the kernel copies; between objects of one service the service does. All else is
+read in pieces and written, in bounded memory. A new file appears whole or not at all, and is
+durable afterwards; what an interrupted upload leaves is handled as for any upload
+(``Uploads.observed``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from deltactl.errors import ObjectExistsError, ObjectNotFoundError, StorageError
+from deltactl.storage.file_copies import (
+    CopiedFile,
+    FileCopy,
+    Origin,
+    StoredFacts,
+    compare_facts,
+    ensure_size,
+)
+from deltactl.storage.names import is_local_uri
+from deltactl.storage.parallel import each_in_parallel, map_requests
+from deltactl.storage.store import Store
+
+__all__ = ["CopiedFile", "FileToCopy", "copy_file", "copy_many"]
+
+_PIECE_BYTES: Final = 16 << 20
+_AHEAD: Final = 2  # pieces that are read while one is written
+# Each needs memory for some four pieces.
+_STREAMS_AT_ONCE: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class FileToCopy:
+    """A file of the source, absolute or not, its name in the target, and its expected size."""
+
+    source_path: str
+    target_path: str
+    size_bytes: int
+
+
+def copy_file(
+    source: Store,
+    source_path: str,
+    target: Store,
+    target_path: str,
+    *,
+    size_bytes: int,
+    replace: bool = False,
+) -> CopiedFile:
+    """Copy one file; see ``copy_many``, which is faster for many."""
+    files = [FileToCopy(source_path, target_path, size_bytes)]
+    return copy_many(source, files, target, replace=replace)[0]
+
+
+def copy_many(
+    source: Store,
+    files: Sequence[FileToCopy],
+    target: Store,
+    *,
+    replace: bool = False,
+    at_once: int = _STREAMS_AT_ONCE,
+) -> list[CopiedFile]:
+    """Copy files; return what was copied, in order. All are durable when this returns.
+
+    Sizes are compared, and checksums if both stores have one of the same algorithm. If this raises,
+    some files may be copied, each of them whole.
+
+    Args:
+        source: names may be absolute, as in its reading methods.
+        files: what to copy; no target twice.
+        target: names are below its root.
+        replace: whether files of the new names may be replaced. If not, their names are looked up
+            first; on object stores no other program may write them meanwhile.
+        at_once: how many files are streamed at a time, each with some 64 MiB of memory.
+
+    Raises:
+        ObjectNotFoundError: a file of the source does not exist.
+        ObjectExistsError: a name is taken, and not ``replace``.
+        StorageError: a file has another size than expected, or a store failed.
+    """
+    if not replace:
+        _ensure_free(target, files)
+    copied = _copy_inside(source, files, target, replace=replace)
+    rest = [number for number, done in enumerate(copied) if done is None]
+
+    def stream(number: int) -> CopiedFile:
+        return _stream(source, files[number], target)
+
+    if is_local_uri(source.uri) and is_local_uri(target.uri):
+        at_once = 1
+    streamed = dict(zip(rest, each_in_parallel(stream, rest, at_once=at_once), strict=True))
+    return [streamed[number] if done is None else done for number, done in enumerate(copied)]
+
+
+def _ensure_free(target: Store, files: Sequence[FileToCopy]) -> None:
+    infos = target.stat_many([file.target_path for file in files])
+    taken = next((info.name for info in infos if info is not None), None)
+    if taken is not None:
+        raise ObjectExistsError(f"cannot copy to {taken!r} in {target.uri}: that name is taken")
+
+
+def _copy_inside(
+    source: Store, files: Sequence[FileToCopy], target: Store, *, replace: bool
+) -> Sequence[CopiedFile | None]:
+    """Let the service of both stores copy; ``None`` for each file that it does not copy."""
+    nothing: list[CopiedFile | None] = [None] * len(files)
+    theirs, ours = source.file_copies, target.file_copies
+    if theirs is None or ours is None or not files:
+        return nothing
+    copies = [
+        FileCopy(theirs.origin_of(file.source_path), file.source_path, file.target_path,
+                 file.size_bytes)
+        for file in files
+    ]  # fmt: skip
+    if copies[0].origin.service != ours.origin_of(files[0].target_path).service:
+        return nothing
+    return ours.copy_files(copies, replace=replace)
+
+
+def _stream(source: Store, file: FileToCopy, target: Store) -> CopiedFile:
+    """Read one file in pieces and write it."""
+    copy = FileCopy(Origin(None, ""), file.source_path, file.target_path, file.size_bytes)
+    sink = target.open_replacement(file.target_path)
+    try:
+        for piece in _pieces(source, file):
+            sink.write(piece)
+        ensure_size(sink.tell(), copy, file.source_path)
+        sink.close()
+    except BaseException:
+        sink.discard()
+        raise
+    after = _facts(target, file.target_path)
+    if after is None:
+        raise ObjectNotFoundError(f"{file.target_path!r} in {target.uri} is gone after its copy")
+    before = _facts(source, file.source_path) if after.checksums else None
+    try:
+        return CopiedFile(file.size_bytes, "stream", compare_facts(copy, before, after))
+    except StorageError:
+        target.delete_many([file.target_path])
+        raise
+
+
+def _pieces(source: Store, file: FileToCopy) -> Iterator[bytes]:
+    """Yield the content in order; one byte more than expected is asked for at the end."""
+    starts = range(0, file.size_bytes + 1, _PIECE_BYTES)
+    ranges = [(start, min(_PIECE_BYTES, file.size_bytes + 1 - start)) for start in starts]
+
+    def read(piece: tuple[int, int]) -> bytes:
+        (data,) = source.read_ranges(file.source_path, [piece])
+        return data
+
+    return map_requests(source, read, ranges, at_once=_AHEAD)
+
+
+def _facts(store: Store, name: str) -> StoredFacts | None:
+    copies = store.file_copies
+    if copies is not None:
+        return copies.facts_of(name)
+    (info,) = store.stat_many([name])
+    return None if info is None else StoredFacts(info.size_bytes)

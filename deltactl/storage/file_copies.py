@@ -1,0 +1,116 @@
+"""The capability of a store to copy whole files without reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from deltactl.errors import StorageError
+
+How = Literal["server", "kernel", "stream"]
+"""Who copied: the object service, the operating system (local files), or this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedFile:
+    """A finished copy: its size, who made it, and a checksum that both files have, if any.
+
+    ``checksum`` is ``<algorithm>:<value>``, as the service writes the value.
+    """
+
+    size_bytes: int
+    how: How
+    checksum: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A file to copy, as the service of its store addresses it.
+
+    ``service`` is equal for stores that can copy from each other: the same endpoint, opened with
+    the same credentials.
+    """
+
+    service: object = field(repr=False)
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileCopy:
+    """A file to copy: where it is, its name in messages, its new name, and its expected size."""
+
+    origin: Origin
+    source_path: str
+    target_path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFacts:
+    """What a store tells about a file without reading it.
+
+    ``checksums`` are of the content, by algorithm: hexadecimal ``md5``, base64 ``crc32c``.
+    ``version`` names this content in a conditional request (an ETag, a generation).
+    """
+
+    size_bytes: int
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    version: str = ""
+
+
+class FileCopies(Protocol):
+    """What only a store can do that copies whole files of stores of the same service."""
+
+    def origin_of(self, name: str) -> Origin:
+        """Return how a store of the same service names this file, which need not exist."""
+        ...
+
+    def facts_of(self, name: str) -> StoredFacts | None:
+        """Return size and checksums of a file; ``None`` where nothing is stored."""
+        ...
+
+    def copy_files(
+        self, copies: Sequence[FileCopy], *, replace: bool = False
+    ) -> list[CopiedFile | None]:
+        """Copy each file of a store of the same service; durable when this returns.
+
+        Each appears whole or not at all. If this raises, some files may be copied. ``None`` for a
+        file that the service refuses to copy: nothing is stored of it, and it must be streamed.
+
+        Raises:
+            ObjectNotFoundError: a file to copy does not exist.
+            ObjectExistsError: a new name is taken, and not ``replace``; object stores do not look.
+            StorageError: a file has another size than expected, or the store failed.
+        """
+        ...
+
+
+def ensure_size(size_bytes: int, copy: FileCopy, name: str) -> None:
+    """Raise ``StorageError`` if a file at either end of a copy has another size than expected."""
+    if size_bytes != copy.size_bytes:
+        raise StorageError(
+            f"{name!r} has {size_bytes:,} bytes, not {copy.size_bytes:,} as expected:"
+            " it was not copied",
+            hint="Run `deltactl check` on the table that names this file.",
+        )
+
+
+def compare_facts(copy: FileCopy, before: StoredFacts | None, after: StoredFacts) -> str | None:
+    """Return a checksum that both ends of a copy have; ``None`` if there is none.
+
+    Raises:
+        StorageError: they differ in size or in a checksum.
+    """
+    ensure_size(after.size_bytes, copy, copy.target_path)
+    if before is None:
+        return None
+    common = sorted(before.checksums.keys() & after.checksums.keys())
+    for algorithm in common:
+        if before.checksums[algorithm] != after.checksums[algorithm]:
+            raise StorageError(
+                f"the {algorithm} of the copy {copy.target_path!r} differs from that of"
+                f" {copy.source_path!r}: the copy was removed",
+                hint="Rerun; if it happens again, check the network and the stores.",
+            )
+    return f"{common[0]}:{after.checksums[common[0]]}" if common else None

@@ -1,0 +1,81 @@
+"""Copies of whole local files, made by the kernel and made durable in batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+from deltactl.storage.errors import mapped_errors
+from deltactl.storage.file_copies import FileCopy, ensure_size
+from deltactl.storage.local.assembly import copy_range
+from deltactl.storage.local.exclusive import move_exclusively
+from deltactl.storage.local.files import (
+    begin_sync,
+    open_new,
+    open_to_read,
+    remove_checksum,
+    take_place,
+)
+from deltactl.storage.local.put_together import create_together
+
+# What a killed run copies again: files get their names batch by batch.
+_MAX_BATCH_BYTES: Final = 1 << 30
+_MAX_BATCH_FILES: Final = 10_000
+
+
+def copy_together(
+    copies: Sequence[FileCopy], place: Callable[[str], str], where: str, *, replace: bool
+) -> Iterator[list[str]]:
+    """Copy files in batches; yield the names of each, whose directories are not flushed.
+
+    Args:
+        copies: the address of an origin is its path.
+        place: returns the path of a name, and creates its directory.
+        where: the store's URI, for errors.
+        replace: whether a file of the new name may be replaced.
+
+    Raises:
+        StorageError: a copy failed; some of the files may be in place.
+    """
+    take = take_place if replace else _take_free_place
+    for batch in _batches(copies):
+        writes = ((copy.target_path, partial(_copy, copy, where)) for copy in batch)
+        yield create_together(writes, place, where, take)
+
+
+def _batches(copies: Sequence[FileCopy]) -> Iterator[list[FileCopy]]:
+    batch: list[FileCopy] = []
+    size_bytes = 0
+    for copy in copies:
+        batch.append(copy)
+        size_bytes += copy.size_bytes
+        if size_bytes >= _MAX_BATCH_BYTES or len(batch) >= _MAX_BATCH_FILES:
+            yield batch
+            batch, size_bytes = [], 0
+    if batch:
+        yield batch
+
+
+def _copy(copy: FileCopy, where: str, path: str) -> None:
+    with mapped_errors("copy", copy.source_path, where):
+        source = open_to_read(copy.origin.address)
+    try:
+        ensure_size(os.fstat(source).st_size, copy, copy.source_path)
+        target = open_new(path)
+        try:
+            done = copy_range(source, target, 0, copy.size_bytes)
+            ensure_size(done, copy, copy.source_path)
+            begin_sync(target)
+        finally:
+            os.close(target)
+    finally:
+        os.close(source)
+
+
+def _take_free_place(hidden: str, path: str) -> None:
+    """Rename a hidden file to a path that no file has."""
+    if not os.path.lexists(path):
+        remove_checksum(path)  # of a deleted file: it would make this one unreadable for Hadoop
+    move_exclusively(hidden, path)

@@ -1,0 +1,91 @@
+"""An exchange on Spark: each row reaches its destination once, errors keep their types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from deltactl.engine.base import CancelToken
+from deltactl.engine.exchange import Exchange, RowCounts, Source
+from deltactl.engine.spark.engine import SparkEngine
+from deltactl.errors import DataFileError, InterruptedRunError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+# Spark has no type for some of these, and none of them becomes one.
+SCHEMA = pa.schema(
+    [
+        ("n", pa.int64()),
+        ("u", pa.uint8()),
+        ("time", pa.time64("ns")),
+        ("text", pa.dictionary(pa.int8(), pa.string())),
+    ]
+)
+
+
+def make(fail_at: str, attempt: int) -> Exchange[int, int, tuple[int, RowCounts, list[int]]]:
+    def batches(source: int) -> Iterator[pa.RecordBatch]:
+        for start in range(0, 3000, 1000):
+            numbers = range(100_000 * source + start, 100_000 * source + start + 1000)
+            if fail_at == "read" and source == 2:
+                raise DataFileError("a broken file")
+            rows = [{"n": n, "u": n % 256, "time": n, "text": f"t{n % 9}"} for n in numbers]
+            yield pa.RecordBatch.from_pylist(rows, SCHEMA)
+
+    def read(source: int) -> Source[int]:
+        return Source(batches(source), lambda: source)
+
+    def key(batch: pa.RecordBatch, first_row: int) -> Any:
+        assert (np.asarray(batch["n"]) % 100_000)[0] == first_row
+        return np.asarray(batch["n"]) % 7
+
+    def write(
+        destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]
+    ) -> tuple[int, RowCounts, list[int]]:
+        if fail_at == "write" and destination == 3:
+            raise DataFileError("a full disk")
+        found = pa.Table.from_batches(batches, SCHEMA)
+        assert found["text"].to_pylist() == [f"t{n % 9}" for n in found["n"].to_pylist()]
+        return destination, counts, found["n"].to_pylist()
+
+    return Exchange(SCHEMA, read, key, write)
+
+
+def exchange(session: SparkSession, fail_at: str = "", **options: Any) -> Any:
+    return SparkEngine(session).exchange(partial(make, fail_at), range(5), 7, **options)
+
+
+def test_each_row_arrives_once(delta_spark: SparkSession) -> None:
+    reports, written = exchange(delta_spark, usual_rows=9)
+    assert sorted(reports) == list(range(5))
+    assert sorted(destination for destination, _, _ in written) == list(range(7))
+    for destination, counts, numbers in written:
+        assert counts == RowCounts(len(numbers), 9)
+        assert {n % 7 for n in numbers} == {destination}
+    found = sorted(n for _, _, numbers in written for n in numbers)
+    assert found == [100_000 * source + n for source in range(5) for n in range(3000)]
+
+
+@pytest.mark.parametrize(
+    ("fail_at", "message"), [("read", "a broken file"), ("write", "a full disk")]
+)
+def test_errors_of_workers_are_raised(
+    delta_spark: SparkSession, fail_at: str, message: str
+) -> None:
+    with pytest.raises(DataFileError, match=message):
+        exchange(delta_spark, fail_at)
+
+
+def test_a_cancelled_exchange_ends(delta_spark: SparkSession) -> None:
+    cancel = CancelToken()
+    cancel.set()
+    with pytest.raises(InterruptedRunError):
+        exchange(delta_spark, cancel=cancel)

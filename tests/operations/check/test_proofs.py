@@ -1,0 +1,180 @@
+"""``check --proofs``: digests of rows that layout runs stored, calculated again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from deltactl.engine.local import LocalEngine
+from deltactl.operations.check.options import CheckOptions
+from deltactl.operations.check.report import CheckReport
+from deltactl.operations.check.run import check_table
+from deltactl.operations.run_context import RunContext
+from tests.operations.optimize.layout.test_run import (
+    COLUMNS,
+    actions_of,
+    build,
+    fresh_store,
+    reopened,
+    run,
+)
+from tests.support.stores import opened_as
+from tests.support.table_builder import (
+    FEATURES,
+    LAYOUTS,
+    Column,
+    TableBuilder,
+    build_sample,
+    commit_path,
+)
+
+
+def check(store: Any, **options: Any) -> CheckReport:
+    context = RunContext(warn=lambda message: None, engine=LocalEngine(workers=2))
+    with opened_as(store):
+        return check_table(store, CheckOptions(proofs=True, **options), context)
+
+
+def change(store: Any, path: str, rewrite: Any) -> None:
+    """Write a data file again with other rows, under the same name."""
+    table = pq.read_table(pa.BufferReader(store.read(path)))
+    sink = pa.BufferOutputStream()
+    pq.write_table(rewrite(table), sink)
+    store.delete_many([path])
+    store.put(path, sink.getvalue().to_pybytes())
+
+
+def placed(**options: Any) -> tuple[TableBuilder, int, str]:
+    builder = build(**options)
+    report = run(builder.store, cluster_by="id")
+    (add,) = actions_of(builder.store, report.version_after)["add"]
+    return builder, report.version_after, add["path"]
+
+
+def swap(name: str) -> Any:
+    def swapped(table: pa.Table) -> pa.Table:
+        order = [1, 0, *range(2, table.num_rows)]
+        index = table.schema.get_field_index(name)
+        return table.set_column(index, table.schema.field(name), table[name].take(pa.array(order)))
+
+    return swapped
+
+
+def test_digests_agree() -> None:
+    builder, _, _ = placed()
+    report = check(builder.store)
+    assert report.is_sound
+    assert report.to_dict()["digests"] == 1
+    assert report.looked.num_rows == 300
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "problem"),
+    [
+        (swap("v"), "the digest of its rows is"),
+        (lambda table: table.slice(1), "have 299 rows, and it was written with 300"),
+        (lambda table: pa.concat_tables([table, table.slice(0, 1)]), "have 301 rows"),
+        (lambda table: pa.concat_tables([table.slice(1), table.slice(1, 1)]), "the digest"),
+    ],
+)
+def test_rows_that_changed_since_are_found(rewrite: Any, problem: str) -> None:
+    builder, version, path = placed()
+    change(builder.store, path, rewrite)
+    (found,) = check(builder.store, depth=0).findings.to_pylist()
+    assert found["code"] == "ROWS_CHANGED"
+    assert found["version"] == version
+    assert found["file"] == commit_path(version)
+    assert problem in found["problem"]
+
+
+def test_older_versions_are_compared_while_their_files_are_left() -> None:
+    builder, version, path = placed()
+    run(builder.store, cluster_by="v")
+    assert check(builder.store).looked.num_digests == 2
+    change(builder.store, path, swap("v"))
+    (found,) = check(builder.store).findings.to_pylist()
+    assert found["version"] == version
+    builder.store.delete_many([path])
+    report = check(builder.store)
+    assert report.is_sound
+    assert report.looked.num_digests == 1
+    assert any("is gone, as after a vacuum" in note for note in report.notes)
+
+
+def test_a_broken_file_is_named() -> None:
+    builder, _, path = placed()
+    size = len(builder.store.read(path))
+    builder.store.delete_many([path])
+    builder.store.put(path, b"x" * size)
+    (found,) = check(builder.store).findings.to_pylist()
+    assert (found["code"], found["file"]) == ("FILE_UNREADABLE", path)
+
+
+def test_the_schema_is_that_of_the_rows() -> None:
+    """Columns that were added later are not in the digest."""
+    builder, _, _ = placed()
+    builder = reopened(builder)
+    builder.change_metadata(columns=[*COLUMNS, Column("later")])
+    report = check(builder.store)
+    assert report.is_sound
+    assert report.looked.num_digests == 1
+
+
+@pytest.mark.parametrize("features", FEATURES)
+def test_features(features: str) -> None:
+    builder = build_sample(fresh_store(), features=features, layout=list(LAYOUTS)[-1])
+    assert run(builder.store, zorder_by="id").versions
+    report = check(builder.store)
+    assert report.is_sound, report.findings.to_pylist()
+    assert report.looked.num_digests == 1
+
+
+def test_files_that_were_only_joined_are_not_in_the_digest() -> None:
+    columns = [*COLUMNS, Column("p", "string")]
+    builder = TableBuilder(fresh_store(), columns, partition_by=["p"])
+    rows = [[{"id": n, "v": "x", "w": n, "p": p}] for n in range(4) for p in "ab"]
+    builder.append(*rows)
+    run(builder.store, cluster_by="id", where="p = 'a'")
+    run(builder.store, cluster_by="v", where="p = 'b'", target_bytes=100)
+    builder = reopened(builder)
+    builder.append(*rows, *([{"id": n, "v": "x", "w": n, "p": "c"}] for n in range(4)))
+    report = run(builder.store)
+    adds = actions_of(builder.store, report.version_after)["add"]
+    assert len({"deltactl.layout" in add["tags"] for add in adds}) == 2
+    assert check(builder.store).is_sound
+    assert check(builder.store).looked.num_digests == 3
+
+
+def test_a_table_of_its_own_clustering_columns() -> None:
+    text = json.dumps({"clusteringColumns": [["id"]], "domainName": "delta.clustering"})
+    builder = build(features=["domainMetadata", "clustering"], domains={"delta.clustering": text})
+    run(builder.store)
+    report = check(builder.store)
+    assert report.is_sound
+    assert report.looked.num_digests == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "7", "{}", '{"algorithm":"new","rows":1,"sum":"0"}', '{"rows":"x"}']
+)
+def test_digests_that_are_not_known_are_left(text: str) -> None:
+    builder = build(files=1)
+    add = builder.write_file([{"id": 1, "v": "x", "w": 1}])
+    builder.commit(add, operation="OPTIMIZE", tags={"deltactl.rowDigest": text})
+    report = check(builder.store)
+    assert report.is_sound
+    assert report.looked.num_digests == 0
+    assert any("is not known here" in note for note in report.notes) == ("new" in text)
+
+
+def test_nothing_is_read_without_the_option() -> None:
+    builder, _, path = placed()
+    change(builder.store, path, swap("v"))
+    context = RunContext(warn=lambda message: None, engine=LocalEngine(workers=2))
+    with opened_as(builder.store):
+        report = check_table(builder.store, CheckOptions(), context)
+    assert not report.findings.filter(pa.compute.equal(report.findings["code"], "ROWS_CHANGED"))

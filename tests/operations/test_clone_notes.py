@@ -1,0 +1,75 @@
+"""Notes of shallow clones in their source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deltactl.errors import SafetyError, UsageError
+from deltactl.operations.clone_notes import (
+    CloneNote,
+    drop_note,
+    get_note,
+    read_notes,
+    write_note,
+)
+from deltactl.storage.local.store import LocalStore
+from deltactl.storage.read_only import ReadOnlyStore
+from tests.support.stores import MemoryStore
+
+NOTE = CloneNote("file:///data/a%20clone", 7, 1_700_000_000_123, "an-id")
+OTHER = CloneNote("s3://lake/clone", 3, 1_700_000_000_000)
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest) -> MemoryStore:
+    found = MemoryStore(f"memory://{request.node.name}")
+    found.restore({})
+    return found
+
+
+def test_notes_are_read_as_they_were_written(store: MemoryStore) -> None:
+    assert read_notes(store) == ()
+    write_note(store, OTHER)
+    write_note(store, NOTE)
+    assert read_notes(ReadOnlyStore(store)) == (NOTE, OTHER)
+    drop_note(store, NOTE)
+    drop_note(store, NOTE)
+    assert read_notes(store) == (OTHER,)
+
+
+def test_an_address_has_one_note(store: MemoryStore) -> None:
+    write_note(store, NOTE)
+    later = CloneNote(NOTE.clone_uri, 9, NOTE.noted_ms + 1)
+    write_note(store, later)
+    assert read_notes(store) == (later,)
+
+
+def test_a_note_is_found_by_other_spellings(tmp_path: Path, store: MemoryStore) -> None:
+    clone = LocalStore(str(tmp_path / "a clone"))
+    note = CloneNote(clone.uri, 1, 0)
+    write_note(store, note)
+    write_note(store, OTHER)
+    for address in (clone.uri, f"{clone.uri}/", str(tmp_path / "a clone"), f"{tmp_path}/a clone/"):
+        assert get_note(store, address) == note
+    assert get_note(store, "s3://lake/clone/") == OTHER
+    for address in (str(tmp_path), "nothing://here"):
+        with pytest.raises(UsageError, match="noted: file:.*, s3://lake/clone"):
+            get_note(store, address)
+
+
+def test_a_dry_run_writes_no_note(store: MemoryStore) -> None:
+    with pytest.raises(SafetyError, match="a dry run tried to"):
+        write_note(ReadOnlyStore(store), NOTE)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"clone": "x"}', b'{"clone":"x","source_version":1,"noted_at":"z"}']
+)
+def test_a_damaged_note_is_refused(content: bytes, store: MemoryStore) -> None:
+    """It may stand for a clone whose address nobody knows."""
+    write_note(store, NOTE)
+    store.put(NOTE.name, content)
+    with pytest.raises(SafetyError, match="is not a valid note of a shallow clone"):
+        read_notes(store)

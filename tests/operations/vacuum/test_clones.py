@@ -1,0 +1,203 @@
+"""Files that noted shallow clones use stay; a clone that cannot be read stops the vacuum."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from deltactl.errors import ConflictError, SafetyError
+from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.operations.clone_notes import CloneNote, drop_note, read_notes, write_note
+from deltactl.operations.vacuum.bookmark import read_bookmark
+from tests.operations.vacuum.test_races import Meanwhile
+from tests.support.stores import CountingStore, opened_as
+from tests.support.table_builder import LOG, commit_path
+from tests.support.vacuum_scenes import DAY, NOW, Scene
+
+
+def cloned_scene() -> tuple[Scene, Scene, dict[str, str]]:
+    """A table that removed two files, one of which its clone uses, with its vector."""
+    scene = Scene("deletionVectors")
+    used, gone, _ = scene.append(60, "a", "b", "c")
+    scene.delete_rows(55, used, 0)
+    (vector,) = {name for name in scene.names() if name.endswith(".bin")}
+    clone = scene.clone(50, used)
+    scene.remove(40, used, gone)
+    return scene, clone, {"used": used, "gone": gone, "vector": vector}
+
+
+def forget_tombstones(clone: Scene) -> None:
+    """Write a checkpoint without the expired tombstones."""
+    with opened_as(clone.store):
+        checkpoint_table(clone.store, CheckpointOptions(), clone.context())
+
+
+@pytest.mark.parametrize("mode", ["full", "lite"])
+def test_files_of_a_noted_clone_stay(mode: str) -> None:
+    scene, clone, names = cloned_scene()
+    rows = clone.live_rows()
+    report = scene.vacuum(mode=mode)
+    assert report.files_removed == 1
+    assert names["gone"] not in scene.names()
+    assert {names["used"], names["vector"]} <= scene.names()
+    assert clone.live_rows() == rows
+    (note,) = report.plan.clones
+    assert report.to_dict()["clones"] == [note.to_dict()]
+    # The next lite run must look at the kept files again.
+    assert read_bookmark(scene.store) is None
+    drop_note(scene.store, note)
+    assert set(scene.plan(mode=mode)) == {names["used"], names["vector"]}
+
+
+def test_files_of_a_noted_clone_stay_with_an_inventory(tmp_path: Any) -> None:
+    scene, clone, names = cloned_scene()
+    dump = str(tmp_path / "files.parquet")
+    scene.vacuum(dry_run=True, dump_listing=dump)
+    report = scene.vacuum(mode="auto", inventory=dump)
+    assert report.plan.mode == "inventory"
+    assert {names["used"], names["vector"]} <= scene.names()
+    assert names["gone"] not in scene.names()
+
+
+def test_what_any_version_of_the_clone_needs_stays() -> None:
+    """Removed in the clone long ago, and its tombstone is gone with a checkpoint."""
+    scene, clone, names = cloned_scene()
+    (add,) = clone.builder.state.files.values()
+    removal = {"remove": {**add, "deletionTimestamp": NOW - 30 * DAY, "dataChange": True}}
+    clone.ago(30, lambda: clone.builder.commit(removal))
+    forget_tombstones(clone)
+    assert set(scene.plan()) == {names["gone"]}
+    assert set(scene.plan(also_keep_for=(clone.store.uri,))) == {names["gone"]}
+    # Once no file of its log names them, they may go.
+    clone.store.delete_many([commit_path(version) for version in range(clone.builder.version + 1)])
+    assert set(scene.plan()) == {names["gone"], names["used"], names["vector"]}
+
+
+def test_what_an_old_checkpoint_of_the_clone_needs_stays() -> None:
+    """There is a gap between it and the later commits."""
+    scene, clone, names = cloned_scene()
+    clone.ago(49, clone.builder.checkpoint)
+    (add,) = clone.builder.state.files.values()
+    removal = {"remove": {**add, "deletionTimestamp": NOW - 30 * DAY, "dataChange": True}}
+    first = clone.builder.version
+    clone.ago(30, lambda: clone.builder.commit(removal))
+    clone.append(20)
+    forget_tombstones(clone)
+    clone.store.delete_many([commit_path(version) for version in range(first + 2)])
+    assert set(scene.plan()) == {names["gone"]}
+
+
+def test_files_of_a_clone_of_a_clone_stay() -> None:
+    scene, clone, names = cloned_scene()
+    (add,) = clone.builder.state.files.values()
+    second = Scene("deletionVectors")
+    second.ago(45, lambda: second.builder.commit({"add": add}, operation="CLONE"))
+    write_note(clone.store, clone.note_of(second, 45))
+    # The first clone forgets the files.
+    removal = {"remove": {**add, "deletionTimestamp": NOW - 30 * DAY, "dataChange": True}}
+    clone.ago(30, lambda: clone.builder.commit(removal))
+    forget_tombstones(clone)
+    clone.store.delete_many([commit_path(version) for version in range(clone.builder.version + 1)])
+    assert set(scene.plan()) == {names["gone"]}
+    second.store.restore({})
+    with pytest.raises(SafetyError, match=re.escape(repr(second.store.uri))):
+        scene.plan()
+
+
+def break_log(clone: Scene) -> None:
+    clone.store.delete_many([name for name in clone.store.contents() if name.startswith(LOG)])
+
+
+def damage_log(clone: Scene) -> None:
+    clone.store.put(commit_path(0), b"{broken\n")
+
+
+def replace_table(clone: Scene) -> None:
+    """Another table was created at the same address."""
+    text = clone.store.read(commit_path(0)).replace(b"5fba94ed", b"00000000")
+    clone.store.put(commit_path(0), text)
+
+
+@pytest.mark.parametrize("mode", ["full", "lite"])
+@pytest.mark.parametrize("harm", [break_log, damage_log, replace_table])
+def test_a_clone_that_cannot_be_read_is_not_taken_for_gone(harm: Any, mode: str) -> None:
+    scene, clone, names = cloned_scene()
+    before = scene.names()
+    harm(clone)
+    for dry_run in (True, False):
+        with pytest.raises(SafetyError) as caught:
+            scene.vacuum(mode=mode, dry_run=dry_run)
+        assert repr(clone.store.uri) in caught.value.message
+        (note,) = read_notes(scene.store)
+        assert note.name in caught.value.message
+        command = f"`deltactl vacuum {scene.store.uri} --forget-clone {clone.store.uri}`"
+        assert caught.value.hint is not None
+        assert command in caught.value.hint
+    assert scene.names() == before
+    drop_note(scene.store, note)
+    assert scene.vacuum(mode=mode).files_removed == 3
+
+
+def test_a_clone_on_storage_that_cannot_be_reached_stops_the_vacuum() -> None:
+    scene = Scene()
+    (gone, _) = scene.append(60, "a", "b")
+    scene.remove(40, gone)
+    write_note(scene.store, CloneNote("nowhere://bucket/clone", 1, NOW))
+    with pytest.raises(SafetyError, match="nowhere://bucket/clone"):
+        scene.vacuum()
+    assert gone in scene.names()
+
+
+def test_a_note_without_a_clone_stops_the_vacuum() -> None:
+    """The run ended between the note and the commit, or has not committed yet."""
+    scene = Scene()
+    (gone, _) = scene.append(60, "a", "b")
+    scene.remove(40, gone)
+    clone = Scene()
+    note = scene.note_of(clone, 0)
+    clone.store.restore({})
+    write_note(scene.store, note)
+    with pytest.raises(SafetyError, match="never committed|cannot be read"):
+        scene.vacuum()
+    assert gone in scene.names()
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_clone_that_is_noted_after_the_plan_stops_the_vacuum(at: int) -> None:
+    """Before the START commit, and after it: nothing is removed any more."""
+    scene = Scene()
+    used, gone, _ = scene.append(60, "a", "b", "c")
+    scene.remove(40, used, gone)
+    scene.builder.state.files[used, None] = add = scene.builder.state_at(1).files[used, None]
+    del scene.builder.state.files[used, None]
+
+    def make_clone() -> None:
+        clone = Scene()
+        note = scene.note_of(clone, 0)
+        write_note(scene.store, note)
+        clone.builder.commit({"add": scene.absolute(add)}, operation="CLONE")
+
+    store = Meanwhile(scene.dated(), "put" if at == 1 else "put_if_absent", make_clone, 1)
+    with pytest.raises(ConflictError, match="a shallow clone of this table was made"):
+        scene.vacuum(store)
+    assert {used, gone} <= scene.names()
+    assert scene.vacuum().files_removed == 1
+    assert used in scene.names()
+
+
+def test_notes_cost_one_listing_and_the_log_of_a_clone_is_read_once() -> None:
+    scene, clone, _ = cloned_scene()
+    for number in range(5):
+        clone.append(40 - number)
+        if number == 2:
+            clone.ago(36, clone.builder.checkpoint)
+    counting, of_clone = CountingStore(scene.dated()), CountingStore(clone.store)
+    with opened_as(of_clone):
+        scene.vacuum(counting, dry_run=True)
+    assert counting.names["list_from"].count("_deltactl/clones") == 1
+    commits = [*of_clone.names.get("read", []), *of_clone.names.get("read_many", [])]
+    commits = [name for name in commits if name.endswith(".json")]
+    assert sorted(commits) == [commit_path(version) for version in range(7)]
+    assert of_clone.names["list_from"].count(LOG) == 1
