@@ -112,7 +112,7 @@ class TableWork:
         before, began = requests_sent().total, clock.monotonic()
         try:
             with self._lease(name):
-                done = _RUNS[name](self, group)
+                done = _OPERATIONS[name](self, group)
         except InterruptedRunError:
             return replace(base, note="stopped before it began", is_stopped=True)
         except Exception as error:
@@ -287,7 +287,7 @@ def _not_deleted(failed: Sequence[tuple[str, str]], noun: str) -> DeltactlError 
     )
 
 
-_RUNS: Final[dict[ActionName, Callable[[TableWork, Sequence[Action]], _Done]]] = {
+_OPERATIONS: Final[dict[ActionName, Callable[[TableWork, Sequence[Action]], _Done]]] = {
     "optimize": _run_optimize,
     "checkpoint": _run_checkpoint,
     "manifest": _run_manifest,
