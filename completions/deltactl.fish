@@ -258,6 +258,7 @@ complete -c deltactl -n '__fish_seen_subcommand_from check' -l files -r -a 'exis
 complete -c deltactl -n '__fish_seen_subcommand_from check' -l sample -r -d 'Check only a part of the files, e.g. 5%'
 complete -c deltactl -n '__fish_seen_subcommand_from check' -l checkpoints -d 'Compare every checkpoint with a replay without it; findings, not notes, about the hint and version checksums'
 complete -c deltactl -n '__fish_seen_subcommand_from check' -l dvs -d 'Decode deletion vectors (--files data always does)'
+complete -c deltactl -n '__fish_seen_subcommand_from check' -l proofs -d 'Compare the rows of files with the digests that layout runs stored in the log'
 complete -c deltactl -n '__fish_seen_subcommand_from check' -l resume -r -F -d 'Record progress in a local file, and continue from it if it exists'
 complete -c deltactl -n '__fish_seen_subcommand_from check' -l fix -r -a 'path-encoding' -d 'path-encoding: remove live files that a remove action names by another path text (PATH_ENCODING); asks first'
 complete -c deltactl -n '__fish_seen_subcommand_from check' -l path -r -d 'With --fix: only this path, as the log has it'

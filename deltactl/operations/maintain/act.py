@@ -211,7 +211,6 @@ def _run_optimize(work: TableWork, group: Sequence[Action]) -> _Done:
     gone = report.files_removed - report.files_added
     effect = Effect(
         files_removed=gone,
-        bytes_freed=max(report.bytes_removed - report.bytes_added, 0),
         requests_saved=gone,
         skipping_bytes=sum(a.predicted.skipping_bytes for a in group) if report.versions else 0,
         bytes_read=report.bytes_removed,

@@ -26,9 +26,9 @@ class Effect:
     """What an action brings and takes, predicted or measured.
 
     ``files_removed``: how many fewer files there are, of data or of the log. ``bytes_freed``: of
-    files that are deleted, or of deleted rows. ``requests_saved``: how many fewer requests a full
-    scan of the table needs. ``skipping_bytes``: how many bytes more a query by a clustering column
-    skips. ``requests`` is ``None`` where they were not measured.
+    files that are deleted. ``requests_saved``: how many fewer requests a full scan of the table
+    needs. ``skipping_bytes``: how many bytes less a query reads: deleted rows, footers, and what a
+    layout lets a query by one of its columns skip. ``requests`` is ``None`` where they were not measured.
     """
 
     files_removed: int = 0
@@ -159,7 +159,6 @@ class Action:
         by_files = files / max(int(self.bins.files.sum()), 1)
         predicted = Effect(
             files_removed=gone,
-            bytes_freed=freed,
             requests_saved=gone,
             skipping_bytes=int(self.predicted.skipping_bytes * by_bytes),
             bytes_read=size,

@@ -201,13 +201,12 @@ def predict_rewrite(subject: TableSubject, bins: Bins, columns: int) -> Effect:
     cost = subject.predict(
         "optimize", bytes_read=size, bytes_written=size - freed, requests=requests
     )
-    skipping = 0
+    skipping = freed
     if columns:
         share = 1 - np.maximum(bins.outputs, 1) ** (-1.0 / columns)
-        skipping = int((bins.bytes * share).sum())
+        skipping += int(((bins.bytes - bins.freed) * share).sum())
     return cost + Effect(
         files_removed=files - outputs,
-        bytes_freed=freed,
         requests_saved=files - outputs,
         skipping_bytes=skipping,
     )
