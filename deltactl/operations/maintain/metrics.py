@@ -35,7 +35,7 @@ class TableSample:
     def values(self) -> dict[str, float | None]:
         """Return the value of each metric; ``None`` if it is not known."""
         report = self.report
-        found: dict[str, float | None] = {"exit_status": self.exit_code}
+        found: dict[str, float | None] = {"exit_status": int(self.exit_code)}
         if report is None:
             return found
         facts = report.facts

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 
 import pytest
 
 from deltactl.errors import UsageError
 from deltactl.operations.maintain.policy import ACTIONS, KEYS, MaintainPolicy, parse_actions
+from tests.conftest import REPOSITORY
 
 
 def test_the_texts_of_the_defaults_are_the_defaults() -> None:
@@ -67,3 +69,13 @@ def test_an_unknown_key_is_refused() -> None:
 def test_the_safe_order_deletes_last() -> None:
     assert ACTIONS == ("optimize", "checkpoint", "manifest", "log-cleanup", "vacuum")
     assert parse_actions("") == frozenset()
+
+
+def test_the_page_has_each_key_in_this_order() -> None:
+    page = (REPOSITORY / "docs/maintain.md").read_text("utf-8")
+    table = page.partition("| key | default |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `([a-z-]+)` \| (.*?) \|", table, re.MULTILINE)
+    assert [key for key, _ in rows] == list(KEYS)
+    for key, default in rows:
+        if default.startswith("`"):
+            assert default == f"`{KEYS[key].default}`"
