@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import threading
 from collections.abc import Callable
@@ -442,3 +443,26 @@ def test_rates_are_learned_and_survive_anything_in_their_file(tmp_path: Path) ->
         assert Rates.load(file).found == {}
     file.unlink()
     assert Rates.load(file).found == {}
+
+
+def test_what_is_kept_of_a_table_does_not_grow_with_its_files() -> None:
+    """A fleet is observed in the memory of its largest table: only numbers remain."""
+    kept = []
+    for number, files in enumerate((100, 2000)):
+        builder = TableBuilder(MemoryStore(f"memory://kept-{number}/t"), COLUMNS)
+        [written] = builder.append([{"id": 1, "part": "a"}])
+        size = len(builder.store.read(written))
+        copies = [_another(f"copy-{n:05}.parquet", size) for n in range(files)]
+        builder.commit(*copies)
+        seen = Maintenance(MaintainOptions(), FixedClock(NOW_MS))
+        context = RunContext(warn=lambda _: None, clock=FixedClock(NOW_MS))
+        seen.observe("t", builder.store, QUICK, context)
+        [observation] = seen.observations.values()
+        assert observation.facts.num_files == files + 1
+        kept.append(len(pickle.dumps((observation.actions, observation.facts))))
+    assert kept[1] < kept[0] + 100
+
+
+def _another(name: str, size: int) -> dict[str, Any]:
+    values = {"path": name, "partitionValues": {}, "size": size, "modificationTime": START_MS}
+    return {"add": {**values, "dataChange": True, "stats": '{"numRecords":1}'}}
