@@ -23,6 +23,7 @@ class Case:
 
     ``answer`` makes of what a side printed what both sides must agree on. ``writes``: each run
     gets a copy of the table of its own. ``commits``: what a run adds to the log goes after it.
+    ``copies``: a run makes a folder beside the table, of the same name and ``.copy``.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Case:
     their_answer: Answer = str.strip
     writes: bool = False
     commits: bool = False
+    copies: bool = False
 
     def prepare(self, table: Path, command: Callable[[str], Command], ends: ExitStack) -> Prepare:
         """Give what each run of a side starts with; ``ends`` removes copies.
@@ -49,6 +51,12 @@ class Case:
             if self.commits:
                 with kept_log(table / "_delta_log"):
                     yield command(str(table))
+                return
+            if self.copies:
+                yield command(str(table))
+                made = table.with_name(f"{table.name}.run-{uuid.uuid4().hex}")
+                table.with_name(f"{table.name}.copy").rename(made)
+                ends.callback(shutil.rmtree, made, ignore_errors=True)
                 return
             if not self.writes:
                 yield command(str(table))
@@ -119,6 +127,24 @@ def _optimize(name: str, codec: str, level: str | None) -> Case:
         what=f"1,000 files of 1 MB and 20 columns to files of 100 MB, {ours}",
         time_goal=0.75,
         memory_goal=1.5,
+        our_answer=_our_removed,
+        their_answer=_their_removed,
+        writes=True,
+    )
+
+
+def _zorder(columns: str) -> Case:
+    return Case(
+        name="zorder",
+        table="data",
+        ours=lambda path: sides.deltactl(
+            *("optimize", path, "--zorder-by", columns, "--target-size", "100MB"),
+            *("--codec", "snappy", "-o", "json"),
+        ),
+        theirs=lambda path: sides.python(sides.THEIRS_ZORDER, path, "100000000", "SNAPPY", columns),
+        what=f"1,000 files of 1 MB and 20 columns, Z-ordered by {columns}",
+        time_goal=0.5,
+        memory_goal=0.6,
         our_answer=_our_removed,
         their_answer=_their_removed,
         writes=True,
@@ -242,6 +268,7 @@ CASES = (
     _checkpoint("checkpoint-4m", "grown-4", "the same with 4,000,000 files", None, None),
     _optimize("optimize", "zstd", "3"),
     _optimize("optimize-snappy", "snappy", None),
+    _zorder("user_id,store"),
     _copy("copy", "large", "40 files of 30 MB, whose row groups are copied", 0.2),
     _copy("copy-small", "data", "1,000 files of 0.9 MB, which are encoded", None),
     _copy("copy-half", "half", "20 files of 30 MB and 500 of 0.9 MB", None),
@@ -288,6 +315,17 @@ CASES = (
         our_answer=lambda output: json.loads(output)["result"]["files_restored"],
         their_answer=lambda output: json.loads(output)["numRestoredFile"],
         commits=True,
+    ),
+    Case(
+        name="clone",
+        table="clone",
+        ours=lambda path: sides.deltactl("clone", path, f"{path}.copy", "--deep", "-q"),
+        theirs=lambda path: ["cp", "-r", path, f"{path}.copy"],
+        what="deep clone of 2,000 files, flushed; the other side is `cp -r`, which flushes none",
+        time_goal=1.2,
+        our_answer=lambda output: "",
+        their_answer=lambda output: "",
+        copies=True,
     ),
     Case(
         name="convert",

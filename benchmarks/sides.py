@@ -59,6 +59,17 @@ table = DeltaTable(sys.argv[1])
 print(json.dumps(table.optimize.compact(target_size=target, writer_properties=properties)))
 """
 
+THEIRS_ZORDER = """
+import json, sys
+from deltalake import DeltaTable, WriterProperties
+
+target, codec, columns = int(sys.argv[2]), sys.argv[3], sys.argv[4].split(",")
+table = DeltaTable(sys.argv[1])
+properties = WriterProperties(compression=codec)
+found = table.optimize.z_order(columns, target_size=target, writer_properties=properties)
+print(json.dumps(found))
+"""
+
 THEIRS_VACUUM = """
 import sys
 from deltalake import DeltaTable

@@ -73,6 +73,19 @@ def delta(session: SparkSession, options: argparse.Namespace) -> None:
     )
 
 
+def zorder(session: SparkSession, options: argparse.Namespace) -> None:
+    """The same by two columns, Spark engine / ZORDER BY of Delta on Spark; at most 0.6."""
+    table = ensure_table("data", options.scale, options.cache)
+    session.conf.set("spark.databricks.delta.optimize.maxFileSize", str(_TARGET))
+    columns = "user_id,store"
+    _compare(
+        table,
+        options.runs,
+        spark=lambda path: _optimize(path, SparkEngine(session), zorder_by=columns),
+        delta=lambda path: session.sql(f"OPTIMIZE delta.`{path}` ZORDER BY ({columns})").collect(),
+    )
+
+
 def tasks(session: SparkSession, options: argparse.Namespace) -> None:
     """10,000 tasks of 100 names / 100 tasks of 10,000 names; at most 60 s more, memory flat."""
     names = round(1_000_000 * options.scale)
@@ -90,6 +103,7 @@ _CASES: dict[str, Callable[[SparkSession, argparse.Namespace], None]] = {
     "tasks": tasks,
     "delta": delta,
     "engines": engines,
+    "zorder": zorder,
 }
 
 
@@ -102,8 +116,10 @@ def _make_names(count: int, task: int) -> list[str]:
     return [_NAME.format(task, number) for number in range(count)]
 
 
-def _optimize(path: Path, engine: LocalEngine | SparkEngine) -> object:
-    options = OptimizeOptions(target_bytes=_TARGET, codec="snappy")
+def _optimize(
+    path: Path, engine: LocalEngine | SparkEngine, zorder_by: str | None = None
+) -> object:
+    options = OptimizeOptions(target_bytes=_TARGET, codec="snappy", zorder_by=zorder_by)
     report = Table(str(path)).optimize(options, engine=engine)
     if report.failures or not report.versions:
         raise RuntimeError(f"{engine.name}: {report.failures}")

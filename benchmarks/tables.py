@@ -64,6 +64,7 @@ def build_table(name: str, scale: float, folder: Path) -> None:
         "history": lambda: logs.write_history_table(folder, scaled(20_000)),
         "history-checkpoint": write_history_with_checkpoint,
         "data": lambda: data.write_data_table(folder, [_SMALL_ROWS] * scaled(1_000)),
+        "clone": lambda: data.write_data_table(folder, [_SMALL_ROWS] * scaled(2_000)),
         "large": lambda: data.write_data_table(folder, [_LARGE_ROWS] * scaled(40)),
         # One large file after 25 small ones, again and again.
         "half": lambda: data.write_data_table(

@@ -27,7 +27,7 @@ _deltactl() {
     (( ${#words[@]} > 1 )) && previous=${words[${#words[@]}-2]}
     for word in "${words[@]:1:${#words[@]}-2}"; do
         case $word in
-            describe-history | describe-detail | optimize | vacuum | checkpoint | maintain | check | generate-manifest | restore | convert | bundle | explain | config) command=$word; break ;;
+            describe-history | describe-detail | optimize | vacuum | checkpoint | maintain | check | generate-manifest | restore | clone | convert | bundle | explain | config) command=$word; break ;;
         esac
     done
     local typed=$current
@@ -248,6 +248,26 @@ _deltactl() {
         restore:--max-requests-per-second) kind=nothing ;;
         restore:--log-format) kind=choices values='text json' ;;
         restore:--progress) kind=choices values='auto none plain json' ;;
+        clone:--version) kind=nothing ;;
+        clone:--timestamp) kind=nothing ;;
+        clone:--where) kind=columns ;;
+        clone:--property) kind=properties ;;
+        clone:--source-storage-option) kind=nothing ;;
+        clone:--engine) kind=choices values='auto spark local' ;;
+        clone:--spark-threshold) kind=nothing ;;
+        clone:--master) kind=nothing ;;
+        clone:--spark-remote) kind=nothing ;;
+        clone:--spark-conf) kind=nothing ;;
+        clone:--log-store) kind=choices values='dynamodb' ;;
+        clone:--ddb-table-name) kind=nothing ;;
+        clone:--ddb-region) kind=nothing ;;
+        clone:--timeout) kind=nothing ;;
+        clone:--timeout-grace) kind=nothing ;;
+        clone:--storage-option) kind=nothing ;;
+        clone:-o | clone:--output) kind=choices values='table json ndjson csv github junit' ;;
+        clone:--max-requests-per-second) kind=nothing ;;
+        clone:--log-format) kind=choices values='text json' ;;
+        clone:--progress) kind=choices values='auto none plain json' ;;
         convert:--partition-by) kind=columns ;;
         convert:--schema-mode) kind=choices values='strict widen' ;;
         convert:--property) kind=properties ;;
@@ -293,7 +313,7 @@ _deltactl() {
         case $command in
             '') values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress --version --install-completion -h --help' ;;
             describe-history) values='-n --limit --all --since --until --version-range --operation --at --version --files --diff --blame --follow --since-version --poll --graph --restorable --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
-            describe-detail) values='--version --at --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            describe-detail) values='--version --at --layout --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             optimize) values='--where --purge --cluster-by --layout --zorder-by --full --min-cluster-size --spill-dir --since-version --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --rewrite --min-row-group --verify --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --forget-clone --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             checkpoint) values='--version --kind --sidecar-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
@@ -301,6 +321,7 @@ _deltactl() {
             check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --resume --fix --path --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             restore) values='--to-version --to-timestamp --where --ignore-missing --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            clone) values='--deep --shallow --version --timestamp --where --property --sync --full --no-note --source-storage-option --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             convert) values='--partition-by --no-statistics --schema-mode --column-mapping --property --name --sync --margin --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             bundle) values='--file --commits --include-names --force --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             explain) values='--storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
@@ -311,7 +332,7 @@ _deltactl() {
     if [[ $kind == positional ]]; then
         values=''
         case $command in
-            '') values='describe-history describe-detail optimize vacuum checkpoint maintain check generate-manifest restore convert bundle explain config' ;;
+            '') values='describe-history describe-detail optimize vacuum checkpoint maintain check generate-manifest restore clone convert bundle explain config' ;;
             describe-history) kind=directories ;;
             describe-detail) kind=directories ;;
             optimize) kind=directories ;;
@@ -321,6 +342,7 @@ _deltactl() {
             check) kind=directories ;;
             generate-manifest) kind=directories ;;
             restore) kind=directories ;;
+            clone) kind=directories ;;
             convert) kind=directories ;;
             bundle) kind=directories ;;
             explain) values='FAILED INTERNAL USAGE PREDICATE TABLE NOT_A_TABLE VERSION_NOT_FOUND LOG_CORRUPT LOG_GAP LOG_ACTION_MISSING LOG_FILE_MISSING DATA_FILE VERIFICATION CONFLICT COMMIT_UNKNOWN PARTIAL SAFETY CONVERSION UNSUPPORTED_FEATURE STORAGE OBJECT_NOT_FOUND OBJECT_EXISTS ACCESS_DENIED MEMORY ENGINE_UNAVAILABLE INTERRUPTED TIMEOUT NOT_BEGUN LEASE_HELD' ;;

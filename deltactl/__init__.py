@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from deltactl.operations.checkpoint.options import CheckpointOptions
     from deltactl.operations.checkpoint.repair import RepairReport
     from deltactl.operations.checkpoint.report import CheckpointReport
+    from deltactl.operations.clone.options import CloneOptions
+    from deltactl.operations.clone.report import CloneReport
     from deltactl.operations.convert.options import ConvertOptions
     from deltactl.operations.convert.partition_by import PartitionColumn
     from deltactl.operations.convert.report import ConvertReport
@@ -84,6 +86,8 @@ __all__ = [
     "CheckReport",
     "CheckpointOptions",
     "CheckpointReport",
+    "CloneOptions",
+    "CloneReport",
     "CommitOutcomeUnknownError",
     "ConflictError",
     "ConversionError",
@@ -145,6 +149,8 @@ _MODULES: Final = {
     "CheckReport": "deltactl.operations.check.report",
     "CheckpointOptions": "deltactl.operations.checkpoint.options",
     "CheckpointReport": "deltactl.operations.checkpoint.report",
+    "CloneOptions": "deltactl.operations.clone.options",
+    "CloneReport": "deltactl.operations.clone.report",
     "ConvertOptions": "deltactl.operations.convert.options",
     "ConvertReport": "deltactl.operations.convert.report",
     "Depth": "deltactl.operations.check.options",

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from deltactl.operations.check.report import CheckReport
     from deltactl.operations.checkpoint.repair import RepairReport
     from deltactl.operations.checkpoint.run import CheckpointOptions, CheckpointReport
+    from deltactl.operations.clone.options import CloneOptions
+    from deltactl.operations.clone.report import CloneReport
     from deltactl.operations.detail import DetailReport
     from deltactl.operations.manifest.run import ManifestOptions, ManifestReport
     from deltactl.operations.optimize.run import OptimizeOptions, OptimizeReport
@@ -151,15 +153,32 @@ class Table:
         )
         return load_history(self._store, options, self._warn).table()
 
-    def detail(self, version: int | None = None) -> DetailReport:
+    def detail(
+        self, version: int | None = None, *, layout: bool = False, columns: str | None = None
+    ) -> DetailReport:
         """Describe the table: ``row`` has the columns of Delta's ``DESCRIBE DETAIL``.
 
+        Args:
+            version: the version to describe; the latest if it is ``None``.
+            layout: also expect what lookups skip by the table's clustering columns.
+            columns: the same by these columns, as in ``a, b.c``.
+
         Raises:
-            DeltactlError: the table or version does not exist, or the log is not valid.
+            DeltactlError: the table or version does not exist, the log is not valid, or there is
+                no such layout.
         """
         from deltactl.operations.detail import load_detail
 
-        return load_detail(self._store, self._warn, version)
+        if not layout and columns is None:
+            return load_detail(self._store, self._warn, version)
+        from deltactl.operations.optimize.layout.survey import LayoutSurvey
+
+        return load_detail(
+            self._store,
+            self._warn,
+            version,
+            survey=lambda snapshot: LayoutSurvey(snapshot, columns),
+        )
 
     def scan(
         self,
@@ -325,6 +344,46 @@ class Table:
             self._store_for(dry_run),
             options or RestoreOptions(version, when),
             self._context(engine, cancel, on_progress),
+            dry_run=dry_run,
+        )
+
+    def clone(
+        self,
+        target: str | os.PathLike[str] | Table,
+        options: CloneOptions,
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        engine: Engine | EngineSource | None = None,
+        dry_run: bool = False,
+        cancel: CancelToken | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> CloneReport:
+        """Copy this table to another place, or refer to its files; see ``clone_table``.
+
+        Args:
+            target: where the new table shall be; a ``Table`` brings its own storage options.
+            options: of the clone, such as ``CloneOptions(deep=True)``.
+            storage_options: settings for the target's file system; this table's if ``None``.
+            engine: copies the files.
+            dry_run: report only; write nothing.
+            cancel: stops the run before its commit.
+            on_progress: is called when tasks end.
+
+        Raises:
+            DeltactlError: a rule refused, a file is missing, or a store failed.
+        """
+        from deltactl.operations.clone.run import clone_table
+
+        if not isinstance(target, Table):
+            chosen = self._storage_options if storage_options is None else storage_options
+            target = Table(target, chosen, warn=self._warn)
+        source = self._read_only_store if options.deep or not options.note else self._store
+        return clone_table(
+            source,
+            target._store_for(dry_run),
+            options,
+            target._context(engine, cancel, on_progress),
+            source_options=self._storage_options,
             dry_run=dry_run,
         )
 

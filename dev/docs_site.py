@@ -30,7 +30,8 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Everyday": (
         *("describe-history.md", "describe-detail.md", "optimize.md", "vacuum.md"),
-        *("layout.md", "checkpoint.md", "convert.md", "generate-manifest.md"),
+        *("layout.md", "checkpoint.md", "convert.md", "clone.md"),
+        "generate-manifest.md",
     ),
     "Incident": ("troubleshooting.md", "restore.md", "check.md", "bundle.md", "explain.md"),
     "Automate": (
@@ -154,8 +155,8 @@ def indent_lists(lines: list[str]) -> Iterator[str]:
 def build_navigation(pages: Mapping[str, str]) -> list[dict[str, list[object]]]:
     """Return the navigation for mkdocs, with the titles of the pages.
 
-    A page that is in no section is at the end of Everyday if it is of a command, else of
-    Understand.
+    A page that is in no section is at the end of Start if it is a tutorial, of Everyday if it is of
+    a command, else of Understand.
 
     Raises:
         ValueError: a section names a page that does not exist.
@@ -172,10 +173,11 @@ def build_navigation(pages: Mapping[str, str]) -> list[dict[str, list[object]]]:
     if wrong := named - pages.keys():
         raise ValueError(f"the navigation names missing pages: {', '.join(sorted(wrong))}")
     rest = sorted(pages.keys() - named)
-    more = {
-        "Everyday": [name for name in rest if name in commands],
-        "Understand": [name for name in rest if name not in commands],
-    }
+    more: dict[str, list[str]] = {}
+    for name in rest:
+        other = "Everyday" if name in commands else "Understand"
+        section = "Start" if name.startswith("tutorial-") else other
+        more.setdefault(section, []).append(name)
 
     def show(entry: str) -> dict[str, object]:
         if entry in groups:

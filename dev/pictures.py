@@ -76,7 +76,7 @@ THEMES: Final = {
         ],
     ),
 }
-# Rich's own form loads a font from elsewhere.
+# Rich's own form loads a font from elsewhere, and cuts off what is below the last line of text.
 _FORM: Final = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" role="img" \
 xmlns="http://www.w3.org/2000/svg">
 <title>@title@</title>
@@ -88,13 +88,10 @@ Mono", monospace; font-size: {char_height}px; line-height: {line_height}px; }}
 {styles}
 </style>
 <defs>
-<clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" \
-height="{terminal_height}" /></clipPath>
 {lines}
 </defs>
 {chrome}
-<g transform="translate({terminal_x}, {terminal_y})" \
-clip-path="url(#{unique_id}-clip-terminal)">
+<g transform="translate({terminal_x}, {terminal_y})">
 {backgrounds}
 <g class="{unique_id}-matrix">
 {matrix}

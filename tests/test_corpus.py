@@ -23,7 +23,7 @@ from deltactl import (
     UnsupportedFeatureError,
     VacuumOptions,
 )
-from deltactl.operations.optimize import plan as optimize_plan
+from deltactl.operations.optimize import choice as optimize_choice
 from tests.conftest import CORPUS
 
 pytestmark = [pytest.mark.corpus, pytest.mark.filterwarnings("ignore::deltactl.table.TableWarning")]
@@ -97,7 +97,7 @@ def _copy(name: str, target: Path) -> Table:
 
 def _rewrite_everything(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """Optimize with every file in a bin, worth it or not: each must survive being rewritten."""
-    monkeypatch.setattr(optimize_plan, "pack", lambda weights, *_: [np.arange(len(weights))])
+    monkeypatch.setattr(optimize_choice, "pack", lambda weights, *_: [np.arange(len(weights))])
     table.optimize(
         OptimizeOptions(
             min_input_files=1, min_file_bytes=1 << 40, include_clustered=True, verify="full"

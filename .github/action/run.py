@@ -79,6 +79,7 @@ def append(environ: Mapping[str, str], name: str, text: str) -> None:
 
 def iterate_annotations(envelopes: Sequence[dict[str, Any]], status: int) -> Iterator[str]:
     """Return the workflow commands: errors and warnings of each table, and of the run."""
+    is_told = False
     for envelope in envelopes:
         title, table = f"deltactl {envelope['command']}", envelope["table"] or "all tables"
         for warning in envelope["warnings"]:
@@ -88,8 +89,24 @@ def iterate_annotations(envelopes: Sequence[dict[str, Any]], status: int) -> Ite
             yield annotate(
                 "error", f"{title}: {error['code']}", f"{table}: {error['message']}{hint}"
             )
-    if status and not any(envelope["error"] for envelope in envelopes):
+        findings = [*_annotate_findings(envelope, title, table)]
+        is_told = is_told or bool(envelope["error"] or findings)
+        yield from findings
+    if status and not is_told:
         yield annotate("error", f"deltactl: exit status {status}", meaning_of(status))
+
+
+def _annotate_findings(envelope: Mapping[str, Any], title: str, table: str) -> Iterator[str]:
+    """Return one line for each code that ``check`` found, with the first file."""
+    result = envelope["result"] if isinstance(envelope["result"], dict) else {}
+    first = {row["code"]: row for row in reversed(result.get("findings", ()))}
+    for code, count in result.get("codes", {}).items():
+        row = first[code]
+        kind = "error" if row["severity"] == "error" else "warning"
+        place = f" in {row['file']}" if row["file"] else ""
+        yield annotate(
+            kind, f"{title}: {code}", f"{table}: {count:,} found{place}: {row['meaning']}"
+        )
 
 
 def meaning_of(status: int) -> str:
@@ -132,7 +149,8 @@ def _outcome(envelope: Mapping[str, Any]) -> str:
         for key, text in (("files_removed", "files removed"), ("files_added", "files added"))
         if result.get(key)
     ]
-    return ", ".join(counts) or ("plan only" if envelope["dry_run"] else "done")
+    idle = "nothing to do" if "files_removed" in result else "done"
+    return ", ".join(counts) or ("plan only" if envelope["dry_run"] else idle)
 
 
 def _code(text: str) -> str:

@@ -26,7 +26,7 @@ from deltactl.cli.output.output import CI_FORMATS, stdout_errors
 from deltactl.cli.parsing.plain_values import with_plain_values
 from deltactl.cli.session import Session
 from deltactl.cli.settings.params import fill_in_settings, settings_of
-from deltactl.cli.startup import keep_pandas_out
+from deltactl.cli.startup import load_arrow
 from deltactl.cli.turns import take_turn
 from deltactl.errors import UsageError
 
@@ -44,6 +44,7 @@ class Command(TyperCommand):
     takes_turns = False
     needs_arrow = True
     plan_ahead: PlanAhead | None = None
+    uses_system_pool = False
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters; plain values are parsed without Typer, which is slow."""
@@ -81,7 +82,7 @@ class Command(TyperCommand):
 
     def _invoke_one(self, ctx: Any, session: Session) -> Any:
         if session.table is not None and self.needs_arrow:
-            keep_pandas_out()
+            load_arrow(uses_system_pool=self.uses_system_pool)
         if not self.takes_turns:
             return super().invoke(ctx)
         with take_turn(session, TurnOptions.take(ctx.params)) as skipped:
@@ -98,7 +99,7 @@ class Command(TyperCommand):
         tables = expand_tables(options, session) if single is None else [single]
         if self.plan_ahead is None:
             return self._invoke_found(ctx, session, options, tables, is_single=single is not None)
-        keep_pandas_out()
+        load_arrow(uses_system_pool=self.uses_system_pool)
         with self.plan_ahead(ctx, session, tables, options.jobs) as ordered:
             return self._invoke_found(ctx, session, options, ordered, is_single=single is not None)
 

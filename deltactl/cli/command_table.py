@@ -27,8 +27,10 @@ class CommandSpec:
     """Whether it takes the option of ``cli/options/report.py``."""
     takes_turns: bool = False
     """Whether its runs take a lease on the table; see the options of ``cli/options/turns.py``."""
+    uses_system_pool: bool = False
+    """Whether Arrow takes memory from the C library; see ``load_arrow`` in ``cli/startup.py``."""
     needs_arrow: bool = True
-    """Whether every run with a table needs Arrow; if not, the command calls ``keep_pandas_out``."""
+    """Whether every run with a table needs Arrow; if not, the command calls ``load_arrow``."""
 
     @property
     def module(self) -> str:
@@ -37,7 +39,12 @@ class CommandSpec:
 
 
 def _maintenance(
-    name: str, text: str, *, has_engine: bool = True, has_report: bool = False
+    name: str,
+    text: str,
+    *,
+    has_engine: bool = True,
+    has_report: bool = False,
+    uses_system_pool: bool = False,
 ) -> CommandSpec:
     return CommandSpec(
         name,
@@ -48,6 +55,7 @@ def _maintenance(
         has_time_limit=True,
         takes_tables=True,
         takes_turns=True,
+        uses_system_pool=uses_system_pool,
     )
 
 
@@ -58,8 +66,15 @@ COMMANDS: Final = (
         "Show schema, size, properties and features of a table",
         needs_arrow=False,
     ),
-    _maintenance("optimize", "Merge small files into larger ones", has_report=True),
-    _maintenance("vacuum", "Remove files that no version needs; can be undone", has_report=True),
+    _maintenance(
+        "optimize", "Merge small files into larger ones", has_report=True, uses_system_pool=True
+    ),
+    _maintenance(
+        "vacuum",
+        "Remove files that no version needs; can be undone",
+        has_report=True,
+        uses_system_pool=True,
+    ),
     _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
     CommandSpec(
         "maintain",
@@ -69,6 +84,7 @@ COMMANDS: Final = (
         has_time_limit=True,
         takes_tables=True,
         has_report=True,
+        uses_system_pool=True,
     ),
     CommandSpec(
         "check",
@@ -79,11 +95,21 @@ COMMANDS: Final = (
         takes_tables=True,
     ),
     _maintenance(
-        "generate-manifest", "Write manifests for Athena, Trino, Hive, Redshift", has_engine=False
+        "generate-manifest",
+        "Write manifests for Athena, Trino, Hive, Redshift",
+        has_engine=False,
+        uses_system_pool=True,
     ),
     CommandSpec(
         "restore",
         "Bring an earlier version of a table back",
+        has_engine=True,
+        commits=True,
+        has_time_limit=True,
+    ),
+    CommandSpec(
+        "clone",
+        "Copy a table, or refer to its files from another one",
         has_engine=True,
         commits=True,
         has_time_limit=True,
@@ -94,6 +120,7 @@ COMMANDS: Final = (
         has_engine=True,
         commits=True,
         has_time_limit=True,
+        uses_system_pool=True,
     ),
     CommandSpec(
         "bundle", "Collect facts about a table for a report of a problem", has_time_limit=True

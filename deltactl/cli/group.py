@@ -88,7 +88,7 @@ def load_command(spec: CommandSpec) -> Command:
         params |= {param.name: param for param in build_options(options)}
     command.params = list(params.values())
     command.takes_tables, command.takes_turns = spec.takes_tables, spec.takes_turns
-    command.needs_arrow = spec.needs_arrow
+    command.needs_arrow, command.uses_system_pool = spec.needs_arrow, spec.uses_system_pool
     command.plan_ahead = getattr(module, "plan_ahead", None)
     return command
 

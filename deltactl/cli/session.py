@@ -207,7 +207,25 @@ class Session:
         rate = self.options.max_requests_per_second
         return options if rate is None else {**options, RATE_OPTION: str(rate)}
 
-    def open_store(self, address: str, *, read_only: bool = False) -> Store:
+    def resolve_options(self, pairs: Sequence[str] | None) -> dict[str, str]:
+        """Return the options of another storage, as :attr:`storage_options`; those if ``None``.
+
+        Raises:
+            UsageError: one is not ``KEY=VALUE``, or its variable is not set.
+        """
+        if not pairs:
+            return self.storage_options
+        options = resolve_references(parse_storage_options(pairs), self.environ)
+        rate = self.options.max_requests_per_second
+        return options if rate is None else {**options, RATE_OPTION: str(rate)}
+
+    def open_store(
+        self,
+        address: str,
+        *,
+        read_only: bool = False,
+        options: Mapping[str, str] | None = None,
+    ) -> Store:
         """Open a table's store with the storage options; a read-only one refuses every change.
 
         Raises:
@@ -217,7 +235,7 @@ class Session:
         from deltactl.storage.open import open_store
         from deltactl.storage.read_only import ReadOnlyStore
 
-        store = open_store(address, self.storage_options)
+        store = open_store(address, self.storage_options if options is None else options)
         return ReadOnlyStore(store) if read_only else store
 
     def open_table(self, address: str, *, read_only: bool = False) -> Store:

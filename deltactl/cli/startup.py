@@ -1,9 +1,10 @@
-"""Imports that a command does not need."""
+"""How Arrow is loaded for a command."""
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Any
+from typing import Any, Final
 
 
 class _NoPandas:
@@ -16,18 +17,31 @@ class _NoPandas:
             raise ModuleNotFoundError("pandas is hidden for this import", name=name)
 
 
-def keep_pandas_out() -> None:
-    """Make the first array of pyarrow while pandas is hidden, because deltactl does not use it.
+_POOL: Final = "ARROW_DEFAULT_MEMORY_POOL"
+
+
+def load_arrow(*, uses_system_pool: bool = False) -> None:
+    """Import Arrow, and make its first array while pandas is hidden, which deltactl does not use.
 
     pyarrow would import pandas only to check whether the values are pandas objects. That takes as
     long as all other imports together. Later imports of pandas still work; only pyarrow runs
     without it in this process.
-    """
-    import pyarrow as pa
 
+    Args:
+        uses_system_pool: take memory from the C library, which keeps fewer free pages than Arrow's
+            own allocator; which one is faster depends on the command. The variable of the
+            environment decides, if it is set.
+    """
     finder: Any = _NoPandas
     sys.meta_path.insert(0, finder)
+    chooses = uses_system_pool and _POOL not in os.environ
+    if chooses:
+        os.environ[_POOL] = "system"  # Arrow reads it once, before its first array
     try:
+        import pyarrow as pa
+
         pa.array([0])
     finally:
         sys.meta_path.remove(finder)
+        if chooses:
+            del os.environ[_POOL]  # it is not meant for processes that this one starts

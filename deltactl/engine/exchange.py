@@ -19,12 +19,15 @@ T = TypeVar("T")
 R = TypeVar("R")
 A = TypeVar("A")
 
-Key = Callable[[pa.RecordBatch, int], npt.NDArray[np.int64]]
-"""``key(batch, first_row) -> destinations``: of rows from the ``first_row``-th of a source on."""
+Numbers = npt.NDArray[np.int64]
+
+Key = Callable[[pa.RecordBatch, int], tuple[Numbers, Numbers | None]]
+"""``key(batch, first_row) -> (destinations, order)``: of rows from the ``first_row``-th of a source
+on; ``order``, if the destinations have one, has smaller numbers for rows that come first."""
 
 _GATHERED_ROWS: Final = 1 << 20
 _LEAST_GATHERED_BYTES: Final = 1 << 20
-_MOST_GATHERED_BYTES: Final = 32 << 20
+_MOST_GATHERED_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Exchange(Generic[T, S, R]):
     Attributes:
         schema: the columns of the rows.
         read: opens a source.
-        key: gives each row its destination.
+        key: gives each row its destination, and its place there.
         write: takes a destination, how many rows it has, and the rows.
     """
 
@@ -115,7 +118,7 @@ def exchange(
         opened = work.read(source)
         first_row = 0
         for batch in gather(opened.batches, spool.schema, gathered):
-            spool.add(batch, work.key(batch, first_row))
+            spool.add(batch, *work.key(batch, first_row))
             first_row += batch.num_rows
         return opened.finish()
 

@@ -62,13 +62,18 @@ class Spool:
             self._file.close()
             self._file = None
 
-    def add(self, batch: pa.RecordBatch, destinations: npt.NDArray[np.int64]) -> None:
+    def add(
+        self,
+        batch: pa.RecordBatch,
+        destinations: npt.NDArray[np.int64],
+        within: npt.NDArray[np.int64] | None = None,
+    ) -> None:
         """Take the rows of a batch; ``destinations`` has a number for each of them.
 
         Raises:
             StorageError: the disk is full, or failed.
         """
-        pieces = list(divide(batch, destinations))
+        pieces = list(divide(batch, destinations, within))
         size_bytes = int(batch.nbytes)
         with self._lock:
             for destination, piece in pieces:
@@ -129,15 +134,32 @@ class Spool:
 
 
 def divide(
-    batch: pa.RecordBatch, destinations: npt.NDArray[np.int64]
+    batch: pa.RecordBatch,
+    destinations: npt.NDArray[np.int64],
+    within: npt.NDArray[np.int64] | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the rows of a batch by destination, in ascending order of these."""
-    order = np.argsort(destinations, kind="stable")
+    """Yield the rows of a batch by destination, in ascending order of these.
+
+    Rows of a destination are in the order of ``within``: whoever sorts them afterwards reads runs
+    from memory, which is faster than single rows.
+    """
+    order = _sort(destinations, within)
     ordered = destinations[order]
     rows = batch.take(pa.array(order))
     firsts = np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
     for first, end in zip(firsts, [*firsts[1:], len(ordered)], strict=True):
         yield int(ordered[first]), rows.slice(first, end - first)
+
+
+def _sort(
+    destinations: npt.NDArray[np.int64], within: npt.NDArray[np.int64] | None
+) -> npt.NDArray[np.int64]:
+    """Return the rows by destination, and about by place: what both have room for in 63 bits."""
+    if within is None or not len(within):
+        return np.argsort(destinations, kind="stable")
+    bits, room = int(within.max()).bit_length(), 63 - int(destinations.max()).bit_length()
+    keys = (destinations << min(bits, room)) | (within >> max(0, bits - room))
+    return np.argsort(keys)
 
 
 def encode_rows(pieces: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Buffer:

@@ -6,13 +6,14 @@ Source: PROTOCOL.md, "Checkpoints", "Metadata Cleanup"; Delta's ``delta.checkpoi
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from deltactl.log.snapshot import Snapshot
-from deltactl.operations.checkpoint.options import CheckpointOptions
-from deltactl.operations.checkpoint.plan import is_due
-from deltactl.operations.checkpoint.report import CheckpointReport
-from deltactl.operations.checkpoint.run import checkpoint_table
-from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
 from deltactl.operations.run_context import RunContext
+
+if TYPE_CHECKING:
+    from deltactl.operations.checkpoint.options import CheckpointOptions
+    from deltactl.operations.checkpoint.report import CheckpointReport
 
 
 def follow_commit(
@@ -37,6 +38,12 @@ def follow_commit(
     Returns:
         The version that was checkpointed, or ``None``.
     """
+    # Many runs do not commit: dry runs, and those with nothing to do.
+    from deltactl.operations.checkpoint.options import CheckpointOptions
+    from deltactl.operations.checkpoint.plan import is_due
+    from deltactl.operations.checkpoint.run import checkpoint_table
+    from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
+
     properties = before.properties
     if files_changed and properties.flag(AUTO_PROPERTY):
         refresh_manifests(before.store, before.version, context)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from deltactl.errors import DeltactlError, Warn
 from deltactl.log.history.timestamps import commit_timestamp
@@ -20,7 +20,10 @@ from deltactl.protocol.schema import StructType, render_type
 from deltactl.storage.store import Store
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from deltactl.log.snapshot import Snapshot
+    from deltactl.operations.skipping.report import LayoutReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class DetailReport:
 
     ``columns`` has name, type and whether nulls are allowed, and is ``None`` if the schema
     cannot be parsed. ``sizes`` counts live files by size. ``refusals`` says why deltactl refuses
-    an operation on the table.
+    an operation on the table. ``layout``, if asked for, says what lookups skip.
     """
 
     version: int
@@ -38,6 +41,23 @@ class DetailReport:
     columns: list[tuple[str, str, bool]] | None
     refusals: dict[Operation, str]
     sizes: FileSizes
+    layout: LayoutReport | None = None
+
+
+class FileSurvey(Protocol):
+    """Watches the live files go by, so that the log is read once."""
+
+    columns: Sequence[str]
+    """Which columns of files it needs."""
+
+    def add(self, batch: pa.Table) -> None:
+        """Take the next files."""
+
+    def report(self) -> LayoutReport:
+        """Return what was found, after the last file."""
+
+
+BeginSurvey: TypeAlias = "Callable[[Snapshot], FileSurvey]"
 
 
 def load_detail(
@@ -45,12 +65,14 @@ def load_detail(
     warn: Warn,
     version: int | None = None,
     *,
+    survey: BeginSurvey | None = None,
     before_arrow: Callable[[], None] = lambda: None,
 ) -> DetailReport:
     """Describe a table at a version, or at the latest.
 
     Unsupported features and column types are accepted: only the log is read. ``before_arrow`` is
-    called before Arrow is used; a short log is read without it.
+    called before Arrow is used; a short log is read without it. A ``survey`` of the layout needs
+    Arrow, and is more demanding.
 
     Raises:
         NotATableError: there is no log.
@@ -61,22 +83,38 @@ def load_detail(
     if listing.latest_version is None:
         raise no_table_error(store)
     store = reader = ReadBefore(store)
-    small = read_small_log(reader, listing, version)
+    small = read_small_log(reader, listing, version) if survey is None else None
     if small is not None:
         target = TableProperties(small.metadata.configuration).target_file_size
         return _report(store, warn, small, count_few_sizes(small.sizes, target))
     before_arrow()
-    return _load_any(store, warn, version, listing)
+    return _load_any(store, warn, version, listing, survey)
 
 
-def _load_any(store: Store, warn: Warn, version: int | None, listing: LogListing) -> DetailReport:
+def _load_any(
+    store: Store,
+    warn: Warn,
+    version: int | None,
+    listing: LogListing,
+    survey: BeginSurvey | None,
+) -> DetailReport:
     from deltactl.log.snapshot import load_snapshot
 
     snapshot = load_snapshot(store, version, warn=warn, listing=listing)
-    sizes = count_table_sizes(
-        snapshot.file_batches(["size_bytes"]), snapshot.properties.target_file_size
-    )
-    return _report(store, warn, snapshot, sizes)
+    begun = None if survey is None else survey(snapshot)
+    sizes = count_table_sizes(_iter_files(snapshot, begun), snapshot.properties.target_file_size)
+    layout = None if begun is None else begun.report()
+    return replace(_report(store, warn, snapshot, sizes), layout=layout)
+
+
+def _iter_files(snapshot: Snapshot, survey: FileSurvey | None) -> Iterator[pa.Table]:
+    """Yield live files, and show them to the survey."""
+    if survey is None:
+        yield from snapshot.file_batches(["size_bytes"])
+        return
+    for batch in snapshot.file_batches(survey.columns):
+        survey.add(batch)
+        yield batch
 
 
 def _report(store: Store, warn: Warn, table: Snapshot | SmallLog, sizes: FileSizes) -> DetailReport:

@@ -10,8 +10,6 @@ from deltactl.operations.manifest.content import LiveFiles, load_table
 from deltactl.operations.manifest.options import ManifestOptions
 from deltactl.operations.manifest.report import ManifestReport
 from deltactl.operations.manifest.run import generate_manifests
-from deltactl.operations.optimize.options import OptimizeOptions
-from deltactl.operations.optimize.run import optimize_table
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.store import Store
 
@@ -61,6 +59,9 @@ def generate_after_purge(
 
 
 def _purge(store: Store, context: RunContext) -> tuple[Snapshot, LiveFiles]:
+    from deltactl.operations.optimize.options import OptimizeOptions
+    from deltactl.operations.optimize.run import optimize_table
+
     report = optimize_table(store, OptimizeOptions(purge=True), context)
     if report.interrupted:
         raise InterruptedRunError(

@@ -31,6 +31,9 @@ DIGEST_TAG: Final = "deltactl.rowDigest"
 PATH_TAG: Final = "deltactl.layoutPath"
 """Tag of a file that such a commit added: its own path, so that copies of tags are known."""
 
+# Rows of which the hashes, several arrays of 8 bytes a row, fit the cache of a core.
+_DIGESTED_ROWS: Final = 1 << 13
+
 
 @dataclass(frozen=True, slots=True)
 class Proof:
@@ -131,7 +134,8 @@ class FileDigester:
         Raises:
             DataFileError: it is missing or broken.
         """
-        digests = (self.digest(live.columns, file) for live in self._reader.read(store, file))
+        batches = self._reader.read(store, file, batch_rows=_DIGESTED_ROWS)
+        digests = (self.digest(live.columns, file) for live in batches)
         return reduce(add, digests, RowDigest())
 
     def _partition_values(self, texts: Mapping[str, str | None]) -> Mapping[str, pa.Scalar]:

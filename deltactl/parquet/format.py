@@ -79,7 +79,8 @@ class ColumnOrder(IntEnum):
 class PageHeader(IntEnum):
     """Field numbers of the header of a page."""
 
-    TYPE, COMPRESSED_SIZE, DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 1, 3, 5, 7, 8
+    TYPE, UNCOMPRESSED_SIZE, COMPRESSED_SIZE = 1, 2, 3
+    DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 5, 7, 8
 
 
 class DataPageHeader(IntEnum):

@@ -249,6 +249,10 @@ class CompactReader:
         return (value >> 1) ^ -(value & 1)
 
     def _read_varint(self) -> int:
+        first = self._read_byte()
+        if first < 128:  # most are short, and footers have many
+            return first
+        self.position -= 1
         value = 0
         for index in range(_MAX_VARINT_BYTES):
             byte = self._read_byte()
@@ -260,9 +264,10 @@ class CompactReader:
         raise ThriftError("a number in Thrift data has more than 64 bits")
 
     def _read_byte(self) -> int:
-        if self.position >= len(self._data):
-            raise ThriftError("Thrift data end in the middle of a field")
-        byte = self._data[self.position]
+        try:
+            byte = self._data[self.position]
+        except IndexError:
+            raise ThriftError("Thrift data end in the middle of a field") from None
         self.position += 1
         return byte
 

@@ -29,6 +29,7 @@ class Operation(Enum):
     RESTORE = "restore"
     VACUUM = "vacuum"
     CHECKPOINT = "checkpoint"
+    CLONE = "clone"
 
 
 EVERYTHING = frozenset(Operation)
@@ -37,7 +38,7 @@ READ_ONLY = frozenset({Operation.READ})
 NO_REWRITE = EVERYTHING - {Operation.REWRITE}
 NOTHING: frozenset[Operation] = frozenset()
 _DEFAULT = "EXISTS_DEFAULT"
-_NAMELESS = frozenset({Operation.REMOVE, Operation.VACUUM, Operation.CHECKPOINT})
+_NAMELESS = frozenset({Operation.REMOVE, Operation.VACUUM, Operation.CHECKPOINT, Operation.CLONE})
 
 Condition = Callable[[Metadata], bool]
 
@@ -101,6 +102,7 @@ APPEND_ONLY = Feature("appendOnly", legacy_writer=2)
 INVARIANTS = Feature("invariants", legacy_writer=2)
 COLUMN_MAPPING = Feature("columnMapping", reader=True, legacy_reader=2, legacy_writer=5)
 DELETION_VECTORS = Feature("deletionVectors", reader=True, switch="delta.enableDeletionVectors")
+DOMAIN_METADATA = Feature(_DOMAINS)
 ROW_TRACKING = Feature("rowTracking", needs=(_DOMAINS,))
 IN_COMMIT_TIMESTAMP = Feature(
     "inCommitTimestamp",
@@ -121,7 +123,7 @@ _ROWS = (
     Feature("identityColumns", legacy_writer=6),
     Feature("allowColumnDefaults"),
     DELETION_VECTORS,
-    Feature(_DOMAINS),
+    DOMAIN_METADATA,
     ROW_TRACKING,
     Feature("clustering", needs=(_DOMAINS,)),
     Feature(

@@ -6,8 +6,10 @@ and ``delta.dataSkippingNumIndexedCols``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from deltactl.protocol.actions import Metadata, Protocol
 from deltactl.protocol.features import DELETION_VECTORS, has_feature
@@ -29,6 +31,7 @@ _KINDS = {
     "variant": "variant",
     "void": "void",
 }
+_PLAIN_NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _UNBOUNDED = frozenset({"variant", "nested", "void", "other"})
 
 
@@ -135,6 +138,15 @@ def _property_filter(
 
 def _fold(path: Sequence[str]) -> tuple[str, ...]:
     return tuple(name.lower() for name in path)
+
+
+def format_column(path: Sequence[str]) -> str:
+    """Return a column path as Delta on Spark writes it: odd names in backticks."""
+    quoted = (
+        name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"
+        for name in path
+    )
+    return ".".join(quoted)
 
 
 def parse_column_list(text: str, *, keep_spaces: bool = False) -> list[tuple[str, ...]]:

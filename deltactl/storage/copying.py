@@ -21,16 +21,17 @@ from deltactl.storage.file_copies import (
     compare_facts,
     ensure_size,
 )
-from deltactl.storage.names import is_local_uri
 from deltactl.storage.parallel import each_in_parallel, map_requests
 from deltactl.storage.store import Store
 
 __all__ = ["CopiedFile", "FileToCopy", "copy_file", "copy_many"]
 
-_PIECE_BYTES: Final = 16 << 20
+_PIECE_BYTES: Final = 8 << 20
 _AHEAD: Final = 2  # pieces that are read while one is written
-# Each needs memory for some four pieces.
-_STREAMS_AT_ONCE: Final = 6
+# Each needs memory for three pieces, and for two parts of an upload.
+_STREAMS_AT_ONCE: Final = 4
+# As many small files as there are parallel requests: what they wait for is mostly the answer.
+_SMALL_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def copy_many(
         target: names are below its root.
         replace: whether files of the new names may be replaced. If not, their names are looked up
             first; on object stores no other program may write them meanwhile.
-        at_once: how many files are streamed at a time, each with some 64 MiB of memory.
+        at_once: how many files above 1 MiB are streamed at a time, each in some 64 MiB of memory.
 
     Raises:
         ObjectNotFoundError: a file of the source does not exist.
@@ -90,9 +91,10 @@ def copy_many(
     def stream(number: int) -> CopiedFile:
         return _stream(source, files[number], target)
 
-    if is_local_uri(source.uri) and is_local_uri(target.uri):
-        at_once = 1
-    streamed = dict(zip(rest, each_in_parallel(stream, rest, at_once=at_once), strict=True))
+    small = [number for number in rest if files[number].size_bytes <= _SMALL_BYTES]
+    large = [number for number in rest if files[number].size_bytes > _SMALL_BYTES]
+    streamed = dict(zip(small, each_in_parallel(stream, small), strict=True))
+    streamed |= zip(large, each_in_parallel(stream, large, at_once=at_once), strict=True)
     return [streamed[number] if done is None else done for number, done in enumerate(copied)]
 
 

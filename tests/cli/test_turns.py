@@ -257,6 +257,16 @@ def test_optimize_if_needed(cli: RunCli, table: TableBuilder, need: list[str], c
         assert ran["skipped"].startswith("5 files of at least 6" if "files=6" in need else "2")
 
 
+def test_optimize_if_lookups_skip_too_little(cli: RunCli, table: TableBuilder) -> None:
+    ran = cli("optimize", "t", "--if-needed", "skip=0.5")
+    assert (ran.code, "--if-needed skip: the run places no rows" in ran.err) == (2, True)
+    for text in ("skip=2", "skip=50%", "skip=-1", "skip="):
+        assert cli("optimize", "t", "--cluster-by", "id", "--if-needed", text).code == 2
+    assert cli("vacuum", "t", "--if-needed", "skip=0.5").code == 2
+    ran = cli("optimize", "t", "--cluster-by", "id", "--check", "--if-needed", "skip=0.5")
+    assert ran.code == 3  # nothing is known of the files, so every lookup opens them
+
+
 def test_vacuum_if_needed(cli: RunCli, table: TableBuilder) -> None:
     cli("optimize", "t")
     args = ("vacuum", "t", "--retain", "0h", "--force-retention", "--yes")

@@ -47,6 +47,17 @@ def names_in(node: object) -> list[str]:
     return [str(node)]
 
 
+def test_a_new_page_finds_its_section(pages: dict[str, str]) -> None:
+    added = {"tutorial-x.md": "# X", "more.md": "# More"}
+    sections = {
+        title: names_in(entries)
+        for section in build_navigation({**pages, **added})
+        for title, entries in section.items()
+    }
+    assert sections["Start"][-1] == "tutorial-x.md"
+    assert "more.md" in sections["Understand"]
+
+
 def test_no_page_is_left_out(pages: dict[str, str]) -> None:
     named = names_in(build_navigation({**pages, "more.md": "# More"}))
     assert sorted(named) == sorted({**pages, "more.md": ""})

@@ -177,6 +177,9 @@ def check_cron_job(document: dict[str, Any]) -> str:
     for rule in job["podFailurePolicy"]["rules"]:
         if "onExitCodes" in rule:
             assert rule["onExitCodes"]["containerName"] == container["name"]
+        for condition in rule.get("onPodConditions", ()):
+            # Kubernetes has a default for the status from 1.35 on only.
+            assert condition == {"type": "DisruptionTarget", "status": "True"}
     return command
 
 

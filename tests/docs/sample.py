@@ -13,8 +13,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.clone.started import Started, write_started
 from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.storage.local.store import LocalStore
+from deltactl.table import Table
 from tests.support.damage import true_stats
 from tests.support.table_builder import Column, Row, TableBuilder, commit_path, encode_lines
 
@@ -132,12 +135,23 @@ def landing_grows(root: Path) -> None:
     _write_landing(root, _DAYS[2:])
 
 
-def _write_landing(root: Path, days: Sequence[dt.date]) -> None:
+def landing_of_hours(root: Path) -> None:
+    """A directory of Parquet files that is no table yet, with a file for each six hours."""
+    _write_landing(root, _DAYS[:2], 4)
+
+
+def landing_of_hours_grows(root: Path) -> None:
+    """The files of another day came."""
+    _write_landing(root, _DAYS[2:], 4)
+
+
+def _write_landing(root: Path, days: Sequence[dt.date], files: int = 1) -> None:
     for number, day in enumerate(days):
         folder = root / "landing" / f"day={day}"
         folder.mkdir(parents=True)
         rows = pa.table({"id": pa.array(range(number * 10, number * 10 + 10), pa.int64())})
-        pq.write_table(rows, folder / "part-0.parquet")
+        for part in range(files):
+            pq.write_table(rows, folder / f"part-{part}.parquet")
 
 
 def lost_commit(root: Path) -> None:
@@ -177,6 +191,26 @@ def unknown_feature(root: Path) -> None:
     (root / "events" / commit_path(version)).write_bytes(encode_lines([action]))
 
 
+def half_a_copy(root: Path) -> None:
+    """A deep clone of ``events`` that was killed: a third of its files is missing."""
+    shutil.rmtree(root / "copy")
+    events = Table(root / "events")
+    events.clone(root / "copy", CloneOptions(deep=True))
+    snapshot = events.snapshot()
+    write_started(
+        LocalStore(str(root / "copy")),
+        Started("file:/data/events", snapshot.metadata.id, snapshot.version),
+    )
+    shutil.rmtree(root / "copy" / "_delta_log")
+    shutil.rmtree(root / "copy" / "day=2024-01-31")
+
+
+def old_copy(root: Path) -> None:
+    """A deep clone of an earlier version of ``events``."""
+    shutil.rmtree(root / "copy")
+    Table(root / "events").clone(root / "copy", CloneOptions(deep=True, version=9))
+
+
 def lost_clone(root: Path) -> None:
     """A shallow clone of ``events`` that was noted, and whose directory is gone."""
     source = LocalStore(str(root / "events"))
@@ -204,9 +238,13 @@ _SETUPS = (
     fresh,
     landing,
     landing_grows,
+    half_a_copy,
+    landing_of_hours,
+    landing_of_hours_grows,
     lost_clone,
     lost_commit,
     lost_file,
+    old_copy,
     settings,
     unknown_feature,
 )

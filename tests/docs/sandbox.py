@@ -29,7 +29,9 @@ _VARYING = (
     (r"(?<![\w.])[\d,.]+ ?(B|KiB|MiB|GiB)\b", "<size>"),
     (r"(?<=[+-])[\d.]+(B|K|M|G)\b", "<size>"),
     (r'(?<=bytes": )\d+', "<size>"),
-    (r"\b\d+(\.\d+)? ?(ms|s)\b", "<time taken>"),
+    (r"\bjust now\b|\b\d+(\.\d+)? ?(ms|s)\b( ago)?", "<time taken>"),
+    # An age that is shorter leaves more room for the name of a writer.
+    (r"\bdeltactl( [\d.]+)?\.\.\.", "deltactl..."),
     (r"\(pid \d+\)|process \d+", "<process>"),
 )
 

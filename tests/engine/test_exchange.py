@@ -32,7 +32,7 @@ def read(batches: list[list[int]]) -> Source[int]:
 
 
 def key(batch: pa.RecordBatch, first_row: int) -> Any:
-    return np.asarray(batch["n"]) % 5
+    return np.asarray(batch["n"]) % 5, None
 
 
 def write(

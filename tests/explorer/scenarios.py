@@ -15,6 +15,7 @@ from deltactl.log.writing import vectors
 from deltactl.operations.checkpoint import tasks as checkpoint_tasks
 from deltactl.operations.optimize.run import OptimizeOptions
 from deltactl.operations.vacuum import tasks as vacuum_tasks
+from deltactl.storage import copying
 from tests.explorer import tested, writers
 from tests.explorer.invariants import TableChecks
 from tests.explorer.machine import Machine, Setting
@@ -113,6 +114,7 @@ def one_thread() -> Iterator[None]:
         # A file for each vector, which can be left behind.
         patch.object(vectors, "_MOST_INLINE_BYTES", 0),
         patch.object(checkpoint_tasks, "read_ahead", iter),
+        patch.object(copying, "each_in_parallel", lambda work, items, **_: map(work, items)),
         patch.object(vacuum_tasks._persist, "__defaults__", (waits["sleep"],)),
     ):
         yield
@@ -159,6 +161,9 @@ def _delete(which: str) -> Make:
 
 def _delete_row(which: str) -> Make:
     return lambda scene: writers.delete_row(scene, which)
+
+
+CLONE = _fixed(tested.clone)
 
 
 def _restore(version: int) -> Make:
@@ -260,6 +265,17 @@ PAIRS: Sequence[Scenario] = (
     Scenario(
         "restore against checkpoint and cleanup", long_log, (_restore(4), CHECKPOINT), weight=1
     ),
+    *(
+        Scenario(f"clone against {name}", small_files, (CLONE, make))
+        for name, make in (
+            ("append", APPEND),
+            ("delete", _delete("other")),
+            ("deletion vector", _delete_row("first")),
+            ("optimize", OPTIMIZE),
+        )
+    ),
+    Scenario("clone against vacuum full", one_due, (CLONE, FULL), shared_data=True, weight=1),
+    Scenario("clone against checkpoint and cleanup", long_log, (CLONE, CHECKPOINT), weight=1),
     Scenario("append against checkpoint and cleanup", long_log, (APPEND, CHECKPOINT)),
     Scenario("optimize against checkpoint and cleanup", long_log, (OPTIMIZE, CHECKPOINT)),
     Scenario("optimize against the first checkpoint and cleanup", old_log, (OPTIMIZE, CHECKPOINT)),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 from deltactl.clock import Clock
 from deltactl.log.listing import outlast_cleanup
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.operations.checkpoint.run import CheckpointOptions, checkpoint_table
+from deltactl.operations.clone.run import CloneOptions, clone_table
 from deltactl.operations.optimize.run import OptimizeOptions, optimize_table
 from deltactl.operations.restore.run import RestoreOptions, restore_table
 from deltactl.operations.run_context import RunContext
@@ -18,6 +20,7 @@ from tests.explorer.programs import InlineEngine, Outcome, Program
 from tests.explorer.reading import Reading
 from tests.explorer.scenes import Scene
 from tests.explorer.world import Rules, Worlds
+from tests.support.stores import MemoryStore
 
 
 def _quiet(message: str) -> None:
@@ -86,6 +89,34 @@ def restore(scene: Scene, version: int) -> Program:
     return Program("restore", run, lambda before: rows, real=True, rearranges=False)
 
 
+_clones = count()
+
+
+def clone() -> Program:
+    """Copies the latest version to a place of its own, which nobody else knows, and reads it."""
+
+    def run(store: Store, clock: Clock) -> Outcome:
+        target = MemoryStore(f"memory://explored-clone-{next(_clones)}")
+        context = RunContext(warn=_quiet, engine=InlineEngine(), clock=clock, sleep=no_wait)
+        try:
+            report = clone_table(store, target, CloneOptions(deep=True), context)
+            snapshot, rows = _read(target)
+        finally:
+            target.restore({})
+        assert snapshot.version == 0
+        return Outcome("read", (report.plan.version,), _sorted(rows))
+
+    return Program("clone", run, real=True, counted=False, max_commits=0, only_looks=True)
+
+
+def _sorted(rows: list[dict[str, Any]]) -> tuple[Any, ...]:
+    found = sorted(
+        (*sorted((k, v) for k, v in row.items() if k != "p" and v is not None), ("p", row["p"]))
+        for row in rows
+    )
+    return tuple(found)
+
+
 def _read(store: Store) -> tuple[Snapshot, list[dict[str, Any]]]:
     snapshot = load_snapshot(store, warn=_quiet)
     return snapshot, scan_snapshot(snapshot).read_all().to_pylist()
@@ -96,10 +127,6 @@ def reader() -> Program:
 
     def run(store: Store, clock: Clock) -> Outcome:
         snapshot, rows = outlast_cleanup(lambda: _read(store))
-        found = sorted(
-            (*sorted((k, v) for k, v in row.items() if k != "p" and v is not None), ("p", row["p"]))
-            for row in rows
-        )
-        return Outcome("read", (snapshot.version,), tuple(found))
+        return Outcome("read", (snapshot.version,), _sorted(rows))
 
     return Program("reader", run, real=True, counted=False, max_commits=0, only_looks=True)

@@ -85,6 +85,23 @@ def test_errors_of_several_tables(tmp_path: Path) -> None:
     assert step.outputs["report"] == ""
 
 
+def test_findings_are_annotated(tmp_path: Path) -> None:
+    table = make_table(tmp_path / "t")
+    for path in table.glob("*.parquet"):
+        path.unlink()
+    step = run_step(tmp_path, "check t")
+    assert step.status == 3
+    (line,) = step.out.splitlines()
+    assert line.startswith("::error title=deltactl check%3A FILE_MISSING::t: 3 found in ")
+    assert "FILE_MISSING 3" in step.summary
+
+
+def test_nothing_to_do(tmp_path: Path) -> None:
+    make_table(tmp_path / "t")
+    run_step(tmp_path, "optimize t")
+    assert "| <code>t</code> | 2 | nothing to do |" in run_step(tmp_path, "optimize t").summary
+
+
 @pytest.mark.parametrize(("allowed", "status"), [("0", 3), ("0 3", 0), ("0,3", 0)])
 def test_allowed_statuses(tmp_path: Path, allowed: str, status: int) -> None:
     make_table(tmp_path / "t")

@@ -112,14 +112,22 @@ def ensure_moto() -> Path:
     Raises ``CalledProcessError`` where no package index can be reached.
     """
 
+    return ensure_python("moto-5.2.5", _MOTO)
+
+
+def ensure_python(name: str, requirement: str) -> Path:
+    """The Python of an environment of its own with a package.
+
+    Raises ``CalledProcessError`` where no package index can be reached.
+    """
+
     def install(home: Path) -> None:
         venv.create(home, with_pip=True, clear=True)
         pip: list[str | Path] = [home / "bin/python", "-m", "pip", "install", "--quiet"]
-        _run([*pip, "--disable-pip-version-check", _MOTO])
+        _run([*pip, "--disable-pip-version-check", requirement])
 
-    return _tool(f"moto-5.2.5-py{sys.version_info.major}{sys.version_info.minor}", install) / (
-        "bin/python"
-    )
+    python = f"py{sys.version_info.major}{sys.version_info.minor}"
+    return _tool(f"{name}-{python}", install) / "bin/python"
 
 
 def _ensure_go(package: str) -> Path:

@@ -60,8 +60,8 @@ def command(
         bool,
         typer.Option(
             "--checkpoints",
-            help="Compare every checkpoint with a replay without it; findings, not notes, about "
-            "the hint and version checksums",
+            help="Compare every checkpoint with a replay of the commits; report problems of "
+            "_last_checkpoint and checksum files as findings",
         ),
     ] = False,
     dvs: Annotated[
@@ -71,7 +71,8 @@ def command(
         bool,
         typer.Option(
             "--proofs",
-            help="Compare the rows of files with the digests that layout runs stored in the log",
+            help="Compare the rows of files with the digests that optimize --cluster-by and "
+            "--zorder-by wrote to the log",
         ),
     ] = False,
     resume: Annotated[
@@ -84,8 +85,8 @@ def command(
     fix: Annotated[
         Fix | None,
         typer.Option(
-            help="path-encoding: remove live files that a remove action names by "
-            "another path text (PATH_ENCODING); asks first"
+            help="path-encoding: commit removes of live files whose remove action has another "
+            "encoding of the path (PATH_ENCODING); asks first"
         ),
     ] = None,
     path: Annotated[

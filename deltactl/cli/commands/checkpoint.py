@@ -41,7 +41,7 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = _DEFAULTS.sidecar_rows,
     part_size: Annotated[int | None, typer.Option(hidden=True)] = None,
     top_file: Annotated[
-        TopFormat, typer.Option(help="v2: form of the file that names the sidecars")
+        TopFormat, typer.Option(help="v2: format of the top-level file, which names the sidecars")
     ] = _DEFAULTS.top_format,
     compat: Annotated[
         Compat,

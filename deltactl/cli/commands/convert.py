@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from deltactl.cli.options.common import DryRunOption
+from deltactl.cli.options.values import parse_properties
 from deltactl.cli.session import Session
-from deltactl.errors import ConversionError, UsageError
+from deltactl.errors import ConversionError
 from deltactl.operations.convert.options import ConvertOptions, SchemaMode
 from deltactl.units import format_duration, parse_duration
 
@@ -42,7 +43,10 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = _DEFAULTS.schema_mode,
     column_mapping: Annotated[
         bool,
-        typer.Option("--column-mapping", help="Map columns by name: any name, renames, drops"),
+        typer.Option(
+            "--column-mapping",
+            help="Enable column mapping by name: allows any column name, renames and drops",
+        ),
     ] = False,
     table_property: Annotated[
         list[str] | None,
@@ -58,7 +62,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TIME",
-            help="With --sync: maximum time that files may be older than the last listing  "
+            help="With --sync: also accept new files that are up to this much older than the last "
+            "listing  "
             f"[default: {format_duration(_DEFAULTS.margin_ms)}]",
         ),
     ] = None,
@@ -83,7 +88,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         statistics=not no_statistics,
         schema_mode=schema_mode,
         column_mapping=column_mapping,
-        properties=_parse_properties(table_property or []),
+        properties=parse_properties(table_property or []),
         name=name,
         sync=sync,
         margin_ms=_DEFAULTS.margin_ms if margin is None else parse_duration(margin),
@@ -128,13 +133,3 @@ def _present_problems(session: Session, error: ConversionError, dry_run: bool) -
         dry_run=dry_run,
         result={"problems": rows},
     )
-
-
-def _parse_properties(pairs: list[str]) -> dict[str, str]:
-    properties: dict[str, str] = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise UsageError(f"--property {pair!r} is not KEY=VALUE")
-        properties[key.strip()] = value
-    return properties

@@ -10,14 +10,15 @@ from deltactl.cli.options.common import TableArgument
 from deltactl.cli.options.values import parse_time
 from deltactl.cli.output.page import Cell, Column, Page, Styled, Tone
 from deltactl.cli.pages.sizes import render_sizes
+from deltactl.cli.pages.skipping import render_skipping
 from deltactl.cli.session import Session
-from deltactl.cli.startup import keep_pandas_out
+from deltactl.cli.startup import load_arrow
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 from deltactl.units import format_age, format_count, format_size, format_timestamp
 
 if TYPE_CHECKING:
-    from deltactl.operations.detail import DetailReport
+    from deltactl.operations.detail import BeginSurvey, DetailReport
 
 _INSTANTS = ("createdAt", "lastModified")
 _SHOWN_COLUMNS = 40
@@ -27,6 +28,13 @@ _CUT = 400
 def command(
     ctx: typer.Context,
     table: TableArgument,
+    columns: Annotated[
+        str | None,
+        typer.Argument(
+            help="With --layout: these columns, as in a,b.c, not the clustering columns",
+            show_default=False,
+        ),
+    ] = None,
     version: Annotated[
         int | None,
         typer.Option(min=0, metavar="N", help="Show version N", show_default=False),
@@ -38,6 +46,13 @@ def command(
             help='Show the version at this time: "2024-01-31 12:00", or "2h" for two hours ago',
         ),
     ] = None,
+    layout: Annotated[
+        bool,
+        typer.Option(
+            "--layout",
+            help="Also show the share of files that a query for one value skips, now and clustered",
+        ),
+    ] = False,
 ) -> None:
     """Show sizes, columns, properties, protocol and features of a table.
 
@@ -48,9 +63,15 @@ def command(
     Examples:
       deltactl describe-detail /data/events
       deltactl describe-detail s3://lake/events --at 2d -o json
+      deltactl describe-detail /data/events --layout country,device
     """  # noqa: D301 - the backspace is what keeps the lines below it apart
     if version is not None and at is not None:
         raise UsageError("--version and --at cannot be combined", hint="Give one of them.")
+    if columns is not None and not layout:
+        raise UsageError(
+            f"{columns!r} after the table has no meaning without --layout",
+            hint="Add --layout, or remove it.",
+        )
     from deltactl.operations.detail import load_detail
 
     session = Session.of(ctx)
@@ -58,12 +79,15 @@ def command(
     store = session.open_store(table)
     warn = session.output.warn
     if at is not None:
-        keep_pandas_out()
+        load_arrow()
         from deltactl.operations.history.run import version_at
 
         version = version_at(store, parse_time(at, now_ms), warn).row["version"]
-    report = load_detail(store, warn, version, before_arrow=keep_pandas_out)
+    begin = _begin_survey(columns) if layout else None
+    report = load_detail(store, warn, version, survey=begin, before_arrow=load_arrow)
     row = {**_json_row(report.row), "fileSizes": report.sizes.to_dict()}
+    if report.layout is not None:
+        row["layout"] = report.layout.to_dict()
     session.present(
         lambda page: render_detail(page, report, now_ms),
         rows=[row],
@@ -71,6 +95,12 @@ def command(
         version_after=report.version,
         result=row,
     )
+
+
+def _begin_survey(columns: str | None) -> BeginSurvey:
+    from deltactl.operations.optimize.layout.survey import LayoutSurvey
+
+    return lambda snapshot: LayoutSurvey(snapshot, columns)
 
 
 def _json_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -102,6 +132,8 @@ def render_detail(page: Page, report: DetailReport, now_ms: int) -> None:
     ]
     page.fields([(label, value) for label, value in pairs if value != ""])
     render_sizes(page, report.sizes)
+    if report.layout is not None:
+        render_skipping(page, report.layout)
     _render_columns(page, report)
     if row["properties"]:
         page.line()

@@ -22,7 +22,7 @@ from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.pages.history import render_commit_files, render_history, render_version_at
 from deltactl.cli.pages.history_rows import change_row, json_row
 from deltactl.cli.session import Session
-from deltactl.cli.startup import keep_pandas_out
+from deltactl.cli.startup import load_arrow
 from deltactl.clock import SystemClock
 from deltactl.errors import UsageError
 from deltactl.operations.history.run import (
@@ -170,7 +170,7 @@ def command(
     _ensure_belongs("--blame", blame is not None, "a list of commits", is_list and not graph)
     _ensure_belongs("--graph", graph, "a list of commits", is_list and version is None)
     if not is_plain or restorable or session.output.form is OutputFormat.TABLE:
-        keep_pandas_out()  # plain rows of commits need no Arrow, whose import is half of their time
+        load_arrow()  # plain rows of commits need no Arrow, whose import is half of their time
     store = session.open_store(table)
     if diff is not None:
         show_diff(session, store, *_parse_diff(diff))

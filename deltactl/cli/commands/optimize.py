@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from deltactl.cli.options.common import DryRunOption, IfNeededOption, TableArgument
+from deltactl.cli.options.common import DryRunOption, TableArgument
 from deltactl.cli.options.values import parse_need
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.session import Session
@@ -17,6 +17,7 @@ from deltactl.operations.optimize.options import (
     CODEC_LEVELS,
     DEFAULT_LAYOUT,
     DEFAULT_MIN_ROW_GROUP_BYTES,
+    LIQUID_LAYOUT,
     Layout,
     OptimizeOptions,
     Rewrite,
@@ -56,30 +57,34 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="COLUMNS",
-            help="Place rows by these columns, so that queries skip files, e.g. country,day",
+            help="Cluster rows by these columns, so that queries skip files, e.g. country,day",
         ),
     ] = None,
     layout: Annotated[
         Layout | None,
         typer.Option(
-            help="With --cluster-by: tile: boxes of equal row counts; hilbert, zorder: pieces of "
-            f"a curve; linear: sorted  [default: {DEFAULT_LAYOUT}]",
+            help="With --cluster-by: tile: ranges of equal row counts in each column; hilbert, "
+            "zorder: the order of that curve; linear: sorted  "
+            f"[default: {DEFAULT_LAYOUT}; of a table with clustering columns, {LIQUID_LAYOUT}]",
             show_default=False,
         ),
     ] = None,
     zorder_by: Annotated[
         str | None,
-        typer.Option(metavar="COLUMNS", help="Place rows as OPTIMIZE ZORDER BY of Delta does"),
+        typer.Option(
+            metavar="COLUMNS",
+            help="Z-order rows by these columns, as OPTIMIZE ZORDER BY of Delta on Spark does",
+        ),
     ] = None,
     full: Annotated[
         bool,
-        typer.Option("--full", help="Also place files again that are in this layout already"),
+        typer.Option("--full", help="Also rewrite files that have this layout already"),
     ] = False,
     min_cluster_size: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="With --cluster-by, place smaller clusters again with new files  "
+            help="Rewrite clusters smaller than this together with new files  "
             f"[default: {format_compact_size(_DEFAULTS.min_cluster_bytes)}]",
         ),
     ] = None,
@@ -87,7 +92,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Where rows are kept that do not fit the memory  [default: TMPDIR, else /tmp]",
+            help="Directory for rows that do not fit in memory  [default: TMPDIR, else /tmp]",
         ),
     ] = None,
     since_version: Annotated[
@@ -104,7 +109,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     include_clustered: Annotated[
         bool,
         typer.Option(
-            "--include-clustered", help="Also rewrite files of a liquid or Z-order layout"
+            "--include-clustered",
+            help="Deprecated. Also merge files that other writers Z-ordered",
         ),
     ] = False,
     target_size: Annotated[
@@ -138,8 +144,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         list[str] | None,
         typer.Option(
             metavar="TIME|SIZE",
-            help="Commit finished work after this time or input size; both may be given  [default: "
-            f"{format_duration(_DEFAULTS.commit_every_ms)} and "
+            help="Commit finished bins after this time or input size; repeat it to set both  "
+            f"[default: {format_duration(_DEFAULTS.commit_every_ms)} and "
             f"{format_compact_size(_DEFAULTS.commit_every_bytes)}]",
         ),
     ] = None,
@@ -167,8 +173,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     rewrite: Annotated[
         Rewrite,
         typer.Option(
-            help="auto: copy large row groups, encode small ones; copy: copy all that can be; "
-            "encode: copy none"
+            help="auto: copy large row groups, encode small ones; copy: copy every row group that "
+            "can be copied; encode: copy none"
         ),
     ] = _DEFAULTS.rewrite,
     min_row_group: Annotated[
@@ -186,7 +192,16 @@ def command(  # noqa: PLR0913 - one parameter an option
             "again"
         ),
     ] = _DEFAULTS.verify,
-    if_needed: IfNeededOption = None,
+    if_needed: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT=LIMIT",
+            help="Run only if at least files=N or size=SIZE is pending, or a query for one value "
+            "of a clustering column skips less than skip=SHARE of the files; if repeated, one is "
+            "enough",
+            show_default=False,
+        ),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; exit 3 if there are files to rewrite")
     ] = False,
@@ -226,13 +241,13 @@ def command(  # noqa: PLR0913 - one parameter an option
         layout=layout,
         zorder_by=zorder_by,
         full=full,
-        min_cluster_bytes=_size(min_cluster_size) or _DEFAULTS.min_cluster_bytes,
+        min_cluster_bytes=_parse_min_cluster(min_cluster_size),
         spill_dir=spill_dir,
         skip_hot_ms=None if skip_hot is None else parse_duration(skip_hot),
         include_clustered=include_clustered,
         since_version=since[0],
         since_table_id=since[1],
-        need=parse_need(if_needed),
+        need=parse_need(if_needed, ("files", "size", "skip")),
         memory_bytes=machine_memory_bytes() // 2 if memory is None else parse_size(memory),
     )
     report = _run(session, table, options, max_concurrent, dry_run or check)
@@ -338,6 +353,10 @@ def _parse_since(session: Session, table: str, text: str | None) -> tuple[int | 
     if not (text.isascii() and text.isdecimal()):
         raise UsageError(f"--since-version {text!r} is neither a version nor {LAST_RUN}")
     return int(text), None
+
+
+def _parse_min_cluster(text: str | None) -> int:
+    return _DEFAULTS.min_cluster_bytes if text is None else parse_size(text)
 
 
 def _size(text: str | None) -> int | None:

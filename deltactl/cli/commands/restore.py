@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,7 +43,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     ignore_missing: Annotated[
         bool,
         typer.Option(
-            "--ignore-missing", help="Restore without the files that no longer exist; asks"
+            "--ignore-missing",
+            help="Restore without the files that no longer exist, whose rows are lost; asks first",
         ),
     ] = False,
     allow_protocol_downgrade: Annotated[
@@ -121,7 +123,7 @@ def _present(session: Session, table: str, report: RestoreReport) -> None:
     session.present(
         lambda page: render_report(page, report, session.argv, session.shown_table or table),
         rows=diff_rows(plan.diff),
-        error=_find_error(report),
+        error=_find_error(report, session.shown_table or table),
         version_before=plan.version,
         version_after=plan.version if report.version_after is None else report.version_after,
         dry_run=report.dry_run,
@@ -130,7 +132,7 @@ def _present(session: Session, table: str, report: RestoreReport) -> None:
     )
 
 
-def _find_error(report: RestoreReport) -> PartialSuccessError | None:
+def _find_error(report: RestoreReport, table: str) -> PartialSuccessError | None:
     """Return the error of a restore whose files are gone: a vacuum removed them meanwhile."""
     if not report.gone:
         return None
@@ -141,5 +143,5 @@ def _find_error(report: RestoreReport) -> PartialSuccessError | None:
         f"{first.path}: {first.problem}",
         hint=f"Wait until the vacuum that removed them has ended. Then restore version "
         f"{report.plan.version} to go back, or, if it was a vacuum of deltactl, run `deltactl "
-        "vacuum --undo last`.",
+        f"vacuum {shlex.quote(table)} --undo last`.",
     )

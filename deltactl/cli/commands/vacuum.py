@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -73,7 +74,9 @@ def command(  # noqa: PLR0913 - one parameter an option
     ] = False,
     ignore_manifests: Annotated[
         bool,
-        typer.Option("--ignore-manifests", help="Also remove files that symlink manifests name"),
+        typer.Option(
+            "--ignore-manifests", help="Also remove files that symlink manifests still list"
+        ),
     ] = False,
     max_files: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Remove at most N files  [default: all]")
@@ -83,7 +86,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             min=0,
             max=1,
-            help="Refuse if no commit of the log names a larger share of the files",
+            help="Refuse if more than this share of the files is in no commit of the log",
         ),
     ] = _DEFAULTS.max_orphan_fraction,
     force_retention: Annotated[
@@ -118,7 +121,7 @@ def command(  # noqa: PLR0913 - one parameter an option
         str | None,
         typer.Option(
             metavar="TABLE",
-            help="Drop the note of a shallow clone: vacuum no longer keeps files for it",
+            help="Drop the record of a shallow clone: vacuum then no longer keeps its files",
         ),
     ] = None,
     if_needed: IfNeededOption = None,
@@ -173,7 +176,8 @@ def command(  # noqa: PLR0913 - one parameter an option
     report = _run(session, table, options, confirm, dry_run or check)
     _warn(session, report)
     is_due = not report.plan.is_empty and report.skipped is None
-    _present(session, report, _find_error(report), is_work_needed=check and is_due)
+    error = _find_error(report, session.shown_table or table)
+    _present(session, report, error, is_work_needed=check and is_due)
 
 
 def _choose_confirmation(session: Session, yes: bool, options: VacuumOptions) -> Confirm | None:
@@ -235,7 +239,7 @@ def _warn(session: Session, report: VacuumReport) -> None:
         )
 
 
-def _find_error(report: VacuumReport) -> DeltactlError | None:
+def _find_error(report: VacuumReport, table: str) -> DeltactlError | None:
     """Return the error of a vacuum; files that the table now lacks are reported first."""
     failed = _describe_failures(report)
     if report.lost:
@@ -245,8 +249,8 @@ def _find_error(report: VacuumReport) -> DeltactlError | None:
         )
         return PartialSuccessError(
             found if failed is None else f"{found}; and {failed}",
-            hint=f"Run `deltactl vacuum --undo {report.run_id}` to restore them: "
-            "the table needs them."
+            hint=f"Run `deltactl vacuum {shlex.quote(table)} --undo {report.run_id}` to restore "
+            "them: the table needs them."
             if report.quarantined_until_ms is not None
             else "Restore an older version, or the files from a backup: the table may need them. "
             "Use --quarantine next time to be able to undo.",

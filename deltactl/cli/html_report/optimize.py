@@ -21,6 +21,7 @@ from deltactl.cli.html_report.parts import (
 from deltactl.cli.output.envelope import Envelope
 from deltactl.cli.pages.optimize import describe_groups, describe_undo
 from deltactl.cli.pages.sizes import describe_small, label_buckets
+from deltactl.cli.pages.skipping import format_share
 from deltactl.units import format_count, format_size
 
 Values = Mapping[str, Any]
@@ -40,6 +41,7 @@ def render_optimize(envelope: Envelope, result: Values) -> Iterator[Markup]:
         yield _render_lost(kind, result[kind])
     yield render_items("Written, not committed and not removed", result["strays"])
     yield _render_sizes(plan, is_done)
+    yield _render_skipping(plan["layout"])
     yield _render_partitions(plan["partitions"])
     reasons = result["rewrite"]["encoded_because"]
     yield render_counts("Row groups encoded", "row groups", reasons.items())
@@ -104,6 +106,22 @@ def _render_sizes(plan: Values, is_done: bool) -> Markup:
             class_="faint",
         ),
     )  # fmt: skip
+
+
+def _render_skipping(layout: Values | None) -> Markup:
+    """Return what lookups skip, for each column of a layout; only a dry run expects it."""
+    if layout is None or layout["skipping"] is None:
+        return Markup()
+    heads = [Head("column"), Head("now", is_number=True), Head("after", is_number=True)]
+    rows = [
+        (
+            foreign(column["column"]),
+            format_share(column["skipped_before"]),
+            format_share(column["skipped_after"]),
+        )
+        for column in layout["skipping"]["columns"]
+    ]
+    return render_table("Share of files that a lookup of one value skips", heads, rows)
 
 
 def _render_partitions(partitions: Sequence[Values]) -> Markup:

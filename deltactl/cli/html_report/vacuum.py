@@ -28,7 +28,7 @@ _SHOWN_COSTS = 8
 
 
 def render_vacuum(envelope: Envelope, result: Values) -> Iterator[Markup]:
-    """Return the parts of a table's section: of a vacuum, an undo or a purge of quarantine."""
+    """Return the parts of a table's section: of a vacuum, or of another task of the command."""
     if "by_folder" not in result:
         yield from _render_aside(result)
         return
@@ -172,6 +172,8 @@ def _facts(envelope: Envelope, result: Values) -> Iterator[tuple[str, Child]]:
         "mode",
         describe_mode(result["mode"], result["complete_since_version"], result["listed_files"]),
     )
+    for note in result["clones"]:
+        yield "shallow clone", f"{note['clone']}: its files are kept"
     if result["vanished"]:
         yield "already deleted", format_count(result["vanished"], "file", "files")
     if result["quarantined_until"] is not None:
@@ -180,7 +182,15 @@ def _facts(envelope: Envelope, result: Values) -> Iterator[tuple[str, Child]]:
 
 
 def _render_aside(result: Values) -> Iterator[Markup]:
-    """Return the parts of an undo, or of a purge of quarantine."""
+    """Return the parts of an undo, a purge of quarantine, or a forgotten shallow clone."""
+    if "clone" in result:
+        facts = (
+            ("shallow clone", "clone"),
+            ("of version", "source_version"),
+            ("noted", "noted_at"),
+        )
+        yield render_fields((label, str(result[key])) for label, key in facts)
+        return
     if "restored" in result:
         impossible = result["impossible"]
         figures = (("files restored", result["files_restored"]), ("not restored", len(impossible)))

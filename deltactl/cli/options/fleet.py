@@ -62,7 +62,7 @@ class FleetOptions(Options):
         bool,
         typer.Option(
             "--fail-fast",
-            help="Start no more tables after one failed",
+            help="After a failure, start no further tables",
             rich_help_panel=Group.EXECUTION,
         ),
     ] = False

@@ -10,6 +10,7 @@ class Group(StrEnum):
     """Headings of options, in the order of help and manual pages."""
 
     SELECTION = "Selection"
+    LAYOUT = "Layout"
     EXECUTION = "Execution"
     SAFETY = "Safety"
     OUTPUT = "Output"
@@ -17,16 +18,18 @@ class Group(StrEnum):
 
 _NAMES: Final = {
     Group.SELECTION: (
-        "all all-versions also-keep-for at blame checkpoints diff dvs files follow "
+        "all all-versions also-keep-for at blame checkpoints deep diff dvs files follow "
+        "full if-needed path proofs shallow timestamp "
         "include-clustered include-unknown inventory keep-last keep-version limit margin "
         "max-bytes max-deleted-rows-ratio max-files min-file-size min-input-files mode name "
         "only operation partition-by policy property purge retain sample since since-version "
         "skip-hot sync to-timestamp to-version undo until version version-range where"
     ),
+    Group.LAYOUT: "cluster-by layout min-cluster-size spill-dir zorder-by",
     Group.SAFETY: (
         "allow-protocol-downgrade check dry-run force-retention forget-clone ignore-manifests "
-        "ignore-missing max-orphan-fraction no-journal "
-        "purge-quarantine quarantine quarantine-for repair verify yes"
+        "ignore-missing max-orphan-fraction no-journal no-note "
+        "purge-quarantine quarantine quarantine-for verify yes"
     ),
     Group.OUTPUT: (
         "ddl debug dump-listing graph help metrics install-completion no-color output quiet "

@@ -35,7 +35,7 @@ class LogStoreOptions(Options):
         LogStoreName | None,
         typer.Option(
             "--log-store",
-            help="Log store through which all writers of a table on S3 commit, as Delta's "
+            help="Log store for commits on S3, the same for all writers of a table, as Delta's "
             "S3DynamoDBLogStore  [default: S3 itself, by conditional puts]",
             show_default=False,
         ),
@@ -54,7 +54,7 @@ class LogStoreOptions(Options):
         typer.Option(
             "--ddb-region",
             metavar="REGION",
-            help=f"Its region  [default: {_DEFAULTS.region}]",
+            help=f"AWS region of that table  [default: {_DEFAULTS.region}]",
             show_default=False,
         ),
     ] = None

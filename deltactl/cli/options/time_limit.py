@@ -35,7 +35,7 @@ class TimeLimit(Options):
         typer.Option(
             "--timeout-grace",
             metavar="TIME",
-            help="Time to stop cleanly; then the process is ended",
+            help="Time allowed for a clean stop before the process is ended",
             rich_help_panel=Group.EXECUTION,
         ),
     ] = "5min"

@@ -1,9 +1,10 @@
-"""Parse the values of ``--if-needed`` and of options for times."""
+"""Parse the values of ``--if-needed``, ``--property`` and of options for times."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from deltactl.cli.options.common import parse_pairs
 from deltactl.errors import UsageError
@@ -13,10 +14,13 @@ if TYPE_CHECKING:
     from deltactl.operations.thresholds import Need
 
 
+_SHARE: Final = re.compile(r"0|1|1\.0|0?\.[0-9]{1,9}")
+
+
 def parse_need(
     texts: Sequence[str] | None, known: Sequence[str] = ("files", "size")
 ) -> Need | None:
-    """Parse ``files=N``, ``size=SIZE`` and ``commits=N``; each command accepts some of them.
+    """Parse ``files=N``, ``size=SIZE``, ``commits=N``, ``skip=SHARE``; commands accept some.
 
     Raises:
         UsageError: a name is not accepted here, or a number is invalid.
@@ -37,7 +41,20 @@ def parse_need(
         files=_parse_count("files", pairs.get("files")),
         size_bytes=None if size is None else parse_size(size),
         commits=_parse_count("commits", pairs.get("commits")),
+        skip=_parse_share("skip", pairs.get("skip")),
     )
+
+
+def _parse_share(key: str, text: str | None) -> float | None:
+    """Return a share from 0 to 1; ``None`` if it is not given."""
+    if text is None:
+        return None
+    if not _SHARE.fullmatch(text):
+        raise UsageError(
+            f"--if-needed {key}={text}: that is not a share from 0 to 1",
+            hint=f"Give for example {key}=0.5, which is half of the files.",
+        )
+    return float(text)
 
 
 def _parse_count(key: str, text: str | None) -> int | None:
@@ -58,3 +75,18 @@ def parse_time(text: str, now_ms: int) -> int:
         return now_ms - parse_duration(text)
     except UsageError:
         return parse_timestamp(text)
+
+
+def parse_properties(pairs: Sequence[str]) -> dict[str, str]:
+    """Parse the values of ``--property``, each ``KEY=VALUE``.
+
+    Raises:
+        UsageError: one is not.
+    """
+    properties: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"--property {pair!r} is not KEY=VALUE")
+        properties[key.strip()] = value
+    return properties

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from deltactl.cli.output.page import Column, Page, Styled, Tone
 from deltactl.cli.pages.sizes import render_sizes_change
+from deltactl.cli.pages.skipping import render_skipping
 from deltactl.cli.parsing.argv import real_command
 from deltactl.units import format_count, format_size
 
@@ -53,6 +54,8 @@ def _render_plan(page: Page, report: OptimizeReport) -> None:
         page.fields(list(_rewrite_fields(report.rewritten)))
     else:
         _render_layout(page, report, plan.layout)
+    if report.skipping is not None:
+        render_skipping(page, report.skipping)
     render_sizes_change(page, plan.sizes_before, plan.sizes_after)
 
 

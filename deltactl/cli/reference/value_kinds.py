@@ -31,8 +31,10 @@ _KINDS: Final = {
     "FILE": ValueKind.FILES,
     "PARTITION": ValueKind.COLUMNS,
     "PROPERTY=VALUE": ValueKind.PROPERTIES,
+    "SOURCE": ValueKind.DIRECTORIES,
     "SQL": ValueKind.COLUMNS,
     "TABLE": ValueKind.DIRECTORIES,
+    "TARGET": ValueKind.DIRECTORIES,
     "TABLE...": ValueKind.DIRECTORIES,
     "URI": ValueKind.DIRECTORIES,
 }

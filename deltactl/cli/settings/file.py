@@ -168,7 +168,7 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
         if not isinstance(profile, dict) or not _is_texts(profile.get(_TABLES)):
             raise UsageError(
                 f"{path}: {place} has no list of table patterns",
-                hint=f'Write tables = ["/data/events*"] below [{place}].',
+                hint=f'Add tables = ["/data/events*"] to the section [{place}].',
             )
         _check_section(path, place, profile, {*commands, _TABLES})
     return ConfigSource(path, content)

@@ -79,7 +79,7 @@ def _read_source(work: Exchange[Any, Any, Any], source: Any) -> Iterator[Piece]:
     try:
         opened = work.read(source)
         for batch in gather(opened.batches, work.schema, _GATHERED_BYTES):
-            for destination, piece in divide(batch, work.key(batch, first_row)):
+            for destination, piece in divide(batch, *work.key(batch, first_row)):
                 held[destination].append(piece)
             first_row += batch.num_rows
             held_bytes += int(batch.nbytes)

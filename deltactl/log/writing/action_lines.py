@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from deltactl.protocol.action_nodes import encode_domain
@@ -134,6 +135,12 @@ def file_lines(action: str, files: pa.Table, partition_keys: Collection[str]) ->
                 if value is not None
             }
             yield line(action, body)
+
+
+def all_change_data(files: pa.Table) -> pa.Table:
+    """Return files whose ``data_change`` is true."""
+    changes = pa.array(np.ones(files.num_rows, np.bool_))
+    return files.set_column(files.schema.get_field_index("data_change"), "data_change", changes)
 
 
 def json_value(column: str, value: Any) -> Any:

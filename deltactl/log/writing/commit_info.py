@@ -22,6 +22,7 @@ class Description:
     tags: Mapping[str, str] = field(default_factory=dict)
     isolation_level: str = "Serializable"
     is_blind_append: bool = False
+    user_metadata: str | None = None
 
 
 def commit_info(
@@ -42,6 +43,7 @@ def commit_info(
         metrics: replace those of the description.
     """
     chosen = description.metrics if metrics is None else metrics
+    said = description.user_metadata
     return {
         **times,
         "operation": description.operation,
@@ -50,6 +52,7 @@ def commit_info(
         "isolationLevel": description.isolation_level,
         "isBlindAppend": description.is_blind_append,
         "operationMetrics": dict(chosen),
+        **({} if said is None else {"userMetadata": said}),
         **({"tags": dict(description.tags)} if description.tags else {}),
         "engineInfo": description.engine_info,
         "txnId": txn_id,

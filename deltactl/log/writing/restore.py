@@ -12,21 +12,19 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltactl.clock import Clock
-from deltactl.errors import ConflictError, SafetyError
+from deltactl.errors import ConflictError
 from deltactl.log.replay import Tail
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.action_lines import domain_line, file_lines, line
+from deltactl.log.writing.action_lines import all_change_data, domain_line, file_lines, line
 from deltactl.log.writing.base import CommitBase, win_version
 from deltactl.log.writing.commit_info import Description, commit_info
 from deltactl.log.writing.put import Sleep
-from deltactl.log.writing.row_ids import RowIds
-from deltactl.protocol.action_nodes import encode_metadata, encode_protocol
-from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol
+from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, RowIds, assign_row_ids
+from deltactl.protocol.action_nodes import encode_metadata, encode_protocol, encode_txn
+from deltactl.protocol.actions import DomainMetadata, Metadata, Protocol, Txn
 from deltactl.protocol.arrow_schemas import REMOVE_SCHEMA
-from deltactl.protocol.stats import num_records
 from deltactl.storage.store import Store
 
 ENABLEMENT_VERSION: Final = "delta.inCommitTimestampEnablementVersion"
@@ -48,11 +46,16 @@ class RestoredState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restoration(Description):
-    """The files to add and to remove, rows of ``ADD_SCHEMA``; ``None``: the state stays."""
+    """The files to add and to remove, rows of ``ADD_SCHEMA``; ``None``: the state stays.
+
+    ``done`` says in messages what the commit does: nothing was ``restored``.
+    """
 
     added: pa.Table = field(repr=False)
     removed: pa.Table = field(repr=False)
     state: RestoredState | None
+    txn: Txn | None = None
+    done: str = "restored"
 
 
 def restore_files(
@@ -93,13 +96,13 @@ def restore_files(
         return ("\n".join([line("commitInfo", info), *lines]) + "\n").encode()
 
     def learn(base: CommitBase, winners: Tail) -> None:
-        _ensure_no_change(winners)
+        _ensure_no_change(winners, restoration.done)
 
     base = CommitBase.of(snapshot)
     return win_version(store, base, encode, learn=learn, clock=clock, sleep=sleep).version
 
 
-def _ensure_no_change(winners: Tail) -> None:
+def _ensure_no_change(winners: Tail, done: str) -> None:
     news = winners.non_file_actions
     reason = None
     if winners.adds.num_rows or winners.removes.num_rows:
@@ -110,7 +113,7 @@ def _ensure_no_change(winners: Tail) -> None:
         reason = "another writer changed the table's domain metadata"
     if reason is not None:
         raise ConflictError(
-            f"nothing was restored: {reason} during the run",
+            f"nothing was {done}: {reason} during the run",
             hint="Look at `deltactl describe-history`; rerun if the changes may be undone too.",
         )
 
@@ -143,48 +146,30 @@ def _lines(
 ) -> Iterator[str]:
     """Yield the actions of the commit after its commitInfo."""
     added = restoration.added
-    row_ids = RowIds.of(replace(base, protocol=state.protocol, metadata=state.metadata))
+    domains = {domain.domain: domain for domain in state.domains}
+    after = replace(
+        base,
+        protocol=state.protocol,
+        metadata=state.metadata,
+        domains={**base.domains, **domains},
+    )
+    row_ids = RowIds.of(after)
     if row_ids is not None:
-        added = _with_row_ids(added, row_ids, base.version + 1)
+        added = assign_row_ids(added, row_ids, base.version + 1)
+        if row_ids.grew:
+            domains.pop(ROW_TRACKING_DOMAIN, None)
     if restoration.state is not None:
         yield line("metaData", encode_metadata(state.metadata))
-    changes = pa.array(np.ones(added.num_rows, np.bool_))
-    position = added.schema.get_field_index("data_change")
-    added = added.set_column(position, "data_change", changes)
-    yield from file_lines("add", added, state.metadata.partition_keys)
+    yield from file_lines("add", all_change_data(added), state.metadata.partition_keys)
     removed = _as_removes(restoration.removed, started_ms)
     yield from file_lines("remove", removed, base.metadata.partition_keys)
-    yield from map(domain_line, state.domains)
+    yield from map(domain_line, domains.values())
     if restoration.state is not None:
         yield line("protocol", encode_protocol(state.protocol))
     if row_ids is not None and row_ids.grew:
         yield domain_line(row_ids.domain())
-
-
-def _with_row_ids(added: pa.Table, row_ids: RowIds, version: int) -> pa.Table:
-    """Assign ids to the rows of files that were written before the table had row tracking."""
-    bare = pc.is_null(added["base_row_id"])
-    if not pc.any(bare).as_py():
-        return added
-    rows = num_records(added["stats"]).filter(bare)
-    if rows.null_count:
-        name = added["path"].filter(bare).filter(pc.is_null(rows))[0].as_py()
-        raise SafetyError(
-            f"{name!r} was written before the table had row tracking, and the log does not say how "
-            "many rows it has: their row ids cannot be assigned",
-            hint="Restore a version after row tracking was enabled.",
-        )
-    counts = rows.to_numpy()
-    first = row_ids.take(int(counts.sum()))
-    ids = np.zeros(added.num_rows, np.int64)
-    ids[np.asarray(bare)] = first + np.cumsum(counts) - counts
-    versions = pc.fill_null(added["default_row_commit_version"], version)
-    for name, values in (
-        ("base_row_id", pc.coalesce(added["base_row_id"], pa.array(ids))),
-        ("default_row_commit_version", versions),
-    ):
-        added = added.set_column(added.schema.get_field_index(name), name, values)
-    return added
+    if restoration.txn is not None:
+        yield line("txn", encode_txn(restoration.txn))
 
 
 def _as_removes(files: pa.Table, deletion_timestamp_ms: int) -> pa.Table:

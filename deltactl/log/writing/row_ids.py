@@ -9,11 +9,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deltactl.errors import MALFORMED, CorruptLogError
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import MALFORMED, CorruptLogError, SafetyError
 from deltactl.log.writing.base import CommitBase
 from deltactl.protocol.actions import DomainMetadata
 from deltactl.protocol.features import ROW_TRACKING, has_feature
 from deltactl.protocol.properties import TableProperties
+from deltactl.protocol.stats import num_records
 
 ROW_TRACKING_DOMAIN = "delta.rowTracking"
 
@@ -71,3 +76,38 @@ class RowIds:
         """Return the table's high-water mark after these ids."""
         text = json.dumps({"rowIdHighWaterMark": self.high_water_mark}, separators=(",", ":"))
         return DomainMetadata(ROW_TRACKING_DOMAIN, text)
+
+
+def assign_row_ids(added: pa.Table, row_ids: RowIds, version: int) -> pa.Table:
+    """Assign ids to the rows of files without them, and ``version`` to files without a version.
+
+    Args:
+        added: rows of ``ADD_SCHEMA``.
+        row_ids: the free ids.
+        version: of the commit that adds the files.
+
+    Raises:
+        SafetyError: the log does not say how many rows a file has.
+    """
+    versions = pc.fill_null(added["default_row_commit_version"], version)
+    added = _set(added, "default_row_commit_version", versions)
+    bare = pc.is_null(added["base_row_id"])
+    if not pc.any(bare).as_py():
+        return added
+    rows = num_records(added["stats"]).filter(bare)
+    if rows.null_count:
+        name = added["path"].filter(bare).filter(pc.is_null(rows))[0].as_py()
+        raise SafetyError(
+            f"{name!r} was written before the table had row tracking, and the log does not say how "
+            "many rows it has: their row ids cannot be assigned",
+            hint="Choose a version after row tracking was enabled.",
+        )
+    counts = rows.to_numpy()
+    first = row_ids.take(int(counts.sum()))
+    ids = np.zeros(added.num_rows, np.int64)
+    ids[np.asarray(bare)] = first + np.cumsum(counts) - counts
+    return _set(added, "base_row_id", pc.coalesce(added["base_row_id"], pa.array(ids)))
+
+
+def _set(files: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    return files.set_column(files.schema.get_field_index(name), name, values)

@@ -73,6 +73,7 @@ _VACUUM_PLAN: Final = (
     "mode", "complete_since_version", "retention", "files", "bytes", "folders", "by_reason",
     "by_folder", "left_over_files", "listed_files", "kept", "foreign_tables", "horizon",
 )  # fmt: skip
+_CHECK: Final = members({"depth": own, "sample": own, "codes": own}, other=number, key=own)
 _FINDING: Final = members(
     {"code": own, "severity": own, "version": own, "meaning": own, "file": path, "problem": prose}
 )
@@ -103,13 +104,13 @@ def redact_detail(names: Pseudonyms, report: DetailReport) -> dict[str, Any]:
 
 def redact_check(names: Pseudonyms, report: CheckReport) -> dict[str, Any]:
     """Return counts and findings; ``explain`` and the page of ``check`` have their repairs."""
-    found = {key: it for key, it in report.to_dict().items() if key not in ("findings", "notes")}
+    counts = {key: it for key, it in report.to_dict().items() if key not in ("findings", "notes")}
     rows = [
         {key: it for key, it in row.items() if key != "repair"}
         for row in report.findings.slice(0, MOST_ROWS).to_pylist()
     ]
     return {
-        **found,
+        **_CHECK(names, counts),
         "findings": items(_FINDING)(names, rows),
         "rows_left_out": max(report.findings.num_rows - MOST_ROWS, 0),
         "notes": items(prose)(names, list(report.notes)),

@@ -22,7 +22,6 @@ from deltactl.operations.convert.options import ConvertOptions
 from deltactl.operations.convert.plan import APP_ID, ConvertPlan, plan_convert
 from deltactl.operations.convert.report import ConvertReport
 from deltactl.operations.convert.tasks import FooterSpec
-from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import Txn
 from deltactl.protocol.names import LOG_DIR
@@ -122,6 +121,8 @@ def convert_directory(
         return ConvertReport(plan, context.engine.name, dry_run=True)
     table = _new_table(plan, options, context.engine.name)
     if create_table(store, table, clock=context.clock, sleep=context.sleep):
+        from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
+
         if properties.flag(AUTO_PROPERTY):
             refresh_manifests(store, None, context)
         return ConvertReport(plan, context.engine.name, None, 0)

@@ -182,18 +182,27 @@ def _place_rows(
         table=subject.table,
         name="optimize",
         reason=reason,
-        predicted=predict_rewrite(subject, bins, len(request.columns)),
+        predicted=predict_rewrite(subject, bins, len(request.columns), skipped_now(plan)),
         partition=label,
         bins=bins,
         places_rows=True,
     )
 
 
-def predict_rewrite(subject: TableSubject, bins: Bins, columns: int) -> Effect:
+def skipped_now(plan: OptimizePlan) -> float:
+    """Return the share of files that a lookup skips now, by the column where that is least."""
+    least = None if plan.skipping is None else plan.skipping.find_least()
+    return least or 0.0
+
+
+def predict_rewrite(
+    subject: TableSubject, bins: Bins, columns: int, skipped: float = 0.0
+) -> Effect:
     """Return what a rewrite of bins brings and takes.
 
     An output is assumed to be as large as the live rows of its inputs, with one footer.
-    ``columns``: by how many columns rows are placed, 0 without a layout.
+    ``columns``: by how many columns rows are placed, 0 without a layout; ``skipped``: the share of
+    files that a query by one of them skips now.
     """
     files, size = int(bins.files.sum()), int(bins.bytes.sum())
     outputs, freed = int(bins.outputs.sum()), int(bins.freed.sum())
@@ -203,7 +212,7 @@ def predict_rewrite(subject: TableSubject, bins: Bins, columns: int) -> Effect:
     )
     skipping = freed
     if columns:
-        share = 1 - np.maximum(bins.outputs, 1) ** (-1.0 / columns)
+        share = np.maximum(1 - np.maximum(bins.outputs, 1) ** (-1.0 / columns) - skipped, 0.0)
         skipping += int(((bins.bytes - bins.freed) * share).sum())
     return cost + Effect(
         files_removed=files - outputs,

@@ -26,6 +26,7 @@ from deltactl.operations.maintain.upkeep import (
     find_vacuum,
 )
 from deltactl.operations.maintain.windows import find_closed
+from deltactl.operations.optimize.layout.request import resolve_request
 from deltactl.operations.optimize.plan import OptimizePlan, load_files, plan_optimize
 from deltactl.operations.run_context import RunContext
 from deltactl.operations.turns import read_last_run
@@ -150,7 +151,14 @@ def _note_turn(facts: TableFacts, store: Store, policy: MaintainPolicy, now_ms: 
 def _note_files(facts: TableFacts, subject: TableSubject, actions: list[Action]) -> None:
     """Note sizes, deleted rows, writes and layout, and what optimize would do."""
     snapshot, policy = subject.snapshot, subject.policy
-    loaded = load_files(snapshot)
+    options = subject.optimize_options()
+    request = None
+    if "optimize" in policy.actions:
+        try:
+            request = resolve_request(snapshot, options)
+        except _REFUSALS as error:
+            facts.problems["optimize"] = error
+    loaded = load_files(snapshot, request=request)
     files, _, facts.size_bytes = loaded
     facts.num_files = files.num_rows
     vectors = pc.struct_field(files["deletion_vector"], "cardinality")
@@ -160,9 +168,8 @@ def _note_files(facts: TableFacts, subject: TableSubject, actions: list[Action])
         hot = HotRule.of(snapshot, files, policy, subject.now_ms)
         facts.partitions, facts.files_a_day = hot.num_partitions, hot.files_a_day
         facts.hot_partitions = len(hot.labels)
-        if "optimize" not in policy.actions:
+        if "optimize" not in policy.actions or facts.problems:
             return
-        options = subject.optimize_options()
         plan = plan_optimize(snapshot, options, subject.now_ms, subject.context.warn, loaded=loaded)
     except _REFUSALS as error:
         if "optimize" in policy.actions:

@@ -26,19 +26,25 @@ from deltactl.operations.optimize.choice import (
     select_for_layout,
     sums,
 )
+from deltactl.operations.optimize.layout.expect import ExpectedSkipping
 from deltactl.operations.optimize.layout.keep import Kept
-from deltactl.operations.optimize.layout.request import resolve_request
+from deltactl.operations.optimize.layout.request import LayoutRequest, resolve_request
 from deltactl.operations.optimize.layout.select import LayoutPlan, Placed, count_outputs
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.packing import PackingRule
 from deltactl.operations.partition_groups import group_partitions
 from deltactl.operations.path_encoding.index import multiple_texts_mask
 from deltactl.operations.predicate.parse import PartitionPredicate, parse_predicate
+from deltactl.operations.skipping.bounds import bounds_type, parse_bounds
+from deltactl.operations.skipping.change import RewrittenSets
 from deltactl.operations.target_size import DEFAULT_MIN_SHARE, choose_target_bytes
 from deltactl.operations.touched_partitions import find_touched
 from deltactl.protocol.features import Operation, ensure_supported
 from deltactl.protocol.stats import num_records
 from deltactl.units import format_count
+
+BOUNDS = "bounds"
+"""Column of considered files: the statistics of the columns of a layout."""
 
 TWO_TEXTS = "named by two texts in the log"
 """Why a file is not rewritten: see ``multiple_texts_mask``."""
@@ -70,7 +76,8 @@ class OptimizePlan:
     ``bytes_before``, ``bytes_to_rewrite``, ``bins``. ``left_alone`` counts files by reason.
     ``sizes_before`` and ``sizes_after`` count the considered files by size; an output is assumed
     to be as large as its inputs, although compression may make it smaller. With a ``layout``, each
-    bin is a cluster, of which the rows are exchanged between files.
+    bin is a cluster, of which the rows are exchanged between files, and ``skipping`` is what
+    lookups skip before and after.
     """
 
     version: int
@@ -86,6 +93,7 @@ class OptimizePlan:
     sizes_before: FileSizes
     sizes_after: FileSizes
     layout: LayoutPlan | None = None
+    skipping: ExpectedSkipping | None = None
 
     @property
     def num_bins(self) -> int:
@@ -128,7 +136,7 @@ def plan_optimize(
     """Choose what to rewrite, from the log alone (a purge of dropped columns reads footers).
 
     Only files with one of ``names`` are considered, unless it is ``None``. ``loaded`` is what
-    ``load_files`` returned for the same predicate and names, if it was called before.
+    ``load_files`` returned for the same predicate, names and request, if it was called before.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
@@ -143,7 +151,7 @@ def plan_optimize(
     keeps = request is None and options.keeps_layouts
     # What layout a partition has, its other files say.
     wanted = None if keeps else names
-    files, unmatched, table_bytes = loaded or load_files(snapshot, predicate, wanted)
+    files, unmatched, table_bytes = loaded or load_files(snapshot, predicate, wanted, request)
     target = choose_target_bytes(
         options.target_bytes, snapshot.properties.target_file_size, table_bytes
     )
@@ -164,6 +172,7 @@ def plan_optimize(
         untouched = _untouched(choice, snapshot, options.since_version, warn)
         choice.leave(untouched, f"in a partition not touched since version {options.since_version}")
     layout: LayoutPlan | None
+    skipping = None
     if request is None:
         kept = select(choice, snapshot, options, (target, minimum), now_ms)
         rule = PackingRule(target, minimum, options.min_input_files)
@@ -177,6 +186,7 @@ def plan_optimize(
         after = count_outputs(sums(choice.sizes, chosen), target)
         placed_bytes = _sum_placed(choice, chosen, placed)
         layout = LayoutPlan(request, tuple(after.tolist()), placed_bytes)
+        skipping = _expect_skipping(choice, request, chosen, after)
     return OptimizePlan(
         version=snapshot.version,
         table_id=snapshot.metadata.id,
@@ -191,7 +201,16 @@ def plan_optimize(
         sizes_before=count_sizes(choice.sizes, minimum),
         sizes_after=count_sizes(_sizes_after(choice.sizes, chosen, after), minimum),
         layout=layout,
+        skipping=skipping,
     )
+
+
+def _expect_skipping(
+    choice: Choice, request: LayoutRequest, bins: list[Array], after: Array
+) -> ExpectedSkipping:
+    sets = np.full(choice.files.num_rows, -1, np.int64)
+    sets[rows_of(bins)] = np.repeat(np.arange(len(bins)), [len(members) for members in bins])
+    return ExpectedSkipping.of(request, choice.files[BOUNDS], RewrittenSets(sets, after))
 
 
 def _keep_layouts(
@@ -228,12 +247,19 @@ def load_files(
     snapshot: Snapshot,
     predicate: PartitionPredicate | None = None,
     names: pa.ChunkedArray | None = None,
+    request: LayoutRequest | None = None,
 ) -> tuple[pa.Table, int, int]:
-    """Return matching files without statistics, the number of others, and the table's bytes."""
+    """Return matching files, the number of others, and the table's bytes.
+
+    Of the statistics only those of the columns of a layout are kept.
+    """
+    kind = None if request is None else bounds_type(snapshot.metadata, request.paths)
     tables, unmatched, table_bytes = [], 0, 0
     for batch in snapshot.file_batches(_READ_COLUMNS):
         table_bytes += pc.sum(batch["size_bytes"]).as_py() or 0
         counted = batch.append_column("num_records", num_records(batch["stats"]))
+        if kind is not None:
+            counted = counted.append_column(BOUNDS, parse_bounds(batch["stats"], kind))
         counted = counted.drop_columns("stats")
         if names is not None:
             counted = counted.filter(pc.is_in(counted["path"], value_set=names))
@@ -246,6 +272,8 @@ def load_files(
     if not tables:
         empty = snapshot.files.select(_READ_COLUMNS).drop_columns("stats")
         tables = [empty.append_column("num_records", pa.array([], pa.int64()))]
+        if kind is not None:
+            tables = [tables[0].append_column(BOUNDS, pa.array([], kind))]
     return pa.concat_tables(tables), unmatched, table_bytes
 
 
@@ -298,7 +326,8 @@ def _outside(choice: Choice, snapshot: Snapshot, directories: Set[str]) -> Array
 def _bin_files(choice: Choice, bins: list[Array]) -> pa.Table:
     rows = rows_of(bins)
     ids = np.repeat(np.arange(len(bins)), [len(members) for members in bins])
-    files = choice.files.take(pa.array(rows, pa.int64()))
+    known = [name for name in choice.files.column_names if name != BOUNDS]
+    files = choice.files.select(known).take(pa.array(rows, pa.int64()))
     return files.append_column("bin", pa.array(ids, pa.int64()))
 
 

@@ -10,6 +10,7 @@ from deltactl.operations.optimize.layout.forecast import ClusterForecast
 from deltactl.operations.optimize.layout.select import LayoutPlan
 from deltactl.operations.optimize.options import OptimizeOptions
 from deltactl.operations.optimize.plan import OptimizePlan
+from deltactl.operations.skipping.report import LayoutReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class OptimizeReport:
     round; they were planned again, and ``conflicts`` are those left after the last of ``rounds``.
     ``carried_bins`` were committed with deletions of others: ``carried_rows`` rows of outputs.
     ``skipped`` says how much work was pending if it was below the threshold. ``clusters`` says for
-    a dry run how the rows of the largest ones would be divided.
+    a dry run how the rows of the largest ones would be divided, ``skipping`` what lookups skip
+    before and after.
     """
 
     plan: OptimizePlan
@@ -60,6 +62,7 @@ class OptimizeReport:
     skipped: str | None = None
     options: OptimizeOptions = field(default=OptimizeOptions(), repr=False, compare=False)
     clusters: tuple[ClusterForecast, ...] = ()
+    skipping: LayoutReport | None = None
 
     @property
     def version_before(self) -> int:
@@ -138,6 +141,7 @@ class OptimizeReport:
             "files_after": sum(layout.files_after),
             "placed_bytes": layout.placed_bytes,
             "clusters": [cluster.to_dict() for cluster in self.clusters],
+            "skipping": None if self.skipping is None else self.skipping.to_dict(),
         }
 
 

@@ -7,6 +7,7 @@ are durable before the commit that names them; inputs are never deleted here.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -36,6 +37,7 @@ from deltactl.operations.optimize.report import BinFailure, OptimizeReport
 from deltactl.operations.optimize.spec import build_copy_rule, build_spec
 from deltactl.operations.optimize.tasks import RewriteSpec, RewriteTask, rewrite_files
 from deltactl.operations.run_context import RunContext
+from deltactl.operations.skipping.report import LayoutReport
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.splice.legal import Reason, codec_of
@@ -85,6 +87,11 @@ def optimize_table(
         context.warn(
             f"Apache Spark reads {options.codec} only if its codec is installed on the cluster"
         )
+    if options.include_clustered:
+        context.warn(
+            "--include-clustered is deprecated: layouts are kept without it, and --cluster-by or "
+            "--zorder-by place the files of others"
+        )
     snapshot, plan = _make_plan(store, options, context)
     _log.info(
         "%s: %s in %s, %d bytes, version %d",
@@ -92,22 +99,23 @@ def optimize_table(
         plan.bytes_to_rewrite, plan.version,
     )  # fmt: skip
     skipped = _find_shortfall(plan, options)
+    if options.rewrite == "copy" and options.codec is not None and skipped is None:
+        _ensure_codec(store, plan, options.codec)
     work_bytes = _work_bytes(plan, options)
     if not dry_run:
         abort_ended_uploads(store, context.clock, context.warn)
     if dry_run or plan.is_empty or skipped is not None:
         choice = context.source.choose(work_bytes)
         forecast = None if skipped is not None else _forecast(snapshot, plan, options)
-        clusters = (
-            () if skipped is not None else _forecast_clusters(snapshot, plan, options, context)
+        sampled = (
+            {} if skipped is not None else _forecast_clusters(snapshot, plan, options, context)
         )
         return OptimizeReport(
             plan, choice.name, choice.reason, dry_run=dry_run, skipped=skipped, options=options,
-            rewritten=forecast, clusters=clusters,
+            rewritten=forecast, clusters=tuple(sampled.values()),
+            skipping=_report_skipping(plan, sampled),
         )  # fmt: skip
     store.ensure_put_if_absent()
-    if options.rewrite == "copy" and options.codec is not None:
-        _ensure_codec(store, plan, options.codec)
     context = replace(context, engine=context.source.open(work_bytes))
     report = execute_optimize(snapshot, plan, options, context)
     if report.versions and not report.interrupted:
@@ -140,19 +148,19 @@ def _forecast(
 
 def _forecast_clusters(
     snapshot: Snapshot, plan: OptimizePlan, options: OptimizeOptions, context: RunContext
-) -> tuple[ClusterForecast, ...]:
-    """Return how the rows of the largest clusters would be divided."""
+) -> dict[int, ClusterForecast]:
+    """Return by number how the rows of the largest clusters would be divided."""
     layout = plan.layout
     if layout is None or plan.is_empty:
-        return ()
+        return {}
     spec = build_spec(snapshot, plan, options, "", context)
     bins = list(plan.iter_bins())
     sizes = [int(pc.sum(files["size_bytes"]).as_py() or 0) for files in bins]
     largest = sorted(range(len(bins)), key=lambda number: (-sizes[number], number))
     clusters = [(number, layout.request_of(number)) for number in largest]
     placed = [(number, request) for number, request in clusters if request is not None]
-    return tuple(
-        forecast_cluster(
+    return {
+        number: forecast_cluster(
             snapshot.store,
             spec.reader,
             request,
@@ -160,7 +168,15 @@ def _forecast_clusters(
             layout.files_after[number],
         )
         for number, request in placed[:MOST_FORECASTS]
-    )
+    }
+
+
+def _report_skipping(
+    plan: OptimizePlan, sampled: Mapping[int, ClusterForecast]
+) -> LayoutReport | None:
+    if plan.skipping is None:
+        return None
+    return plan.skipping.report({number: found.opened for number, found in sampled.items()})
 
 
 def _ensure_codec(store: Store, plan: OptimizePlan, codec: str) -> None:
@@ -266,9 +282,21 @@ def _run_round(
 
 
 def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:
-    if options.need is None or plan.is_empty:
+    need = options.need
+    if need is None:
         return None
-    return options.need.find_shortfall(files=plan.files.num_rows, size_bytes=plan.bytes_to_rewrite)
+    if need.skip is not None and plan.skipping is None:
+        raise UsageError(
+            "--if-needed skip: the run places no rows, so there are no columns to look up",
+            hint="Add --cluster-by COLUMNS or --zorder-by COLUMNS, or remove it: the table has no "
+            "clustering columns of its own.",
+        )
+    if plan.is_empty:
+        return None
+    skip = None if need.skip is None or plan.skipping is None else plan.skipping.find_least()
+    return need.find_shortfall(
+        files=plan.files.num_rows, size_bytes=plan.bytes_to_rewrite, skip=skip
+    )
 
 
 def _build_task(

@@ -16,6 +16,7 @@ from deltactl.protocol.actions import Protocol
 from deltactl.protocol.features import (
     CHECKPOINT_PROTECTION,
     DELETION_VECTORS,
+    DOMAIN_METADATA,
     REGISTRY,
     ROW_TRACKING,
     V2_CHECKPOINT,
@@ -31,10 +32,15 @@ _WITHOUT = "Restore without --allow-protocol-downgrade"
 
 
 def downgraded_protocol(current: Snapshot, target: Snapshot) -> Protocol:
-    """Return the target's protocol, with the features that protect history and row ids."""
+    """Return the target's protocol, with the features that protect history, row ids and domains.
+
+    A commit may only change or remove domains if the protocol has their feature.
+    """
     kept: list[Feature] = []
     if has_feature(current.protocol, CHECKPOINT_PROTECTION):
         kept.append(CHECKPOINT_PROTECTION)
+    if current.domains:
+        kept.append(DOMAIN_METADATA)
     if ROW_TRACKING_DOMAIN in current.domains:
         kept += [ROW_TRACKING, *(REGISTRY[name] for name in ROW_TRACKING.needs)]
     if not kept:
@@ -92,8 +98,8 @@ def _find_vectors(
         return _refuse(
             readers,
             "files with deletion vectors would be removed, and their tombstones stay in the log",
-            hint=f"{_WITHOUT} now. After {format_timestamp(from_ms)} run `deltactl checkpoint "
-            f"{current.store.uri}`, then restore again with it.",
+            hint=f"{_WITHOUT} now. After {format_timestamp(from_ms)}, run `deltactl checkpoint "
+            f"{current.store.uri}`, then restore with --allow-protocol-downgrade.",
         )
     newest = _newest_vector_tombstone(current)
     if newest is None:

@@ -76,8 +76,7 @@ def find_missing(
             elsewhere |= result.elsewhere
     if elsewhere:
         context.warn(
-            f"{len(elsewhere)} files on other storage were not looked for, such as "
-            f"{min(elsewhere)!r}"
+            f"{len(elsewhere)} files on other storage were not checked, such as {min(elsewhere)!r}"
         )
     return tuple(Missing(name, problems[name]) for name in sorted(problems))
 
@@ -134,7 +133,7 @@ def _run(store: Store, tasks: list[PresenceTask], context: RunContext) -> Iterat
                 raise outcome.error
             yield outcome.result
     if context.is_cancelled:
-        raise InterruptedRunError("interrupted; nothing was restored", hint="Rerun.")
+        raise InterruptedRunError("interrupted; nothing was changed", hint="Rerun.")
 
 
 def _make_tasks(store: Store, batches: Iterable[pa.Table]) -> Iterator[PresenceTask]:

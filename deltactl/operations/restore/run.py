@@ -18,6 +18,7 @@ from deltactl.errors import (
     SafetyError,
 )
 from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.snapshot import Snapshot
 from deltactl.log.writing.base import CommitBase
 from deltactl.log.writing.remove_files import RESTORE
 from deltactl.log.writing.restore import Restoration, restore_files
@@ -87,6 +88,8 @@ def restore_table(
         plan, context.engine.name, dry_run=dry_run, ends=_warn_of_vacuums(versions, plan, context)
     )
     refusal = _find_refusal(versions, plan, options, context)
+    if refusal is None:
+        _warn_of_append_only(plan, versions.current, context)
     if dry_run:
         if refusal is not None:
             context.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
@@ -159,7 +162,7 @@ def _explain_missing(versions: Versions, plan: RestorePlan, context: RunContext)
     ]
     whole = find_whole_version(store, versions.listing, plan.target_version, paths, context.warn)
     if whole is not None:
-        ways.append(f"restore version {whole}, the nearest that is whole")
+        ways.append(f"restore version {whole}, the nearest with all its files")
     ways.append("rerun with --ignore-missing to restore the version without them")
     return SafetyError(message, hint=f"Do one of these: {'; '.join(ways)}.")
 
@@ -204,12 +207,14 @@ def _warn_of_vacuums(
     try:
         begun, ends = outlast_cleanup(look)
     except CorruptLogError as error:
-        context.warn(f"it is not known what vacuums do to the version: {error.message}")
+        context.warn(
+            f"it is not known whether a vacuum removes files of the version: {error.message}"
+        )
         return ()
     for vacuum in begun:
         context.warn(
-            f"a vacuum that began in {vacuum} has not ended: it may remove files that are restored "
-            "now; they are looked for again after the commit"
+            f"the vacuum that began in {vacuum} has no VACUUM END: it may remove files that are "
+            "restored now; they are checked again after the commit"
         )
     if ends:
         retention = format_duration(current.properties.deleted_file_retention_ms)
@@ -219,6 +224,19 @@ def _warn_of_vacuums(
             f"the next vacuum makes version {ranges} unreadable"
         )
     return ends
+
+
+def _warn_of_append_only(plan: RestorePlan, current: Snapshot, context: RunContext) -> None:
+    """Warn if the restored properties forbid to undo the restore."""
+    if plan.state is None:
+        return
+    state = plan.state
+    after = replace(CommitBase.of(current), protocol=state.protocol, metadata=state.metadata)
+    if find_append_only_refusal(after) is not None:
+        context.warn(
+            f"version {plan.target_version} is append-only: to undo the restore, first set"
+            " delta.appendOnly to false"
+        )
 
 
 def _describe_commit(

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltactl.errors import DeltactlError, ObjectNotFoundError
 from deltactl.storage.names import OWN_DIR
@@ -64,6 +63,8 @@ def write_journal(store: Store, record: RunRecord, files: pa.Table) -> None:
     Raises:
         StorageError: it cannot be written; nothing may be removed.
     """
+    import pyarrow.parquet as pq  # loads all of Arrow's file systems: not for a dry run
+
     sink = io.BytesIO()
     pq.write_table(files, sink, compression="zstd")
     store.put(f"{_RUNS}/{record.run_id}/plan.parquet", sink.getvalue())
@@ -82,6 +83,8 @@ def read_run(store: Store, run_id: str) -> tuple[RunRecord, pa.Table]:
     Raises:
         DeltactlError: there is no such run, or its journal cannot be read.
     """
+    import pyarrow.parquet as pq
+
     record = _parse_record(store, run_id)
     try:
         files = pq.read_table(pa.BufferReader(store.read(f"{_RUNS}/{run_id}/plan.parquet")))

@@ -153,7 +153,7 @@ def _is_from_defective_writer(created_by: str, chunks: Sequence[ThriftStruct]) -
         return _version(cpp) < _SAFE_PAGES
     found = _MR.match(created_by)
     if found is None:
-        return created_by.startswith("parquet-mr")  # of a version that is not known
+        return created_by.strip() == "parquet-mr"  # of a version that is not known
     if _version(found) < _SAFE_SIZES:
         return True
     if _version(found) >= _SAFE_BYTE_ARRAYS:

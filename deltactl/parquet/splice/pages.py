@@ -5,17 +5,22 @@ Source: the Parquet format, "Data Pages" and "Column chunks"; ``PageHeader`` of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 from zlib import crc32
 
 from deltactl.parquet.format import DataPageHeader, PageHeader, PageType
-from deltactl.parquet.thrift import CompactReader, Kind, ThriftError, ThriftStruct
+from deltactl.parquet.thrift import CompactReader, Kind, ThriftError
 
 Read: TypeAlias = Callable[[int, int], bytes]
 """``read(offset, length) -> bytes``: fewer at the end of the file."""
 
+# Fields of the header that data pages have, by the type of page.
+_DATA_HEADERS: Final[Mapping[int, int]] = {
+    PageHeader.DATA_PAGE: PageType.DATA,
+    PageHeader.DATA_PAGE_V2: PageType.DATA_V2,
+}
 _HEADER_BYTES: Final = 256
 _MAX_HEADER_BYTES: Final = 16 << 20  # a header may hold bounds of long strings
 
@@ -26,11 +31,13 @@ class Pages:
 
     ``heads`` has the offset of each from the start of the chunk, and the length of what was read of
     it: the header, and some bytes after it. ``digest`` is a checksum of all that was read.
+    ``is_compressed``: a page has another size than its values.
     """
 
     heads: tuple[tuple[int, int], ...]
     num_values: int
     has_dictionary: bool
+    is_compressed: bool
     digest: int
 
 
@@ -46,11 +53,11 @@ def walk_pages(read: Read, start: int, length: int) -> Pages:
         ThriftError: a header is not valid, or the pages do not fill the chunk.
     """
     heads: list[tuple[int, int]] = []
-    num_values, position, has_dictionary, digest = 0, 0, False, 0
+    num_values, position, digest = 0, 0, 0
+    has_dictionary = is_compressed = False
     while position < length:
         header, header_bytes, data = _read_header(read, start + position, length - position)
-        size = header.integer(PageHeader.COMPRESSED_SIZE)
-        kind = header.integer(PageHeader.TYPE)
+        kind, size = header.kind, header.size_bytes
         if size is None or size < 0 or position + header_bytes + size > length:
             raise ThriftError("a page is longer than its column chunk")
         if kind == PageType.DICTIONARY:
@@ -58,14 +65,15 @@ def walk_pages(read: Read, start: int, length: int) -> Pages:
                 raise ThriftError("a dictionary page follows other pages")
             has_dictionary = True
         elif kind in (PageType.DATA, PageType.DATA_V2):
-            num_values += _count_values(header, kind)
+            num_values += _count_values(header)
         elif kind != PageType.INDEX:
             raise ThriftError(f"a page has the unknown type {kind}")
         head = data[: header_bytes + size]
         heads.append((position, len(head)))
+        is_compressed |= size != header.uncompressed_bytes
         digest = crc32(head, digest)
         position += header_bytes + size
-    return Pages(tuple(heads), num_values, has_dictionary, digest)
+    return Pages(tuple(heads), num_values, has_dictionary, is_compressed, digest)
 
 
 def has_pages(read: Read, start: int, pages: Pages) -> bool:
@@ -76,23 +84,37 @@ def has_pages(read: Read, start: int, pages: Pages) -> bool:
     return digest == pages.digest
 
 
-def read_page_header(read: Read, offset: int, limit: int) -> tuple[ThriftStruct, int]:
-    """Return the page header at an offset, of at most ``limit`` bytes, and its length.
+def ensure_page_header(data: bytes) -> None:
+    """Check that bytes begin with the header of a page.
 
     Raises:
-        ThriftError: there is no valid header.
+        ThriftError: they do not.
     """
-    header, length, _ = _read_header(read, offset, limit)
-    return header, length
+
+    def read(offset: int, length: int) -> bytes:
+        return data[offset : offset + length]
+
+    _read_header(read, 0, len(data))
 
 
-def _read_header(read: Read, offset: int, limit: int) -> tuple[ThriftStruct, int, bytes]:
+@dataclass(slots=True)
+class _Header:
+    """What is used of the header of a page; ``num_values`` by the type of the data page."""
+
+    kind: int | None = None
+    size_bytes: int | None = None
+    uncompressed_bytes: int | None = None
+    num_values: dict[int, int] = field(default_factory=dict)
+
+
+def _read_header(read: Read, offset: int, limit: int) -> tuple[_Header, int, bytes]:
+    """Return a header, its length, and what was read, which may be more."""
     wanted = _HEADER_BYTES
     while True:
         data = read(offset, min(wanted, limit))
         reader = CompactReader(data)
         try:
-            header: ThriftStruct = reader.read(Kind.STRUCT)
+            header = _parse_header(reader)
         except ThriftError:
             if len(data) < wanted or wanted >= _MAX_HEADER_BYTES:
                 raise
@@ -101,9 +123,29 @@ def _read_header(read: Read, offset: int, limit: int) -> tuple[ThriftStruct, int
             return header, reader.position, data
 
 
-def _count_values(header: ThriftStruct, kind: int) -> int:
-    number = PageHeader.DATA_PAGE if kind == PageType.DATA else PageHeader.DATA_PAGE_V2
-    count = header.struct(number).integer(DataPageHeader.NUM_VALUES)
+def _parse_header(reader: CompactReader) -> _Header:
+    """Read a header; the rest, statistics for example, is only passed over: there are many."""
+    header = _Header()
+    for number, kind in reader.fields():
+        if number == PageHeader.TYPE and kind == Kind.I32:
+            header.kind = reader.read(kind)
+        elif number == PageHeader.COMPRESSED_SIZE and kind == Kind.I32:
+            header.size_bytes = reader.read(kind)
+        elif number == PageHeader.UNCOMPRESSED_SIZE and kind == Kind.I32:
+            header.uncompressed_bytes = reader.read(kind)
+        elif number in _DATA_HEADERS and kind == Kind.STRUCT:
+            for part, part_kind in reader.fields():
+                if part == DataPageHeader.NUM_VALUES and part_kind == Kind.I32:
+                    header.num_values[_DATA_HEADERS[number]] = reader.read(part_kind)
+                else:
+                    reader.skip(part_kind)
+        else:
+            reader.skip(kind)
+    return header
+
+
+def _count_values(header: _Header) -> int:
+    count = header.num_values.get(header.kind or 0)
     if count is None or count < 0:
         raise ThriftError("a data page does not say how many values it has")
     return count

@@ -17,6 +17,7 @@ from deltactl.errors import DataFileError
 from deltactl.parquet.broken_footers import find_broken_footers
 from deltactl.parquet.footer_bytes import Footer
 from deltactl.parquet.format import (
+    CODECS,
     END_BYTES,
     ColumnChunk,
     ColumnMetaData,
@@ -144,6 +145,8 @@ def _read_group(
             raise ThriftError("a column chunk has another number of values than rows")
         _ensure_bounds(metadata)
         _ensure_counts(metadata, values)
+        if not 0 <= (metadata.integer(ColumnMetaData.CODEC) or 0) < len(CODECS):
+            raise ThriftError("a column chunk has an unknown codec")
         if {ColumnChunk.FILE_PATH, ColumnChunk.CRYPTO_METADATA} & {f[0] for f in chunk.fields}:
             raise ThriftError("a column chunk is encrypted, or in another file")
     return Group(
@@ -281,5 +284,9 @@ def ensure_described(chunk: ThriftStruct, span: Span, pages: Pages) -> None:
     starts = {span.start + start for start, _ in pages.heads}
     if pages.heads and data not in starts:
         raise ThriftError("the first data page is not where the metadata say")
+    if pages.is_compressed and not column.integer(ColumnMetaData.CODEC):
+        raise ThriftError(
+            "the pages of a column chunk are compressed, and its metadata have no codec"
+        )
     if dictionary_first and not pages.has_dictionary:
         raise ThriftError("the dictionary page of a column chunk is missing")

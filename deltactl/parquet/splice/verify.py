@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from functools import partial
 from typing import Final
 
 from deltactl.errors import VerificationError
 from deltactl.parquet.footer_bytes import Footer
 from deltactl.parquet.splice.chunks import Span
-from deltactl.parquet.splice.pages import has_pages, read_page_header
+from deltactl.parquet.splice.pages import ensure_page_header, has_pages
 from deltactl.parquet.splice.placed import CopiedRange, Origin, PlacedChunk
 from deltactl.parquet.splice.schema import StoredColumn
 from deltactl.parquet.splice.source import (
@@ -124,10 +123,6 @@ def ensure_some_pages(store: Store, found: Source) -> None:
     ranges = [(span.start, min(span.length, _SAMPLE_BYTES)) for span in sample]
     for data in store.read_ranges(found.name, ranges) if ranges else ():
         try:
-            read_page_header(partial(_cut, data), 0, len(data))
+            ensure_page_header(data)
         except ThriftError as error:
             raise VerificationError(f"{found.name}: {error}") from error
-
-
-def _cut(data: bytes, offset: int, length: int) -> bytes:
-    return data[offset : offset + length]

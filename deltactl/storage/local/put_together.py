@@ -35,6 +35,8 @@ def create_together(
     place: Callable[[str], str],
     where: str,
     take: Callable[[str, str], None],
+    *,
+    fill: Callable[[str], None] | None = None,
 ) -> list[str]:
     """Create files, each whole; return their names. Their directories are not flushed.
 
@@ -46,6 +48,7 @@ def create_together(
         place: returns the path of a name, and creates its directory.
         where: the store's URI, for errors.
         take: renames a hidden file to its path.
+        fill: writes a new file too, once all are prepared; many in parallel.
 
     Raises:
         StorageError: a write failed; some of the files may be in place.
@@ -58,7 +61,10 @@ def create_together(
                 hidden = temp_path(os.path.dirname(path))
                 staged.append((hidden, path, name))
                 write(hidden)
-        sync_each(sync_file, {hidden: name for hidden, _, name in staged}, "write", where)
+        names = {hidden: name for hidden, _, name in staged}
+        if fill is not None:
+            sync_each(fill, names, "write", where)
+        sync_each(sync_file, names, "write", where)
         for hidden, path, name in staged:
             with mapped_errors("write", name, where):
                 take(hidden, path)

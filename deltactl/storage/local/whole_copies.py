@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -41,8 +41,13 @@ def copy_together(
     """
     take = take_place if replace else _take_free_place
     for batch in _batches(copies):
-        writes = ((copy.target_path, partial(_copy, copy, where)) for copy in batch)
-        yield create_together(writes, place, where, take)
+        by_path: dict[str, FileCopy] = {}
+        files = ((copy.target_path, partial(_prepare, by_path, copy)) for copy in batch)
+        yield create_together(files, place, where, take, fill=partial(_copy, by_path, where))
+
+
+def _prepare(by_path: dict[str, FileCopy], copy: FileCopy, path: str) -> None:
+    by_path[path] = copy
 
 
 def _batches(copies: Sequence[FileCopy]) -> Iterator[list[FileCopy]]:
@@ -58,7 +63,8 @@ def _batches(copies: Sequence[FileCopy]) -> Iterator[list[FileCopy]]:
         yield batch
 
 
-def _copy(copy: FileCopy, where: str, path: str) -> None:
+def _copy(by_path: Mapping[str, FileCopy], where: str, path: str) -> None:
+    copy = by_path[path]
     with mapped_errors("copy", copy.source_path, where):
         source = open_to_read(copy.origin.address)
     try:

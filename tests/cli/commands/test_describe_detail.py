@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,3 +128,41 @@ def test_no_table(cli: RunCli, tmp_path: Path) -> None:
     ran = cli("describe-detail", str(tmp_path / "t" / "p=1"))
     assert ran.code == 1
     assert f"hint: Open the table at file://{tmp_path}/t.\n" in ran.err
+
+
+def test_layout(cli: RunCli, tmp_path: Path) -> None:
+    def file(name: str, low: int, high: int) -> Any:
+        action = add(name, 2048)
+        bounds = {"minValues": {"id": low}, "maxValues": {"id": high}, "nullCount": {"id": 0}}
+        action["add"]["stats"] = json.dumps({"numRecords": 10, **bounds})
+        return action
+
+    root = str(tmp_path)
+    protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+    files = [file("a", 0, 9), file("b", 0, 9), file("c", 20, 29), add("d", 2048)]
+    write_commit(tmp_path, 0, info("CREATE TABLE"), protocol, metadata("p"), *files)
+    ran = cli("describe-detail", root, "id", "--layout")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.split("\n\n")[2] == (
+        "lookups skip  now           after\n"
+        "  id          33%  #######     0%\n"
+        "  now: 4 files; after: 1 file, tile by id\n"
+        "  1 file has no statistics of id: never skipped"
+    )
+    found = json.loads(cli("describe-detail", root, "id", "--layout", "-o", "json").out)
+    assert found["result"]["layout"] == {
+        "layout": "tile",
+        "files_before": 4,
+        "files_after": 1,
+        "columns": [
+            {
+                "column": "id",
+                "skipped_before": 0.3333,
+                "skipped_after": 0.0,
+                "files_without_statistics": 1,
+            }
+        ],
+    }
+    assert cli("describe-detail", root, "id").code == 2
+    assert cli("describe-detail", root, "--layout").code == 2
+    assert cli("describe-detail", root, "p", "--layout").code == 2

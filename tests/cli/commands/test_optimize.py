@@ -377,6 +377,10 @@ def test_an_interrupt_in_this_process(
         (("--min-row-group", "1MiB", "--rewrite", "encode"), "no meaning with --rewrite encode"),
         (("--rewrite", "decode"), "decode"),
         (("--rewrite", "copy", "--codec", "gzip"), ".parquet' is compressed with snappy"),
+        (
+            ("--rewrite", "copy", "--codec", "gzip", "--dry-run"),
+            ".parquet' is compressed with snappy",
+        ),
     ],
 )
 def test_options_of_copies_that_contradict_each_other(

@@ -314,7 +314,7 @@ def test_a_table_that_misses_files_is_reported_before_all_else(
     )
     stayed = FileFailure("p=a/stays.parquet", "no permission")
     broken = replace(report, dry_run=False, lost=("p=a/lost.parquet",), failures=(stayed,))
-    error = _find_error(broken)
+    error = _find_error(broken, "events")
     assert error is not None
     assert error.message.startswith("another writer started using 1 file during the deletion")
     assert "p=a/lost.parquet" in error.message

@@ -17,6 +17,7 @@ from deltactl.cli.html_report.page import RunFacts, render_report
 from deltactl.cli.output.envelope import Envelope, ErrorInfo
 from deltactl.cli.output.outcome import TableOutcome
 from deltactl.cli.parsing.argv import mask_address
+from deltactl.operations.clone_notes import CloneNote, write_note
 from deltactl.operations.optimize.copy_groups import RewriteCounts
 from deltactl.storage.local.store import LocalStore
 from deltactl.units import format_size
@@ -196,6 +197,21 @@ def test_a_vacuum_there_and_back(cli: RunCli, table: TableBuilder) -> None:
     assert tiles(read_page())["quarantined files"][0] == "0"
 
 
+def test_shallow_clones_in_the_report_of_a_vacuum(cli: RunCli, table: TableBuilder) -> None:
+    note = CloneNote("nowhere://lake/clone", 1, 0)
+    write_note(table.store, note)
+    assert cli("vacuum", "t", "--dry-run", "--report", "r.html").code == 6
+    assert "nowhere://lake/clone" in read_page().one("main").text
+    forget = ("vacuum", "t", "--forget-clone", note.clone_uri, "--yes", "--report", "r.html")
+    assert cli(*forget).code == 0
+    assert "1970-01-01T00:00:00.000Z" in read_page().one("main").text
+    clone = Path("clone").absolute().as_uri()
+    TableBuilder(LocalStore("clone"), [Column("id")])
+    write_note(table.store, CloneNote(clone, 1, 0))
+    assert cli("vacuum", "t", "--dry-run", "--report", "r.html").code == 0
+    assert f"{clone}: its files are kept" in read_page().one("main").text
+
+
 def test_the_command_is_exact_and_without_secrets(cli: RunCli, table: TableBuilder) -> None:
     args = (
         "-q", "optimize", "t", "--where", "p = 'a b'", "--dry-run", "--storage-option",
@@ -311,6 +327,7 @@ def many_partitions(count: int) -> dict[str, Any]:
     plan = {
         "files": 9 * count, "bytes": 1, "bins": count, "partitions": partitions,
         "considered_files": 9 * count, "considered_bytes": 1, "left_alone": {},
+        "layout": None,
         "sizes_before": sizes, "sizes_after": sizes,
     }  # fmt: skip
     return {

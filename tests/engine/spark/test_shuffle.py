@@ -14,11 +14,23 @@ from deltactl.engine.base import CancelToken
 from deltactl.engine.exchange import Exchange, RowCounts, Source
 from deltactl.engine.spark.engine import SparkEngine
 from deltactl.errors import DataFileError, InterruptedRunError
+from tests.support.spark_cluster import ON_CLUSTER, ON_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+@pytest.fixture(
+    params=[
+        pytest.param("delta_spark", marks=ON_SPARK),
+        pytest.param("cluster", marks=ON_CLUSTER),
+    ]
+)
+def session(request: pytest.FixtureRequest) -> SparkSession:
+    """Return a classic session, and one of Spark Connect."""
+    found: SparkSession = request.getfixturevalue(request.param)
+    return found
+
 
 # Spark has no type for some of these, and none of them becomes one.
 SCHEMA = pa.schema(
@@ -63,8 +75,8 @@ def exchange(session: SparkSession, fail_at: str = "", **options: Any) -> Any:
     return SparkEngine(session).exchange(partial(make, fail_at), range(5), 7, **options)
 
 
-def test_each_row_arrives_once(delta_spark: SparkSession) -> None:
-    reports, written = exchange(delta_spark, usual_rows=9)
+def test_each_row_arrives_once(session: SparkSession) -> None:
+    reports, written = exchange(session, usual_rows=9)
     assert sorted(reports) == list(range(5))
     assert sorted(destination for destination, _, _ in written) == list(range(7))
     for destination, counts, numbers in written:
@@ -77,15 +89,13 @@ def test_each_row_arrives_once(delta_spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("fail_at", "message"), [("read", "a broken file"), ("write", "a full disk")]
 )
-def test_errors_of_workers_are_raised(
-    delta_spark: SparkSession, fail_at: str, message: str
-) -> None:
+def test_errors_of_workers_are_raised(session: SparkSession, fail_at: str, message: str) -> None:
     with pytest.raises(DataFileError, match=message):
-        exchange(delta_spark, fail_at)
+        exchange(session, fail_at)
 
 
-def test_a_cancelled_exchange_ends(delta_spark: SparkSession) -> None:
+def test_a_cancelled_exchange_ends(session: SparkSession) -> None:
     cancel = CancelToken()
     cancel.set()
     with pytest.raises(InterruptedRunError):
-        exchange(delta_spark, cancel=cancel)
+        exchange(session, cancel=cancel)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given, settings
@@ -50,6 +52,100 @@ NODES = st.recursive(
 def test_no_planted_text_is_left(action: dict[str, Any]) -> None:
     said = json.dumps(redact(action))
     assert MARK not in said
+
+
+def make_hiding_places() -> list[dict[str, Any]]:
+    """Actions as writers make them, with a text of a user wherever one can be."""
+    field = {
+        "name": f"{MARK}_column",
+        "type": {"type": "map", "keyType": "string", "valueType": f"{MARK}type"},
+        "metadata": {
+            "comment": MARK,
+            "delta.generationExpression": f"concat('{MARK}', id)",
+            "delta.invariants": f"x <> '{MARK}'",
+            "CURRENT_DEFAULT": f"'{MARK}'",
+            MARK: {MARK: [MARK]},
+        },
+    }
+    value = f"{MARK} ä/b"
+    return [
+        {
+            "commitInfo": {
+                "operation": f"WRITE {MARK}",
+                "engineInfo": f"Apache-Spark/3.5.0-{MARK}",
+                "userMetadata": MARK,
+                "clientVersion": f"delta-rs.{MARK}",
+                "operationParameters": {
+                    "mode": MARK,
+                    "batchId": MARK,
+                    "partitionBy": f'["{MARK}"]',
+                },
+                "operationMetrics": {MARK: "1", "numFiles": MARK, f"{MARK}_time_ms": 1},
+                "notebook": {"notebookId": MARK, MARK: 1},
+                "tags": {MARK: MARK},
+                "version": MARK,
+            }
+        },
+        {
+            "metaData": {
+                "id": MARK,
+                "format": {"provider": MARK, "options": {MARK: MARK}},
+                "schemaString": json.dumps({"type": "struct", "fields": [field]}),
+                "partitionColumns": [MARK],
+                "configuration": {
+                    f"delta.constraints.{MARK}": f"x <> '{MARK}'",
+                    "delta.logRetentionDuration": f"interval 5 {MARK}",
+                    "delta.dataSkippingStatsColumns": MARK,
+                    "delta.columnMapping.mode": MARK,
+                },
+            }
+        },
+        {
+            "add": {
+                "path": f"p={quote(quote(value, safe=''))}/{MARK}.parquet",
+                "partitionValues": {"p": value},
+                "size": MARK,
+                "stats": json.dumps({"minValues": {MARK: [{MARK: MARK}]}, "numRecords": MARK}),
+                "stats_parsed": {"minValues": {MARK: MARK}},
+                "partitionValues_parsed": {MARK: MARK},
+                "tags": {"ZCUBE_ID": MARK, "INSERTION_TIME": MARK},
+                "deletionVector": {
+                    "storageType": "i",
+                    "pathOrInlineDv": base64.b85encode(MARK.encode()).decode(),
+                },
+                "clusteringProvider": MARK,
+            }
+        },
+        {"remove": {"path": f"abfss://{MARK}@{MARK}.dfs.core.windows.net/{quote(value)}"}},
+        {"cdc": {"path": f"_change_data/{MARK}:x/{MARK}", "partitionValues": {MARK: MARK}}},
+        {"txn": {"appId": MARK, "version": 1}},
+        {"domainMetadata": {"domain": MARK, "configuration": MARK}},
+        {
+            "domainMetadata": {
+                "domain": "delta.clustering",
+                "configuration": json.dumps({"clusteringColumns": [[MARK]], MARK: MARK}),
+            }
+        },
+        {"sidecar": {"path": MARK, "tags": {MARK: MARK}}},
+        {"checkpointMetadata": {"version": MARK, "tags": {MARK: MARK}}},
+        {MARK: {MARK: MARK}},
+    ]
+
+
+def test_places_where_texts_hide() -> None:
+    said = json.dumps(redact(*make_hiding_places()))
+    encoded = [
+        base64.b64encode(MARK.encode()).decode()[:8],
+        base64.b85encode(MARK.encode()).decode(),
+    ]
+    for text in (MARK, MARK.lower(), quote("ä"), "dfs.core", *encoded):
+        assert text not in said
+
+
+def test_names_that_are_kept_are_names_only() -> None:
+    said = json.dumps(redact(*make_hiding_places(), keep_names=True)).replace(f'"{MARK}"', "")
+    for text in (f"{MARK} ", f"'{MARK}'", f"={MARK}", f"/{MARK}", f"-{MARK}", f"{MARK}type"):
+        assert text not in said
 
 
 @pytest.mark.parametrize("line", [b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": 1} x', b'"Pl4nt3d"'])

@@ -283,6 +283,7 @@ def test_byte_arrays_of_old_parquet_mr_are_encoded(
         ("parquet-mr version 1.2.8", True),  # PARQUET-816: sizes without a page header
         ("parquet-mr", True),
         ("parquet-mr version 1.3.0", False),
+        ("parquet-mr compatible Photon version 0.2", False),
         ("parquet-cpp version 1.5.1-SNAPSHOT", True),  # ARROW-10353: marks of compressed pages
         ("parquet-cpp version 2.0.0", False),
         ("", False),

@@ -338,7 +338,7 @@ def test_a_version_that_is_not_whole_is_refused(what: str) -> None:
     assert "the log has no vacuum since then" in caught.value.message
     hint = caught.value.hint or ""
     whole = {"kept file": 0, "file": 3, "size": 3}.get(what, 1)
-    assert f"restore version {whole}, the nearest that is whole;" in hint
+    assert f"restore version {whole}, the nearest with all its files;" in hint
     assert latest(builder.store) == 4
 
 
@@ -428,7 +428,7 @@ def test_a_vacuum_at_work_is_told_and_what_it_takes_is_found() -> None:
     warnings: list[str] = []
     store = Meanwhile(builder.store, lambda: builder.store.delete_many([path]), "after")
     report = restore(store, 1, warnings)
-    assert "a vacuum that began in version 5" in warnings[0]
+    assert "the vacuum that began in version 5" in warnings[0]
     assert report.version_after == 6
     assert [it.path for it in report.gone] == [path]
 
@@ -684,6 +684,42 @@ def test_a_downgrade_keeps_what_protects_row_ids() -> None:
     features = Table("x", store=builder.store).snapshot().protocol.writer_features
     assert features is not None
     assert {"rowTracking", "domainMetadata"} <= features
+
+
+def test_a_downgrade_keeps_the_feature_of_the_domains_that_it_removes() -> None:
+    builder = memory_table()
+    builder.append([{"id": 1}])
+    features = ["clustering", "domainMetadata"]
+    domains = {"delta.clustering": CLUSTERED.format("id"), "mine": "1"}
+    builder.commit(
+        builder.protocol_action(features),
+        *(
+            {"domainMetadata": {"domain": name, "configuration": text, "removed": False}}
+            for name, text in domains.items()
+        ),
+    )
+    builder.append([{"id": 2}])
+    restore(builder.store, 1, allow_protocol_downgrade=True)
+    assert len(bodies(builder.store, 4, "domainMetadata")) == 2
+    protocol = Table("x", store=builder.store).snapshot().protocol
+    assert protocol.writer_features is not None
+    assert "domainMetadata" in protocol.writer_features
+    assert "clustering" not in protocol.writer_features
+
+
+def test_a_version_that_was_append_only_is_restored_with_a_warning() -> None:
+    """The printed way back would be refused."""
+    builder = memory_table(properties={"delta.appendOnly": "true"})
+    builder.append([{"id": 1}])
+    builder.change_metadata(configuration={})
+    builder.append([{"id": 2}])
+    warnings: list[str] = []
+    report = restore(builder.store, 1, warnings)
+    assert report.version_after == 4
+    assert ids(builder.store) == [1]
+    assert "append-only" in warnings[0]
+    with pytest.raises(SafetyError, match="append-only"):
+        restore(builder.store, 3)
 
 
 # -- some partitions --------------------------------------------------------------------------

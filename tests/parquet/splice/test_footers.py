@@ -112,6 +112,14 @@ def _count(number: int, value: int) -> Callable[[ThriftStruct], None]:
     return change
 
 
+def _codec(footer: ThriftStruct) -> None:
+    chunk_of(footer, 1, 0).struct(ColumnChunk.META_DATA).set(ColumnMetaData.CODEC, Kind.I32, -1)
+
+
+def _no_codec(footer: ThriftStruct) -> None:
+    chunk_of(footer, 1, 1).struct(ColumnChunk.META_DATA).set(ColumnMetaData.CODEC, Kind.I32, 0)
+
+
 _DATA, _DICTIONARY = ColumnMetaData.DATA_PAGE_OFFSET, ColumnMetaData.DICTIONARY_PAGE_OFFSET
 _SIZE, _VALUES = ColumnMetaData.TOTAL_COMPRESSED_SIZE, ColumnMetaData.NUM_VALUES
 
@@ -140,6 +148,8 @@ _UNREADABLE: dict[str, Callable[[ThriftStruct], None]] = {
     "fewer rows than the row groups": _fewer_rows,
     "no dictionary": _no_dictionary,
     "an encrypted chunk": _encrypted,
+    "an unknown codec": _codec,
+    "no codec": _no_codec,
 }
 
 

@@ -20,6 +20,8 @@ MOST_BITS: Final = 10
 """Delta cuts each column into 1000 ranges."""
 
 _BITS_OF_ONE: Final = 20
+# Of which all coordinates fit the cache of a core.
+_CACHED_POINTS: Final = 1 << 14
 
 
 def bits_per_column(columns: int, most: int = MOST_BITS) -> int:
@@ -42,21 +44,27 @@ def encode_z_order(points: Coordinates, bits: int) -> Codes:
 
 def encode_hilbert(points: Coordinates, bits: int) -> Codes:
     """Return the positions of points on a Hilbert curve."""
+    starts = range(0, max(len(points), 1), _CACHED_POINTS)
+    parts = [_encode_some(points[start : start + _CACHED_POINTS], bits) for start in starts]
+    return np.concatenate(parts)
+
+
+def _encode_some(points: Coordinates, bits: int) -> Codes:
     columns = points.shape[1]
-    axes = [points[:, column].copy() for column in range(columns)]
+    axes = [points[:, column].astype(np.int32) for column in range(columns)]
     for shift in range(bits - 1, 0, -1):
-        bit = np.int64(1 << shift)
-        low = bit - 1
+        low = np.int32((1 << shift) - 1)
         for number in range(columns):
-            is_set = (axes[number] & bit) != 0
-            swapped = np.where(is_set, 0, (axes[0] ^ axes[number]) & low)
-            axes[0] ^= np.where(is_set, low, swapped)
+            # All bits where this one is set: no branch for each point.
+            is_set = -((axes[number] >> shift) & 1)
+            swapped = (axes[0] ^ axes[number]) & (low & ~is_set)
+            axes[0] ^= swapped
+            axes[0] ^= is_set & low
             if number:
                 axes[number] ^= swapped
     for number in range(1, columns):
         axes[number] ^= axes[number - 1]
-    turn = np.zeros(len(points), np.int64)
+    turn = np.zeros(len(points), np.int32)
     for shift in range(bits - 1, 0, -1):
-        bit = np.int64(1 << shift)
-        turn ^= np.where((axes[-1] & bit) != 0, bit - 1, 0)
+        turn ^= -((axes[-1] >> shift) & 1) & np.int32((1 << shift) - 1)
     return encode_z_order(np.stack([axis ^ turn for axis in axes], axis=1), bits)

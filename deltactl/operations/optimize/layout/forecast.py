@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from deltactl.operations.optimize.layout.placement import Placement
+from deltactl.operations.optimize.layout.expect import measure_opened
+from deltactl.operations.optimize.layout.placement import Placement, learn_placement
 from deltactl.operations.optimize.layout.request import LayoutRequest
-from deltactl.operations.optimize.layout.sample import sample_placement
+from deltactl.operations.optimize.layout.sample import read_sample
 from deltactl.operations.optimize.tasks import RewriteTask
 from deltactl.parquet.reader import RowReader
 from deltactl.storage.store import Store
@@ -24,6 +25,8 @@ class ClusterForecast:
 
     ``slices``: into how many ranges a layout of tiles cuts each column, on average within a range
     of the columns before it. A curve is cut in one dimension: the number of its pieces.
+    ``opened``: for each column the share of the files that a lookup of a value of the cluster
+    opens.
     """
 
     partition: str
@@ -31,11 +34,17 @@ class ClusterForecast:
     size_bytes: int
     files: int
     slices: tuple[float, ...]
+    opened: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form; sizes in bytes."""
         found = asdict(self)
-        return {**found, "bytes": found.pop("size_bytes"), "slices": list(self.slices)}
+        return {
+            **found,
+            "bytes": found.pop("size_bytes"),
+            "slices": list(self.slices),
+            "opened": [round(share, 4) for share in self.opened],
+        }
 
 
 def forecast_cluster(
@@ -46,13 +55,15 @@ def forecast_cluster(
     Raises:
         DataFileError: a file of the sample is missing or broken.
     """
-    placement = sample_placement(store, reader, request, task.files, wanted_files)
+    sample = read_sample(store, reader, task.files, request.paths)
+    placement = learn_placement(request.layout, sample, wanted_files)
     return ClusterForecast(
         partition=task.folder.rstrip("/"),
         inputs=len(task.files),
         size_bytes=sum(file.size_bytes for file in task.files),
         files=placement.num_destinations,
         slices=_count_slices(placement),
+        opened=measure_opened(placement, sample),
     )
 
 

@@ -55,15 +55,15 @@ def find_kept(snapshot: Snapshot, files: pa.Table, groups: PartitionGroups) -> K
     texts = pc.binary_join_element_wise(
         lookup_map(files["tags"], LAYOUT_TAG), lookup_map(files["tags"], COLUMNS_TAG), _BETWEEN
     )
-    codes, names = number_tags(texts)
+    codes, names = number_tags(pc.if_else(pa.array(laid), texts, pa.scalar(None, pa.string())))
     requests: list[LayoutRequest] = []
     number_of = np.full(len(names) + 1, -1, np.int64)  # the last is for code -1
-    for code, text in enumerate(names):
+    for code, text in enumerate(names.to_pylist()):
         request = _parse(snapshot, text)
         if request is not None:
             number_of[code] = len(requests)
             requests.append(request)
-    numbers = np.where(laid, number_of[codes], -1)
+    numbers = number_of[codes]
     of_group = _newest(numbers, files, groups)
     is_laid = of_group >= 0
     used = np.unique(of_group[is_laid])

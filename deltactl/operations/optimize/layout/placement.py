@@ -26,7 +26,6 @@ from deltactl.operations.optimize.layout.tiles import Tiles, cut_tiles
 from deltactl.operations.optimize.options import Layout
 
 _RANK_BITS = MAX_RANK.bit_length() - 1
-_BITS_WITHIN_A_FILE = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +33,8 @@ class Placement:
     """Assigns rows to destinations, each of which is a file of about the target size.
 
     ``shares`` are, for each column, the number of the range that a rank falls into: ranges of
-    equal row counts, as many as the bits of a curve tell apart.
+    equal row counts, as many as the bits of a curve tell apart. Within a file of tiles the rows
+    follow a Hilbert curve.
     """
 
     layout: Layout
@@ -49,18 +49,21 @@ class Placement:
 
     def assign(self, arrays: Sequence[pa.Array], first_row: int = 0) -> npt.NDArray[np.int64]:
         """Return the destination of each row, from the columns of the layout."""
+        return self.place(arrays, first_row)[0]
+
+    def place(self, arrays: Sequence[pa.Array], first_row: int = 0) -> tuple[Ranks, Ranks]:
+        """Return the destination of each row, and numbers in the order of :meth:`order`."""
         ranks = rank_columns(self.columns, arrays)
-        return self.tiles.assign(_levels(self.layout, ranks, self.shares), first_row)
+        codes = _encode(self.layout, ranks, self.shares)
+        levels = ranks if self.layout == "tile" else codes[:, None]
+        return self.tiles.assign(levels, first_row), codes
 
     def order(self, arrays: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
         """Return the order of the rows within a file: its row groups and pages are small boxes."""
         if self.layout == "linear" or len(arrays) == 1:
             return _sort_by_values(arrays)
-        ranks = rank_columns(self.columns, arrays)
-        bits = bits_per_column(len(arrays), _BITS_WITHIN_A_FILE)
-        shares = tuple(_share_out(ranks[:, column], bits) for column in range(len(arrays)))
-        layout: Layout = "zorder" if self.layout == "zorder" else "hilbert"
-        return np.argsort(_encode(layout, ranks, shares, bits), kind="stable")
+        codes = _encode(self.layout, rank_columns(self.columns, arrays), self.shares)
+        return np.argsort(codes, kind="stable")
 
 
 def _sort_by_values(arrays: Sequence[pa.Array]) -> npt.NDArray[np.int64]:
@@ -79,10 +82,8 @@ def learn_placement(layout: Layout, sample: Sequence[pa.Array], files: int) -> P
     columns = tuple(ColumnRanks.of(array) for array in sample)
     ranks = rank_columns(columns, sample)
     bits = bits_per_column(len(columns))
-    shares: tuple[Ranks, ...] = ()
-    if layout in ("zorder", "hilbert"):
-        shares = tuple(_share_out(ranks[:, column], bits) for column in range(len(columns)))
-    levels = _levels(layout, ranks, shares)
+    shares = tuple(_share_out(ranks[:, column], bits) for column in range(len(columns)))
+    levels = ranks if layout == "tile" else _encode(layout, ranks, shares)[:, None]
     span = MAX_RANK if layout == "tile" else 1 << CODE_BITS
     return Placement(layout, columns, shares, cut_tiles(levels, files, span))
 
@@ -94,20 +95,14 @@ def _share_out(ranks: Ranks, bits: int) -> Ranks:
     return np.asarray(np.minimum((before << bits) // max(len(ranks), 1), (1 << bits) - 1))
 
 
-def _levels(layout: Layout, ranks: Ranks, shares: Sequence[Ranks]) -> Ranks:
-    """Return what the tiles are cut by: the ranks themselves, or the positions on a curve."""
-    if layout == "tile":
-        return ranks
-    return _encode(layout, ranks, shares, bits_per_column(ranks.shape[1]))[:, None]
-
-
-def _encode(layout: Layout, ranks: Ranks, shares: Sequence[Ranks], bits: int) -> Ranks:
+def _encode(layout: Layout, ranks: Ranks, shares: Sequence[Ranks]) -> Ranks:
+    """Return the positions of rows on a curve, or for a sorted layout numbers in its order."""
+    columns = ranks.shape[1]
     if layout == "linear":
         codes = np.zeros(len(ranks), np.int64)
-        for column in range(min(ranks.shape[1], CODE_BITS // _RANK_BITS)):
+        for column in range(min(columns, CODE_BITS // _RANK_BITS)):
             codes = (codes << _RANK_BITS) | ranks[:, column]
         return codes
-    pairs = enumerate(shares)
-    points = np.stack([share[ranks[:, column]] for column, share in pairs], axis=1)
+    points = np.stack([share[ranks[:, column]] for column, share in enumerate(shares)], axis=1)
     encode = encode_z_order if layout == "zorder" else encode_hilbert
-    return encode(points, bits)
+    return encode(points, bits_per_column(columns))

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.parquet.digest import INTEGERS, view_bytes
+from deltactl.operations.skipping.lookups import bytes_matrix
+from deltactl.parquet.digest import INTEGERS
 
 Ranks = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
@@ -24,29 +25,34 @@ MAX_RANK: Final = 1 << 17
 """Ranks are smaller than this."""
 
 _MOST_BOUNDS: Final = (MAX_RANK >> 1) - 2
-# As many bytes as the statistics of most writers have characters.
-_PREFIX_BYTES: Final = 32
+# As many as the statistics of most writers have.
+_PREFIX_CHARACTERS: Final = 32
+_MOST_BYTES_A_CHARACTER: Final = 4
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnRanks:
-    """The distinct values of a column in a sample, in order; nulls are before all of them."""
+    """The distinct values of a column in a sample, in order; nulls are before all of them.
+
+    Of strings, ``prefix_bytes`` are compared: statistics have no more than their beginnings.
+    """
 
     bounds: Values
+    prefix_bytes: int = 0
 
     @classmethod
     def of(cls, sample: pa.Array) -> ColumnRanks:
         """Return the ranks of a sample."""
-        present = comparable(sample.drop_null())
-        bounds = np.unique(present)
+        prefix_bytes = _choose_prefix(sample)
+        bounds = np.unique(comparable(sample.drop_null(), prefix_bytes))
         if len(bounds) > _MOST_BOUNDS:
             kept = np.linspace(0, len(bounds) - 1, _MOST_BOUNDS).round().astype(np.int64)
             bounds = bounds[kept]
-        return cls(bounds)
+        return cls(bounds, prefix_bytes)
 
     def rank(self, array: pa.Array) -> Ranks:
         """Return 0 for null, even numbers for values of the sample, odd ones between them."""
-        values = comparable(array)
+        values = comparable(array, self.prefix_bytes)
         after = np.searchsorted(self.bounds, values, "right")
         ranks = 2 * after + 1
         if len(self.bounds):
@@ -57,11 +63,23 @@ class ColumnRanks:
         return ranks.astype(np.int64)
 
 
-def comparable(array: pa.Array) -> Values:
+def _choose_prefix(sample: pa.Array) -> int:
+    """Return how many bytes of each string count: those of 32 characters."""
+    if not _is_bytes(sample.type):
+        return 0
+    is_ascii = pa.types.is_binary(sample.type) or pc.all(pc.string_is_ascii(sample)).as_py()
+    return _PREFIX_CHARACTERS * (1 if is_ascii in (True, None) else _MOST_BYTES_A_CHARACTER)
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def comparable(array: pa.Array, prefix_bytes: int) -> Values:
     """Return values that NumPy orders as Delta does; those of nulls have no meaning."""
     kind = array.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _prefixes(array)
+    if _is_bytes(kind):
+        return _prefixes(array, prefix_bytes)
     if pa.types.is_decimal(kind):
         return np.asarray(pc.fill_null(array.cast(pa.float64()), 0.0))
     if pa.types.is_floating(kind):
@@ -72,16 +90,10 @@ def comparable(array: pa.Array) -> Values:
     return np.asarray(pc.fill_null(whole, 0)).astype(np.int64)
 
 
-def _prefixes(array: pa.Array) -> Values:
+def _prefixes(array: pa.Array, prefix_bytes: int) -> Values:
     """Return the first bytes of strings as byte strings of one length."""
-    starts, data = view_bytes(array)
-    if not len(array) or not len(data):
-        return np.zeros(len(array), f"S{_PREFIX_BYTES}")
-    columns = np.arange(_PREFIX_BYTES)
-    places = starts[:-1, None] + columns
-    inside = places < starts[1:, None]
-    matrix = np.where(inside, data[np.minimum(places, len(data) - 1)], np.uint8(0))
-    return np.ascontiguousarray(matrix).view(f"S{_PREFIX_BYTES}")[:, 0]
+    matrix = bytes_matrix(array, 0, prefix_bytes)
+    return np.ascontiguousarray(matrix).view(f"S{prefix_bytes}")[:, 0]
 
 
 def rank_columns(columns: Sequence[ColumnRanks], arrays: Sequence[pa.Array]) -> Ranks:

@@ -19,6 +19,7 @@ from deltactl.protocol.schema import DeltaType, Field, StructType
 from deltactl.protocol.stats_columns import (
     StatsLeaf,
     choose_stats_columns,
+    format_column,
     list_leaves,
     parse_column_list,
 )
@@ -74,10 +75,10 @@ def resolve_request(snapshot: Snapshot, options: OptimizeOptions) -> LayoutReque
     if options.zorder_by is not None:
         if defined:
             raise _defined_by_table(snapshot, option, defined)
-        columns = _resolve_columns(snapshot, option, _parse_columns(options.zorder_by))
+        columns = resolve_columns(snapshot, option, options.zorder_by)
         return LayoutRequest("zorder", "zorder", columns)
     if options.cluster_by is not None:
-        columns = _resolve_columns(snapshot, option, _parse_columns(options.cluster_by))
+        columns = resolve_columns(snapshot, option, options.cluster_by)
         if not defined:
             return LayoutRequest("cluster", options.layout or DEFAULT_LAYOUT, columns)
         if tuple(column.path for column in columns) != defined:
@@ -118,7 +119,7 @@ def find_columns(snapshot: Snapshot, paths: Sequence[Path]) -> tuple[LayoutColum
         leaf = leaves.get(path)
         if leaf is None or not leaf.has_bounds:
             return None
-        columns.append(LayoutColumn(".".join(_logical(snapshot, path)), path))
+        columns.append(LayoutColumn(format_column(_logical(snapshot, path)), path))
     return tuple(columns)
 
 
@@ -133,19 +134,21 @@ def _logical(snapshot: Snapshot, path: Path) -> list[str]:
     return names
 
 
-def _parse_columns(text: str) -> list[Path]:
-    return parse_column_list(text, keep_spaces=True)
+def resolve_columns(snapshot: Snapshot, option: str, text: str) -> tuple[LayoutColumn, ...]:
+    """Return the columns that an option names, as in ``a, b.c``.
 
-
-def _resolve_columns(
-    snapshot: Snapshot, option: str, paths: Sequence[Path]
-) -> tuple[LayoutColumn, ...]:
+    Raises:
+        SafetyError: no query skips files by a column.
+        UsageError: a column cannot be used.
+    """
+    paths = parse_column_list(text, keep_spaces=True)
     if not paths:
         raise UsageError(f"{option} names no column")
     if len(paths) > _MOST_COLUMNS:
         raise UsageError(
             f"{option} names {len(paths)} columns; {_MOST_COLUMNS} are the most",
-            hint="Keep the columns that queries filter by most: each further one weakens them.",
+            hint="Keep the columns that queries filter by most: with each further one, the others "
+            "skip less.",
         )
     found: dict[Path, LayoutColumn] = {}
     for path in paths:

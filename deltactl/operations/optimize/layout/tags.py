@@ -70,12 +70,12 @@ def encode_columns(paths: Sequence[tuple[str, ...]]) -> str:
     return json.dumps([list(path) for path in paths], separators=(",", ":"), ensure_ascii=False)
 
 
-def number_tags(texts: pa.Array | pa.ChunkedArray) -> tuple[Numbers, list[str]]:
+def number_tags(texts: pa.Array | pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
     """Return for each file the number of its text, -1 for none, and the distinct texts."""
     chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
     encoded = pa.chunked_array(chunks, pa.string()).combine_chunks().dictionary_encode()
     numbers = np.asarray(pc.fill_null(encoded.indices, -1)).astype(np.int64)
-    return numbers, encoded.dictionary.to_pylist()
+    return numbers, encoded.dictionary
 
 
 def is_laid_out(files: pa.Table) -> Flags:

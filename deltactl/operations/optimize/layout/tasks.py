@@ -213,9 +213,11 @@ class _Job:
                     yield rows
             ensure_live_rows(file, physical_rows, live_rows)
 
-    def key(self, batch: pa.RecordBatch, first_row: int) -> npt.NDArray[np.int64]:
-        """Return the destination of each row."""
-        return self.placement.assign(select_leaves(batch, self.task.request.paths), first_row)
+    def key(
+        self, batch: pa.RecordBatch, first_row: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the destination of each row, and its place there."""
+        return self.placement.place(select_leaves(batch, self.task.request.paths), first_row)
 
     def write(
         self, destination: int, counts: RowCounts, batches: Iterator[pa.RecordBatch]

@@ -141,6 +141,29 @@ def test_tags_have_logical_names_of_mapped_and_nested_columns() -> None:
     assert run(builder.store, dry_run=True).plan.is_empty
 
 
+def test_odd_names_are_in_backticks_as_delta_on_spark_writes_them() -> None:
+    names = ["a.b", "q`x", "my col", "\u00e9", "1a", "12", "a-b", "_a", "select"]
+    builder = TableBuilder(
+        fresh_store(), [Column(name) for name in names], features=["clustering"], mapping="name"
+    )
+    for chosen, expected in (
+        (names[:4], ["`a.b`", "`q``x`", "`my col`", "`\u00e9`"]),
+        (names[4:8], ["`1a`", "`12`", "`a-b`", "_a"]),
+        (names[8:], ["select"]),
+    ):
+        physical = [[column.physical] for column in builder.columns if column.name in chosen]
+        text = json.dumps({"clusteringColumns": physical, "domainName": "delta.clustering"})
+        domain = {"domain": "delta.clustering", "configuration": text, "removed": False}
+        builder.commit({"domainMetadata": domain})
+        builder.append([dict.fromkeys(names, 1)])
+        report = run(builder.store, full=True)
+        found = actions_of(builder.store, report.version_after)
+        assert json.loads(found["add"][0]["tags"]["ZCUBE_ZORDER_BY"]) == expected
+        parameters = found["commitInfo"][0]["operationParameters"]
+        assert json.loads(parameters["clusterBy"]) == expected
+        builder = reopened(builder)
+
+
 def test_options_beside_the_definition() -> None:
     builder = build()
     assert run(builder.store, dry_run=True, cluster_by="id,w").plan.files.num_rows == 4

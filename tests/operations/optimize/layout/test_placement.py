@@ -84,6 +84,27 @@ def test_slices(files: float, most: list[int], slices: list[int]) -> None:
     assert choose_slices(files, most) == slices
 
 
+def test_strings_are_compared_by_at_least_as_many_characters_as_statistics_have() -> None:
+    for letter in ("x", "\u6f22", "\U0001f600"):
+        texts = [letter * 31 + "a", letter * 31 + "b", letter * 32 + "a", letter * 32 + "b"]
+        array = pa.array(texts)
+        ranks = ColumnRanks.of(array).rank(array).tolist()
+        assert len({ranks[0], ranks[1], ranks[2]}) == 3
+        assert letter != "x" or ranks[2] == ranks[3]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_long_strings_with_equal_beginnings_are_shared_out(layout: Any) -> None:
+    """No query skips files by them, but the files are of equal size, and others skip."""
+    numbers = pa.array(np.random.default_rng(3).permutation(4000))
+    columns = [pa.array([f"{'x' * 40}{n}" for n in range(4000)]), numbers]
+    placement = learn_placement(layout, columns, 8)
+    destinations = placement.assign(columns)
+    assert np.bincount(destinations).tolist() == [500] * 8
+    widths = [np.ptp(np.asarray(numbers)[destinations == n]) for n in range(8)]
+    assert max(widths) < 4000 / 7
+
+
 def test_tiles_hold_equal_row_counts() -> None:
     ranks = np.random.default_rng(1).integers(0, MAX_RANK, (100_000, 4))
     tiles = cut_tiles(ranks, 100, MAX_RANK)

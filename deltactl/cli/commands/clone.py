@@ -1,0 +1,158 @@
+"""``deltactl clone``: parse, call the operation, present its report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deltactl.cli.options.common import DryRunOption
+from deltactl.cli.options.values import parse_properties, parse_time
+from deltactl.cli.session import Session
+from deltactl.clock import SystemClock
+from deltactl.errors import PartialSuccessError, UsageError
+from deltactl.operations.clone.options import CloneOptions
+from deltactl.units import format_count
+
+if TYPE_CHECKING:
+    from deltactl.operations.clone.report import CloneReport
+
+
+def command(  # noqa: PLR0913 - one parameter an option
+    ctx: typer.Context,
+    table: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Path or URI of the table", show_default=False)
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET", help="Path or URI of the new table", show_default=False),
+    ],
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Copy the files: an independent table")
+    ] = False,
+    shallow: Annotated[
+        bool, typer.Option("--shallow", help="Copy no files: the clone refers to the source's")
+    ] = False,
+    version: Annotated[
+        int | None, typer.Option("--version", min=0, metavar="N", help="Clone version N")
+    ] = None,
+    timestamp: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="Clone the version that was current then: a timestamp, or a duration before now",
+        ),
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SQL",
+            help="Clone only partitions that match this SQL over partition columns",
+        ),
+    ] = None,
+    table_property: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--property",
+            metavar="PROPERTY=VALUE",
+            help="Table property of the clone, instead of the source's; may be repeated",
+        ),
+    ] = None,
+    sync: Annotated[
+        bool,
+        typer.Option("--sync", help="Bring an earlier deep clone up to the source's version"),
+    ] = False,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="With --sync: also if the clone was changed or the source was recreated",
+        ),
+    ] = False,
+    no_note: Annotated[
+        bool,
+        typer.Option(
+            "--no-note",
+            help="With --shallow: do not record the clone in the source, whose vacuum may then "
+            "delete its files",
+        ),
+    ] = False,
+    source_storage_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Storage option of SOURCE only, which then uses no --storage-option; may be "
+            "repeated",
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Copy a table, or make a new table that refers to its files.
+
+    The clone has the rows, schema and properties of one version, and no history. Copying can be
+    interrupted: a rerun copies what is missing, and until the end there is no table at TARGET.
+
+    \b
+    Examples:
+      deltactl clone /data/events s3://backup/events --deep
+      deltactl clone /data/events s3://backup/events --deep --sync
+      deltactl clone /data/events /tmp/test --shallow --version 12
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    session = Session.of(ctx)
+    if deep == shallow:
+        raise UsageError(
+            "--deep and --shallow do not go together"
+            if deep
+            else "clone needs --deep or --shallow",
+            hint="Give one of them: --deep copies the files, --shallow does not.",
+        )
+    options = CloneOptions(
+        deep=deep,
+        version=version,
+        timestamp_ms=(None if timestamp is None else parse_time(timestamp, SystemClock().now_ms())),
+        where=where,
+        properties=parse_properties(table_property or []),
+        sync=sync,
+        full=full,
+        note=not no_note,
+    )
+    from deltactl.operations.clone.run import clone_table
+
+    source_options = session.resolve_options(source_storage_option)
+    source = session.open_store(table, options=source_options, read_only=dry_run or deep or no_note)
+    store = session.open_table(target, read_only=dry_run)
+    with session.run_context("files", session.engines()) as context:
+        report = clone_table(
+            source, store, options, context, source_options=source_options, dry_run=dry_run
+        )
+    _present(session, report, target)
+
+
+def _present(session: Session, report: CloneReport, target: str) -> None:
+    from deltactl.cli.pages.clone import render_report
+
+    result = report.to_dict()
+    session.present(
+        lambda page: render_report(page, report, session.argv, target),
+        rows=[result],
+        error=_find_error(report),
+        version_before=report.version_before,
+        version_after=report.version_after,
+        dry_run=report.dry_run,
+        engine=report.engine,
+        engine_reason=report.engine_reason,
+        result=result,
+    )
+
+
+def _find_error(report: CloneReport) -> PartialSuccessError | None:
+    """Return the error of a shallow clone whose files are gone: a vacuum removed them meanwhile."""
+    if not report.gone:
+        return None
+    first = report.gone[0]
+    return PartialSuccessError(
+        f"the clone is made, but {format_count(len(report.gone), 'file', 'files')} of its source "
+        f"are gone: {first.path}: {first.problem}",
+        hint="Delete the clone, and clone the present version of the source: a vacuum of the "
+        "source removed files during the run.",
+    )

@@ -1,0 +1,119 @@
+"""Copy the files of a deep clone on an engine, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.engine.base import Failed, ended
+from deltactl.engine.tasks import LazyTasks
+from deltactl.errors import DataFileError, InterruptedRunError
+from deltactl.operations.clone.tasks import CopyResult, CopySpec, CopyTask, copy_batch, copy_files
+from deltactl.operations.run_context import RunContext
+from deltactl.storage.store import Store
+from deltactl.units import format_count
+
+_FILES_A_TASK: Final = 512
+_BYTES_A_TASK: Final = 512 << 20
+_MEMORY_A_TASK: Final = 64 << 20
+_SHOWN: Final = 20
+
+
+@dataclass(slots=True)
+class Copied:
+    """What a run copied, and what the target had before it."""
+
+    files_copied: int = 0
+    bytes_copied: int = 0
+    files_kept: int = 0
+
+    def add(self, result: CopyResult) -> None:
+        """Count the result of a batch."""
+        self.files_copied += result.files_copied
+        self.bytes_copied += result.bytes_copied
+        self.files_kept += result.files_kept
+
+
+def copy_all(
+    source: Store, target: Store, copies: pa.Table, spec: CopySpec, context: RunContext
+) -> Copied:
+    """Copy every file; return when all names are durable.
+
+    Args:
+        source: of the files.
+        target: of the clone.
+        copies: rows of ``COPY_SCHEMA``.
+        spec: of the batches.
+        context: of the run.
+
+    Raises:
+        DataFileError: files of the source are missing, or have another size than in the log.
+        InterruptedRunError: ``cancel`` was set.
+        StorageError: a store failed.
+    """
+    copied, problems = Copied(), dict[str, str]()
+    tasks = _make_tasks(copies)
+    for result in _run(source, target, tasks, spec, context):
+        copied.add(result)
+        problems |= result.problems
+    if context.is_cancelled:
+        raise InterruptedRunError(
+            "interrupted; no table was created, and the copied files are kept",
+            is_part_done=False,
+            hint="Rerun to copy the rest.",
+        )
+    if problems:
+        raise explain_missing(source, problems)
+    target.sync_directories(copies["target"].to_pylist())
+    return copied
+
+
+def _run(
+    source: Store, target: Store, tasks: LazyTasks[CopyTask], spec: CopySpec, context: RunContext
+) -> Iterator[CopyResult]:
+    if len(tasks.weights) == 1:  # in this process, with the stores that are open
+        task = tasks.build(0)
+        yield copy_batch(source, target, task, spec, may_exist=not spec.is_fresh)
+        return
+    with ended(context.run(partial(copy_files, spec), tasks)) as outcomes:
+        for outcome in outcomes:
+            if isinstance(outcome, Failed):
+                raise outcome.error
+            yield outcome.result
+
+
+def _make_tasks(copies: pa.Table) -> LazyTasks[CopyTask]:
+    """Cut the files into batches of so many files and bytes."""
+    rows = copies.num_rows
+    sizes = pc.fill_null(copies["size_bytes"], 0).to_numpy()
+    ends = np.cumsum(sizes)
+    blocks = np.stack([np.arange(rows) // _FILES_A_TASK, (ends - sizes) // _BYTES_A_TASK])
+    cuts = np.flatnonzero(np.any(np.diff(blocks, axis=1), axis=0)) + 1
+    starts = np.array([0, *cuts], np.int64) if rows else np.zeros(0, np.int64)
+    stops = np.array([*cuts, rows], np.int64)
+
+    def build(number: int) -> CopyTask:
+        start = int(starts[number])
+        part = copies.slice(start, int(stops[number]) - start)
+        return CopyTask(*(tuple(column.to_pylist()) for column in part.columns))
+
+    totals = np.add.reduceat(sizes, starts).tolist() if rows else []
+    return LazyTasks([_MEMORY_A_TASK] * len(starts), build, totals)
+
+
+def explain_missing(source: Store, problems: Mapping[str, str]) -> DataFileError:
+    """Return the error for files of the source that are not there, with what is wrong."""
+    shown = ", ".join(f"{name!r} ({problems[name]})" for name in sorted(problems)[:_SHOWN])
+    more = f" and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""
+    return DataFileError(
+        f"no table was made: {format_count(len(problems), 'file', 'files')} of {source.uri} "
+        f"cannot be read: {shown}{more}",
+        hint=f"Run `deltactl check {source.uri}`. If a vacuum removed them during the run, rerun "
+        "with the present version.",
+    )

@@ -1,0 +1,57 @@
+"""Options of ``clone``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from deltactl.errors import UsageError
+from deltactl.protocol.new_tables import list_property_features
+
+
+@dataclass(frozen=True, slots=True)
+class CloneOptions:
+    """Parsed options of ``clone``; ``version`` and ``timestamp_ms`` (UTC) are of the source.
+
+    ``where`` is SQL over partition columns: only these partitions are cloned. ``properties`` are
+    set on the target, over those of the source. ``sync``: update an earlier deep clone;
+    ``full``: also if it is not known what changed since. ``note``: leave a note of a shallow
+    clone in the source, for its vacuums.
+    """
+
+    deep: bool
+    version: int | None = None
+    timestamp_ms: int | None = None
+    where: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    sync: bool = False
+    full: bool = False
+    note: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse invalid values.
+
+        Raises:
+            UsageError: naming the option.
+        """
+        if self.version is not None and self.timestamp_ms is not None:
+            raise UsageError(
+                "--version and --timestamp do not go together",
+                hint="Give one of them; `deltactl describe-history` lists the versions.",
+            )
+        if self.version is not None and self.version < 0:
+            raise UsageError("--version must not be negative")
+        if self.sync and not self.deep:
+            raise UsageError(
+                "--sync needs --deep",
+                hint="Delete the shallow clone and clone again: it has no files of its own to "
+                "keep.",
+            )
+        if self.full and not self.sync:
+            raise UsageError("--full needs --sync", hint="Add --sync, or omit --full.")
+        if self.deep and not self.note:
+            raise UsageError(
+                "--no-note is for shallow clones",
+                hint="Omit --no-note: a deep clone leaves no note in the source.",
+            )
+        list_property_features(self.properties)

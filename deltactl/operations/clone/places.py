@@ -1,0 +1,84 @@
+"""Where source and target are, and what the target holds before the run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from deltactl.errors import SafetyError, StorageError
+from deltactl.log.not_a_table import find_table_above
+from deltactl.operations.clone.started import STARTED, Started, read_started
+from deltactl.protocol.paths import decode_path
+from deltactl.storage.names import OWN_DIR, parse_scheme
+from deltactl.storage.store import Store
+
+_ELSEWHERE: Final = "Choose an empty directory outside the source for the clone."
+
+
+def ensure_apart(source: Store, target: Store) -> None:
+    """Refuse a target that is the source, or one of them inside the other.
+
+    Raises:
+        SafetyError: naming both.
+    """
+    for outer, inner in ((source, target), (target, source)):
+        place = _place_in(outer, inner)
+        if place == "":
+            raise SafetyError(
+                f"source and target are the same table: {source.uri}", hint=_ELSEWHERE
+            )
+        if place is not None:
+            what = "source" if outer is source else "target"
+            raise SafetyError(
+                f"{inner.uri} is inside the {what} {outer.uri}: a table cannot be inside another",
+                hint=_ELSEWHERE,
+            )
+
+
+def _place_in(outer: Store, inner: Store) -> str | None:
+    """Return the name of one root below another, ``""`` if equal; ``None`` if it is outside."""
+    try:
+        (name,) = outer.real_names([root_text(inner)])
+    except StorageError:  # on another kind of storage
+        return None
+    return name
+
+
+def root_text(store: Store) -> str:
+    """Return the decoded address of a root, in the form of names in a log: ``file:/x``."""
+    if parse_scheme(store.uri) == "file":
+        return "file:" + decode_path(store.uri.removeprefix("file://"))
+    return store.uri
+
+
+def ensure_no_table_above(target: Store) -> None:
+    """Refuse a target inside another table, whose vacuum would remove its files.
+
+    Raises:
+        SafetyError: naming the table.
+    """
+    above = find_table_above(target, levels=None)
+    if above is not None:
+        raise SafetyError(
+            f"{target.uri} is inside the Delta table {above}: a table cannot be inside another",
+            hint=_ELSEWHERE,
+        )
+
+
+def find_started(target: Store) -> Started | None:
+    """Return the record of a clone that did not finish; ``None`` if the target is empty.
+
+    Raises:
+        SafetyError: there are files of something else.
+    """
+    started = read_started(target)
+    if started is not None:
+        return started
+    for batch in target.walk():
+        for name in batch:
+            if not name.startswith(f"{OWN_DIR}/"):
+                raise SafetyError(
+                    f"{target.uri} is neither empty nor an unfinished clone: it holds {name!r}",
+                    hint=f"Choose an empty directory. If it is the rest of an unfinished "
+                    f"clone without {STARTED}, delete it and rerun.",
+                )
+    return None

@@ -1,0 +1,59 @@
+"""The result of a clone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from deltactl.operations.clone.plan import ClonePlan
+from deltactl.operations.restore.presence import Missing
+
+
+@dataclass(frozen=True, slots=True)
+class CloneReport:
+    """The result of a clone; ``version_after`` of the target is ``None`` if nothing was committed.
+
+    ``files_kept`` were in the target before the run: of an earlier run that did not finish, or of
+    the clone that a sync brings up to date. ``is_done``: the target is this clone already.
+    ``notes`` are the tables that hold a note of a shallow clone; ``gone`` are files that a vacuum
+    removed from them meanwhile.
+    """
+
+    plan: ClonePlan
+    target_uri: str
+    engine: str
+    engine_reason: str
+    version_before: int | None = None
+    version_after: int | None = None
+    dry_run: bool = False
+    is_done: bool = False
+    files_copied: int = 0
+    bytes_copied: int = 0
+    files_kept: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    bytes_removed: int = 0
+    notes: tuple[str, ...] = ()
+    gone: tuple[Missing, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``result`` of the JSON envelope; sizes in bytes."""
+        plan = self.plan
+        return {
+            "target": self.target_uri,
+            "kind": "deep" if plan.deep else "shallow",
+            "source_version": plan.version,
+            "predicate": plan.predicate,
+            "files": plan.num_files,
+            "bytes": plan.size_bytes,
+            "vector_files": plan.num_vectors,
+            "already_cloned": self.is_done,
+            "files_copied": self.files_copied,
+            "bytes_copied": self.bytes_copied,
+            "files_kept": self.files_kept,
+            "files_added": self.files_added,
+            "files_removed": self.files_removed,
+            "bytes_removed": self.bytes_removed,
+            "noted_in": list(self.notes),
+            "gone": [asdict(it) for it in self.gone],
+        }

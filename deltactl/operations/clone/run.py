@@ -1,0 +1,240 @@
+"""``clone``: copy a version of a table to another place, or refer to its files from there.
+
+plan (from the source's log) -> refuse -> copy the files, or note the clone -> one commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from deltactl.engine.base import LazyEngine
+from deltactl.errors import (
+    ConflictError,
+    InterruptedRunError,
+    SafetyError,
+)
+from deltactl.log.listing import LogListing, list_log, outlast_cleanup
+from deltactl.log.snapshot import Snapshot
+from deltactl.log.writing.create import NewClone, create_clone
+from deltactl.operations.clone.commits import (
+    clone_txn,
+    describe_clone,
+    find_past_clone,
+)
+from deltactl.operations.clone.copies import copy_all
+from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.clone.places import ensure_apart, ensure_no_table_above, find_started
+from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
+from deltactl.operations.clone.report import CloneReport
+from deltactl.operations.clone.shallow import ensure_present, look_again, noted, warn_of_vacuum
+from deltactl.operations.clone.started import (
+    STARTED,
+    Started,
+    ensure_same_source,
+    exclusive,
+    write_started,
+)
+from deltactl.operations.clone.tasks import CopySpec
+from deltactl.operations.manifest.refresh import AUTO_PROPERTY, refresh_manifests
+from deltactl.operations.run_context import RunContext
+from deltactl.protocol.properties import TableProperties
+from deltactl.storage.store import Store
+from deltactl.units import format_count
+
+__all__ = ["CloneOptions", "ClonePlan", "CloneReport", "clone_table"]
+
+_log: Final = logging.getLogger(__name__)
+
+
+def clone_table(
+    source: Store,
+    target: Store,
+    options: CloneOptions,
+    context: RunContext,
+    *,
+    source_options: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> CloneReport:
+    """Plan and, unless ``dry_run``, make a clone of a version of the source.
+
+    Nothing is written to the source, except the note of a shallow clone.
+
+    Args:
+        source: store of the table to clone.
+        target: store of the new table; its storage options are those of the context.
+        options: of the clone.
+        context: of the run.
+        source_options: storage options of the source; those of the context if ``None``.
+        dry_run: only plan.
+
+    Raises:
+        NotATableError: the source has no log.
+        VersionNotFoundError: the version is outside the source's log.
+        UnsupportedFeatureError: a table feature forbids it.
+        PredicateError: ``where`` is not about partition columns.
+        SafetyError: a rule that protects data refuses; nothing was copied.
+        DataFileError: files of the source are missing; no table was made.
+        ConflictError: another clone into the same target runs, or another writer was faster.
+        InterruptedRunError: ``cancel`` was set before the commit.
+        CorruptLogError: the source's log is damaged.
+        StorageError: a store failed.
+    """
+    ensure_apart(source, target)
+    listing = list_log(target)
+    if listing.latest_version is not None and options.sync:
+        # Imported here, because a sync needs many more modules.
+        from deltactl.operations.clone.sync import sync_clone
+
+        return sync_clone(
+            source,
+            target,
+            options,
+            context,
+            spec=_spec(source, target, context, source_options, is_fresh=False),
+            dry_run=dry_run,
+        )
+    snapshot, plan = outlast_cleanup(lambda: _make_plan(source, options, context))
+    context = replace(context, engine=LazyEngine(context.source, plan.bytes_to_copy))
+    if listing.latest_version is not None:
+        return _find_done(target, listing, plan, context, dry_run)
+    ensure_no_table_above(target)
+    wanted = Started(plan.source_uri, plan.source_table_id, plan.version)
+    _ensure_free(target, wanted)
+    _log.info(
+        "%s: version %d to %s, %s",
+        source.uri, plan.version, target.uri, format_count(plan.num_files, "file"),
+    )  # fmt: skip
+    report = CloneReport(plan, target.uri, context.engine.name, context.engine.reason)
+    if not options.deep:
+        warn_of_vacuum(context)
+        ensure_present(snapshot, plan, context)
+    if dry_run:
+        return replace(report, dry_run=True)
+    target.ensure_put_if_absent()
+    if not options.deep:
+        return _make_shallow(snapshot, target, report, options, context)
+    with exclusive(target, context):
+        is_fresh = not _ensure_free(target, wanted)
+        write_started(target, wanted)
+        spec = _spec(source, target, context, source_options, is_fresh=is_fresh)
+        copied = copy_all(source, target, plan.copies, spec, context)
+        _commit(target, plan, options, context)
+        _follow(target, plan, context)
+        target.delete_many([STARTED])
+    return replace(
+        report,
+        version_after=0,
+        files_copied=copied.files_copied,
+        bytes_copied=copied.bytes_copied,
+        files_kept=copied.files_kept,
+        files_added=plan.num_files,
+    )
+
+
+def _make_plan(
+    source: Store, options: CloneOptions, context: RunContext
+) -> tuple[Snapshot, ClonePlan]:
+    snapshot = load_source(source, options, context)
+    return snapshot, plan_clone(snapshot, options, context.clock.new_id())
+
+
+def _spec(
+    source: Store,
+    target: Store,
+    context: RunContext,
+    source_options: Mapping[str, str] | None,
+    *,
+    is_fresh: bool,
+) -> CopySpec:
+    options = context.storage_options
+    return CopySpec(
+        source.uri,
+        target.uri,
+        is_fresh,
+        options if source_options is None else source_options,
+        options,
+    )
+
+
+def _find_done(
+    target: Store, listing: LogListing, plan: ClonePlan, context: RunContext, dry_run: bool
+) -> CloneReport:
+    """Return that the target is this clone already; refuse any other table.
+
+    A run that was killed after its commit left nothing to do but its record.
+    """
+    past = find_past_clone(target, listing)
+    wanted = (plan.deep, plan.source_table_id, plan.version, plan.predicate)
+    found = past and (past.deep, past.source_table_id, past.source_version, past.predicate)
+    if found != wanted or listing.latest_version is None:
+        hint = "Choose an empty directory."
+        if past is not None and past.deep and past.source_table_id == plan.source_table_id:
+            hint = "Add --deep --sync to bring this clone up to the source's version."
+        raise SafetyError(f"{target.uri} holds a table already", hint=hint)
+    if not dry_run:
+        target.delete_many([STARTED])
+    version = listing.latest_version
+    return CloneReport(
+        plan,
+        target.uri,
+        context.engine.name,
+        context.engine.reason,
+        version,
+        version,
+        dry_run,
+        is_done=True,
+    )
+
+
+def _ensure_free(target: Store, wanted: Started) -> bool:
+    """Return whether the target holds an unfinished clone of the source; refuse anything else."""
+    found = find_started(target)
+    if found is None:
+        return False
+    ensure_same_source(target, found, wanted)
+    return True
+
+
+def _make_shallow(
+    snapshot: Snapshot,
+    target: Store,
+    report: CloneReport,
+    options: CloneOptions,
+    context: RunContext,
+) -> CloneReport:
+    if context.is_cancelled:
+        raise InterruptedRunError("interrupted; no table was made", hint="Rerun.")
+    plan = report.plan
+    with noted(snapshot, target, plan, context, leave=options.note) as notes:
+        _commit(target, plan, options, context)
+    _follow(target, plan, context)
+    # A vacuum that began before the note removes files without knowing of the clone.
+    gone = look_again(snapshot, plan, context)
+    return replace(report, version_after=0, files_added=plan.num_files, notes=notes, gone=gone)
+
+
+def _commit(target: Store, plan: ClonePlan, options: CloneOptions, context: RunContext) -> None:
+    # All files of a deep clone are copies, also those of an earlier run that did not finish.
+    counts = (plan.num_files, plan.size_bytes) if plan.deep else (0, 0)
+    clone = NewClone(
+        protocol=plan.protocol,
+        metadata=plan.metadata,
+        files=plan.files,
+        domains=plan.domains,
+        txn=clone_txn(plan, context.clock.now_ms()),
+        **describe_clone(plan, options.properties, context, counts),
+    )
+    if not create_clone(target, clone, clock=context.clock, sleep=context.sleep):
+        raise ConflictError(
+            f"another writer created a table at {target.uri} during the run; it was not changed",
+            hint="Choose another directory.",
+        )
+
+
+def _follow(target: Store, plan: ClonePlan, context: RunContext) -> None:
+    """Do what the clone's properties ask for after a commit."""
+    if TableProperties(plan.metadata.configuration).flag(AUTO_PROPERTY):
+        refresh_manifests(target, None, context)

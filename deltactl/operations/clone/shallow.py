@@ -1,0 +1,154 @@
+"""What keeps the files of a shallow clone: notes in the tables that own them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import CommitOutcomeUnknownError, DeltactlError, SafetyError, StorageError
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.clone.copies import explain_missing
+from deltactl.operations.clone.plan import ClonePlan
+from deltactl.operations.clone_notes import CloneNote, drop_note, write_note
+from deltactl.operations.restore.presence import PRESENCE_COLUMNS, Missing, find_missing
+from deltactl.operations.run_context import RunContext
+from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.names import LOG_DIR
+from deltactl.protocol.path_columns import absolute_mask
+from deltactl.storage.open import open_store
+from deltactl.storage.store import Store
+from deltactl.units import format_count
+
+
+def warn_of_vacuum(context: RunContext) -> None:
+    """Say what breaks a shallow clone."""
+    context.warn(
+        "a shallow clone needs the files of its source: a vacuum of the source by another tool "
+        "breaks it once the source has replaced them, and so does deleting the source; "
+        "`deltactl vacuum --also-keep-for` keeps files longer, --deep makes an independent table"
+    )
+
+
+def ensure_present(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> None:
+    """Refuse to refer to files that do not exist, or that have another size than in the log.
+
+    Raises:
+        DataFileError: naming them.
+        StorageError: the store failed.
+    """
+    missing = find_missing(snapshot.store, [plan.files.select(PRESENCE_COLUMNS)], context)
+    if missing:
+        raise explain_missing(snapshot.store, {it.path: it.problem for it in missing})
+
+
+@contextmanager
+def noted(
+    snapshot: Snapshot, target: Store, plan: ClonePlan, context: RunContext, *, leave: bool
+) -> Iterator[tuple[str, ...]]:
+    """Note the clone in its source, and in the tables whose files the source itself refers to.
+
+    Yields the addresses of the tables with a note; none unless ``leave``. If no clone is committed
+    in the context, the notes are deleted.
+
+    Raises:
+        SafetyError: a table cannot be written; no clone was made.
+    """
+    if not leave:
+        yield ()
+        return
+    note = CloneNote(target.uri, plan.version, context.clock.now_ms(), plan.metadata.id)
+    owners = [snapshot.store, *_find_owners(snapshot, context)]
+    begun: list[Store] = []
+    try:
+        for store in owners:
+            begun.append(store)
+            _write(store, note)
+        yield tuple(store.uri for store in owners)
+    except CommitOutcomeUnknownError:
+        raise
+    except DeltactlError:  # no other: after it, there is certainly no commit
+        for store in begun:
+            _drop(store, note)
+        raise
+
+
+def _write(store: Store, note: CloneNote) -> None:
+    try:
+        write_note(store, note)
+    except StorageError as error:
+        raise SafetyError(
+            f"the clone cannot be noted in {store.uri}, so a vacuum of it would remove files of "
+            f"the clone: {error.message}",
+            hint="Add --no-note to clone without a note; or use --deep.",
+        ) from error
+
+
+def _drop(store: Store, note: CloneNote) -> None:
+    with suppress(DeltactlError):  # a vacuum names it
+        drop_note(store, note)
+
+
+def look_again(snapshot: Snapshot, plan: ClonePlan, context: RunContext) -> tuple[Missing, ...]:
+    """Return the files of the clone that are gone: a vacuum that began before removes them."""
+    try:
+        files = plan.files.select(PRESENCE_COLUMNS)
+        return find_missing(snapshot.store, [files], context.without_cancel())
+    except DeltactlError as error:
+        context.warn(
+            "the clone is made, but its files could not be looked for again: "
+            f"{error.message}; run `deltactl check` on it"
+        )
+        return ()
+
+
+def _find_owners(snapshot: Snapshot, context: RunContext) -> list[Store]:
+    """Return the tables of files outside the source, which is a shallow clone itself then."""
+    owners: dict[str, Store] = {}
+    lost = 0
+    for directory in _directories_outside(snapshot):
+        if any(_is_below(directory, root) for root in owners):
+            continue
+        store = _open_owner(directory, context)
+        if store is None:
+            lost += 1
+        else:
+            owners[store[0]] = store[1]
+    if lost:
+        context.warn(
+            f"the source refers to files in {format_count(lost, 'directory', 'directories')} that "
+            "belong to no known table: no vacuum keeps them for the clone"
+        )
+    return list(owners.values())
+
+
+def _directories_outside(snapshot: Snapshot) -> Iterator[str]:
+    """Yield the directories of files and vectors with absolute names, each once."""
+    seen: set[str] = set()
+    for batch in snapshot.file_batches(["path", "deletion_vector"]):
+        vectors = vector_files(batch["deletion_vector"]).drop_null()
+        names = pa.chunked_array([*batch["path"].chunks, *vectors.chunks], pa.string())
+        outside = names.filter(absolute_mask(names))
+        found = pc.unique(pc.replace_substring_regex(outside, r"/[^/]*$", "")).to_pylist()
+        yield from sorted(set(found) - seen)
+        seen.update(found)
+
+
+def _is_below(directory: str, root: str) -> bool:
+    return directory == root or directory.startswith(f"{root}/")
+
+
+def _open_owner(directory: str, context: RunContext) -> tuple[str, Store] | None:
+    """Return the nearest table that contains a directory: its address in the log, and store."""
+    while directory.strip("/"):
+        try:
+            store = open_store(directory, context.storage_options)
+            if next(iter(store.list_from(LOG_DIR)), None) is not None:
+                return directory, store
+        except DeltactlError:
+            return None
+        directory = posixpath.dirname(directory)
+    return None

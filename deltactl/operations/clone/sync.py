@@ -1,0 +1,272 @@
+"""``clone --deep --sync``: bring an earlier deep clone up to a version of its source.
+
+All files of both are compared, so nothing depends on how far the source's log reaches; new ones are
+copied, and one commit replaces those that are gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.engine.base import LazyEngine
+from deltactl.errors import SafetyError
+from deltactl.log.commits.file_actions import file_keys
+from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.snapshot import Snapshot, load_snapshot
+from deltactl.log.writing.base import CommitBase
+from deltactl.log.writing.restore import Restoration, RestoredState, restore_files
+from deltactl.log.writing.row_ids import ROW_TRACKING_DOMAIN, read_high_water_mark
+from deltactl.operations.after_commit import follow_commit
+from deltactl.operations.clone.changes import ensure_unchanged
+from deltactl.operations.clone.commits import (
+    APP_ID,
+    PastClone,
+    app_id,
+    clone_txn,
+    describe_clone,
+    find_past_clone,
+)
+from deltactl.operations.clone.copies import copy_all
+from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
+from deltactl.operations.clone.report import CloneReport
+from deltactl.operations.clone.started import exclusive
+from deltactl.operations.clone.tasks import CopySpec
+from deltactl.operations.restore.state import is_same_state, restored_state
+from deltactl.operations.run_context import RunContext
+from deltactl.protocol.actions import DomainMetadata
+from deltactl.protocol.deletion_vectors import vector_files
+from deltactl.protocol.features import Operation, ensure_supported, merge_protocols
+from deltactl.protocol.properties import TableProperties
+from deltactl.storage.store import Store
+from deltactl.units import format_count
+
+
+@dataclass(frozen=True, slots=True)
+class _Update:
+    """What a sync changes: files to add and to remove, and the state of the target afterwards."""
+
+    current: Snapshot
+    plan: ClonePlan
+    added: pa.Table = field(repr=False)
+    removed: pa.Table = field(repr=False)
+    state: RestoredState = field(repr=False)
+    is_empty: bool
+
+
+def sync_clone(
+    source: Store,
+    target: Store,
+    options: CloneOptions,
+    context: RunContext,
+    *,
+    spec: CopySpec,
+    dry_run: bool,
+) -> CloneReport:
+    """Plan and, unless ``dry_run``, commit the differences of the source to the target.
+
+    Raises:
+        SafetyError: the target is no deep clone of this source, or was changed since.
+        ConflictError: another writer changed the target; the clone is as it was.
+        DeltactlError: as for ``clone_table``.
+    """
+    update, options = outlast_cleanup(lambda: _plan(source, target, options, context))
+    plan, before = update.plan, update.current.version
+    context = replace(context, engine=LazyEngine(context.source, plan.bytes_to_copy))
+    report = CloneReport(
+        plan,
+        target.uri,
+        context.engine.name,
+        context.engine.reason,
+        before,
+        dry_run=dry_run,
+        is_done=update.is_empty,
+    )
+    if update.is_empty:
+        return replace(report, version_after=before)
+    _ensure_may_remove(update)
+    report = replace(
+        report,
+        files_added=update.added.num_rows,
+        files_removed=update.removed.num_rows,
+        bytes_removed=_sum_sizes(update.removed),
+    )
+    if dry_run:
+        return report
+    target.ensure_put_if_absent()
+    with exclusive(target, context):
+        copied = copy_all(source, target, plan.copies, spec, context)
+        counts = (update.added.num_rows, _sum_sizes(update.added))
+        removed = (update.removed.num_rows, report.bytes_removed)
+        version = restore_files(
+            update.current,
+            Restoration(
+                added=_without_versions(update.added),
+                removed=update.removed,
+                state=update.state,
+                txn=clone_txn(plan, context.clock.now_ms()),
+                done="synced",
+                **describe_clone(plan, options.properties, context, counts, removed),
+            ),
+            clock=context.clock,
+            sleep=context.sleep,
+            ensure=_ensure_may_write,
+        )
+    follow_commit(update.current, version, context)
+    return replace(
+        report,
+        version_after=version,
+        files_copied=copied.files_copied,
+        bytes_copied=copied.bytes_copied,
+        files_kept=copied.files_kept,
+    )
+
+
+def _plan(
+    source: Store, target: Store, options: CloneOptions, context: RunContext
+) -> tuple[_Update, CloneOptions]:
+    listing = list_log(target)
+    current = load_snapshot(target, warn=context.warn, listing=listing)
+    ensure_supported(current.protocol, current.metadata, Operation.CLONE)
+    past = find_past_clone(target, listing)
+    options = _with_past_options(options, past, target)
+    snapshot = load_source(source, options, context)
+    _ensure_clone_of(current, snapshot, options)
+    if not options.full:
+        ensure_unchanged(current, listing, past, snapshot)
+    plan = plan_clone(snapshot, options, current.metadata.id)
+    return _compare(current, snapshot, plan, past, options), options
+
+
+def _with_past_options(
+    options: CloneOptions, past: PastClone | None, target: Store
+) -> CloneOptions:
+    """Return the options with the predicate and the properties of the clone."""
+    if past is None:
+        return options
+    if options.where is not None and options.where != past.predicate and not options.full:
+        raise SafetyError(
+            f"{target.uri} was cloned "
+            + ("with all partitions" if past.predicate is None else f"where {past.predicate}"),
+            hint="Omit --where to keep that, or add --full to change it.",
+        )
+    where = past.predicate if options.where is None and not options.full else options.where
+    return replace(options, where=where, properties={**past.properties, **options.properties})
+
+
+def _ensure_clone_of(current: Snapshot, source: Snapshot, options: CloneOptions) -> None:
+    """Refuse a target that is not a deep clone of the source, by the ``txn`` in it."""
+    where = current.store.uri
+    clones = [name for name in current.txns if name.startswith(f"{APP_ID}:")]
+    if not clones:
+        raise SafetyError(
+            f"{where} is a table, but not a deep clone by deltactl",
+            hint="Choose an empty directory for the clone.",
+        )
+    if options.full:
+        return
+    txn = current.txns.get(app_id(source.metadata.id))
+    if txn is None:
+        raise SafetyError(
+            f"{source.store.uri} is not the table that {where} is a clone of: its id is "
+            f"{source.metadata.id}, not {clones[0].partition(':')[2]}; the source was "
+            "recreated, or is another table",
+            hint="Add --full to replace the clone's files by those of this table.",
+        )
+    if source.version < txn.version:
+        raise SafetyError(
+            f"version {source.version} of {source.store.uri} is older than version {txn.version}, "
+            f"which {where} has already",
+            hint="Check whether the source was restored from a backup. Add --full to set the clone "
+            "to the older version.",
+        )
+
+
+def _compare(
+    current: Snapshot,
+    source: Snapshot,
+    plan: ClonePlan,
+    past: PastClone | None,
+    options: CloneOptions,
+) -> _Update:
+    state = _state(current, source, plan)
+    same = is_same_state(state, current)
+    is_known = past is not None and past.source_version == plan.version
+    if same and is_known and not options.full:
+        # Rearranged by an optimize of the clone, perhaps: its rows are those of the source.
+        empty = plan.files.slice(0, 0)
+        return _Update(current, plan, empty, empty, state, is_empty=True)
+    theirs, ours = _keys(plan.files), _keys(current.files)
+    added = plan.files.filter(pc.invert(pc.is_in(theirs, value_set=ours)))
+    removed = current.files.filter(pc.invert(pc.is_in(ours, value_set=theirs)))
+    copies = plan.copies
+    if not options.full:
+        copies = copies.filter(pc.is_in(copies["target"], value_set=_names(added)))
+    is_empty = same and is_known and not added.num_rows and not removed.num_rows
+    return _Update(
+        current,
+        replace(plan, copies=copies),
+        added,
+        removed,
+        state,
+        is_empty=is_empty and not options.full,
+    )
+
+
+def _keys(files: pa.Table) -> pa.ChunkedArray:
+    """Return keys by path, vector and size: a file that was replaced has another size."""
+    sizes = files["size_bytes"].cast(pa.string())
+    return pc.binary_join_element_wise(file_keys(files), sizes, " ")
+
+
+def _names(files: pa.Table) -> pa.ChunkedArray:
+    vectors = vector_files(files["deletion_vector"]).drop_null()
+    return pa.chunked_array([*files["path"].chunks, *vectors.chunks], pa.string())
+
+
+def _state(current: Snapshot, source: Snapshot, plan: ClonePlan) -> RestoredState:
+    """Return the state of the target afterwards; its protocol is never downgraded."""
+    protocol = merge_protocols(current.protocol, plan.protocol)
+    domains = {domain.domain: domain for domain in plan.domains}
+    wanted = replace(source, protocol=protocol, metadata=plan.metadata, domains=domains)
+    state = restored_state(current, wanted, protocol)
+    return replace(state, domains=(*state.domains, *_raised_mark(current, source)))
+
+
+def _raised_mark(current: Snapshot, source: Snapshot) -> tuple[DomainMetadata, ...]:
+    """Return the mark of row ids, if the source's is further."""
+    mark = source.domains.get(ROW_TRACKING_DOMAIN)
+    if mark is None or mark.removed:
+        return ()
+    if read_high_water_mark(source.domains) <= read_high_water_mark(current.domains):
+        return ()
+    return (mark,)
+
+
+def _ensure_may_remove(update: _Update) -> None:
+    if update.removed.num_rows and TableProperties(update.state.metadata.configuration).flag(
+        "delta.appendOnly"
+    ):
+        raise SafetyError(
+            f"{format_count(update.removed.num_rows, 'file', 'files')} of the source were "
+            "replaced, but delta.appendOnly forbids to remove them from the clone",
+            hint="Rerun with --property delta.appendOnly=false: the source keeps the property.",
+        )
+
+
+def _ensure_may_write(base: CommitBase) -> None:
+    ensure_supported(base.protocol, base.metadata, Operation.CLONE)
+
+
+def _without_versions(added: pa.Table) -> pa.Table:
+    """Return files whose commit version is that of the sync."""
+    position = added.schema.get_field_index("default_row_commit_version")
+    nothing = pa.nulls(added.num_rows, pa.int64())
+    return added.set_column(position, "default_row_commit_version", nothing)
+
+
+def _sum_sizes(files: pa.Table) -> int:
+    return int(pc.sum(files["size_bytes"]).as_py() or 0)

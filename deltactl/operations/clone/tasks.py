@@ -1,0 +1,129 @@
+"""The worker of a deep clone: copy a batch of files that the target does not have yet.
+
+Runs on any engine: a task is a small picklable value, and the worker opens the stores by URI.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from deltactl.errors import ObjectNotFoundError
+from deltactl.operations.find_files import find_files, find_path_problem, is_placed
+from deltactl.storage.copying import CopiedFile, FileToCopy, copy_file, copy_many
+from deltactl.storage.open import open_store
+from deltactl.storage.read_only import ReadOnlyStore
+from deltactl.storage.store import FileInfo, Store
+
+_MISSING: Final = "it does not exist"
+
+
+@dataclass(frozen=True, slots=True)
+class CopySpec:
+    """What all batches share. ``is_fresh``: the target had no files when the run began."""
+
+    source_uri: str
+    target_uri: str
+    is_fresh: bool
+    source_options: Mapping[str, str] = field(repr=False)
+    target_options: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTask:
+    """A batch of files: decoded names in source and target, and sizes, ``None`` if not known."""
+
+    sources: tuple[str, ...]
+    targets: tuple[str, ...] = field(repr=False)
+    sizes: tuple[int | None, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    """What was copied, and what was there already; ``problems`` are of the source, by name."""
+
+    files_copied: int = 0
+    bytes_copied: int = 0
+    files_kept: int = 0
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+def copy_files(spec: CopySpec, task: CopyTask, attempt: int) -> CopyResult:
+    """Copy the files of a batch.
+
+    Raises:
+        StorageError: a store failed; files that were copied stay.
+    """
+    source = ReadOnlyStore(open_store(spec.source_uri, spec.source_options))
+    target = open_store(spec.target_uri, spec.target_options)
+    return copy_batch(source, target, task, spec, may_exist=attempt > 0 or not spec.is_fresh)
+
+
+def copy_batch(
+    source: Store, target: Store, task: CopyTask, spec: CopySpec, *, may_exist: bool
+) -> CopyResult:
+    """Copy the files of a batch between open stores.
+
+    Raises:
+        StorageError: a store failed; files that were copied stay.
+    """
+    facts, elsewhere = find_files(source, [name for name in task.sources if is_placed(name)])
+    there = find_files(target, task.targets)[0] if may_exist else {}
+    problems: dict[str, str] = {}
+    wanted: list[FileToCopy] = []
+    outside: list[FileToCopy] = []
+    for name, new_name, size in zip(task.sources, task.targets, task.sizes, strict=True):
+        info = facts.get(name)
+        if name in elsewhere:
+            info = _look_elsewhere(name, spec)
+        problem = _find_problem(name, info, size)
+        if info is None or problem is not None:
+            problems[name] = problem or _MISSING
+            continue
+        found = there.get(new_name)
+        if found is None or found.size_bytes != info.size_bytes:
+            file = FileToCopy(name, new_name, info.size_bytes)
+            (outside if name in elsewhere else wanted).append(file)
+    try:
+        # Only this run writes there; a name that is taken has a file of another size.
+        copied = copy_many(source, wanted, target, replace=True)
+        copied += [_copy_from_elsewhere(file, target, spec) for file in outside]
+    except ObjectNotFoundError:
+        gone = _find_gone(source, wanted)
+        if not gone:
+            raise
+        return CopyResult(problems={**problems, **gone})
+    kept = len(task.sources) - len(problems) - len(copied)
+    return CopyResult(len(copied), sum(file.size_bytes for file in copied), kept, problems)
+
+
+def _find_problem(name: str, info: FileInfo | None, size: int | None) -> str | None:
+    """Return what is wrong with a file of the source."""
+    if info is None:
+        return _MISSING if is_placed(name) else find_path_problem(name)
+    if size is not None and info.size_bytes != size:
+        return f"it has {info.size_bytes} bytes, the log says {size}"
+    return None
+
+
+def _find_gone(source: Store, files: list[FileToCopy]) -> dict[str, str]:
+    """Return the files that were removed since they were looked up."""
+    facts, _ = find_files(source, [file.source_path for file in files])
+    return {name: _MISSING for name, info in facts.items() if info is None}
+
+
+def _look_elsewhere(name: str, spec: CopySpec) -> FileInfo | None:
+    """Return the facts of a file on another kind of storage than the source."""
+    directory, last = posixpath.split(name)
+    (info,) = open_store(directory, spec.source_options).stat_many([last])
+    return info
+
+
+def _copy_from_elsewhere(file: FileToCopy, target: Store, spec: CopySpec) -> CopiedFile:
+    directory, last = posixpath.split(file.source_path)
+    source = ReadOnlyStore(open_store(directory, spec.source_options))
+    return copy_file(
+        source, last, target, file.target_path, size_bytes=file.size_bytes, replace=True
+    )

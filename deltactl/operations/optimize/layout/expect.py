@@ -1,0 +1,148 @@
+"""Expect what lookups will skip in a layout: from the log, or from a sample of the rows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltactl.operations.optimize.layout.placement import Placement, learn_placement
+from deltactl.operations.optimize.layout.ranks import MAX_RANK, rank_columns
+from deltactl.operations.optimize.layout.request import LayoutRequest
+from deltactl.operations.optimize.layout.tiles import choose_slices
+from deltactl.operations.optimize.options import Layout
+from deltactl.operations.skipping.bounds import select_bounds
+from deltactl.operations.skipping.change import RewrittenSets
+from deltactl.operations.skipping.lookups import Lookups
+from deltactl.operations.skipping.report import ColumnSkipping, LayoutReport
+
+_TRIED_ROWS: Final = 1 << 14
+_TRIED_FILES: Final = 256
+_MOST_VALUES: Final = 1 << 40
+_SEED: Final = 24
+
+Shares = tuple[float, ...]
+"""For each column, the share of files that a lookup opens."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExpectedSkipping:
+    """What lookups skip before and after clusters are placed.
+
+    Attributes:
+        request: the columns and the rule.
+        columns: the bounds of each column in all files that are considered.
+        sets: which files form each cluster, and how many files it becomes.
+    """
+
+    request: LayoutRequest
+    columns: tuple[Lookups, ...]
+    sets: RewrittenSets
+
+    @classmethod
+    def of(
+        cls, request: LayoutRequest, bounds: pa.ChunkedArray, sets: RewrittenSets
+    ) -> ExpectedSkipping:
+        """Read the bounds of the columns of a layout."""
+        columns = tuple(Lookups.of(select_bounds(bounds, path)) for path in request.paths)
+        return cls(request, columns, sets)
+
+    def find_least(self) -> float | None:
+        """Return what lookups skip now in the column where that is least."""
+        shares = [column.expect_skipped() for column in self.columns]
+        known = [share for share in shares if share is not None]
+        return min(known, default=None)
+
+    def report(self, sampled: Mapping[int, Shares] | None = None) -> LayoutReport:
+        """Return the shares; ``sampled`` has those of clusters by number, from their rows."""
+        opened = self._estimate_opened()
+        for number, shares in (sampled or {}).items():
+            opened[number] = shares
+        columns = tuple(
+            ColumnSkipping(
+                name,
+                column.expect_skipped(),
+                self.sets.expect_skipped(column, opened[:, number]),
+                int(column.is_always_read.sum()),
+            )
+            for number, (name, column) in enumerate(
+                zip(self.request.names, self.columns, strict=True)
+            )
+        )
+        stays = int((self.sets.sets < 0).sum())
+        return LayoutReport(
+            self.request.layout,
+            len(self.sets.sets),
+            stays + int(self.sets.outputs.sum()),
+            columns,
+        )
+
+    def _estimate_opened(self) -> npt.NDArray[np.float64]:
+        values = np.stack([self.sets.count_values(column) for column in self.columns], axis=1)
+        limits = np.minimum(values, _MOST_VALUES).astype(np.int64)
+        outputs = self.sets.outputs.tolist()
+        opened = [
+            estimate_opened(self.request.layout, files, tuple(row))
+            for files, row in zip(outputs, limits.tolist(), strict=True)
+        ]
+        return np.array(opened, np.float64).reshape(len(outputs), len(self.columns))
+
+
+@cache
+def estimate_opened(layout: Layout, files: int, most: tuple[int, ...]) -> Shares:
+    """Return the share of files that a lookup opens, for columns that do not depend on each other.
+
+    Tiles: a file of each slice, so that their product is the number of files. Curves are tried with
+    even random numbers, in at most 256 files.
+
+    Args:
+        layout: the rule.
+        files: how many there are.
+        most: how many different values each column may have.
+    """
+    if files <= 1:
+        return (1.0,) * len(most)
+    if layout == "tile":
+        return tuple(1 / slices for slices in choose_slices(files, most))
+    return _try_curve(layout, min(files, _TRIED_FILES), tuple(min(n, _TRIED_ROWS) for n in most))
+
+
+@cache
+def _try_curve(layout: Layout, files: int, most: tuple[int, ...]) -> Shares:
+    random = np.random.default_rng(_SEED)
+    sample = [pa.array(random.integers(0, count, _TRIED_ROWS)) for count in most]
+    return measure_opened(learn_placement(layout, sample, files), sample)
+
+
+def measure_opened(placement: Placement, sample: Sequence[pa.Array]) -> Shares:
+    """Return the share of the files of a placement that a lookup opens, from rows of a sample."""
+    files = placement.num_destinations
+    if not len(sample[0]):
+        return (1.0,) * len(sample)
+    ranks = rank_columns(placement.columns, sample)
+    destinations = placement.assign(sample)
+    return tuple(
+        _measure_column(ranks[:, column], destinations, files) for column in range(len(sample))
+    )
+
+
+def _measure_column(
+    ranks: npt.NDArray[np.int64], destinations: npt.NDArray[np.int64], files: int
+) -> float:
+    """Return the share of files whose range has the value of a row; nulls are looked up by none."""
+    is_value = ranks > 0
+    ranks, destinations = ranks[is_value], destinations[is_value]
+    if not len(ranks):
+        return 0.0
+    least, most = np.full(files, MAX_RANK), np.full(files, -1)
+    np.minimum.at(least, destinations, ranks)
+    np.maximum.at(most, destinations, ranks)
+    has_values = most >= 0
+    steps = np.bincount(least[has_values], minlength=MAX_RANK + 1)
+    steps -= np.bincount(most[has_values] + 1, minlength=MAX_RANK + 1)
+    return float(np.cumsum(steps)[ranks].mean()) / files

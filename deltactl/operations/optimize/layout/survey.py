@@ -1,0 +1,148 @@
+"""Survey the layout of a table for ``describe-detail --layout``: only the log is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final, get_args
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.errors import UsageError
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.columns import ensure_columns
+from deltactl.operations.optimize.layout.expect import ExpectedSkipping
+from deltactl.operations.optimize.layout.request import (
+    LayoutColumn,
+    LayoutRequest,
+    find_columns,
+    resolve_columns,
+)
+from deltactl.operations.optimize.layout.select import count_outputs
+from deltactl.operations.optimize.layout.tags import COLUMNS_TAG, LAYOUT_TAG, is_laid_out
+from deltactl.operations.optimize.options import DEFAULT_LAYOUT, Layout
+from deltactl.operations.partition_groups import group_partitions
+from deltactl.operations.skipping.bounds import bounds_type, parse_bounds
+from deltactl.operations.skipping.change import RewrittenSets
+from deltactl.operations.skipping.report import LayoutReport
+from deltactl.operations.target_size import choose_target_bytes
+from deltactl.protocol.clustering import clustering_columns
+from deltactl.protocol.partitions import lookup_map
+
+OPTION: Final = "--layout"
+_READ_COLUMNS: Final = ("path", "size_bytes", "partition_values", "tags", "stats")
+
+
+class LayoutSurvey:
+    """Watches the files of a snapshot go by, then reports what lookups skip.
+
+    The columns are those given, else those that the table defines, else those of the tags of most
+    bytes. Without given or defined columns the statistics are read after the tags.
+    """
+
+    def __init__(self, snapshot: Snapshot, columns: str | None) -> None:
+        """Choose the columns if the tags are not needed for that.
+
+        Raises:
+            SafetyError: no query skips files by a given column.
+            UsageError: a given column cannot be used.
+        """
+        ensure_columns(snapshot, "describe the layout", unless_empty=True)
+        self._snapshot = snapshot
+        self._request = _choose_request(snapshot, columns)
+        self.columns: Sequence[str] = _READ_COLUMNS[:-1] if self._request is None else _READ_COLUMNS
+        """Which columns of files to read."""
+        self._files: list[pa.Table] = []
+        self._bounds: list[pa.Array] = []
+
+    def add(self, batch: pa.Table) -> None:
+        """Take the next files: statistics are kept as typed columns, not as text."""
+        if self._request is not None:
+            self._bounds += self._parse(batch, self._request)
+            batch = batch.drop_columns(["stats", "path", "tags"])
+        self._files.append(batch)
+
+    def report(self) -> LayoutReport:
+        """Return the shares of files that lookups skip.
+
+        Raises:
+            UsageError: the table has no clustering columns.
+            CorruptLogError: a partition value does not parse as its column's type.
+        """
+        if self._request is None:
+            self._request = _find_tagged(self._snapshot, self._files)
+            for batch in self._snapshot.file_batches(["stats"]):
+                self._bounds += self._parse(batch, self._request)
+        metadata = self._snapshot.metadata
+        kind = bounds_type(metadata, self._request.paths)
+        sets = self._form_sets()
+        bounds = pa.chunked_array(self._bounds, kind)
+        return ExpectedSkipping.of(self._request, bounds, sets).report()
+
+    def _parse(self, batch: pa.Table, request: LayoutRequest) -> list[pa.Array]:
+        kind = bounds_type(self._snapshot.metadata, request.paths)
+        return list(parse_bounds(batch["stats"], kind).chunks)
+
+    def _form_sets(self) -> RewrittenSets:
+        """Return the partitions of the table, each of which is placed anew."""
+        if not self._files:
+            return RewrittenSets(np.empty(0, np.int64), np.empty(0, np.int64))
+        files = pa.concat_tables(self._files)
+        fields = self._snapshot.metadata.partition_fields
+        groups = group_partitions(files["partition_values"], fields)
+        sizes = pc.fill_null(files["size_bytes"], 0).to_numpy()
+        totals = np.zeros(groups.num_groups, np.int64)
+        np.add.at(totals, groups.ids, sizes)
+        known = self._snapshot.properties.target_file_size
+        target = choose_target_bytes(None, known, int(sizes.sum()))
+        return RewrittenSets(groups.ids, count_outputs(totals, target))
+
+
+def _choose_request(snapshot: Snapshot, columns: str | None) -> LayoutRequest | None:
+    defined = clustering_columns(snapshot.domains)
+    if columns is not None:
+        chosen = resolve_columns(snapshot, OPTION, columns)
+        is_defined = tuple(column.path for column in chosen) == defined
+        return _request(chosen, "hilbert" if is_defined else DEFAULT_LAYOUT)
+    own = find_columns(snapshot, defined) if defined else None
+    return None if own is None else _request(own, "hilbert")
+
+
+def _request(columns: tuple[LayoutColumn, ...], layout: Layout) -> LayoutRequest:
+    return LayoutRequest("liquid" if layout == "hilbert" else "cluster", layout, columns)
+
+
+def _find_tagged(snapshot: Snapshot, batches: Sequence[pa.Table]) -> LayoutRequest:
+    """Return the layout of most bytes, by the tags of deltactl."""
+    if batches:
+        files = pa.concat_tables(batches)
+        files = files.filter(pa.array(is_laid_out(files)))
+        tagged = pa.table(
+            {
+                "layout": lookup_map(files["tags"], LAYOUT_TAG),
+                "columns": lookup_map(files["tags"], COLUMNS_TAG),
+                "size": files["size_bytes"],
+            }
+        )
+        totals = tagged.group_by(["layout", "columns"]).aggregate([("size", "sum")])
+        for row in totals.sort_by([("size_sum", "descending")]).to_pylist():
+            found = _parse_tags(snapshot, row["layout"], row["columns"])
+            if found is not None:
+                return found
+    raise UsageError(
+        f"{OPTION}: the table has no clustering columns",
+        hint="Name columns after the table: deltactl describe-detail TABLE COLUMNS --layout.",
+    )
+
+
+def _parse_tags(snapshot: Snapshot, layout: str, columns: str) -> LayoutRequest | None:
+    """Return the layout that tags name; ``None`` if the table has no such columns any more."""
+    known = next((name for name in get_args(Layout) if name == layout), None)
+    try:
+        paths = [tuple(map(str, path)) for path in json.loads(columns)]
+    except (ValueError, TypeError, RecursionError):
+        return None
+    found = find_columns(snapshot, paths) if paths else None
+    return None if known is None or found is None else LayoutRequest("cluster", known, found)

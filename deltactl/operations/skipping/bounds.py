@@ -1,0 +1,113 @@
+"""Minima, maxima and row counts of some columns in many files, as Arrow columns. Pure.
+
+Source: PROTOCOL.md, "Per-file Statistics".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.checkpoint.parsed_stats import parse_stats
+from deltactl.protocol.actions import Metadata
+from deltactl.protocol.arrow_schemas import arrow_type
+from deltactl.protocol.schema import StructType
+
+Path = tuple[str, ...]
+Flags = npt.NDArray[np.bool_]
+Counts = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FileBounds:
+    """One column in many files.
+
+    Attributes:
+        lower: the minimum in each file; null if unknown.
+        upper: the maximum.
+        rows: rows with a value. A file without a row count has that of an average file.
+        has_values: whether there may be a row with a value.
+    """
+
+    lower: pa.Array
+    upper: pa.Array
+    rows: Counts
+    has_values: Flags
+
+    @property
+    def is_known(self) -> Flags:
+        """Return which files have values and both bounds, in order: others are always read."""
+        ordered = pc.fill_null(pc.less_equal(self.lower, self.upper), False)
+        return np.asarray(ordered).astype(np.bool_) & self.has_values
+
+
+def bounds_type(metadata: Metadata, paths: Sequence[Path]) -> pa.StructType:
+    """Return the type of the statistics of the columns with these physical paths."""
+    bounds = _nest({path: _leaf_type(metadata.data_schema, path) for path in paths})
+    nulls = _nest({path: pa.int64() for path in paths})
+    return pa.struct(
+        [
+            pa.field("numRecords", pa.int64()),
+            pa.field("minValues", bounds),
+            pa.field("maxValues", bounds),
+            pa.field("nullCount", nulls),
+        ]
+    )
+
+
+def _leaf_type(schema: StructType, path: Path) -> pa.DataType:
+    level: Any = schema
+    for name in path:
+        level = next(field.type for field in level.fields if field.physical_name == name)
+    return arrow_type(level, "physical")
+
+
+def _nest(leaves: Mapping[Path, pa.DataType]) -> pa.StructType:
+    firsts = dict.fromkeys(path[0] for path in leaves)
+    members = []
+    for first in firsts:
+        below = {path[1:]: kind for path, kind in leaves.items() if path[0] == first}
+        members.append(pa.field(first, below.get(()) or _nest(below)))
+    return pa.struct(members)
+
+
+def parse_bounds(stats: pa.ChunkedArray, kind: pa.StructType) -> pa.ChunkedArray:
+    """Return the statistics of one type from ``add.stats``; what does not fit it is null."""
+    chunks = [parse_stats(chunk.cast(pa.string()), kind) for chunk in stats.chunks]
+    return pa.chunked_array(chunks, kind)
+
+
+def select_bounds(parsed: pa.ChunkedArray, path: Path) -> FileBounds:
+    """Return one column of what :func:`parse_bounds` gave."""
+    structs = parsed.combine_chunks()
+    if isinstance(structs, pa.ChunkedArray):
+        structs = pa.concat_arrays(structs.chunks or [pa.array([], structs.type)])
+    rows = _numbers(pc.struct_field(structs, ["numRecords"]))
+    nulls = _numbers(pc.struct_field(structs, ["nullCount", *path]))
+    is_empty = (rows == 0) | (rows == nulls)
+    usual = float(np.nanmean(rows)) if np.isfinite(rows).any() else 1.0
+    rows = np.where(np.isnan(rows), usual, rows) - np.where(np.isnan(nulls), 0.0, nulls)
+    return FileBounds(
+        _without_nan(pc.struct_field(structs, ["minValues", *path])),
+        _without_nan(pc.struct_field(structs, ["maxValues", *path])),
+        np.maximum(rows, 1.0),
+        ~is_empty,
+    )
+
+
+def _numbers(array: pa.Array) -> Counts:
+    return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+
+
+def _without_nan(array: pa.Array) -> pa.Array:
+    """Return bounds without NaN, which is not one; both zeros are the same."""
+    if not pa.types.is_floating(array.type):
+        return array
+    doubles = pc.add(array.cast(pa.float64()), 0.0)
+    return pc.if_else(pc.is_nan(doubles), pa.scalar(None, pa.float64()), doubles)

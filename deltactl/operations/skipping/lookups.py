@@ -1,0 +1,170 @@
+"""Expect how many files a point lookup opens, from minima and maxima alone. Pure.
+
+The bounds of all files cut the values of a column into cells: each bound, and each gap between two
+neighbours. A cell is as wide as the values in it; where bounds have no distance, all are equal.
+First the rows of each file are spread evenly between its bounds; then, a few times, as the rows of
+the whole table are within these bounds, so that a few far values of a skewed column do not make
+files look emptier than they are. What a lookup opens is the mean over all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os.path import commonprefix
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.operations.skipping.bounds import Counts, FileBounds
+from deltactl.parquet.digest import INTEGERS, view_bytes
+
+Cells = npt.NDArray[np.int64]
+
+ROUNDS: Final = 5
+"""How often rows are spread; the first time evenly."""
+
+LEAST_WIDTH: Final = 1e-9
+"""Of a cell, as a share of the widest: limits what rounding can do."""
+
+_POSITION_BYTES: Final = 12  # of a string; a double holds no more
+_ROWS_AT_ONCE: Final = 1 << 14
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lookups:
+    """The values of a column that lookups ask for, and which cells each file covers.
+
+    Attributes:
+        rows: how many rows of the table are in each cell, as estimated.
+        first: the first cell of each file; -1 if its bounds are not known.
+        last: its last cell.
+        is_always_read: files that a lookup always opens.
+        values: how many values may be in each cell; infinite in gaps of types with fractions.
+    """
+
+    rows: Counts
+    first: Cells
+    last: Cells
+    is_always_read: npt.NDArray[np.bool_]
+    values: Counts
+
+    @classmethod
+    def of(cls, files: FileBounds) -> Lookups:
+        """Estimate the distribution of values."""
+        known = files.is_known
+        mask = pa.array(known)
+        lower, upper = files.lower.filter(mask), files.upper.filter(mask)
+        points = pa.concat_arrays([lower, upper]).unique()
+        points = points.take(pc.sort_indices(points))
+        first, last = np.full(len(known), -1), np.full(len(known), -1)
+        first[known] = 2 * np.asarray(pc.index_in(lower, points))
+        last[known] = 2 * np.asarray(pc.index_in(upper, points))
+        widths, values = _measure_cells(points)
+        rows = spread_rows(widths, first[known], last[known], files.rows[known])
+        return cls(rows, first, last, ~known & files.has_values, values)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no value is known: nothing can be expected."""
+        return not len(self.rows)
+
+    def expect_opened(self, first: Cells, last: Cells, counts: Counts) -> float:
+        """Return how many files a lookup opens on average.
+
+        Args:
+            first: the first cell of each set of files; -1 for none.
+            last: the last cell.
+            counts: how many files of the set each lookup within these cells opens.
+        """
+        covered = first >= 0
+        opened = _cover(len(self.rows), first[covered], last[covered], counts[covered])
+        return float((opened * self.rows).sum() / self.rows.sum())
+
+    def expect_skipped(self) -> float | None:
+        """Return the share of the files that a lookup skips now; ``None`` if nothing is known."""
+        if self.is_empty:
+            return None
+        opened = self.expect_opened(self.first, self.last, np.ones(len(self.first)))
+        return 1.0 - (opened + float(self.is_always_read.sum())) / len(self.first)
+
+
+def spread_rows(widths: Counts, first: Cells, last: Cells, rows: Counts) -> Counts:
+    """Return how many rows are in each cell, given those of each file."""
+    found = widths
+    for _ in range(ROUNDS):
+        sums = np.concatenate([[0.0], np.cumsum(found)])
+        within = np.where(first == last, found[first], sums[last + 1] - sums[first])
+        is_one = first == last
+        density = _cover(len(found), first[~is_one], last[~is_one], (rows / within)[~is_one])
+        single = np.bincount(first[is_one], rows[is_one], minlength=len(found))
+        found = np.maximum(density, 0.0) * found + single
+    return found
+
+
+def _cover(cells: int, first: Cells, last: Cells, weights: Counts) -> Counts:
+    """Return the sum of the weights of the intervals that cover each cell."""
+    steps = np.bincount(first, weights, minlength=cells + 1)
+    steps -= np.bincount(last + 1, weights, minlength=cells + 1)
+    return np.asarray(np.cumsum(steps)[:cells])
+
+
+def _measure_cells(points: pa.Array) -> tuple[Counts, Counts]:
+    """Return the width of each cell, and how many values it has; ``points`` are sorted."""
+    if not len(points):
+        return np.empty(0), np.empty(0)
+    positions, is_whole = _positions(points)
+    widths = np.full(2 * len(points) - 1, 1.0 if is_whole else 0.0)
+    widths[1::2] = np.maximum(np.diff(positions) - (1.0 if is_whole else 0.0), 0.0)
+    values = np.full(len(widths), np.inf)
+    if is_whole:
+        values = widths.copy()
+    values[::2] = 1.0
+    widest = float(widths.max())
+    return np.maximum(widths, widest * LEAST_WIDTH if widest else 1.0), values
+
+
+def _positions(points: pa.Array) -> tuple[Counts, bool]:
+    """Return numbers in the order of the values, and whether they count the values between."""
+    kind = points.type
+    if pa.types.is_string(kind):
+        return _text_positions(points.cast(pa.binary())), False
+    if pa.types.is_decimal(kind):
+        return np.asarray(points.cast(pa.float64())), False
+    if pa.types.is_floating(kind):
+        # A quarter, so that no distance is infinite.
+        most = np.finfo(np.float64).max
+        return np.clip(np.asarray(points, np.float64), -most, most) / 4, False
+    if pa.types.is_boolean(kind):
+        return np.asarray(points.cast(pa.int8())).astype(np.float64), True
+    return np.asarray(points.view(INTEGERS[kind.bit_width])).astype(np.float64), True
+
+
+def _text_positions(points: pa.Array) -> Counts:
+    """Return strings as fractions: digits are the bytes after their common beginning.
+
+    The base is the number of different bytes, so that digits of numbers are spread evenly.
+    """
+    common = len(commonprefix([points[0].as_py(), points[-1].as_py()]))
+    matrix = bytes_matrix(points, common, _POSITION_BYTES)
+    digits = np.cumsum(np.bincount(matrix.ravel(), minlength=256) > 0) - 1
+    base = float(digits[-1] + 1)
+    return np.asarray(digits[matrix] @ base ** -np.arange(_POSITION_BYTES))
+
+
+def bytes_matrix(array: pa.Array, start: int, count: int) -> npt.NDArray[np.uint8]:
+    """Return ``count`` bytes of each string from a place on; zeros after its end."""
+    starts, data = view_bytes(array)
+    found = np.zeros((len(array), count), np.uint8)
+    columns = np.arange(start, start + count)
+    # In parts: the indices take eight times the memory of the bytes.
+    for first in range(0, len(array) if len(data) else 0, _ROWS_AT_ONCE):
+        edges = starts[first : first + _ROWS_AT_ONCE + 1]
+        places = edges[:-1, None] + columns
+        inside = places < edges[1:, None]
+        found[first : first + _ROWS_AT_ONCE] = np.where(
+            inside, data[np.minimum(places, len(data) - 1)], np.uint8(0)
+        )
+    return found

@@ -1,0 +1,141 @@
+"""``deltactl clone``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from deltactl.storage.local.store import LocalStore
+from deltactl.table import Table
+from tests.cli.conftest import RunCli
+from tests.support.table_builder import Column, TableBuilder
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TableBuilder:
+    """Version 1: two partitions; 2: a file more."""
+    monkeypatch.chdir(tmp_path)
+    columns = [Column("p", "string"), Column("id")]
+    builder = TableBuilder(LocalStore(str(tmp_path / "events")), columns, partition_by=["p"])
+    builder.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])
+    builder.append([{"p": "b", "id": 3}])
+    return builder
+
+
+def ids(table: str) -> list[int]:
+    return sorted(Table(table).scan().read_all()["id"].to_pylist())
+
+
+def test_deep_as_text(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+    ran = cli("clone", "events", "copy", "--deep", "--dry-run")
+    assert ran.code == 0
+    assert ran.out.startswith(
+        f"Would clone version 2 to file://{tmp_path}/copy\n\ntable  3 files, "
+    )
+    assert ran.out.endswith("  deltactl clone events copy --deep\n")
+    assert not Path("copy").exists()
+    ran = cli("clone", "events", "copy", "--deep")
+    assert ran.code == 0
+    assert ran.out.startswith(f"Cloned version 2 to file://{tmp_path}/copy, version 0\n")
+    assert "copied  3 files, " in ran.out
+    assert ran.out.endswith("  deltactl check copy\n")
+    assert cli("check", "copy").code == 0
+    assert ids("copy") == [1, 2, 3]
+    assert not list(Path("copy/_deltactl").rglob("*.json"))
+    ran = cli("clone", "events", "copy", "--deep")
+    assert ran.out == "Nothing to clone: the target is that of version 2 already\n"
+
+
+def test_shallow_as_text(cli: RunCli, table: TableBuilder, tmp_path: Path) -> None:
+    ran = cli("clone", "events", "try", "--shallow", "--where", "p = 'b'")
+    assert ran.code == 0
+    assert ran.out.startswith(f"Cloned version 2 where p = 'b' to file://{tmp_path}/try, version 0")
+    assert "copied  no files" in ran.out
+    assert ran.out.endswith(f"The clone needs the files of:\n  file://{tmp_path}/events\n")
+    assert "a vacuum of the source by another tool breaks it" in ran.err
+    assert ids("try") == [2, 3]
+    assert len(list(Path("events/_deltactl/clones").iterdir())) == 1
+
+
+def test_no_note(cli: RunCli, table: TableBuilder) -> None:
+    assert cli("clone", "events", "try", "--shallow", "--no-note").code == 0
+    assert not Path("events/_deltactl").exists()
+    assert ids("try") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("form", ["json", "ndjson", "csv"])
+def test_other_forms(cli: RunCli, table: TableBuilder, form: str) -> None:
+    ran = cli("clone", "events", "copy", "--deep", "--version", "1", "-o", form)
+    assert ran.code == 0
+    assert ids("copy") == [1, 2]
+    if form == "json":
+        envelope = json.loads(ran.out)
+        assert (envelope["version_before"], envelope["version_after"]) == (None, 0)
+        result = envelope["result"]
+        assert (result["kind"], result["source_version"]) == ("deep", 1)
+        assert (result["files"], result["files_copied"], result["files_kept"]) == (2, 2, 0)
+
+
+def test_sync(cli: RunCli, table: TableBuilder) -> None:
+    command = ("clone", "events", "copy", "--deep", "--sync", "--property", "mine=1")
+    assert cli(*command).code == 0
+    table.append([{"p": "c", "id": 4}])
+    result = json.loads(cli(*command, "-o", "json").out)
+    assert (result["version_before"], result["version_after"]) == (0, 1)
+    assert result["result"]["files_copied"] == 1
+    assert ids("copy") == [1, 2, 3, 4]
+    assert Table("copy").snapshot().metadata.configuration["mine"] == "1"
+    TableBuilder(LocalStore("other"), [Column("id")])
+    ran = cli("clone", "events", "other", "--deep", "--sync")
+    assert ran.code == 6
+    assert "no deep clone made by deltactl" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        ((), 2, "clone needs --deep or --shallow"),
+        (("--deep", "--shallow"), 2, "--deep and --shallow do not go together"),
+        (("--deep", "--version", "1", "--timestamp", "1d"), 2, "do not go together"),
+        (("--shallow", "--sync"), 2, "--sync needs --deep"),
+        (("--deep", "--no-note"), 2, "--no-note is for shallow clones"),
+        (("--deep", "--property", "x"), 2, "is not KEY=VALUE"),
+        (("--deep", "--version", "9"), 1, "it has versions 0 to 2"),
+        (("--deep", "--timestamp", "2001-01-01"), 1, "is before the first commit"),
+        (("--deep", "--where", "id = 1"), 2, "id"),
+        (("--deep", "--source-storage-option", "x"), 2, "KEY=VALUE"),
+    ],
+)
+def test_what_is_refused(
+    cli: RunCli, table: TableBuilder, args: tuple[str, ...], code: int, text: str
+) -> None:
+    ran = cli("clone", "events", "copy", *args)
+    assert ran.code == code
+    assert text in ran.err
+    assert not Path("copy").exists()
+
+
+def test_places(cli: RunCli, table: TableBuilder) -> None:
+    for target in ("events", "events/p=a", "."):
+        ran = cli("clone", "events", target, "--deep")
+        assert ran.code == 6, target
+    ran = cli("clone", "nothing", "copy", "--deep")
+    assert (ran.code, Path("copy").exists()) == (1, False)
+
+
+def test_a_killed_run_is_continued(cli: RunCli, table: TableBuilder) -> None:
+    assert cli("clone", "events", "copy", "--deep").code == 0
+    record = {
+        "source": "x",
+        "table_id": Table("events").snapshot().metadata.id,
+        "version": 2,
+    }
+    Path("copy/_deltactl/clone.json").write_text(json.dumps(record))
+    next(Path("copy/_delta_log").glob("*.json")).unlink()
+    next(Path("copy/p=a").glob("*.parquet")).unlink()
+    ran = cli("clone", "events", "copy", "--deep")
+    assert ran.code == 0
+    assert "there before  2 files" in ran.out
+    assert ids("copy") == [1, 2, 3]

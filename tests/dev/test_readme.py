@@ -1,0 +1,60 @@
+"""The README is short and has the figures of the benchmarks; the changelog has its form."""
+
+from __future__ import annotations
+
+import re
+
+import deltactl
+from tests.conftest import REPOSITORY
+
+README = (REPOSITORY / "README.md").read_text("utf-8")
+CHANGELOG = (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_it_is_short_and_starts_with_what_it_is() -> None:
+    lines = README.splitlines()
+    assert len(lines) < 250
+    first = README.split("\n## ")[0].splitlines()[1:]
+    assert 4 <= sum(bool(line) for line in first) <= 6
+
+
+def test_every_picture_has_a_text_and_both_themes() -> None:
+    shown = re.findall(
+        r'<picture>\n  <source media="\(prefers-color-scheme: dark\)" srcset="(.*)-dark.svg">\n'
+        r'  <img alt="([^"]{20,})" src="(.*)-light.svg">\n</picture>\n',
+        README,
+    )
+    assert len(shown) == README.count("<picture>") >= 5
+    for dark, _, light in shown:
+        assert dark == light
+        assert (REPOSITORY / f"{dark}-dark.svg").exists()
+
+
+def test_measured_figures_are_in_the_benchmarks() -> None:
+    table = README.split("| case | time | memory | other program |\n")[1].split("\n\n")[0]
+    measured = (REPOSITORY / "benchmarks" / "README.md").read_text("utf-8")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[1:]]
+    assert len(rows) > 8
+    for case, time, memory, _ in rows:
+        wanted = [figure for figure in (time, memory) if figure]
+        found = [
+            line
+            for line in measured.splitlines()
+            if line.startswith("|") and set(wanted) <= {cell.strip() for cell in line.split("|")}
+        ]
+        assert found, f"{case}: benchmarks/README.md has no row with {wanted}"
+
+
+def test_the_changelog() -> None:
+    headings = re.findall(r"^## (.*)$", CHANGELOG, re.MULTILINE)
+    assert headings[0] == "Unreleased"
+    for heading in headings[1:]:
+        assert re.fullmatch(r"\d+\.\d+\.\d+ - \d{4}-\d{2}-\d{2}", heading)
+    assert headings[1].startswith(f"{deltactl.__version__} - ")
+
+
+def test_a_line_of_a_release_is_one_sentence() -> None:
+    released = CHANGELOG.split("\n## ")[2:]
+    lines = [line for part in released for line in part.splitlines() if line.startswith("- ")]
+    assert len(lines) > 40
+    assert [line for line in lines if not line.endswith(".") or ". " in line] == []

@@ -1,0 +1,562 @@
+"""``clone``: what the target gets, what is refused, and how a run continues."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.errors import (
+    AccessDeniedError,
+    ConflictError,
+    DataFileError,
+    InterruptedRunError,
+    LeaseHeldError,
+    SafetyError,
+    UnsupportedFeatureError,
+    UsageError,
+    VersionNotFoundError,
+)
+from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.clone.report import CloneReport
+from deltactl.operations.clone.run import clone_table
+from deltactl.operations.clone_notes import read_notes
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.turns import Holder, hold_lease
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.local.store import LocalStore
+from deltactl.storage.read_only import ReadOnlyStore
+from deltactl.storage.store import Store
+from deltactl.table import Table
+from tests.interop.judges import rows_with_delta_rs, rows_with_duckdb
+from tests.support.clock import FixedClock
+from tests.support.stores import MemoryStore
+from tests.support.table_builder import (
+    FEATURES,
+    START_MS,
+    Action,
+    Column,
+    TableBuilder,
+    build_sample,
+    commit_path,
+    multiset,
+)
+
+_numbers = iter(range(10**6))
+
+
+def memory_table(*columns: Column, **options: Any) -> TableBuilder:
+    store = MemoryStore(f"memory://clone-source-{next(_numbers)}")
+    return TableBuilder(store, columns or (Column("id"),), **options)
+
+
+def new_target() -> MemoryStore:
+    return MemoryStore(f"memory://clone-target-{next(_numbers)}")
+
+
+def clone(
+    source: Store,
+    target: Store,
+    *,
+    deep: bool = True,
+    warnings: list[str] | None = None,
+    dry_run: bool = False,
+    cancel: threading.Event | None = None,
+    **options: Any,
+) -> CloneReport:
+    warn = (lambda _: None) if warnings is None else warnings.append
+    clock = FixedClock(START_MS + 3_600_000)
+    context = RunContext(warn=warn, sleep=lambda _: None, clock=clock, cancel=cancel)
+    return clone_table(source, target, CloneOptions(deep, **options), context, dry_run=dry_run)
+
+
+def bodies(store: Store, version: int, action: str) -> list[Action]:
+    lines = map(json.loads, store.read(commit_path(version)).decode().splitlines())
+    return [line[action] for line in lines if action in line]
+
+
+def rows(store: Store) -> Any:
+    return multiset(Table("x", store=store).scan().read_all().to_pylist())
+
+
+def ids(store: Store) -> list[int]:
+    return sorted(Table("x", store=store).scan().read_all()["id"].to_pylist())
+
+
+def contents(store: Store) -> dict[str, bytes]:
+    return {name: store.read(name) for name in sorted(names(store))}
+
+
+def names(store: Store) -> set[str]:
+    return {name for batch in store.walk() for name in batch}
+
+
+def with_vectors(**options: Any) -> TableBuilder:
+    """Versions 1: rows 1-3; 2: without 2, by a vector; 3: another file."""
+    builder = memory_table(features=["deletionVectors"], **options)
+    (path,) = builder.append([{"id": n} for n in (1, 2, 3)])
+    builder.delete_rows(path, [1])
+    builder.append([{"id": 9}])
+    return builder
+
+
+@pytest.mark.parametrize("deep", [True, False], ids=["deep", "shallow"])
+@pytest.mark.parametrize("kind", ["u", "p", "i"])
+def test_rows_and_vectors_of_every_kind(deep: bool, kind: str) -> None:
+    builder = memory_table(features=["deletionVectors"])
+    (path,) = builder.append([{"id": n} for n in (1, 2, 3)])
+    builder.delete_rows(path, [1], kind)
+    target = new_target()
+    report = clone(builder.store, target, deep=deep)
+    assert (report.version_after, report.plan.num_files) == (0, 1)
+    assert ids(target) == [1, 3]
+    if deep:
+        assert report.files_copied == (1 if kind == "i" else 2)
+        builder.store.delete_many(list(names(builder.store)))
+        assert ids(target) == [1, 3]
+        assert names(target) >= {path}
+        (add,) = bodies(target, 0, "add")
+        assert add["deletionVector"]["storageType"] == ("i" if kind == "i" else "u")
+    else:
+        assert not [name for name in names(target) if name.endswith((".parquet", ".bin"))]
+        (add,) = bodies(target, 0, "add")
+        assert add["path"] == f"{builder.store.uri}/{path}"
+        assert add["deletionVector"]["storageType"] == ("i" if kind == "i" else "p")
+
+
+@pytest.mark.parametrize("deep", [True, False], ids=["deep", "shallow"])
+def test_an_earlier_version(deep: bool) -> None:
+    builder = with_vectors()
+    times = [info.modified_ms for info in builder.store.list_from("_delta_log")]
+    choices: list[dict[str, Any]] = [{"version": 1}, {"timestamp_ms": times[2]}]
+    for options in choices:
+        target = new_target()
+        report = clone(builder.store, target, deep=deep, **options)
+        assert ids(target) == builder_ids(builder, report.plan.version)
+    assert report.plan.version == 2
+    with pytest.raises(VersionNotFoundError, match="it has versions 0 to 3"):
+        clone(builder.store, new_target(), deep=deep, version=4)
+
+
+def builder_ids(builder: TableBuilder, version: int) -> list[int]:
+    return sorted(row["id"] for row in builder.rows(version))
+
+
+@pytest.mark.parametrize("features", sorted(FEATURES))
+@pytest.mark.parametrize("shape", ["commits", "v2-parquet"])
+def test_a_sample_of_all_types_with_special_characters(features: str, shape: str) -> None:
+    store = MemoryStore(f"memory://clone-sample-{next(_numbers)}")
+    builder = build_sample(store, shape=shape, features=features, layout="partitioned")
+    for deep in (True, False):
+        target = new_target()
+        clone(store, target, deep=deep)
+        assert rows(target) == rows(store)
+        assert rows(store) == multiset(builder.rows())
+
+
+def test_the_commit_of_a_shallow_clone_is_that_of_spark() -> None:
+    builder = with_vectors(properties={"delta.appendOnly": "false"})
+    target = new_target()
+    clone(builder.store, target, deep=False)
+    lines = [json.loads(line) for line in target.read(commit_path(0)).decode().splitlines()]
+    assert [next(iter(line)) for line in lines] == [
+        "commitInfo", "metaData", "add", "add", "protocol",
+    ]  # fmt: skip
+    info = lines[0]["commitInfo"]
+    assert info["operation"] == "CLONE"
+    assert info["operationParameters"] == {
+        "source": f"delta.`{builder.store.uri}`",
+        "sourceVersion": 3,
+    }
+    assert (info["readVersion"], info["isBlindAppend"]) == (-1, False)
+    size = sum(add["add"]["size"] for add in lines[2:4])
+    assert info["operationMetrics"] == {
+        "removedFilesSize": "0", "numRemovedFiles": "0", "sourceTableSize": str(size),
+        "numCopiedFiles": "0", "copiedFilesSize": "0", "sourceNumOfFiles": "2",
+    }  # fmt: skip
+    assert info["userMetadata"] == f"shallow clone of version 3 of {builder.store.uri}"
+    source = bodies(builder.store, 0, "metaData")[0]
+    metadata = lines[1]["metaData"]
+    assert metadata.pop("id") != source.pop("id")
+    assert metadata == source
+    assert all(add["add"]["dataChange"] for add in lines[2:4])
+    (protocol,) = bodies(builder.store, 0, "protocol")
+    assert set(lines[-1]["protocol"]["writerFeatures"]) == set(protocol["writerFeatures"])
+
+
+def test_local_paths_are_as_spark_writes_them(tmp_path: Path) -> None:
+    source = LocalStore(str(tmp_path / "so urce"))
+    builder = TableBuilder(source, [Column("p", "string"), Column("id")], partition_by=["p"])
+    builder.append([{"p": "a b%", "id": 1}], [{"p": "é", "id": 2}])
+    target = LocalStore(str(tmp_path / "clone"))
+    clone(source, target, deep=False)
+    paths = {add["path"] for add in bodies(target, 0, "add")}
+    root = f"file:{tmp_path}/so%20urce/"
+    assert {path[: len(root)] for path in paths} == {root}
+    relative = {path.removeprefix(root) for path in paths}
+    assert relative == {add["path"] for add in bodies(source, 1, "add")}
+    assert ids(target) == [1, 2]
+
+
+def test_other_readers_read_deep_clones(tmp_path: Path) -> None:
+    source = LocalStore(str(tmp_path / "source"))
+    builder = TableBuilder(source, [Column("p", "string"), Column("id")], partition_by=["p"])
+    builder.append([{"p": "a b", "id": 1}], [{"p": "b", "id": 2}])
+    clone(source, LocalStore(str(tmp_path / "clone")))
+    (tmp_path / "source").rename(tmp_path / "gone")
+    for read in (rows_with_duckdb, rows_with_delta_rs):
+        assert multiset(read(tmp_path / "clone")) == multiset(builder.rows())
+
+
+@pytest.mark.parametrize("deep", [True, False], ids=["deep", "shallow"])
+def test_a_source_that_is_a_shallow_clone(deep: bool) -> None:
+    builder = with_vectors()
+    middle, target = new_target(), new_target()
+    clone(builder.store, middle, deep=False)
+    clone(middle, target, deep=deep)
+    assert ids(target) == [1, 3, 9]
+    if deep:
+        found = {name for name in names(target) if name.endswith(".parquet")}
+        assert len(found) == 2
+        assert all(name.startswith("clone-") for name in found)
+        again = new_target()
+        clone(middle, again)
+        assert {n for n in names(again) if n.endswith((".parquet", ".bin"))} == {
+            n for n in names(target) if n.endswith((".parquet", ".bin"))
+        }
+        builder.store.delete_many(list(names(builder.store)))
+        assert ids(target) == [1, 3, 9]
+    else:
+        # The owner of the files keeps them for the second clone too.
+        assert {note.clone_uri for note in read_notes(builder.store)} == {middle.uri, target.uri}
+        assert {note.clone_uri for note in read_notes(middle)} == {target.uri}
+
+
+def test_row_ids_stay_unique() -> None:
+    builder = memory_table(
+        features=["rowTracking", "domainMetadata"], properties={"delta.enableRowTracking": "true"}
+    )
+    builder.append([{"id": 1}, {"id": 2}])
+    (path,) = builder.append([{"id": 3}])
+    builder.remove(builder.append([{"id": 4}])[0])
+    source = {a["path"]: a for v in (1, 2) for a in bodies(builder.store, v, "add")}
+    for deep in (True, False):
+        target = new_target()
+        clone(builder.store, target, deep=deep)
+        for add in bodies(target, 0, "add"):
+            name = add["path"].removeprefix(f"{builder.store.uri}/")
+            assert add["baseRowId"] == source[name]["baseRowId"]
+            assert add["defaultRowCommitVersion"] == 0
+        (domain,) = bodies(target, 0, "domainMetadata")
+        assert json.loads(domain["configuration"])["rowIdHighWaterMark"] == 3
+    assert path in source
+
+
+def test_what_is_about_commits_of_the_source_does_not_travel() -> None:
+    builder = memory_table(
+        features=["inCommitTimestamp", "checkpointProtection"],
+        properties={
+            "delta.enableInCommitTimestamps": "true",
+            "delta.inCommitTimestampEnablementVersion": "4",
+            "delta.inCommitTimestampEnablementTimestamp": "5",
+            "delta.requireCheckpointProtectionBeforeVersion": "7",
+            "delta.coordinatedCommits.commitCoordinator-preview": "x",
+            "io.unitycatalog.tableId": "x",
+            "mine": "kept",
+        },
+    )
+    builder.append([{"id": 1}])
+    target = new_target()
+    clone(builder.store, target)
+    (metadata,) = bodies(target, 0, "metaData")
+    assert metadata["configuration"] == {"delta.enableInCommitTimestamps": "true", "mine": "kept"}
+    (info,) = bodies(target, 0, "commitInfo")
+    assert next(iter(info)) == "inCommitTimestamp"
+    (txn,) = bodies(target, 0, "txn")
+    table_id = bodies(builder.store, 0, "metaData")[0]["id"]
+    assert (txn["appId"], txn["version"]) == (f"deltactl.clone:{table_id}", 1)
+
+
+def test_domains() -> None:
+    builder = memory_table(features=["clustering", "domainMetadata"])
+    builder.append([{"id": 1}])
+    clustering = '{"clusteringColumns":[["id"]],"domainName":"delta.clustering"}'
+    builder.commit(
+        {"domainMetadata": {"domain": "delta.clustering", "configuration": clustering,
+                            "removed": False}},
+        {"domainMetadata": {"domain": "mine", "configuration": "x", "removed": False}},
+    )  # fmt: skip
+    target = new_target()
+    clone(builder.store, target)
+    assert [it["domain"] for it in bodies(target, 0, "domainMetadata")] == ["delta.clustering"]
+
+
+def test_properties_are_set_over_those_of_the_source() -> None:
+    builder = memory_table(properties={"delta.appendOnly": "true", "a": "1"})
+    builder.append([{"id": 1}])
+    target = new_target()
+    properties = {"delta.appendonly": "false", "delta.enableDeletionVectors": "true", "b": "2"}
+    clone(builder.store, target, properties=properties)
+    snapshot = Table("x", store=target).snapshot()
+    assert snapshot.metadata.configuration == {"a": "1", **properties}
+    assert "deletionVectors" in (snapshot.protocol.reader_features or ())
+    with pytest.raises(UsageError, match="cannot be set"):
+        CloneOptions(deep=True, properties={"delta.columnMapping.mode": "name"})
+
+
+def test_some_partitions() -> None:
+    builder = memory_table(Column("p", "string"), Column("id"), partition_by=["p"])
+    builder.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])
+    for deep in (True, False):
+        target = new_target()
+        report = clone(builder.store, target, deep=deep, where="p = 'b'")
+        assert ids(target) == [2]
+        assert report.plan.num_files == 1
+        (info,) = bodies(target, 0, "commitInfo")
+        assert json.loads(info["operationParameters"]["predicate"]) == [report.plan.predicate]
+    with pytest.raises(UsageError):
+        clone(builder.store, new_target(), where="id = 1")
+
+
+def test_an_empty_table() -> None:
+    builder = memory_table()
+    for deep in (True, False):
+        target = new_target()
+        clone(builder.store, target, deep=deep)
+        assert ids(target) == []
+
+
+def test_a_dry_run_writes_nothing() -> None:
+    builder = with_vectors()
+    for deep in (True, False):
+        target = new_target()
+        before = contents(builder.store)
+        report = clone(ReadOnlyStore(builder.store), ReadOnlyStore(target), deep=deep, dry_run=True)
+        assert (report.version_after, report.plan.num_files) == (None, 2)
+        assert names(target) == set()
+        assert contents(builder.store) == before
+
+
+def test_nothing_is_written_to_the_source_but_the_note() -> None:
+    builder = with_vectors()
+    before = contents(builder.store)
+    clone(ReadOnlyStore(builder.store), new_target())
+    target = new_target()
+    clone(ReadOnlyStore(builder.store), target, deep=False, note=False)
+    assert contents(builder.store) == before
+    report = clone(builder.store, target := new_target(), deep=False)
+    (note,) = read_notes(builder.store)
+    assert (note.clone_uri, note.source_version) == (target.uri, 3)
+    assert note.clone_id == bodies(target, 0, "metaData")[0]["id"]
+    assert report.notes == (builder.store.uri,)
+    assert contents(builder.store).keys() - before.keys() == {note.name}
+
+
+def test_a_source_that_cannot_be_written_has_no_shallow_clone() -> None:
+    builder = with_vectors()
+    target = new_target()
+
+    class Closed(ForwardingStore):
+        def put(self, name: str, data: bytes) -> None:
+            raise AccessDeniedError(f"cannot write {name!r}")
+
+    with pytest.raises(SafetyError, match="cannot be noted") as raised:
+        clone(Closed(builder.store), target, deep=False)
+    assert "--no-note" in (raised.value.hint or "")
+    assert names(target) == set()
+
+
+def test_who_loses_the_target_takes_the_note_back() -> None:
+    builder = with_vectors()
+    target = new_target()
+
+    class Taken(ForwardingStore):
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            if name == commit_path(0) and commit_path(0) not in names(target):
+                TableBuilder(target, [Column("other")])
+            super().put_if_absent(name, data)
+
+    with pytest.raises(ConflictError, match="another writer made a table"):
+        clone(builder.store, Taken(target), deep=False)
+    assert read_notes(builder.store) == ()
+    assert bodies(target, 0, "commitInfo")[0]["operation"] != "CLONE"
+
+
+@pytest.mark.parametrize("deep", [True, False], ids=["deep", "shallow"])
+def test_places_that_are_refused(tmp_path: Path, deep: bool) -> None:
+    root = tmp_path / "source"
+    source = LocalStore(str(root))
+    TableBuilder(source, [Column("id")]).append([{"id": 1}])
+    (tmp_path / "link").symlink_to(root)
+    before = names(LocalStore(str(tmp_path)))
+    for place, text in (
+        (root, "the same table"),
+        (tmp_path / "link", "the same table"),
+        (root / "inside", "is inside the source"),
+        (tmp_path / "link" / "inside", "is inside the source"),
+        (tmp_path, "is inside the target"),
+    ):
+        with pytest.raises(SafetyError, match=text):
+            clone(source, LocalStore(str(place)), deep=deep)
+    assert names(LocalStore(str(tmp_path))) == before
+    TableBuilder(LocalStore(str(tmp_path / "other")), [Column("id")])
+    for place, text in (
+        (tmp_path / "other", "holds a table already"),
+        (tmp_path / "other" / "inside", "is inside the Delta table"),
+    ):
+        with pytest.raises(SafetyError, match=text):
+            clone(source, LocalStore(str(place)), deep=deep)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "x").write_text("x")
+    with pytest.raises(SafetyError, match="neither empty nor an unfinished clone: it holds 'x'"):
+        clone(source, LocalStore(str(tmp_path / "files")), deep=deep)
+    assert (tmp_path / "files" / "x").read_text() == "x"
+    assert [path.name for path in (tmp_path / "files").iterdir()] == ["x"]
+
+
+def test_a_catalog_managed_source_is_refused() -> None:
+    builder = memory_table(features=["catalogManaged", "inCommitTimestamp"])
+    target = new_target()
+    with pytest.raises(UnsupportedFeatureError, match="cannot clone this table.*catalogManaged"):
+        clone(builder.store, target)
+    assert names(target) == set()
+
+
+def test_two_clones_into_one_target() -> None:
+    builder = with_vectors()
+    target = new_target()
+    clock = FixedClock(START_MS + 3_600_000)
+    other = Holder.here("other", clock)
+    with (
+        hold_lease(target, "clone", other, clock=clock, warn=lambda _: None),
+        pytest.raises(LeaseHeldError, match="another clone is running") as raised,
+    ):
+        clone(builder.store, target)
+    assert "--no-lease" not in (raised.value.hint or "")
+    assert not [name for name in names(target) if not name.startswith("_deltactl/leases/")]
+    clone(builder.store, target)
+    assert ids(target) == [1, 3, 9]
+
+
+@pytest.mark.parametrize("deep", [True, False], ids=["deep", "shallow"])
+def test_a_source_that_is_not_whole(deep: bool) -> None:
+    builder = with_vectors()
+    store = builder.store
+    (path,) = (add["path"] for add in bodies(store, 3, "add"))
+    data = store.read(path)
+    store.delete_many([path])
+    target = new_target()
+    with pytest.raises(DataFileError, match="1 file .*cannot be read.*it does not exist"):
+        clone(store, target, deep=deep)
+    assert commit_path(0) not in names(target)
+    assert read_notes(store) == ()
+    store.put(path, data + b"x")
+    with pytest.raises(DataFileError, match="the log says"):
+        clone(store, target, deep=deep)
+    store.put(path, data)
+    report = clone(store, target, deep=deep)
+    assert ids(target) == [1, 3, 9]
+    if deep:
+        assert (report.files_copied, report.files_kept) == (1, 2)
+        assert names(target) == {
+            commit_path(0), *(n for n in names(store) if n.endswith((".parquet", ".bin"))),
+        }  # fmt: skip
+
+
+def test_a_rerun_copies_what_is_missing_or_broken() -> None:
+    builder = with_vectors()
+    target = new_target()
+    clone(builder.store, target)
+    whole = target.contents()
+    files = sorted(n for n in names(target) if n.endswith(".parquet"))
+    target.delete_many([commit_path(0), files[0]])
+    target.put(files[1], b"x")
+    with pytest.raises(SafetyError, match="neither empty nor an unfinished clone"):
+        clone(builder.store, target)
+    table_id = bodies(builder.store, 0, "metaData")[0]["id"]
+    record = {"source": builder.store.uri, "table_id": table_id, "version": 1}
+    target.put("_deltactl/clone.json", json.dumps(record).encode())
+    report = clone(builder.store, target)
+    assert (report.files_copied, report.files_kept) == (2, 1)
+    assert names(target) == whole.keys()
+    assert ids(target) == [1, 3, 9]
+
+
+def test_an_unfinished_clone_of_another_table_is_refused() -> None:
+    builder = with_vectors()
+    target = new_target()
+    record = {"source": "memory://other", "table_id": "other", "version": 1}
+    target.put("_deltactl/clone.json", json.dumps(record).encode())
+    with pytest.raises(SafetyError, match="an unfinished clone of memory://other"):
+        clone(builder.store, target)
+    target.put("_deltactl/clone.json", b"{}")
+    with pytest.raises(SafetyError, match="does not say what was cloned"):
+        clone(builder.store, target)
+
+
+def test_a_finished_clone_is_left_alone() -> None:
+    builder = with_vectors()
+    target = new_target()
+    clone(builder.store, target)
+    target.put("_deltactl/clone.json", b"left by a run that was killed")
+    report = clone(builder.store, target)
+    assert (report.is_done, report.version_before, report.version_after) == (True, 0, 0)
+    assert "_deltactl/clone.json" not in names(target)
+    builder.append([{"id": 10}])
+    with pytest.raises(SafetyError, match="holds a table already") as raised:
+        clone(builder.store, target)
+    assert "--sync" in (raised.value.hint or "")
+
+
+@pytest.mark.parametrize("deep", [True, False], ids=["deep", "shallow"])
+def test_an_interrupted_run_makes_no_table(deep: bool) -> None:
+    builder = with_vectors()
+    target = new_target()
+    cancel = threading.Event()
+    cancel.set()
+    with pytest.raises(InterruptedRunError, match="interrupted"):
+        clone(builder.store, target, deep=deep, cancel=cancel)
+    assert commit_path(0) not in names(target)
+    clone(builder.store, target, deep=deep)
+    assert ids(target) == [1, 3, 9]
+
+
+def test_a_vacuum_that_was_at_work_is_reported() -> None:
+    builder = with_vectors()
+    (path,) = (add["path"] for add in bodies(builder.store, 3, "add"))
+    target = new_target()
+
+    class Vacuumed(ForwardingStore):
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            super().put_if_absent(name, data)
+            builder.store.delete_many([path])
+
+    report = clone(builder.store, Vacuumed(target), deep=False)
+    assert [it.path for it in report.gone] == [f"{builder.store.uri}/{path}"]
+
+
+def test_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    from deltactl.operations.clone import copies
+
+    monkeypatch.setattr(copies, "_FILES_A_TASK", 3)
+    builder = memory_table()
+    builder.append(*([{"id": n}] for n in range(10)))
+    target = new_target()
+    assert clone(builder.store, target).files_copied == 10
+    assert ids(target) == list(range(10))
+
+
+def test_the_library(tmp_path: Path) -> None:
+    source = LocalStore(str(tmp_path / "source"))
+    TableBuilder(source, [Column("id")]).append([{"id": 1}])
+    report = Table(tmp_path / "source").clone(tmp_path / "deep", CloneOptions(deep=True))
+    assert report.version_after == 0
+    Table(tmp_path / "source").clone(
+        Table(tmp_path / "shallow", warn=lambda _: None), CloneOptions(deep=False)
+    )
+    for name in ("deep", "shallow"):
+        assert Table(tmp_path / name).scan().read_all()["id"].to_pylist() == [1]
+    assert len(read_notes(source)) == 1

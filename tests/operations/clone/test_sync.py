@@ -1,0 +1,293 @@
+"""``clone --deep --sync``: an earlier clone is brought up to its source."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from deltactl.errors import ConflictError, SafetyError, UsageError
+from deltactl.operations.clone.options import CloneOptions
+from deltactl.operations.optimize.run import OptimizeOptions
+from deltactl.operations.vacuum.run import VacuumOptions
+from deltactl.storage.forwarding import ForwardingStore
+from deltactl.storage.store import Store
+from deltactl.table import Table
+from tests.operations.clone.test_run import (
+    bodies,
+    clone,
+    ids,
+    memory_table,
+    names,
+    new_target,
+    with_vectors,
+)
+from tests.support.table_builder import Column, TableBuilder, commit_path
+
+
+def sync(source: Store, target: Store, **options: Any) -> Any:
+    return clone(source, target, sync=True, **options)
+
+
+def keys(store: Store) -> set[tuple[str, str]]:
+    """The live files by path and vector."""
+    files = Table("x", store=store).snapshot().files
+    columns = (files[name].to_pylist() for name in ("encoded_path", "deletion_vector"))
+    return {(path, json.dumps(vector)) for path, vector in zip(*columns, strict=True)}
+
+
+def test_new_files_gone_files_and_vectors() -> None:
+    builder = with_vectors()
+    source, target = builder.store, new_target()
+    assert sync(source, target).version_after == 0  # the first run of a job that repeats
+    report = sync(source, target)
+    assert (report.is_done, report.version_after) == (True, 0)
+    builder.append([{"id": 4}, {"id": 5}])
+    (path,) = builder.append([{"id": 6}])
+    builder.delete_rows(path, [0])
+    (first, *_) = (add["path"] for add in bodies(source, 1, "add"))
+    builder.remove(first)
+    report = sync(source, target, dry_run=True)
+    assert (report.version_after, report.files_added, report.files_removed) == (None, 2, 1)
+    assert ids(target) == [1, 3, 9]
+    report = sync(source, target)
+    assert (report.version_before, report.version_after) == (0, 1)
+    # Two files and a vector; those that are there already are not looked at.
+    assert (report.files_copied, report.files_kept) == (3, 0)
+    assert ids(target) == [4, 5, 9]
+    assert keys(target) == keys(source)
+    (info,), (txn,) = bodies(target, 1, "commitInfo"), bodies(target, 1, "txn")
+    assert (info["operation"], info["operationParameters"]["sourceVersion"]) == ("CLONE", 7)
+    assert info["operationMetrics"]["numRemovedFiles"] == "1"
+    assert txn["version"] == 7
+    assert Table("x", store=target).scan(0).read_all().num_rows == 3
+    assert sync(source, target).is_done
+
+
+def test_a_new_vector_of_the_same_file() -> None:
+    builder = with_vectors()
+    source, target = builder.store, new_target()
+    sync(source, target)
+    (path,) = (add["path"] for add in bodies(source, 3, "add"))
+    builder.delete_rows(path, [0])
+    report = sync(source, target)
+    assert (report.files_added, report.files_removed) == (1, 1)
+    assert (report.files_copied, report.files_kept) == (1, 1)
+    assert ids(target) == [1, 3]
+
+
+def test_metadata_and_protocol_follow() -> None:
+    builder = memory_table()
+    builder.append([{"id": 1}])
+    source, target = builder.store, new_target()
+    sync(source, target, properties={"mine": "1"})
+    before = Table("x", store=target).snapshot()
+    builder.change_metadata(
+        columns=[*builder.columns, Column("new", "string")],
+        configuration={"delta.enableDeletionVectors": "true"},
+        protocol=TableBuilder.protocol_action(["deletionVectors"]),
+    )
+    sync(source, target)
+    after = Table("x", store=target).snapshot()
+    assert (
+        after.metadata.id == before.metadata.id != Table("x", store=source).snapshot().metadata.id
+    )
+    assert [field.name for field in after.metadata.schema.fields] == ["id", "new"]
+    assert after.metadata.configuration == {"mine": "1", "delta.enableDeletionVectors": "true"}
+    assert "deletionVectors" in (after.protocol.reader_features or ())
+
+
+def test_our_own_maintenance_does_not_count() -> None:
+    builder = memory_table()
+    builder.append([{"id": 1}], [{"id": 2}])
+    source, target = builder.store, new_target()
+    sync(source, target)
+    table = Table("x", store=target)
+    assert table.optimize(OptimizeOptions()).versions
+    table.vacuum(VacuumOptions())
+    table.checkpoint()
+    version = table.snapshot().version
+    assert sync(source, target).is_done
+    builder.append([{"id": 3}])
+    report = sync(source, target)
+    # The files that the optimize replaced are still there, and are live again.
+    assert (report.files_copied, report.version_after) == (1, version + 1)
+    assert ids(target) == [1, 2, 3]
+    assert keys(target) == keys(source)
+
+
+ADD = {"add": {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 1,
+               "dataChange": True}}  # fmt: skip
+
+
+def json_lines(*actions: dict[str, Any]) -> bytes:
+    return "".join(json.dumps(action) + "\n" for action in actions).encode()
+
+
+def _changed_rows(target: Store) -> None:
+    target.put(commit_path(1), json_lines(ADD))
+
+
+def _changed_metadata(target: Store) -> None:
+    (metadata,) = bodies(target, 0, "metaData")
+    changed = {**metadata, "configuration": {"other": "1"}}
+    target.put(commit_path(1), json_lines({"metaData": changed}))
+
+
+def _changed_domain(target: Store) -> None:
+    domain = {"domain": "mine", "configuration": "x", "removed": False}
+    target.put(commit_path(1), json_lines({"domainMetadata": domain}))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (_changed_rows, "rows were added or removed"),
+        (_changed_metadata, "properties or protocol"),
+        (_changed_domain, "its domain metadata"),
+    ],
+)
+def test_a_clone_that_was_changed_is_refused(change: Any, text: str) -> None:
+    builder = memory_table()
+    builder.append([{"id": 1}])
+    source, target = builder.store, new_target()
+    sync(source, target)
+    change(target)
+    builder.append([{"id": 2}])
+    with pytest.raises(SafetyError, match=text) as raised:
+        sync(source, target)
+    assert "--full" in (raised.value.hint or "")
+    assert Table("x", store=target).snapshot().version == 1
+    sync(source, target, full=True)
+    assert ids(target) == [1, 2]
+    assert keys(target) == keys(source)
+
+
+def test_other_sources_and_targets_are_refused() -> None:
+    builder, target = with_vectors(), new_target()
+    sync(builder.store, target)
+    other = memory_table()
+    other.change_metadata(id="another")
+    other.append([{"id": 7}])
+    with pytest.raises(SafetyError, match="is not the table that .* is a clone of"):
+        sync(other.store, target)
+    sync(other.store, target, full=True)
+    assert ids(target) == [7]
+    with pytest.raises(SafetyError, match="no deep clone made by deltactl"):
+        sync(builder.store, other.store, full=True)
+    shallow = new_target()
+    clone(builder.store, shallow, deep=False)
+    with pytest.raises(SafetyError, match="no deep clone made by deltactl"):
+        sync(builder.store, shallow)
+
+
+def test_a_source_that_went_back_is_refused() -> None:
+    builder, target = with_vectors(), new_target()
+    sync(builder.store, target)
+    with pytest.raises(SafetyError, match="version 1 of .* is older than version 3"):
+        sync(builder.store, target, version=1)
+    sync(builder.store, target, version=1, full=True)
+    assert ids(target) == [1, 2, 3]
+    sync(builder.store, target)
+    assert ids(target) == [1, 3, 9]
+
+
+def test_the_predicate_stays() -> None:
+    builder = memory_table(Column("p", "string"), Column("id"), partition_by=["p"])
+    builder.append([{"p": "a", "id": 1}], [{"p": "b", "id": 2}])
+    source, target = builder.store, new_target()
+    sync(source, target, where="p = 'b'")
+    builder.append([{"p": "a", "id": 3}], [{"p": "b", "id": 4}])
+    sync(source, target)
+    assert ids(target) == [2, 4]
+    with pytest.raises(SafetyError, match="was cloned where"):
+        sync(source, target, where="p = 'a'")
+    sync(source, target, where="p = 'a'", full=True)
+    assert ids(target) == [1, 3]
+
+
+def test_a_log_without_the_last_clone_is_refused() -> None:
+    builder, target = with_vectors(), new_target()
+    sync(builder.store, target)
+    Table("x", store=target).optimize(OptimizeOptions())
+    Table("x", store=target).checkpoint()
+    commits = [n for n in names(target) if n.endswith("00000.json")]
+    assert len(commits) == 1
+    target.delete_many(commits)
+    builder.append([{"id": 10}])
+    with pytest.raises(SafetyError, match="no longer has the commit of its last clone"):
+        sync(builder.store, target)
+    sync(builder.store, target, full=True)
+    assert ids(target) == [1, 3, 9, 10]
+
+
+def test_append_only() -> None:
+    builder = memory_table(properties={"delta.appendOnly": "true"})
+    (path,) = builder.append([{"id": 1}])
+    source, target, free = builder.store, new_target(), new_target()
+    sync(source, target)
+    sync(source, free, properties={"delta.appendOnly": "false"})
+    builder.append([{"id": 2}])
+    sync(source, target)
+    assert ids(target) == [1, 2]
+    builder.remove(path, data_change=False)
+    with pytest.raises(SafetyError, match=r"delta\.appendOnly forbids"):
+        sync(source, target)
+    sync(source, free)
+    sync(source, target, properties={"delta.appendOnly": "false"})
+    assert ids(free) == ids(target) == [2]
+
+
+def test_row_ids() -> None:
+    builder = memory_table(features=["rowTracking", "domainMetadata"])
+    builder.append([{"id": 1}, {"id": 2}])
+    source, target = builder.store, new_target()
+    sync(source, target)
+    builder.append([{"id": 3}])
+    sync(source, target)
+    (theirs,), (ours,) = bodies(source, 2, "add"), bodies(target, 1, "add")
+    assert ours["baseRowId"] == theirs["baseRowId"]
+    assert ours["defaultRowCommitVersion"] == 1
+    (domain,) = bodies(target, 1, "domainMetadata")
+    assert json.loads(domain["configuration"])["rowIdHighWaterMark"] == 2
+
+
+def test_another_writer_wins() -> None:
+    builder, target = memory_table(), new_target()
+    builder.append([{"id": 1}])
+    sync(builder.store, target)
+    builder.append([{"id": 2}])
+
+    class Beaten(ForwardingStore):
+        def put_if_absent(self, name: str, data: bytes) -> None:
+            if name == commit_path(1):
+                _changed_rows(target)
+            super().put_if_absent(name, data)
+
+    with pytest.raises(ConflictError, match="nothing was synced: another writer added"):
+        sync(builder.store, Beaten(target))
+    assert Table("x", store=target).snapshot().version == 1
+
+
+def test_full_finds_files_that_are_gone_from_the_clone() -> None:
+    builder, target = with_vectors(), new_target()
+    sync(builder.store, target)
+    (gone, *_) = (n for n in names(target) if n.endswith(".parquet"))
+    target.delete_many([gone])
+    report = sync(builder.store, target, full=True)
+    assert (report.files_copied, report.files_kept) == (1, 2)
+    assert ids(target) == [1, 3, 9]
+
+
+def test_options_that_do_not_fit() -> None:
+    choices: list[tuple[dict[str, Any], str]] = [
+        ({"deep": False, "sync": True}, "--sync needs --deep"),
+        ({"deep": True, "full": True}, "--full needs --sync"),
+        ({"deep": True, "note": False}, "--no-note is for shallow"),
+        ({"deep": True, "version": 1, "timestamp_ms": 1}, "do not go together"),
+        ({"deep": True, "version": -1}, "must not be negative"),
+    ]
+    for options, text in choices:
+        with pytest.raises(UsageError, match=text):
+            CloneOptions(**options)
