@@ -28,7 +28,8 @@ class Effect:
     ``files_removed``: how many fewer files there are, of data or of the log. ``bytes_freed``: of
     files that are deleted. ``requests_saved``: how many fewer requests a full scan of the table
     needs. ``skipping_bytes``: how many bytes less a query reads: deleted rows, footers, and what a
-    layout lets a query by one of its columns skip. ``requests`` is ``None`` where they were not measured.
+    layout lets a query by one of its columns skip. ``requests`` is ``None`` where they were not
+    measured.
     """
 
     files_removed: int = 0
