@@ -152,11 +152,7 @@ class Session:
             log_fields={"run_id": self.run_id, "command": command, "table": self.shown_table},
         )
         self._stack.enter_context(log_to(self.output, options.verbose))
-        for key in exposed_secrets(parse_storage_options(options.storage_option)):
-            self.output.warn(
-                f"the value of --storage-option {key} shows in the process list: set a variable,"
-                f" and write {key}=env:VARIABLE"
-            )
+        self._warn_of_secrets("--storage-option", options.storage_option)
         self._sent_before = requests_sent()
 
     def limit_time(self, limit: TimeLimit) -> None:
@@ -215,9 +211,17 @@ class Session:
         """
         if not pairs:
             return self.storage_options
+        self._warn_of_secrets("--source-storage-option", pairs)
         options = resolve_references(parse_storage_options(pairs), self.environ)
         rate = self.options.max_requests_per_second
         return options if rate is None else {**options, RATE_OPTION: str(rate)}
+
+    def _warn_of_secrets(self, option: str, pairs: Sequence[str]) -> None:
+        for key in exposed_secrets(parse_storage_options(pairs)):
+            self.output.warn(
+                f"the value of {option} {key} shows in the process list: set a variable,"
+                f" and write {key}=env:VARIABLE"
+            )
 
     def open_store(
         self,

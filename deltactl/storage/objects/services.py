@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from functools import cached_property
 from typing import Any, Protocol, Self
 
 from deltactl.errors import StorageError
@@ -161,7 +162,7 @@ class CommonService:
         self._on_upload: OnUpload | None = None
         self.opened_with: object = None
 
-    @property
+    @cached_property
     def identity(self) -> object:
         """Return class, endpoint, and what it was opened with; else the file system itself."""
         opened_with = self._fs if self.opened_with is None else self.opened_with

@@ -90,7 +90,7 @@ def test_sync(cli: RunCli, table: TableBuilder) -> None:
     TableBuilder(LocalStore("other"), [Column("id")])
     ran = cli("clone", "events", "other", "--deep", "--sync")
     assert ran.code == 6
-    assert "no deep clone made by deltactl" in ran.err
+    assert "not a deep clone by deltactl" in ran.err
 
 
 @pytest.mark.parametrize(

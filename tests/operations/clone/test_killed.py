@@ -16,8 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltactl.table import Table
-from tests.support.table_builder import START_MS, commit_path, encode_lines, struct_of
-from tests.support.table_builder import Column as BuilderColumn
+from tests.support.table_builder import (
+    START_MS,
+    Action,
+    Column,
+    commit_path,
+    encode_lines,
+    struct_of,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -30,7 +36,7 @@ _PATIENCE_S = 120
 def build_source(root: Path) -> None:
     for folder in range(_FOLDERS):
         (root / f"p={folder}").mkdir(parents=True)
-    schema = struct_of(BuilderColumn("p"), BuilderColumn("id"))
+    schema = struct_of(Column("p"), Column("id"))
     metadata = {
         "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
         "format": {"provider": "parquet", "options": {}},
@@ -39,7 +45,7 @@ def build_source(root: Path) -> None:
         "configuration": {},
         "createdTime": START_MS,
     }
-    actions = [
+    actions: list[Action] = [
         {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
         {"metaData": metadata},
     ]
@@ -50,7 +56,7 @@ def build_source(root: Path) -> None:
             pq.write_table(pa.table({"id": pa.array([number], pa.int64())}), root / name)
         else:
             content = (root / f"p={folder}" / f"part-{folder:05}.parquet").read_bytes()
-            (root / name).write_bytes(content + b"\0" * 0)
+            (root / name).write_bytes(content)
         add = {
             "path": name,
             "partitionValues": {"p": str(folder)},

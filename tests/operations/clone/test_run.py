@@ -379,7 +379,7 @@ def test_who_loses_the_target_takes_the_note_back() -> None:
                 TableBuilder(target, [Column("other")])
             super().put_if_absent(name, data)
 
-    with pytest.raises(ConflictError, match="another writer made a table"):
+    with pytest.raises(ConflictError, match="another writer created a table"):
         clone(builder.store, Taken(target), deep=False)
     assert read_notes(builder.store) == ()
     assert bodies(target, 0, "commitInfo")[0]["operation"] != "CLONE"

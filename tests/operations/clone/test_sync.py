@@ -174,11 +174,11 @@ def test_other_sources_and_targets_are_refused() -> None:
         sync(other.store, target)
     sync(other.store, target, full=True)
     assert ids(target) == [7]
-    with pytest.raises(SafetyError, match="no deep clone made by deltactl"):
+    with pytest.raises(SafetyError, match="not a deep clone by deltactl"):
         sync(builder.store, other.store, full=True)
     shallow = new_target()
     clone(builder.store, shallow, deep=False)
-    with pytest.raises(SafetyError, match="no deep clone made by deltactl"):
+    with pytest.raises(SafetyError, match="not a deep clone by deltactl"):
         sync(builder.store, shallow)
 
 

@@ -1,0 +1,62 @@
+"""Clones from local files to an object store, inside it, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deltactl import CloneOptions, SafetyError, Table
+from deltactl.storage.local.store import LocalStore
+from deltactl.storage.open import open_store
+from tests.support.object_servers import ObjectServer
+from tests.support.object_store_fixtures import ALL_SERVERS
+from tests.support.stores import MemoryStore
+from tests.support.table_builder import TableBuilder, build_sample, multiset
+
+pytestmark = [
+    # aiohttp's sessions are closed by the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.parametrize("server", ALL_SERVERS, indirect=True),
+]
+
+
+def build(folder: Path) -> TableBuilder:
+    template = MemoryStore("memory://clone-object-stores")
+    builder = build_sample(template, features="deletion-vectors", layout="partitioned")
+    return builder.copy_to(LocalStore(str(folder)))
+
+
+def test_there_and_back(server: ObjectServer, root: str, tmp_path: Path) -> None:
+    builder = build(tmp_path / "source")
+    expected = multiset(builder.rows())
+    there = Table(root, server.options)
+    report = Table(tmp_path / "source").clone(there, CloneOptions(deep=True))
+    copied = report.files_copied
+    beside = Table(f"{root} 2", server.options)
+    report = there.clone(beside, CloneOptions(deep=True))
+    assert report.files_copied == copied
+    back = Table(tmp_path / "back")
+    beside.clone(back, CloneOptions(deep=True, sync=True))
+    for table in (there, beside, back):
+        assert multiset(table.scan().read_all().to_pylist()) == expected
+    builder.append([{"id": 5000, "p": "a"}])
+    for source, target in ((Table(tmp_path / "source"), there), (there, beside), (beside, back)):
+        report = source.clone(target, CloneOptions(deep=True, sync=True))
+        assert (report.files_copied, report.version_after) == (1, 1)
+    assert multiset(back.scan().read_all().to_pylist()) == multiset(builder.rows())
+
+
+def test_shallow_inside_a_store(server: ObjectServer, root: str, tmp_path: Path) -> None:
+    builder = build(tmp_path / "source")
+    builder.copy_to(open_store(root, server.options))
+    source = Table(root, server.options, warn=lambda _: None)
+    target = Table(f"{root} 2", server.options, warn=lambda _: None)
+    report = source.clone(target, CloneOptions(deep=False))
+    assert report.notes == (source.uri,)
+    assert multiset(target.scan().read_all().to_pylist()) == multiset(builder.rows())
+    inside = Table(f"{root}/inside", server.options)
+    for place in (source, inside):
+        with pytest.raises(SafetyError):
+            source.clone(place, CloneOptions(deep=True))
