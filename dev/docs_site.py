@@ -35,7 +35,14 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Incident": ("troubleshooting.md", "restore.md", "check.md", "bundle.md", "explain.md"),
     "Automate": (
-        *("maintain.md", "scheduling.md", "github-actions.md", "kubernetes.md", "airflow.md", "dagster.md"),
+        *(
+            "maintain.md",
+            "scheduling.md",
+            "github-actions.md",
+            "kubernetes.md",
+            "airflow.md",
+            "dagster.md",
+        ),
         *("config.md", "spark.md"),
     ),
     "Reference": (
