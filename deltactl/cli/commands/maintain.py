@@ -260,7 +260,8 @@ def _observe(session: Session, fleet: _Fleet, policies: dict[str, MaintainPolicy
         warn = fleet.warnings.setdefault(table, []).append
         context = RunContext.of(warn, storage_options=session.storage_options)
         try:
-            store = session.open_store(table, read_only=True)
+            child = session.for_table(table, session.output, fleet.run.options.jobs)
+            store = child.open_table(table, read_only=True)
         except DeltactlError as error:
             fleet.run.errors[table] = error
             return
