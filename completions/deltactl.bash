@@ -27,7 +27,7 @@ _deltactl() {
     (( ${#words[@]} > 1 )) && previous=${words[${#words[@]}-2]}
     for word in "${words[@]:1:${#words[@]}-2}"; do
         case $word in
-            describe-history | describe-detail | optimize | vacuum | checkpoint | check | generate-manifest | restore | clone | convert | bundle | explain | config) command=$word; break ;;
+            describe-history | describe-detail | optimize | vacuum | checkpoint | maintain | check | generate-manifest | restore | clone | convert | bundle | explain | config) command=$word; break ;;
         esac
     done
     local typed=$current
@@ -163,6 +163,30 @@ _deltactl() {
         checkpoint:--max-requests-per-second) kind=nothing ;;
         checkpoint:--log-format) kind=choices values='text json' ;;
         checkpoint:--progress) kind=choices values='auto none plain json' ;;
+        maintain:--policy) kind=files ;;
+        maintain:--budget) kind=nothing ;;
+        maintain:--only) kind=nothing ;;
+        maintain:--metrics) kind=files ;;
+        maintain:--max-concurrent) kind=nothing ;;
+        maintain:--memory) kind=nothing ;;
+        maintain:--engine) kind=choices values='auto spark local' ;;
+        maintain:--spark-threshold) kind=nothing ;;
+        maintain:--master) kind=nothing ;;
+        maintain:--spark-remote) kind=nothing ;;
+        maintain:--spark-conf) kind=nothing ;;
+        maintain:--log-store) kind=choices values='dynamodb' ;;
+        maintain:--ddb-table-name) kind=nothing ;;
+        maintain:--ddb-region) kind=nothing ;;
+        maintain:--timeout) kind=nothing ;;
+        maintain:--timeout-grace) kind=nothing ;;
+        maintain:--tables-from) kind=files ;;
+        maintain:-j | maintain:--jobs) kind=nothing ;;
+        maintain:--report) kind=files ;;
+        maintain:--storage-option) kind=nothing ;;
+        maintain:-o | maintain:--output) kind=choices values='table json ndjson csv github junit' ;;
+        maintain:--max-requests-per-second) kind=nothing ;;
+        maintain:--log-format) kind=choices values='text json' ;;
+        maintain:--progress) kind=choices values='auto none plain json' ;;
         check:--version) kind=nothing ;;
         check:--files) kind=choices values='exists sizes footers data' ;;
         check:--sample) kind=nothing ;;
@@ -293,6 +317,7 @@ _deltactl() {
             optimize) values='--where --purge --cluster-by --layout --zorder-by --full --min-cluster-size --spill-dir --since-version --skip-hot --include-clustered --target-size --min-file-size --min-input-files --max-deleted-rows-ratio --max-bytes --commit-every --max-concurrent --memory --codec --rewrite --min-row-group --verify --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             vacuum) values='--retain --mode --inventory --dump-listing --keep-version --keep-last --also-keep-for --include-unknown --ignore-manifests --max-files --max-orphan-fraction --force-retention --yes --quarantine --quarantine-for --no-journal --undo --purge-quarantine --forget-clone --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             checkpoint) values='--version --kind --sidecar-size --top-file --compat --cleanup --cleanup-only --compact-log --repair --if-needed --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
+            maintain) values='--policy --budget --only --metrics --max-concurrent --memory --no-lease --check --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --report --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             check) values='--version --all-versions --files --sample --checkpoints --dvs --proofs --resume --fix --path --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             generate-manifest) values='--mode --version --where --since --scheme-map --output-root --purge-first --ddl --check --dry-run --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --tables-from -j --jobs --fail-fast --min-interval --no-lease --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
             restore) values='--to-version --to-timestamp --where --ignore-missing --allow-protocol-downgrade --yes --dry-run --engine --spark-threshold --master --spark-remote --spark-conf --log-store --ddb-table-name --ddb-region --timeout --timeout-grace --storage-option -o --output -q --quiet -v --verbose --debug --no-color --max-requests-per-second --log-format --progress -h --help' ;;
@@ -307,12 +332,13 @@ _deltactl() {
     if [[ $kind == positional ]]; then
         values=''
         case $command in
-            '') values='describe-history describe-detail optimize vacuum checkpoint check generate-manifest restore clone convert bundle explain config' ;;
+            '') values='describe-history describe-detail optimize vacuum checkpoint maintain check generate-manifest restore clone convert bundle explain config' ;;
             describe-history) kind=directories ;;
             describe-detail) kind=directories ;;
             optimize) kind=directories ;;
             vacuum) kind=directories ;;
             checkpoint) kind=directories ;;
+            maintain) kind=directories ;;
             check) kind=directories ;;
             generate-manifest) kind=directories ;;
             restore) kind=directories ;;

@@ -61,6 +61,11 @@ if TYPE_CHECKING:
     from deltactl.operations.convert.report import ConvertReport
     from deltactl.operations.convert.run import convert
     from deltactl.operations.detail import DetailReport
+    from deltactl.operations.maintain.budget import Budget
+    from deltactl.operations.maintain.options import MaintainOptions
+    from deltactl.operations.maintain.policy import MaintainPolicy
+    from deltactl.operations.maintain.report import MaintainReport
+    from deltactl.operations.maintain.run import maintain
     from deltactl.operations.manifest.options import ManifestOptions
     from deltactl.operations.manifest.report import ManifestReport
     from deltactl.operations.optimize.options import OptimizeOptions
@@ -76,6 +81,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessDeniedError",
+    "Budget",
     "CheckOptions",
     "CheckReport",
     "CheckpointOptions",
@@ -99,6 +105,9 @@ __all__ = [
     "LeaseHeldError",
     "LocalEngine",
     "LogGapError",
+    "MaintainOptions",
+    "MaintainPolicy",
+    "MaintainReport",
     "ManifestOptions",
     "ManifestReport",
     "MissingActionError",
@@ -131,9 +140,11 @@ __all__ = [
     "VersionNotFoundError",
     "__version__",
     "convert",
+    "maintain",
 ]
 
 _MODULES: Final = {
+    "Budget": "deltactl.operations.maintain.budget",
     "CheckOptions": "deltactl.operations.check.options",
     "CheckReport": "deltactl.operations.check.report",
     "CheckpointOptions": "deltactl.operations.checkpoint.options",
@@ -146,6 +157,9 @@ _MODULES: Final = {
     "DetailReport": "deltactl.operations.detail",
     "DynamoDbLogStore": "deltactl.storage.log_store",
     "LocalEngine": "deltactl.engine.local",
+    "MaintainOptions": "deltactl.operations.maintain.options",
+    "MaintainPolicy": "deltactl.operations.maintain.policy",
+    "MaintainReport": "deltactl.operations.maintain.report",
     "ManifestOptions": "deltactl.operations.manifest.options",
     "ManifestReport": "deltactl.operations.manifest.report",
     "OptimizeOptions": "deltactl.operations.optimize.options",
@@ -160,6 +174,7 @@ _MODULES: Final = {
     "VacuumOptions": "deltactl.operations.vacuum.options",
     "VacuumReport": "deltactl.operations.vacuum.report",
     "convert": "deltactl.operations.convert.run",
+    "maintain": "deltactl.operations.maintain.run",
 }
 """The modules of the public names that are not errors."""
 

@@ -26,6 +26,7 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
         "tutorial-first-table.md",
         "tutorial-incident.md",
         "tutorial-athena.md",
+        "tutorial-autopilot.md",
     ),
     "Everyday": (
         *("describe-history.md", "describe-detail.md", "optimize.md", "vacuum.md"),
@@ -34,7 +35,14 @@ NAVIGATION: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Incident": ("troubleshooting.md", "restore.md", "check.md", "bundle.md", "explain.md"),
     "Automate": (
-        *("scheduling.md", "github-actions.md", "kubernetes.md", "airflow.md", "dagster.md"),
+        *(
+            "maintain.md",
+            "scheduling.md",
+            "github-actions.md",
+            "kubernetes.md",
+            "airflow.md",
+            "dagster.md",
+        ),
         *("config.md", "spark.md"),
     ),
     "Reference": (

@@ -20,7 +20,9 @@ from deltactl.errors import DeltactlError
 _SECTIONS: Final[Mapping[str, Callable[[str], bool]]] = {
     "The table": lambda name: name == "Table",
     "Functions": str.islower,
-    "Options": lambda name: name.endswith(("Options", "PartitionColumn", "Depth")),
+    "Options": lambda name: name.endswith(
+        ("Options", "Policy", "Budget", "PartitionColumn", "Depth")
+    ),
     "Reports": lambda name: name.endswith(("Report", "Snapshot")),
     "Engines and stores": lambda name: name.endswith(("Engine", "LogStore")),
     "Errors": lambda name: name.endswith("Error"),

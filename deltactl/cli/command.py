@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from copy import copy
 from typing import Any
 
@@ -29,6 +30,12 @@ from deltactl.cli.startup import load_arrow
 from deltactl.cli.turns import take_turn
 from deltactl.errors import UsageError
 
+PlanAhead = Callable[[Any, Session, Sequence[str], int], AbstractContextManager[Sequence[str]]]
+"""``plan_ahead(ctx, session, tables, jobs)``: looks at all tables before the command runs on each.
+
+The context yields the tables in the order in which to run; it ends after the last one.
+"""
+
 
 class Command(TyperCommand):
     """A command with the global options; it begins the session before it runs."""
@@ -36,6 +43,7 @@ class Command(TyperCommand):
     takes_tables = False
     takes_turns = False
     needs_arrow = True
+    plan_ahead: PlanAhead | None = None
     uses_system_pool = False
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -54,6 +62,8 @@ class Command(TyperCommand):
     def invoke(self, ctx: Any) -> Any:  # Any: the type of this context is private to Typer
         """Move the global options into the session, then run the command with the rest."""
         session = Session.of(ctx)
+        if ctx.params.get("policy") is not None:
+            session.use_settings(ctx.params["policy"])
         options = session.options_before.merge(GlobalOptions.take(ctx.params))
         engine = EngineOptions.take(ctx.params)
         log_store = LogStoreOptions.take(ctx.params)
@@ -86,16 +96,32 @@ class Command(TyperCommand):
         from deltactl.cli.fleet.run import expand_tables, find_single
 
         single = find_single(options, session)
+        tables = expand_tables(options, session) if single is None else [single]
+        if self.plan_ahead is None:
+            return self._invoke_found(ctx, session, options, tables, is_single=single is not None)
+        load_arrow(uses_system_pool=self.uses_system_pool)
+        with self.plan_ahead(ctx, session, tables, options.jobs) as ordered:
+            return self._invoke_found(ctx, session, options, ordered, is_single=single is not None)
+
+    def _invoke_found(
+        self,
+        ctx: Any,
+        session: Session,
+        options: FleetOptions,
+        tables: Sequence[str],
+        *,
+        is_single: bool,
+    ) -> Any:
         if session.output.form in CI_FORMATS:
-            tables = expand_tables(options, session) if single is None else [single]
             return self._invoke_each(ctx, session, options, tables)
+        single = tables[0] if is_single else None
         session.table = single
         session.output.log_fields["table"] = session.shown_table
         if session.table is not None:
             ctx.params["table"] = session.table
             fill_in_settings(ctx, session.sources)
             return self._invoke_one(ctx, session)
-        return self._invoke_each(ctx, session, options, expand_tables(options, session))
+        return self._invoke_each(ctx, session, options, tables)
 
     def _invoke_each(
         self, ctx: Any, session: Session, options: FleetOptions, tables: Sequence[str]

@@ -77,6 +77,16 @@ COMMANDS: Final = (
     ),
     _maintenance("checkpoint", "Write a checkpoint; clean up or repair the log"),
     CommandSpec(
+        "maintain",
+        "Do the most useful work on many tables, within a budget",
+        has_engine=True,
+        commits=True,
+        has_time_limit=True,
+        takes_tables=True,
+        has_report=True,
+        uses_system_pool=True,
+    ),
+    CommandSpec(
         "check",
         "Check whether log, files and statistics agree",
         has_engine=True,

@@ -80,7 +80,8 @@ def load_command(spec: CommandSpec) -> Command:
         raise UsageError(
             f"`{spec.name}` is not part of this version", hint="See `deltactl --help`."
         )
-    command = build_command(import_module(spec.module).command, spec.name)
+    module = import_module(spec.module)
+    command = build_command(module.command, spec.name)
     params = {param.name: param for param in command.params}
     for options in _options_of(spec):
         # The tables of `FleetOptions` take the place of the command's own argument.
@@ -88,6 +89,7 @@ def load_command(spec: CommandSpec) -> Command:
     command.params = list(params.values())
     command.takes_tables, command.takes_turns = spec.takes_tables, spec.takes_turns
     command.needs_arrow, command.uses_system_pool = spec.needs_arrow, spec.uses_system_pool
+    command.plan_ahead = getattr(module, "plan_ahead", None)
     return command
 
 

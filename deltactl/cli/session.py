@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -84,6 +85,8 @@ class Session:
         self.outcomes: list[TableOutcome] = []  # of several tables, those that have ended
         self._is_of_several = False
         self._jobs = 1  # runs that share this process with this one, itself included
+        self.shared: Any = None  # what a command made for all its tables, before the first one
+        self.sum_up: Callable[[], Any] | None = None  # totals over all tables, at the end
         self._stack = ExitStack()
 
     @staticmethod
@@ -108,6 +111,14 @@ class Session:
             UsageError: a file has such a key.
         """
         self._settings.check_command(command, settings)
+
+    def use_settings(self, name: str) -> None:
+        """Let the settings of a file apply before all others.
+
+        Raises:
+            UsageError: the file cannot be read, or is invalid.
+        """
+        self._settings.put_first(Path(name))
 
     @property
     def sources(self) -> tuple[Source, ...]:

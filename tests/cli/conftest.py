@@ -42,9 +42,10 @@ RunCli = Callable[..., Ran]
 
 
 @pytest.fixture(autouse=True)
-def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the settings of whoever runs the tests out of them."""
+def no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the settings of whoever runs the tests out of them, and the tests out of their cache."""
     monkeypatch.setenv("DELTACTL_CONFIG", os.devnull)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
 @pytest.fixture

@@ -48,7 +48,11 @@ def main(pages: list[str]) -> None:
     os.environ |= {"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "PYTHONPATH": str(REPOSITORY)}
     for page in pages or find_pages():
         with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
-            os.environ |= {"HOME": scratch, "XDG_CONFIG_HOME": f"{scratch}/config"}
+            os.environ |= {
+                "HOME": scratch,
+                "XDG_CACHE_HOME": f"{scratch}/cache",
+                "XDG_CONFIG_HOME": f"{scratch}/config",
+            }
             folder = Path(scratch) / "data"
             folder.mkdir()
             build_tables(folder)

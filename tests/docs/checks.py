@@ -211,6 +211,8 @@ def check_text(block: Block, box: Sandbox) -> None:
             check_synopsis(block.text)
         case "modules":
             _check_modules(block)
+        case "systemd":
+            _check_units(block, box)
         case "schedule":
             pass  # tests/explorer/test_bugs.py
         case how:
@@ -218,6 +220,18 @@ def check_text(block: Block, box: Sandbox) -> None:
             assert block.reason, f"{block.place}: text that nothing checks needs a reason"
             for command in find_commands(block.text):
                 check_synopsis(command)
+
+
+def _check_units(block: Block, box: Sandbox) -> None:
+    """Each unit of systemd has known sections, and what it starts runs."""
+    sections = set(re.findall(r"^\[(\w+)\]$", block.text, re.MULTILINE))
+    assert sections <= {"Unit", "Service", "Timer", "Install"}, block.place
+    told = re.findall(r"^SuccessExitStatus=(.*)$", block.text, re.MULTILINE)
+    statuses = {0, *(int(status) for line in told for status in line.split())}
+    started = re.findall(r"^ExecStart=\S*/(deltactl .*)$", block.text, re.MULTILINE)
+    assert started, f"{block.place}: no unit starts deltactl"
+    for command in started:
+        run(block, box, command, statuses)
 
 
 def _check_modules(block: Block) -> None:

@@ -41,6 +41,7 @@ def box(tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbo
     monkeypatch.chdir(folder)
     monkeypatch.setenv("TERM", "dumb")  # no bars
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parent / "cache"))
     return Sandbox(folder)
 
 

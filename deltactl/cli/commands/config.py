@@ -17,9 +17,11 @@ from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.reference.completions import ProgramDoc
 from deltactl.cli.reference.program import describe_program
 from deltactl.cli.session import Session
+from deltactl.cli.settings.file import policy_keys
 from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import Origin
 from deltactl.errors import UsageError
+from deltactl.operations.maintain.policy import PolicyKey
 
 Row = dict[str, Any]
 
@@ -84,6 +86,10 @@ def list_settings(
         settings = [option for option in doc.options if option.name in SETTABLE]
         session.check_settings(doc.name, [option.name for option in settings])
         rows += [_resolve(session, doc.name, it, table, properties) for it in settings]
+        rows += [
+            _resolve_policy(session, doc.name, key, about, table)
+            for key, about in policy_keys(doc.name).items()
+        ]
     return rows
 
 
@@ -122,6 +128,18 @@ def _resolve(
     said = _DEFAULT.search(option.help)
     default = next(filter(None, said.groups()), None) if said else None
     return row(default if option.value else "false", Origin.DEFAULT, None)
+
+
+def _resolve_policy(
+    session: Session, command_name: str, key: str, about: PolicyKey, table: str | None
+) -> Row:
+    """Return the row of a key that is no option."""
+    row: Row = {"command": command_name, "setting": key}
+    for source in session.sources_for(command_name, table):
+        if (found := source.find(key)) is not None:
+            name, text = found
+            return row | {"value": text, "origin": source.origin.value, "name": name}
+    return row | {"value": about.default or None, "origin": Origin.DEFAULT.value, "name": None}
 
 
 def _without_secret(name: str, value: str) -> str:

@@ -6,7 +6,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.output.envelope import SCHEMA_VERSION, Envelope, ErrorInfo, dump_json
 from deltactl.cli.output.github import iterate_annotations
@@ -89,11 +89,16 @@ class FleetOutput:
             for line in iterate_annotations(outcome, self._command or ""):
                 self._output.print_text(line)
 
-    def finish(self, outcomes: Sequence[TableOutcome]) -> None:
-        """Print the end of the output; ``outcomes`` are in the order of the arguments."""
+    def finish(self, outcomes: Sequence[TableOutcome], totals: Any = None) -> None:
+        """Print the end of the output; ``outcomes`` are in the order of the arguments.
+
+        ``totals`` over all tables are part of a JSON document, unless they are ``None``.
+        """
         if self._output.form is OutputFormat.JSON:
             runs = [outcome.envelope.to_json() for outcome in outcomes]
             document = {"schema_version": SCHEMA_VERSION, "command": self._command, "runs": runs}
+            if totals is not None:
+                document["totals"] = totals
             self._output.print_text(dump_json(document, indent=2))
         elif self._output.form is OutputFormat.JUNIT:
             # Imported here, because Python's XML helpers load the HTTP ones.

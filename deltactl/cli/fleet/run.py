@@ -115,7 +115,8 @@ class Fleet:
                 raise
         order = {table: number for number, table in enumerate(tables)}
         outcomes.sort(key=lambda outcome: order[outcome.table])
-        output.finish(outcomes)
+        sum_up = self._session.sum_up
+        output.finish(outcomes, None if sum_up is None else sum_up())
         return find_worst(outcome.exit_code for outcome in outcomes)
 
     def _run_each(self, tables: Sequence[str]) -> Generator[TableOutcome, None, None]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from deltactl.cli.exits import MEANINGS, ExitCode, find_worst
 from deltactl.cli.html_report.document import format_instant, render_document, render_footer
 from deltactl.cli.html_report.html import Markup, element, foreign, join
+from deltactl.cli.html_report.maintain import render_maintain
 from deltactl.cli.html_report.optimize import render_optimize
 from deltactl.cli.html_report.parts import (
     Head,
@@ -32,7 +33,7 @@ _MOST_SECTIONS: Final = 100
 
 _SECTIONS: Final[
     Mapping[str, Callable[[Envelope, Mapping[str, Any]], Iterator[Markup]]]
-] = {"optimize": render_optimize, "vacuum": render_vacuum}  # fmt: skip
+] = {"maintain": render_maintain, "optimize": render_optimize, "vacuum": render_vacuum}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,8 @@ _NAMES: Final = {
         "full if-needed path proofs shallow timestamp "
         "include-clustered include-unknown inventory keep-last keep-version limit margin "
         "max-bytes max-deleted-rows-ratio max-files min-file-size min-input-files mode name "
-        "operation partition-by property purge retain sample since since-version skip-hot "
-        "sync to-timestamp to-version undo until version version-range where"
+        "only operation partition-by policy property purge retain sample since since-version "
+        "skip-hot sync to-timestamp to-version undo until version version-range where"
     ),
     Group.LAYOUT: "cluster-by layout min-cluster-size spill-dir zorder-by",
     Group.SAFETY: (
@@ -32,7 +32,7 @@ _NAMES: Final = {
         "purge-quarantine quarantine quarantine-for verify yes"
     ),
     Group.OUTPUT: (
-        "ddl debug dump-listing graph help install-completion no-color output quiet "
+        "ddl debug dump-listing graph help metrics install-completion no-color output quiet "
         "restorable verbose"
     ),
 }

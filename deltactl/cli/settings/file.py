@@ -32,6 +32,7 @@ from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import EnvironmentSource, Origin, Source
 from deltactl.errors import UsageError
+from deltactl.operations.maintain.policy import KEYS, PolicyKey
 
 FILE_NAME: Final = "deltactl.toml"
 _VARIABLE: Final = "DELTACTL_CONFIG"
@@ -84,7 +85,7 @@ class ConfigSource:
         }
         for place, section in {command: self.content.get(command, {}), **places}.items():
             for key in section:
-                if key not in settings:
+                if key not in {*settings, *policy_keys(command)}:
                     raise _no_setting(self.path, f"{place}.{key}", key, settings)
 
 
@@ -93,6 +94,15 @@ class Settings:
 
     def __init__(self, environ: Mapping[str, str], commands: Collection[str]) -> None:
         self._environ, self._commands = environ, commands
+        self._first: list[ConfigSource] = []
+
+    def put_first(self, path: Path) -> None:
+        """Let the settings of a file apply before those of the environment and of other files.
+
+        Raises:
+            UsageError: it cannot be understood.
+        """
+        self._first.append(load_config_file(path, self._commands))
 
     @cached_property
     def _files(self) -> list[ConfigSource]:
@@ -105,8 +115,11 @@ class Settings:
         Raises:
             UsageError: a file cannot be understood.
         """
-        files = (replace(file, command=command, table=table) for file in self._files)
-        return (EnvironmentSource(self._environ), *files)
+        first, files = (
+            [replace(file, command=command, table=table) for file in found]
+            for found in (self._first, self._files)
+        )
+        return (*first, EnvironmentSource(self._environ), *files)
 
     def check_command(self, command: str, settings: Collection[str]) -> None:
         """Refuse a key in a command's sections that is no setting of this command.
@@ -114,7 +127,7 @@ class Settings:
         Raises:
             UsageError: a file has such a key.
         """
-        for file in self._files:
+        for file in (*self._first, *self._files):
             file.check_command(command, settings)
 
 
@@ -161,6 +174,11 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
     return ConfigSource(path, content)
 
 
+def policy_keys(command: str) -> Mapping[str, PolicyKey]:
+    """Return the keys that a section of a command may have and that are not options."""
+    return KEYS if command == "maintain" else {}
+
+
 def _check_section(
     path: Path, place: str, section: Mapping[str, Any], sections: Collection[str]
 ) -> None:
@@ -171,8 +189,8 @@ def _check_section(
                 raise UsageError(f"{path}: {at} is a section, not a setting", hint=f"Write [{at}].")
             if key not in (_TABLES, _PROFILES):
                 _check_section(path, at, value, ())
-        elif key not in SETTABLE:
-            raise _no_setting(path, at, key, {*SETTABLE, *sections})
+        elif key not in (known := {*SETTABLE, *policy_keys(place.rpartition(".")[2])}):
+            raise _no_setting(path, at, key, {*known, *sections})
         elif isinstance(value, dict) or (isinstance(value, list) and not _is_texts(value)):
             raise UsageError(f"{path}: {at} is neither a string nor a list of strings")
 

@@ -8,6 +8,7 @@ from typing import Final
 # that disable a safety rule, must be given on each command line.
 SETTABLE: Final = frozenset(
     (
+        "budget",
         "codec",
         "commit-every",
         "compat",
@@ -28,6 +29,7 @@ SETTABLE: Final = frozenset(
         "max-files",
         "max-requests-per-second",
         "memory",
+        "metrics",
         "min-file-size",
         "min-input-files",
         "min-interval",

@@ -50,6 +50,9 @@ class OptimizeOptions:
     version; ignored if the table's id is not ``since_table_id``. ``need``: run only if at least
     this much work is pending.
 
+    ``partitions``: only these, by the names of their Hive directories, such as ``day=2024-01-31``
+    (empty for a table without partitions); ``None``: all.
+
     ``cluster_by`` and ``zorder_by`` are columns as in ``a, b.c``: rows are placed by them, those of
     ``cluster_by`` as ``layout`` says. ``full``: also files that are placed so already.
     Clusters of fewer than ``min_cluster_bytes`` are rewritten together with new files. Rows that
@@ -76,6 +79,7 @@ class OptimizeOptions:
     since_version: int | None = None
     since_table_id: str | None = None
     need: Need | None = None
+    partitions: frozenset[str] | None = None
     cluster_by: str | None = None
     zorder_by: str | None = None
     layout: Layout | None = None

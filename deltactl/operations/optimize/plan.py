@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,10 +130,13 @@ def plan_optimize(
     now_ms: int,
     warn: Warn = ignore_warning,
     names: pa.ChunkedArray | None = None,
+    *,
+    loaded: tuple[pa.Table, int, int] | None = None,
 ) -> OptimizePlan:
     """Choose what to rewrite, from the log alone (a purge of dropped columns reads footers).
 
-    Only files with one of ``names`` are considered, unless it is ``None``.
+    Only files with one of ``names`` are considered, unless it is ``None``. ``loaded`` is what
+    ``load_files`` returned for the same predicate, names and request, if it was called before.
 
     Raises:
         UnsupportedFeatureError: a table feature forbids rewriting.
@@ -147,8 +150,8 @@ def plan_optimize(
     predicate = None if options.where is None else parse_predicate(options.where, fields)
     keeps = request is None and options.keeps_layouts
     # What layout a partition has, its other files say.
-    loaded = None if keeps else names
-    files, unmatched, table_bytes = _load_files(snapshot, predicate, loaded, request)
+    wanted = None if keeps else names
+    files, unmatched, table_bytes = loaded or load_files(snapshot, predicate, wanted, request)
     target = choose_target_bytes(
         options.target_bytes, snapshot.properties.target_file_size, table_bytes
     )
@@ -157,12 +160,14 @@ def plan_optimize(
         minimum = int(target * DEFAULT_MIN_SHARE)
     groups = group_partitions(files["partition_values"], fields)
     choice = Choice(files, groups)
-    if names is not None and loaded is None:
+    if names is not None and wanted is None:
         others = pc.invert(pc.is_in(files["path"], value_set=names))
         choice.leave(np.asarray(others), "not taken by other writers")
     _leave_two_texts(choice, snapshot, warn)
     if unmatched:
         choice.left_alone["not matched by --where"] = unmatched
+    if options.partitions is not None:
+        choice.leave(_outside(choice, snapshot, options.partitions), "in a partition not chosen")
     if options.since_version is not None and _is_of(snapshot, options.since_table_id):
         untouched = _untouched(choice, snapshot, options.since_version, warn)
         choice.leave(untouched, f"in a partition not touched since version {options.since_version}")
@@ -239,11 +244,11 @@ def _sizes_after(sizes: Array, bins: list[Array], after: Array) -> Array:
     return np.concatenate([sizes[stays], np.repeat(sums(sizes, bins) // after, after)])
 
 
-def _load_files(
+def load_files(
     snapshot: Snapshot,
-    predicate: PartitionPredicate | None,
-    names: pa.ChunkedArray | None,
-    request: LayoutRequest | None,
+    predicate: PartitionPredicate | None = None,
+    names: pa.ChunkedArray | None = None,
+    request: LayoutRequest | None = None,
 ) -> tuple[pa.Table, int, int]:
     """Return matching files, the number of others, and the table's bytes.
 
@@ -304,9 +309,14 @@ def _untouched(choice: Choice, snapshot: Snapshot, since: int, warn: Warn) -> Ar
     touched = find_touched(snapshot, since, warn)
     if touched is None:
         return np.zeros(choice.files.num_rows, dtype=np.bool_)
+    return _outside(choice, snapshot, touched)
+
+
+def _outside(choice: Choice, snapshot: Snapshot, directories: Set[str]) -> Array:
+    """Return files of partitions that have none of these directories."""
     fields = snapshot.metadata.partition_fields
     by_text = group_partitions(choice.files["partition_values"], fields, by_text=True)
-    labels = [label in touched for label in by_text.labels()]
+    labels = [label in directories for label in by_text.labels()]
     hit = np.asarray(labels, dtype=np.bool_)[by_text.ids]
     # One partition may have several spellings.
     groups_hit = np.zeros(choice.groups.num_groups, dtype=np.bool_)

@@ -82,7 +82,9 @@ class OptimizeReport:
         must not skip them.
         """
         options = self.options
-        deferred = (options.where, options.max_bytes, options.skip_hot_ms, self.skipped)
+        deferred = (
+            options.where, options.partitions, options.max_bytes, options.skip_hot_ms, self.skipped
+        )  # fmt: skip
         if any(it is not None for it in deferred) or self.failures or self.conflicts:
             return None
         if self.dry_run or self.interrupted or options.purge:

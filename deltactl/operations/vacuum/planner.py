@@ -66,9 +66,7 @@ class Planner:
             SafetyError: lite was requested but is incomplete, or a file cannot be located.
             TableError: a version to keep cannot be rebuilt, or the log is damaged.
         """
-        bookmark = read_bookmark(self.store)
-        if bookmark is not None and bookmark > self.snapshot.version:
-            bookmark = None  # of an earlier table at this address
+        bookmark = self._read_bookmark()
         start = 0 if bookmark is None else bookmark + 1
         oldest = first_commit(self.listing)
         covered = start >= oldest
@@ -82,10 +80,23 @@ class Planner:
                 ),
                 hint="Run once with --mode full, which lists the files; lite works from then on.",
             )
-        lite = self.options.mode == "lite" or (bookmark is not None and covered)
-        if lite and not self.options.needs_listing:
-            return self._plan_lite(start, bookmark)
-        return self._plan_full(bookmark)
+        if self._lists(bookmark):
+            return self._plan_full(bookmark)
+        return self._plan_lite(start, bookmark)
+
+    @property
+    def lists(self) -> bool:
+        """Return whether a plan needs a listing of all files; reads ``_last_vacuum_info``."""
+        return self._lists(self._read_bookmark())
+
+    def _lists(self, bookmark: int | None) -> bool:
+        covered = bookmark is not None and bookmark + 1 >= first_commit(self.listing)
+        return self.options.needs_listing or not (covered or self.options.mode == "lite")
+
+    def _read_bookmark(self) -> int | None:
+        bookmark = read_bookmark(self.store)
+        # A later version is of an earlier table at this address.
+        return None if bookmark is not None and bookmark > self.snapshot.version else bookmark
 
     @property
     def store(self) -> Store:

@@ -61,7 +61,7 @@ def vacuum_table(
         store.uri, format_count(plan.files.num_rows, "file"), plan.size_bytes, plan.version,
         plan.mode,
     )  # fmt: skip
-    refusal = _find_refusal(plan)
+    refusal = find_refusal(plan)
     skipped = _find_shortfall(plan, options)
     if skipped is not None:
         return VacuumReport(plan, context.engine.name, dry_run=dry_run, skipped=skipped)
@@ -117,7 +117,7 @@ def _find_shortfall(plan: VacuumPlan, options: VacuumOptions) -> str | None:
     return options.need.find_shortfall(files=plan.files.num_rows, size_bytes=plan.size_bytes)
 
 
-def _find_refusal(plan: VacuumPlan) -> SafetyError | None:
+def find_refusal(plan: VacuumPlan) -> SafetyError | None:
     """Return an error if the plan would remove too many files that no commit names."""
     if not plan.has_too_many_orphans:
         return None

@@ -1,0 +1,302 @@
+"""``deltactl maintain``: parse, observe all tables, act on each, present."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from deltactl.cli.exits import ExitCode, find_worst
+from deltactl.cli.options.common import DryRunOption, TableArgument
+from deltactl.cli.output.output import OutputFormat
+from deltactl.cli.session import Session
+from deltactl.clock import SystemClock
+from deltactl.engine.memory import machine_memory_bytes
+from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
+from deltactl.operations.maintain.budget import parse_budget
+from deltactl.operations.maintain.options import MaintainOptions
+from deltactl.operations.maintain.policy import ACTIONS, MaintainPolicy, parse_actions
+from deltactl.units import parse_size
+
+if TYPE_CHECKING:
+    from deltactl.operations.maintain.metrics import TableSample
+    from deltactl.operations.maintain.report import TableReport
+    from deltactl.operations.maintain.run import Maintenance
+
+
+@dataclass(slots=True)
+class _Fleet:
+    """What is known of all tables: the run, warnings while they were observed, results."""
+
+    run: Maintenance
+    warnings: dict[str, list[str]] = field(default_factory=dict)
+    reports: dict[str, TableReport] = field(default_factory=dict)
+    samples: dict[str, TableSample] = field(default_factory=dict)
+
+
+def command(  # noqa: PLR0913 - one parameter an option
+    ctx: typer.Context,
+    table: TableArgument,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Settings that apply before all others, in the form of deltactl.toml",
+        ),
+    ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--budget",
+            metavar="LIMIT",
+            help="Limit over all tables: 20GiB to read, 30min or 5000requests; may be repeated  "
+            "[default: no limit]",
+            show_default=False,
+        ),
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ACTIONS", help=f"Only these actions of the policy: {','.join(ACTIONS)}"
+        ),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Also write a Prometheus text file, for node exporter's collector"
+        ),
+    ] = None,
+    max_concurrent: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Tasks at a time  [default: number of cores]"),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory to use  [default: half of the machine's]"),
+    ] = None,
+    no_lease: Annotated[
+        bool,
+        typer.Option("--no-lease", help="Run even if another run holds the lease of a table"),
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 3 if anything is due")
+    ] = False,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Do the most useful work on many tables, within a budget.
+
+    Looks at the log of each table, ranks what is due by benefit per cost, and does the first of it:
+    optimize, checkpoint, manifests, log cleanup, vacuum. Files are removed only after the table's
+    own retention. The policy is the section [maintain] of deltactl.toml.
+
+    \b
+    Examples:
+      deltactl maintain 's3://lake/*' --dry-run
+      deltactl maintain 's3://lake/*' --budget 20GiB --budget 30min
+      deltactl maintain --tables-from tables.txt --check
+    """  # noqa: D301 - the backspace is what keeps the lines below it apart
+    session = Session.of(ctx)
+    fleet = session.shared
+    assert isinstance(fleet, _Fleet)
+    for warning in fleet.warnings.get(table, ()):
+        session.output.warn(warning)
+    looks = dry_run or check
+    try:
+        report = _look(fleet, table) if looks else _act(session, fleet, table, max_concurrent)
+    except DeltactlError as error:
+        _note(fleet, table, error.exit_code, None)
+        raise
+    fleet.reports[table] = report
+    _present(session, fleet, table, report, is_check=check)
+
+
+def _look(fleet: _Fleet, table: str) -> TableReport:
+    return fleet.run.preview(table)
+
+
+def _act(session: Session, fleet: _Fleet, table: str, max_concurrent: int | None) -> TableReport:
+    run = fleet.run
+    if not run.has_work(table):  # no engine, and no store that may write
+        return run.rest(table)
+    store = session.open_table(table)
+    memory = run.options.memory_bytes
+    engines = session.engines(max_concurrent=max_concurrent, memory_bytes=memory)
+    with session.run_context("maintain", engines) as context:
+        return run.act(table, store, context)
+
+
+def _present(
+    session: Session, fleet: _Fleet, table: str, report: TableReport, *, is_check: bool
+) -> None:
+    from deltactl.cli.pages.maintain import flatten, render_report, summarise
+
+    error = _find_error(session, report)
+    needs_work = is_check and report.is_due and error is None
+    code = ExitCode.WORK_NEEDED if needs_work else ExitCode.DONE
+    _note(fleet, table, code if error is None else error.exit_code, report)
+    session.present(
+        lambda page: render_report(page, report, session.argv),
+        rows=flatten(report),
+        headline=summarise(report),
+        error=error,
+        is_work_needed=needs_work,
+        version_before=report.version_before,
+        version_after=report.version_after,
+        dry_run=report.dry_run,
+        result=report.to_dict(),
+    )
+
+
+def _find_error(session: Session, report: TableReport) -> DeltactlError | None:
+    """Return the error of a table: that a signal stopped it, else the worst of its actions."""
+    if report.interrupted:
+        done = f"{sum(it.measured is not None for it in report.outcomes)} actions are done"
+        stopped = session.find_interruption(done, is_part_done=bool(report.outcomes))
+        if stopped is not None:
+            return stopped
+    if not report.errors:
+        return None
+    worst = find_worst(error.exit_code for error in report.errors)
+    return next(error for error in report.errors if error.exit_code == worst)
+
+
+def _note(fleet: _Fleet, table: str, code: int, report: TableReport | None) -> None:
+    from deltactl.operations.maintain.metrics import TableSample
+
+    fleet.samples[table] = TableSample(table, code, SystemClock().now_ms(), report)
+
+
+@contextmanager
+def plan_ahead(
+    ctx: Any, session: Session, tables: Sequence[str], jobs: int
+) -> Iterator[Sequence[str]]:
+    """Observe all tables and decide; at the end print the totals, and write rates and metrics.
+
+    Raises:
+        UsageError: an option or the policy of a table is invalid.
+        PartialSuccessError: the run succeeded, and the metrics could not be written.
+    """
+    from deltactl.operations.maintain.run import Maintenance
+
+    params = ctx.params
+    metrics = _parse_metrics(params["metrics"])
+    run = Maintenance(_parse_options(params, session, min(jobs, len(tables))), SystemClock())
+    fleet = session.shared = _Fleet(run)
+    session.sum_up = lambda: _sum_up(fleet)
+    policies = {table: _policy_of(session, table) for table in tables}
+    with session.cancellation():
+        _observe(session, fleet, policies)
+    ordered = run.decide(tables)
+    if run.decision.note is not None:
+        session.output.warn(run.decision.note)
+    try:
+        yield ordered
+    except BaseException as raised:
+        _finish(session, fleet, is_fleet=len(tables) > 1 and isinstance(raised, typer.Exit))
+        if metrics is not None and isinstance(raised, typer.Exit | DeltactlError):
+            _try(lambda: _write_metrics(metrics, fleet), session)
+        raise
+    _finish(session, fleet, is_fleet=len(tables) > 1)
+    if metrics is not None:
+        try:
+            _write_metrics(metrics, fleet)
+        except DeltactlError as error:
+            raise PartialSuccessError(
+                f"the run succeeded, but --metrics could not be written: {error.message}",
+                hint=error.hint,
+            ) from error
+
+
+def _try(write: Callable[[], None], session: Session) -> None:
+    try:
+        write()
+    except DeltactlError as error:
+        session.output.warn(f"--metrics could not be written: {error.message}")
+
+
+def _parse_options(params: dict[str, Any], session: Session, jobs: int) -> MaintainOptions:
+    from deltactl.operations.maintain.rates import cache_file
+
+    only, memory = params["only"], params["memory"]
+    return MaintainOptions(
+        only=None if only is None else parse_actions(only),
+        budget=parse_budget(params["budget"] or ()),
+        jobs=jobs,
+        lease=not params["no_lease"],
+        memory_bytes=machine_memory_bytes() // 2 if memory is None else parse_size(memory),
+        rates_file=cache_file(session.environ),
+    )
+
+
+def _parse_metrics(name: str | None) -> Path | None:
+    if name is None:
+        return None
+    path = Path(name)
+    if "://" in name or name == "-" or path.is_dir() or not path.parent.is_dir():
+        raise UsageError(
+            f"--metrics {name} is not a file in a directory that exists",
+            hint="Give a path on this machine, such as /var/lib/node_exporter/deltactl.prom.",
+        )
+    return path
+
+
+def _policy_of(session: Session, table: str) -> MaintainPolicy:
+    sources = session.sources_for("maintain", table)
+    return MaintainPolicy.resolve(
+        lambda key: next((hit for source in sources if (hit := source.find(key))), None)
+    )
+
+
+def _observe(session: Session, fleet: _Fleet, policies: dict[str, MaintainPolicy]) -> None:
+    from deltactl.operations.run_context import RunContext
+
+    def look(table: str) -> None:
+        session.raise_if_cancelled()
+        warn = fleet.warnings.setdefault(table, []).append
+        context = RunContext.of(warn, storage_options=session.storage_options)
+        try:
+            child = session.for_table(table, session.output, fleet.run.options.jobs)
+            store = child.open_table(table, read_only=True)
+        except DeltactlError as error:
+            fleet.run.errors[table] = error
+            return
+        fleet.run.observe(table, store, policies[table], context)
+
+    with ThreadPoolExecutor(fleet.run.options.jobs, thread_name_prefix="deltactl-look") as pool:
+        list(pool.map(look, policies))
+
+
+def _sum_up(fleet: _Fleet) -> dict[str, Any]:
+    from deltactl.operations.maintain.actions import sum_effects
+
+    reports = fleet.reports.values()
+    return {
+        "predicted": sum_effects(report.predicted for report in reports).to_dict(),
+        "measured": sum_effects(report.measured for report in reports).to_dict(),
+        "left": sum(len(report.left) for report in reports),
+        "failed_tables": sum(sample.report is None for sample in fleet.samples.values()),
+    }
+
+
+def _finish(session: Session, fleet: _Fleet, *, is_fleet: bool) -> None:
+    """Remember the rates, and print the totals of several tables for people."""
+    from deltactl.cli.pages.maintain import render_totals
+
+    if any(not report.dry_run for report in fleet.reports.values()):
+        fleet.run.finish()
+    if is_fleet and session.output.form is OutputFormat.TABLE and fleet.reports:
+        reports = list(fleet.reports.values())
+        session.output.print_lines(lambda page: render_totals(page, reports, session.argv))
+
+
+def _write_metrics(path: Path, fleet: _Fleet) -> None:
+    from deltactl.operations.maintain.metrics import render_metrics
+    from deltactl.storage.local.store import LocalStore
+
+    samples = [fleet.samples[table] for table in sorted(fleet.samples)]
+    LocalStore(str(path.parent)).put(path.name, render_metrics(samples).encode())

@@ -1,0 +1,1 @@
+"""``maintain``: the right work, on the right tables, within a budget."""

@@ -1,0 +1,295 @@
+"""Do the chosen actions of one table, in the safe order, by the operations that exist."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from deltactl.errors import (
+    ConflictError,
+    DeltactlError,
+    InterruptedRunError,
+    PartialSuccessError,
+    explain_foreign,
+)
+from deltactl.operations.checkpoint.options import CheckpointOptions
+from deltactl.operations.checkpoint.run import checkpoint_table
+from deltactl.operations.maintain.actions import Action, Effect, sum_effects
+from deltactl.operations.maintain.budget import Spending, StopToken
+from deltactl.operations.maintain.candidates import options_of
+from deltactl.operations.maintain.observe import TableFacts
+from deltactl.operations.maintain.options import MaintainOptions
+from deltactl.operations.maintain.policy import ActionName, MaintainPolicy
+from deltactl.operations.maintain.rates import Rates
+from deltactl.operations.maintain.report import Outcome
+from deltactl.operations.maintain.upkeep import vacuum_options
+from deltactl.operations.maintain.windows import find_closed
+from deltactl.operations.manifest.options import ManifestOptions
+from deltactl.operations.manifest.plan import UNCHANGED
+from deltactl.operations.manifest.run import generate_manifests
+from deltactl.operations.optimize.report import OptimizeReport
+from deltactl.operations.optimize.run import optimize_table
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.turns import Holder, hold_lease
+from deltactl.operations.vacuum.run import vacuum_table
+from deltactl.storage.network.counts import requests_sent
+from deltactl.storage.store import Store
+from deltactl.units import format_count
+
+_LEASES: Final[dict[ActionName, str]] = {
+    "optimize": "optimize",
+    "checkpoint": "checkpoint",
+    "manifest": "generate-manifest",
+    "log-cleanup": "checkpoint",
+    "vacuum": "vacuum",
+}
+_DELETING: Final = frozenset({"log-cleanup", "vacuum"})
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class TableWork:
+    """The work on one table: what was seen, and what it may spend."""
+
+    store: Store
+    facts: TableFacts
+    policy: MaintainPolicy
+    options: MaintainOptions
+    spending: Spending
+    rates: Rates
+    context: RunContext
+    outcomes: list[Outcome] = field(default_factory=list)
+    left: list[Action] = field(default_factory=list)
+    counts_requests: bool = True
+
+    def run(self, actions: Sequence[Action]) -> None:
+        """Do the actions; what is not done is in ``left``, with the reason."""
+        pending = list(_group(actions))
+        while pending:
+            group = pending.pop(0)
+            why = self._find_obstacle(group)
+            if why is not None:
+                self.left += [action.left(why) for action in group]
+                continue
+            outcome = self._try(group)
+            self.outcomes.append(outcome)
+            if self._needs_manifests(outcome, pending):
+                pending.insert(0, [_follow_up(self.facts.table)])
+                pending.sort(key=lambda rest: rest[0].order)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Return whether a signal or ``--timeout`` stopped the run."""
+        return self.context.is_cancelled
+
+    def _find_obstacle(self, group: Sequence[Action]) -> str | None:
+        if self.is_cancelled:
+            return "the run was stopped"
+        predicted = sum_effects(action.predicted for action in group)
+        closed = find_closed(self.policy.windows, self.context.clock.now_ms())
+        if closed is not None:
+            return closed
+        failed = next((it.name for it in self.outcomes if _is_broken(it)), None)
+        if failed is not None and group[0].name in _DELETING:
+            return f"{failed} failed, and nothing is deleted after a failure"
+        return self.spending.find_used_up(predicted.bytes_read, predicted.requests or 0)
+
+    def _needs_manifests(self, outcome: Outcome, pending: Sequence[Sequence[Action]]) -> bool:
+        """Return whether manifests name files that were just replaced."""
+        if not (self.facts.has_manifests and outcome.versions and outcome.name == "optimize"):
+            return False
+        return not any(group[0].name == "manifest" for group in pending)
+
+    def _try(self, group: Sequence[Action]) -> Outcome:
+        """Do one group under the lease of its command, and measure it."""
+        clock, name = self.context.clock, group[0].name
+        predicted = sum_effects(action.predicted for action in group)
+        base = Outcome(name, tuple(group), predicted)
+        before, began = requests_sent().total, clock.monotonic()
+        try:
+            with self._lease(name):
+                done = _OPERATIONS[name](self, group)
+        except InterruptedRunError:
+            return replace(base, note="stopped before it began", is_stopped=True)
+        except Exception as error:
+            found = explain_foreign(f"{name} of {self.facts.table}", error)
+            _log.info("%s: %s failed: %s", self.facts.table, name, found.message)
+            return replace(base, error=found)
+        sent = requests_sent().total - before
+        self.spending.add(bytes_read=done.effect.bytes_read, requests=sent)
+        measured = replace(
+            done.effect,
+            seconds=clock.monotonic() - began,
+            requests=sent if self.counts_requests else None,
+        )
+        if done.effect != Effect() and not done.is_stopped and done.error is None:
+            self.rates.learn(name, self.store.uri, predicted, measured)
+        return replace(
+            base,
+            measured=measured,
+            versions=done.versions,
+            note=done.note,
+            was_done=done.was_done,
+            error=done.error,
+            is_stopped=done.is_stopped,
+        )
+
+    @contextmanager
+    def _lease(self, name: ActionName) -> Iterator[None]:
+        holder = Holder.here(self.context.run_id or "", self.context.clock)
+        lease = hold_lease(
+            self.store,
+            _LEASES[name],
+            holder,
+            clock=self.context.clock,
+            warn=self.context.warn,
+        )
+        with lease if self.options.lease else nullcontext():
+            yield
+
+    def stoppable(self) -> RunContext:
+        """Return the context of a long action: the budget's time and the window end it too."""
+
+        def is_over() -> bool:
+            closed = find_closed(self.policy.windows, self.context.clock.now_ms())
+            return self.spending.is_time_over or closed is not None
+
+        return replace(self.context, cancel=StopToken(self.context.cancel, is_over))
+
+
+def _is_broken(outcome: Outcome) -> bool:
+    """Return whether an action failed, other than by losing to another run or writer."""
+    return outcome.error is not None and not isinstance(outcome.error, ConflictError)
+
+
+def _group(actions: Sequence[Action]) -> Iterator[list[Action]]:
+    """Yield what one call does: all whole partitions of an optimize, then those cut, each alone."""
+    whole = [a for a in actions if a.name == "optimize" and not a.is_part]
+    if whole:
+        yield whole
+    for action in actions:
+        if action.name != "optimize" or action.is_part:
+            yield [action]
+
+
+def _follow_up(table: str) -> Action:
+    reason = "optimize replaced files that the manifests name"
+    return Action(table=table, name="manifest", reason=reason, predicted=Effect())
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What an operation did: its effect without time and requests."""
+
+    effect: Effect = field(default_factory=Effect)
+    versions: tuple[int, ...] = ()
+    note: str | None = None
+    error: DeltactlError | None = None
+    is_stopped: bool = False
+    was_done: bool = False
+
+
+_NOTHING: Final = "nothing is left to do"
+
+
+def _run_optimize(work: TableWork, group: Sequence[Action]) -> _Done:
+    planned = sum(action.predicted.bytes_read for action in group)
+    places_rows = any(action.places_rows for action in group)
+    options = replace(
+        options_of(work.policy),
+        partitions=frozenset(action.partition or "" for action in group),
+        # Files that came meanwhile may make bins larger, but not the sum. A cluster is one bin: it
+        # would not be rewritten at all.
+        max_bytes=work.spending.bytes_left if places_rows else planned,
+        memory_bytes=work.options.memory_bytes,
+    )
+    report = optimize_table(work.store, options, work.stoppable())
+    gone = report.files_removed - report.files_added
+    effect = Effect(
+        files_removed=gone,
+        requests_saved=gone,
+        skipping_bytes=sum(a.predicted.skipping_bytes for a in group) if report.versions else 0,
+        bytes_read=report.bytes_removed,
+        bytes_written=report.bytes_added,
+    )
+    if report.plan.is_empty:
+        return _Done(note=_NOTHING, was_done=True)
+    note = "stopped; finished bins are committed" if report.interrupted else None
+    return _Done(effect, report.versions, note, _find_lost(report), report.interrupted)
+
+
+def _find_lost(report: OptimizeReport) -> DeltactlError | None:
+    lost = report.failures or report.conflicts
+    if not lost:
+        return None
+    files = format_count(sum(it.files for it in lost), "file was", "files were")
+    message = f"{files} not rewritten: {lost[0].reason}"
+    if report.failures:
+        return PartialSuccessError(message, hint="Fix the cause, then rerun.")
+    return PartialSuccessError(message, hint="Rerun for the rest.")
+
+
+def _run_checkpoint(work: TableWork, group: Sequence[Action]) -> _Done:
+    report = checkpoint_table(work.store, CheckpointOptions(), work.context)
+    if report.written is None:
+        return _Done(note=report.plan.reason, was_done=True)
+    [action] = group
+    effect = Effect(
+        requests_saved=action.predicted.requests_saved,
+        bytes_read=action.predicted.bytes_read,  # the log has not changed but for our commit
+        bytes_written=report.written.size_bytes,
+    )
+    return _Done(effect, note=f"of version {report.written.version}")
+
+
+def _run_cleanup(work: TableWork, _group: Sequence[Action]) -> _Done:
+    report = checkpoint_table(work.store, CheckpointOptions(cleanup_only=True), work.context)
+    if report.cleanup is None or report.cleanup.is_empty:
+        return _Done(note=_NOTHING, was_done=True)
+    failed = {name for name, _ in report.failed}
+    gone = [info for info in report.cleanup.files if info.name not in failed]
+    effect = Effect(files_removed=len(gone), bytes_freed=sum(info.size_bytes for info in gone))
+    return _Done(effect, error=_not_deleted(list(report.failed), "log file"))
+
+
+def _run_manifest(work: TableWork, _group: Sequence[Action]) -> _Done:
+    report = generate_manifests(work.store, ManifestOptions(), work.context)
+    changed = sum(row.state != UNCHANGED for row in report.plan.partitions)
+    if not changed:
+        return _Done(note=_NOTHING, was_done=True)
+    return _Done(Effect(requests_saved=changed), note=f"of version {report.plan.version}")
+
+
+def _run_vacuum(work: TableWork, _group: Sequence[Action]) -> _Done:
+    policy = work.policy
+    options = vacuum_options(policy.retain_ms, lists=policy.list_files == "always")
+    report = vacuum_table(work.store, options, work.stoppable())
+    effect = Effect(files_removed=report.files_removed, bytes_freed=report.bytes_removed)
+    if report.plan.is_empty:  # the vacuum is recorded all the same
+        return _Done(note=_NOTHING, was_done=True)
+    failed = [(failure.path, failure.reason) for failure in report.failures]
+    error = _not_deleted(failed, "file")
+    return _Done(effect, report.versions, None, error, report.interrupted)
+
+
+def _not_deleted(failed: Sequence[tuple[str, str]], noun: str) -> DeltactlError | None:
+    if not failed:
+        return None
+    name, reason = failed[0]
+    files = format_count(len(failed), f"{noun} was", f"{noun}s were")
+    return PartialSuccessError(
+        f"{files} not deleted: {name}: {reason}", hint="Fix the cause, then rerun."
+    )
+
+
+_OPERATIONS: Final[dict[ActionName, Callable[[TableWork, Sequence[Action]], _Done]]] = {
+    "optimize": _run_optimize,
+    "checkpoint": _run_checkpoint,
+    "manifest": _run_manifest,
+    "log-cleanup": _run_cleanup,
+    "vacuum": _run_vacuum,
+}

@@ -1,0 +1,193 @@
+"""Actions: what could be done to a table or a partition, what it brings and what it costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from deltactl.operations.maintain.policy import ACTIONS, ActionName, MaintainPolicy
+from deltactl.units import GIB
+
+State: TypeAlias = Literal["planned", "done", "failed", "left"]
+Counts: TypeAlias = npt.NDArray[np.int64]
+
+_ORDER: Final = {name: number for number, name in enumerate(ACTIONS)}
+_NO_COUNTS: Final = np.empty(0, np.int64)
+_LEAST_COST: Final = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What an action brings and takes, predicted or measured.
+
+    ``files_removed``: how many fewer files there are, of data or of the log. ``bytes_freed``: of
+    files that are deleted. ``requests_saved``: how many fewer requests a full scan of the table
+    needs. ``skipping_bytes``: how many bytes less a query reads: deleted rows, footers, and what a
+    layout lets a query by one of its columns skip. ``requests`` is ``None`` where they were not
+    measured.
+    """
+
+    files_removed: int = 0
+    bytes_freed: int = 0
+    requests_saved: int = 0
+    skipping_bytes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    seconds: float = 0.0
+    requests: int | None = 0
+
+    def __add__(self, other: Effect) -> Effect:
+        """Sum two effects."""
+        unknown = self.requests is None or other.requests is None
+        return Effect(
+            files_removed=self.files_removed + other.files_removed,
+            bytes_freed=self.bytes_freed + other.bytes_freed,
+            requests_saved=self.requests_saved + other.requests_saved,
+            skipping_bytes=self.skipping_bytes + other.skipping_bytes,
+            bytes_read=self.bytes_read + other.bytes_read,
+            bytes_written=self.bytes_written + other.bytes_written,
+            seconds=self.seconds + other.seconds,
+            requests=None if unknown else (self.requests or 0) + (other.requests or 0),
+        )
+
+    def benefit(self, policy: MaintainPolicy) -> float:
+        """Return the benefit by the weights of a policy."""
+        return (
+            policy.weight_files * self.files_removed
+            + policy.weight_requests * self.requests_saved
+            + policy.weight_freed * self.bytes_freed / GIB
+            + policy.weight_skipping * self.skipping_bytes / GIB
+        )
+
+    def cost(self, policy: MaintainPolicy) -> float:
+        """Return the cost by the weights of a policy; never zero."""
+        cost = (
+            policy.cost_data * (self.bytes_read + self.bytes_written) / GIB
+            + policy.cost_seconds * self.seconds
+            + policy.cost_requests * (self.requests or 0)
+        )
+        return max(cost, _LEAST_COST)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form: bytes, seconds, counts."""
+        return {
+            "files_removed": self.files_removed,
+            "bytes_freed": self.bytes_freed,
+            "requests_saved": self.requests_saved,
+            "skipping_bytes": self.skipping_bytes,
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "seconds": round(self.seconds, 3),
+            "requests": self.requests,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bins:
+    """The bins of a rewrite: for each, its input files, their bytes, and its output files."""
+
+    files: Counts = field(default_factory=lambda: _NO_COUNTS)
+    bytes: Counts = field(default_factory=lambda: _NO_COUNTS)
+    outputs: Counts = field(default_factory=lambda: _NO_COUNTS)
+    freed: Counts = field(default_factory=lambda: _NO_COUNTS)
+
+    def __len__(self) -> int:
+        """Return the number of bins."""
+        return len(self.files)
+
+    def within(self, max_bytes: int) -> Bins:
+        """Return the bins that save most files per byte within a limit, as optimize chooses."""
+        gain = (self.outputs - self.files) / np.maximum(self.bytes, 1)
+        chosen, left = [], max_bytes
+        for index in np.argsort(gain, kind="stable").tolist():
+            if self.bytes[index] <= left:
+                chosen.append(index)
+                left -= int(self.bytes[index])
+        return self.take(np.asarray(sorted(chosen), np.int64))
+
+    def take(self, rows: Counts) -> Bins:
+        """Return some of the bins."""
+        return Bins(
+            files=self.files[rows],
+            bytes=self.bytes[rows],
+            outputs=self.outputs[rows],
+            freed=self.freed[rows],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One action on a table, or on one partition of it.
+
+    ``partition`` is the name of its Hive directory, ``""`` of a table without partitions, and
+    ``None`` for an action on the whole table. ``blocked`` says why it must wait, although it is
+    due. ``rank`` counts from 1 over all tables; ``is_part``: only the bins that the budget allows.
+    ``why_left`` says why it is not done.
+    """
+
+    table: str
+    name: ActionName
+    reason: str
+    predicted: Effect
+    partition: str | None = None
+    score: float = 0.0
+    bins: Bins = field(default_factory=Bins)
+    places_rows: bool = False
+    blocked: str | None = None
+    rank: int = 0
+    is_part: bool = False
+    state: State = "planned"
+    why_left: str | None = None
+
+    @property
+    def order(self) -> int:
+        """Return the place of the action in the safe order."""
+        return _ORDER[self.name]
+
+    def limited(self, max_bytes: int) -> Action | None:
+        """Return the action with only the bins that fit a limit; ``None`` if none does."""
+        bins = self.bins.within(max_bytes)
+        if not len(bins):
+            return None
+        size, files = int(bins.bytes.sum()), int(bins.files.sum())
+        gone, freed = files - int(bins.outputs.sum()), int(bins.freed.sum())
+        by_bytes = size / max(int(self.bins.bytes.sum()), 1)
+        by_files = files / max(int(self.bins.files.sum()), 1)
+        predicted = Effect(
+            files_removed=gone,
+            requests_saved=gone,
+            skipping_bytes=int(self.predicted.skipping_bytes * by_bytes),
+            bytes_read=size,
+            bytes_written=size - freed,
+            seconds=self.predicted.seconds * by_bytes,
+            requests=math.ceil((self.predicted.requests or 0) * by_files),
+        )
+        return replace(self, bins=bins, predicted=predicted, is_part=True)
+
+    def left(self, why: str, state: State = "left") -> Action:
+        """Return it as not done, and why."""
+        return replace(self, state=state, why_left=why)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "action": self.name,
+            "partition": self.partition,
+            "rank": self.rank or None,
+            "score": round(self.score, 3),
+            "reason": self.reason,
+            "part": self.is_part,
+            "state": self.state,
+            "why_left": self.why_left,
+            "predicted": self.predicted.to_dict(),
+        }
+
+
+def sum_effects(effects: Iterable[Effect]) -> Effect:
+    """Return the sum of effects."""
+    return sum(effects, Effect())

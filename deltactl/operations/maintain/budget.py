@@ -1,0 +1,141 @@
+"""The budget of a run over all its tables: bytes to read, time, requests."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from deltactl.clock import Clock
+from deltactl.engine.base import CancelToken
+from deltactl.errors import UsageError
+from deltactl.units import format_count, format_duration, format_size, parse_duration, parse_size
+
+_REQUESTS: Final = re.compile(r"(\d{1,15})\s*requests?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The most that a run may spend; ``None``: no limit.
+
+    ``bytes`` are bytes of data files and log files to read, as in ``optimize --max-bytes``;
+    ``time_ms`` counts from the start of the run, in ms; ``requests`` are those to object stores.
+    """
+
+    bytes: int | None = None
+    time_ms: int | None = None
+    requests: int | None = None
+
+    def __str__(self) -> str:
+        """Return the limits as text."""
+        parts = []
+        if self.bytes is not None:
+            parts.append(format_size(self.bytes))
+        if self.time_ms is not None:
+            parts.append(format_duration(self.time_ms))
+        if self.requests is not None:
+            parts.append(format_count(self.requests, "request"))
+        return ", ".join(parts) or "no limit"
+
+
+def parse_budget(texts: Iterable[str]) -> Budget:
+    """Parse limits such as ``20GiB``, ``30min`` and ``5000requests``; each kind at most once.
+
+    Raises:
+        UsageError: a text is none of them, or a kind is given twice.
+    """
+    found: dict[str, int] = {}
+    for text in texts:
+        kind, amount = _parse_limit(text.strip())
+        if kind in found:
+            raise UsageError(f"--budget takes each kind of limit once, but {text!r} is another")
+        found[kind] = amount
+    return Budget(found.get("bytes"), found.get("time"), found.get("requests"))
+
+
+def _parse_limit(text: str) -> tuple[str, int]:
+    if match := _REQUESTS.fullmatch(text):
+        return "requests", int(match[1])
+    try:
+        return "time", parse_duration(text)
+    except UsageError:
+        pass
+    try:
+        return "bytes", parse_size(text)
+    except UsageError as error:
+        raise UsageError(
+            f"--budget {text!r} is not a size, a time or a number of requests",
+            hint="Write --budget 20GiB, --budget 30min or --budget 5000requests.",
+        ) from error
+
+
+class Spending:
+    """What a run has spent of its budget; safe to share between threads."""
+
+    def __init__(self, budget: Budget, clock: Clock) -> None:
+        """Start now."""
+        self.budget, self._clock = budget, clock
+        self._began = clock.monotonic()
+        self._lock = threading.Lock()
+        self._bytes = self._requests = 0
+
+    @property
+    def bytes_left(self) -> int | None:
+        """Return the bytes left; ``None`` without a limit."""
+        with self._lock:
+            return _left(self.budget.bytes, self._bytes)
+
+    @property
+    def requests_left(self) -> int | None:
+        """Return the requests left; ``None`` without a limit."""
+        with self._lock:
+            return _left(self.budget.requests, self._requests)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Return the seconds left; ``None`` without a limit."""
+        if self.budget.time_ms is None:
+            return None
+        return max(self.budget.time_ms / 1000 - (self._clock.monotonic() - self._began), 0.0)
+
+    @property
+    def is_time_over(self) -> bool:
+        """Return whether the time is used up."""
+        return self.seconds_left == 0
+
+    def add(self, *, bytes_read: int, requests: int) -> None:
+        """Count what an action took."""
+        with self._lock:
+            self._bytes += bytes_read
+            self._requests += requests
+
+    def find_used_up(self, bytes_read: int, requests: int) -> str | None:
+        """Return why an action of this size may not begin any more; ``None`` if it may."""
+        left_bytes, left_requests = self.bytes_left, self.requests_left
+        if self.is_time_over:
+            return f"the time of {self.budget} is used up"
+        if left_bytes is not None and bytes_read > left_bytes:
+            return f"the bytes of {self.budget} are used up"
+        if left_requests is not None and requests and left_requests == 0:
+            return f"the requests of {self.budget} are used up"
+        return None
+
+
+def _left(limit: int | None, used: int) -> int | None:
+    return None if limit is None else max(limit - used, 0)
+
+
+class StopToken(CancelToken):
+    """A token that is also set while another one is, or while ``is_over`` says so."""
+
+    def __init__(self, parent: CancelToken | None, is_over: Callable[[], bool]) -> None:
+        """Take the token of the run, and the rule that ends the work before."""
+        super().__init__()
+        self._parent, self._is_over = parent, is_over
+
+    def is_set(self) -> bool:
+        """Return whether nothing new may be started."""
+        parent = self._parent is not None and self._parent.is_set()
+        return super().is_set() or parent or self._is_over()

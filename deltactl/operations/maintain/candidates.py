@@ -1,0 +1,230 @@
+"""What optimize could do to each partition of a table, from its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltactl.log.listing import LogListing
+from deltactl.log.snapshot import Snapshot
+from deltactl.operations.maintain.actions import Action, Bins, Counts, Effect
+from deltactl.operations.maintain.policy import ActionName, MaintainPolicy
+from deltactl.operations.maintain.rates import Rates
+from deltactl.operations.optimize.choice import TARGET_TAG
+from deltactl.operations.optimize.layout.request import LayoutRequest
+from deltactl.operations.optimize.options import OptimizeOptions
+from deltactl.operations.optimize.plan import OptimizePlan
+from deltactl.operations.partition_groups import group_partitions
+from deltactl.operations.run_context import RunContext
+from deltactl.protocol.partitions import lookup_map
+from deltactl.protocol.stats_columns import list_leaves
+from deltactl.units import DAY_MS, format_age, format_count, format_duration, format_size
+
+_REQUESTS_A_RUN: Final = 12  # leases, the log, the commit
+_REQUESTS_A_FILE: Final = 2
+
+# Measured on files of pyarrow with snappy: what a file has besides its rows, in bytes.
+_FOOTER_BYTES: Final = 230
+_FOOTER_BYTES_A_COLUMN: Final = 300
+_MOST_OF_A_FILE: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class TableSubject:
+    """A table that is looked at: its log, its policy, and what predicts its costs."""
+
+    table: str
+    snapshot: Snapshot
+    listing: LogListing
+    policy: MaintainPolicy
+    rates: Rates
+    now_ms: int
+    context: RunContext
+
+    def optimize_options(self) -> OptimizeOptions:
+        """Return the options that a run of optimize will have, but for its partitions."""
+        return options_of(self.policy)
+
+    def predict(
+        self, name: ActionName, *, bytes_read: int, bytes_written: int, requests: int
+    ) -> Effect:
+        """Return the cost of an action, without its benefit."""
+        moved = bytes_read + bytes_written
+        cost = self.rates.predict(name, self.snapshot.store.uri, moved, requests)
+        return cost + Effect(bytes_read=bytes_read, bytes_written=bytes_written)
+
+
+def options_of(policy: MaintainPolicy) -> OptimizeOptions:
+    """Return the options of optimize that a policy stands for."""
+    return OptimizeOptions(
+        target_bytes=policy.target_bytes,
+        min_file_bytes=policy.min_file_bytes,
+        max_deleted_rows_ratio=policy.max_deleted_rows_ratio,
+        cluster_by=policy.cluster_columns,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HotRule:
+    """Which partitions are being written to: by the newest file in each that others wrote.
+
+    ``labels`` has for each the time of that file, ms since 1970 UTC.
+    """
+
+    labels: Mapping[str, int]
+    num_partitions: int
+    files_a_day: int
+
+    @classmethod
+    def of(
+        cls, snapshot: Snapshot, files: pa.Table, policy: MaintainPolicy, now_ms: int
+    ) -> HotRule:
+        """Look at the live files of a table; those that optimize wrote do not count."""
+        groups = group_partitions(
+            files["partition_values"], snapshot.metadata.known_partition_fields
+        )
+        times = pc.fill_null(files["modification_time_ms"], 0).to_numpy()
+        is_ours = lookup_map(files["tags"], TARGET_TAG).is_valid().to_numpy()
+        written = np.where(is_ours, 0, times)
+        newest = groups.newest(written)
+        hot = np.flatnonzero(newest > now_ms - policy.skip_hot_ms) if policy.skip_hot_ms else ()
+        labels = {groups.label(int(group)): int(newest[group]) for group in hot}
+        return cls(labels, groups.num_groups, int((written > now_ms - DAY_MS).sum()))
+
+
+def find_optimize(subject: TableSubject, plan: OptimizePlan, hot: HotRule) -> list[Action]:
+    """Return an action for each partition that has enough to do."""
+    if plan.is_empty:
+        return []
+    fields = subject.snapshot.metadata.known_partition_fields
+    groups = group_partitions(plan.files["partition_values"], fields)
+    starts = _first_rows(plan.files["bin"].to_numpy())
+    columns = len(list_leaves(subject.snapshot.metadata.data_schema))
+    bins = _sum_bins(plan, starts, _FOOTER_BYTES + _FOOTER_BYTES_A_COLUMN * columns)
+    group_of_bin = groups.ids[starts]
+    has_vector = plan.files["deletion_vector"].is_valid().to_numpy().astype(np.int64)
+    deleting = np.add.reduceat(has_vector, starts)
+    order = np.argsort(group_of_bin, kind="stable")
+    edges = np.flatnonzero(np.diff(group_of_bin[order])) + 1
+    actions = []
+    for label, mine in zip(groups.labels(), np.split(order, edges), strict=True):
+        chosen = bins.take(mine)
+        request = None if plan.layout is None else plan.layout.request_of(int(mine[0]))
+        if request is None:
+            action = _join_files(subject, label, chosen, int(deleting[mine].sum()))
+        else:
+            action = _place_rows(subject, plan, label, chosen, request)
+        if action is not None:
+            actions.append(_block_hot(action, hot, subject))
+    return actions
+
+
+def _first_rows(bins: Counts) -> Counts:
+    return np.concatenate([[0], np.flatnonzero(np.diff(bins)) + 1]).astype(np.int64)
+
+
+def _sum_bins(plan: OptimizePlan, starts: Counts, footer_bytes: int) -> Bins:
+    """Return what is known of each bin; ``footer_bytes`` of each file are not rows."""
+    sizes = pc.fill_null(plan.files["size_bytes"], 0).to_numpy()
+    lengths = np.diff(np.append(starts, plan.files.num_rows))
+    after = np.ones(len(starts), np.int64) if plan.layout is None else plan.layout.files_after
+    outputs, size = np.asarray(after, np.int64), np.add.reduceat(sizes, starts)
+    footers = np.maximum(lengths - outputs, 0) * footer_bytes
+    freed = np.add.reduceat(_deleted_bytes(plan.files, sizes), starts) + footers
+    most = np.asarray(size * _MOST_OF_A_FILE, np.int64)
+    return Bins(files=lengths, bytes=size, outputs=outputs, freed=np.minimum(freed, most))
+
+
+def _deleted_bytes(files: pa.Table, sizes: Counts) -> Counts:
+    """Return the bytes of deleted rows in each file, as if all rows had one size."""
+    deleted = pc.struct_field(files["deletion_vector"], "cardinality")
+    deleted = pc.fill_null(pc.cast(deleted, pa.float64(), safe=False), 0.0).to_numpy()
+    rows = pc.fill_null(pc.cast(files["num_records"], pa.float64(), safe=False), 0.0).to_numpy()
+    share = np.divide(deleted, rows, out=np.zeros_like(deleted), where=rows > 0)
+    return np.asarray(sizes * np.clip(share, 0.0, 1.0), np.int64)
+
+
+def _join_files(subject: TableSubject, label: str, bins: Bins, deleting: int) -> Action | None:
+    """Return the action that joins small files, and drops deleted rows of ``deleting`` files."""
+    if int(bins.files.sum() - bins.outputs.sum()) < subject.policy.min_files and not deleting:
+        return None
+    reason = f"{format_count(int(bins.files.sum()), 'small file')} become {len(bins)}"
+    if deleting:
+        reason += f", {format_count(deleting, 'file')} with deleted rows"
+    return Action(
+        table=subject.table,
+        name="optimize",
+        reason=f"{reason} ({format_size(int(bins.bytes.sum()))})",
+        predicted=predict_rewrite(subject, bins, 0),
+        partition=label,
+        bins=bins,
+    )
+
+
+def _place_rows(
+    subject: TableSubject, plan: OptimizePlan, label: str, bins: Bins, request: LayoutRequest
+) -> Action | None:
+    """Return the action that places the rows of a partition by columns."""
+    policy, layout = subject.policy, plan.layout
+    placed = 0 if layout is None else layout.placed_bytes
+    unclustered = plan.bytes_to_rewrite - placed  # of the whole table
+    gone = int(bins.files.sum() - bins.outputs.sum())
+    if unclustered < policy.min_unclustered_bytes and gone < policy.min_files:
+        return None
+    files, size = format_count(int(bins.files.sum()), "file"), int(bins.bytes.sum())
+    reason = f"{files} not clustered by {', '.join(request.names)} ({format_size(size)})"
+    return Action(
+        table=subject.table,
+        name="optimize",
+        reason=reason,
+        predicted=predict_rewrite(subject, bins, len(request.columns), skipped_now(plan)),
+        partition=label,
+        bins=bins,
+        places_rows=True,
+    )
+
+
+def skipped_now(plan: OptimizePlan) -> float:
+    """Return the share of files that a lookup skips now, by the column where that is least."""
+    least = None if plan.skipping is None else plan.skipping.find_least()
+    return least or 0.0
+
+
+def predict_rewrite(
+    subject: TableSubject, bins: Bins, columns: int, skipped: float = 0.0
+) -> Effect:
+    """Return what a rewrite of bins brings and takes.
+
+    An output is assumed to be as large as the live rows of its inputs, with one footer.
+    ``columns``: by how many columns rows are placed, 0 without a layout; ``skipped``: the share of
+    files that a query by one of them skips now.
+    """
+    files, size = int(bins.files.sum()), int(bins.bytes.sum())
+    outputs, freed = int(bins.outputs.sum()), int(bins.freed.sum())
+    requests = _REQUESTS_A_RUN + _REQUESTS_A_FILE * (files + outputs)
+    cost = subject.predict(
+        "optimize", bytes_read=size, bytes_written=size - freed, requests=requests
+    )
+    skipping = freed
+    if columns:
+        share = np.maximum(1 - np.maximum(bins.outputs, 1) ** (-1.0 / columns) - skipped, 0.0)
+        skipping += int(((bins.bytes - bins.freed) * share).sum())
+    return cost + Effect(
+        files_removed=files - outputs,
+        requests_saved=files - outputs,
+        skipping_bytes=skipping,
+    )
+
+
+def _block_hot(action: Action, hot: HotRule, subject: TableSubject) -> Action:
+    newest_ms = hot.labels.get(action.partition or "")
+    if newest_ms is None:
+        return action
+    age = format_age(subject.now_ms - newest_ms)
+    limit = format_duration(subject.policy.skip_hot_ms)
+    return replace(action, blocked=f"being written to: last {age}, skip-hot {limit}")

@@ -1,0 +1,156 @@
+"""Decide over all tables: rank the due actions by benefit per cost, and cut them at the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from deltactl.operations.maintain.actions import Action, Effect
+from deltactl.operations.maintain.budget import Budget, Spending
+from deltactl.operations.maintain.observe import Observation
+from deltactl.units import format_size
+
+_OVER: Final = "over the budget"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """All due actions of all tables, those to do first, in the order of their rank.
+
+    ``note`` says that the budget is smaller than the smallest action, if it is.
+    """
+
+    chosen: tuple[Action, ...]
+    left: tuple[Action, ...]
+    note: str | None = None
+
+    def of_table(self, table: str) -> tuple[list[Action], list[Action]]:
+        """Return the actions of one table: to do, in the safe order, and left."""
+        chosen = [action for action in self.chosen if action.table == table]
+        chosen.sort(key=lambda action: (action.order, action.rank))
+        return chosen, [action for action in self.left if action.table == table]
+
+    def order_tables(self, tables: Sequence[str]) -> list[str]:
+        """Return the tables by the rank of their best action; those without one are last."""
+        best: dict[str, int] = {}
+        for action in self.chosen:
+            best.setdefault(action.table, action.rank)
+        last = len(self.chosen) + 1
+        return sorted(tables, key=lambda table: best.get(table, last))
+
+
+def decide(observations: Mapping[str, Observation], spending: Spending, jobs: int = 1) -> Decision:
+    """Rank and cut.
+
+    An action that does not fit what is left of the budget is left, and smaller ones after it may
+    still fit; of a partition with several bins, those that fit are taken. ``jobs`` tables at a time
+    share the time.
+    """
+    open_actions, left = [], []
+    for observation in observations.values():
+        for action in observation.actions:
+            scored = replace(action, score=_score(action, observation))
+            if action.blocked is None:
+                open_actions.append(scored)
+            else:
+                left.append(scored.left(action.blocked))
+    open_actions.sort(key=lambda action: -action.score)  # stable: then by table and order
+    ranked = [replace(action, rank=rank) for rank, action in enumerate(open_actions, 1)]
+    purse = _Purse(spending, jobs)
+    chosen: list[Action] = []
+    for action in ranked:
+        taken, rest = purse.take(action)
+        if taken is not None:
+            chosen.append(taken)
+        if rest is not None:
+            left.append(rest)
+    note = _note_too_small(ranked, spending.budget) if ranked and not chosen else None
+    return Decision(tuple(chosen), tuple(left), note)
+
+
+def _score(action: Action, observation: Observation) -> float:
+    policy = observation.policy
+    return action.predicted.benefit(policy) / action.predicted.cost(policy)
+
+
+class _Purse:
+    """What is left of the budget while actions are chosen."""
+
+    def __init__(self, spending: Spending, jobs: int) -> None:
+        seconds = spending.seconds_left
+        self._budget = spending.budget
+        self._bytes: float = _or_unlimited(spending.bytes_left)
+        self._requests: float = _or_unlimited(spending.requests_left)
+        self._seconds: float = float("inf") if seconds is None else seconds * jobs
+
+    def take(self, action: Action) -> tuple[Action | None, Action | None]:
+        """Return the action or the part of it that fits, and what is left of it."""
+        if self._fits(action.predicted):
+            self._spend(action.predicted)
+            return action, None
+        why = f"{_OVER} of {self._budget}"
+        part = action.limited(self._find_limit(action)) if len(action.bins) > 1 else None
+        if part is None or action.places_rows or not self._fits(part.predicted):
+            return None, action.left(why)
+        self._spend(part.predicted)
+        size = int(action.bins.bytes.sum()) - int(part.bins.bytes.sum())
+        return part, _rest_of(action, part).left(f"{format_size(size)} of it {why}")
+
+    def _fits(self, effect: Effect) -> bool:
+        return (
+            effect.bytes_read <= self._bytes
+            and effect.seconds <= self._seconds
+            and (effect.requests or 0) <= self._requests
+        )
+
+    def _spend(self, effect: Effect) -> None:
+        self._bytes -= effect.bytes_read
+        self._seconds -= effect.seconds
+        self._requests -= effect.requests or 0
+
+    def _find_limit(self, action: Action) -> int:
+        """Return the bytes of bins for which bytes, time and requests are enough."""
+        predicted = action.predicted
+        shares = [
+            self._bytes / max(predicted.bytes_read, 1),
+            self._seconds / max(predicted.seconds, 1e-9),
+            self._requests / max(predicted.requests or 0, 1),
+        ]
+        return int(min(1.0, *shares) * predicted.bytes_read)
+
+
+def _or_unlimited(left: int | None) -> float:
+    return float("inf") if left is None else float(left)
+
+
+def _rest_of(action: Action, part: Action) -> Action:
+    """Return what a part leaves of an action."""
+    whole, taken = action.predicted, part.predicted
+    rest = Effect(
+        files_removed=whole.files_removed - taken.files_removed,
+        bytes_freed=whole.bytes_freed - taken.bytes_freed,
+        requests_saved=whole.requests_saved - taken.requests_saved,
+        skipping_bytes=whole.skipping_bytes - taken.skipping_bytes,
+        bytes_read=whole.bytes_read - taken.bytes_read,
+        bytes_written=whole.bytes_written - taken.bytes_written,
+        seconds=max(whole.seconds - taken.seconds, 0.0),
+        requests=max((whole.requests or 0) - (taken.requests or 0), 0),
+    )
+    return replace(action, predicted=rest, is_part=True)
+
+
+def _note_too_small(ranked: Iterable[Action], budget: Budget) -> str:
+    smallest = min((_smallest_part(action) for action in ranked), key=lambda e: e.bytes_read)
+    return (
+        f"the budget of {budget} is smaller than the smallest action, which reads "
+        f"{format_size(smallest.bytes_read)} in {smallest.seconds:.1f} s with "
+        f"{smallest.requests} requests: nothing is done"
+    )
+
+
+def _smallest_part(action: Action) -> Effect:
+    if len(action.bins) > 1 and not action.places_rows:
+        part = action.limited(int(action.bins.bytes.min()))
+        return action.predicted if part is None else part.predicted
+    return action.predicted

@@ -1,0 +1,246 @@
+"""Observe one table: its log, read once, and at most one listing of its files.
+
+What remains of a table afterwards are numbers and its due actions, whose bins are a few arrays:
+a fleet of any size is observed in the memory of its largest table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from deltactl.errors import DeltactlError, SafetyError, UnsupportedFeatureError, UsageError
+from deltactl.log.listing import list_log, outlast_cleanup
+from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.maintain.actions import Action
+from deltactl.operations.maintain.candidates import HotRule, TableSubject, find_optimize
+from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.maintain.rates import Rates
+from deltactl.operations.maintain.upkeep import (
+    find_checkpoint,
+    find_cleanup,
+    find_manifest,
+    find_vacuum,
+)
+from deltactl.operations.maintain.windows import find_closed
+from deltactl.operations.optimize.layout.request import resolve_request
+from deltactl.operations.optimize.plan import OptimizePlan, load_files, plan_optimize
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.turns import read_last_run
+from deltactl.storage.network.counts import requests_sent
+from deltactl.storage.store import Store
+from deltactl.units import format_duration, format_timestamp
+
+RECORD: Final = "maintain"
+"""The name of the record of the last run that did work, below ``_deltactl/runs``."""
+
+_REFUSALS: Final = (SafetyError, UnsupportedFeatureError, UsageError)
+
+
+@dataclass(slots=True)
+class TableFacts:
+    """What was seen of a table; sizes in bytes, times in ms since 1970 UTC.
+
+    ``None`` is what was not looked at, because the policy has it off or no listing was at hand.
+    ``problems`` are actions that are on but not possible. ``requests`` were sent to look.
+    """
+
+    table: str
+    uri: str
+    table_id: str
+    version: int
+    num_files: int = 0
+    size_bytes: int = 0
+    partitions: int = 0
+    small_files: int = 0
+    small_bytes: int = 0
+    rows: int = 0
+    deleted_rows: int = 0
+    files_a_day: int = 0
+    hot_partitions: int = 0
+    unclustered_bytes: int | None = None
+    expected_skipping: float | None = None
+    tail_commits: int = 0
+    expired_log_files: int | None = None
+    reclaimable_files: int | None = None
+    reclaimable_bytes: int | None = None
+    orphans: int | None = None
+    has_manifests: bool | None = None
+    stale_manifests: int | None = None
+    last_run_ms: int | None = None
+    closed: str | None = None
+    requests: int = 0
+    problems: dict[str, DeltactlError] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        last_ms = self.last_run_ms
+        names = (
+            "num_files", "size_bytes", "partitions", "small_files", "small_bytes", "rows",
+            "deleted_rows",
+            "files_a_day", "hot_partitions", "unclustered_bytes", "expected_skipping",
+            "tail_commits", "expired_log_files", "reclaimable_files", "reclaimable_bytes",
+            "orphans", "stale_manifests",
+        )  # fmt: skip
+        return {
+            **{name: getattr(self, name) for name in names},
+            "last_run": None if last_ms is None else format_timestamp(last_ms),
+            "closed": self.closed,
+            "requests": self.requests,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A table as it was seen, and its due actions, not yet ranked."""
+
+    facts: TableFacts
+    policy: MaintainPolicy
+    actions: tuple[Action, ...]
+
+
+def observe_table(
+    table: str, store: Store, policy: MaintainPolicy, rates: Rates, context: RunContext
+) -> Observation:
+    """Read the log of a table and find what is due.
+
+    Raises:
+        DeltactlError: there is no table, its log is damaged, or the store failed.
+    """
+    before = requests_sent().total
+    observation = outlast_cleanup(lambda: _look(table, store, policy, rates, context))
+    observation.facts.requests = requests_sent().total - before
+    return observation
+
+
+def _look(
+    table: str, store: Store, policy: MaintainPolicy, rates: Rates, context: RunContext
+) -> Observation:
+    listing = list_log(store)
+    snapshot = load_snapshot(store, warn=context.warn, listing=listing, with_events=True)
+    facts = TableFacts(table, store.uri, snapshot.metadata.id, snapshot.version)
+    now_ms = context.clock.now_ms()
+    subject = TableSubject(table, snapshot, listing, policy, rates, now_ms, context)
+    _note_turn(facts, store, policy, now_ms)
+    actions: list[Action] = []
+    _note_files(facts, subject, actions)
+    _note_log(facts, subject, actions)
+    _note_deletions(facts, subject, actions)
+    if facts.closed is not None:
+        actions = [replace(it, blocked=it.blocked or facts.closed) for it in actions]
+    return Observation(facts, policy, tuple(actions))
+
+
+def _note_turn(facts: TableFacts, store: Store, policy: MaintainPolicy, now_ms: int) -> None:
+    """Note the last run, and whether the window or the cool-down forbids work now."""
+    last = read_last_run(store, RECORD)
+    if last is not None and last.table_id == facts.table_id:
+        facts.last_run_ms = last.started_ms
+        age_ms = now_ms - last.started_ms
+        if 0 <= age_ms < policy.cool_down_ms:  # a time in the future: clocks differ
+            facts.closed = (
+                f"the last run that did work began {format_duration(age_ms)} ago, less than the "
+                f"cool-down of {format_duration(policy.cool_down_ms)}"
+            )
+    facts.closed = find_closed(policy.windows, now_ms) or facts.closed
+
+
+def _note_files(facts: TableFacts, subject: TableSubject, actions: list[Action]) -> None:
+    """Note sizes, deleted rows, writes and layout, and what optimize would do."""
+    snapshot, policy = subject.snapshot, subject.policy
+    options = subject.optimize_options()
+    request = None
+    if "optimize" in policy.actions:
+        try:
+            request = resolve_request(snapshot, options)
+        except _REFUSALS as error:
+            facts.problems["optimize"] = error
+    loaded = load_files(snapshot, request=request)
+    files, _, facts.size_bytes = loaded
+    facts.num_files = files.num_rows
+    vectors = pc.struct_field(files["deletion_vector"], "cardinality")
+    facts.rows = int(pc.sum(files["num_records"]).as_py() or 0)
+    facts.deleted_rows = int(pc.sum(vectors).as_py() or 0)
+    try:
+        hot = HotRule.of(snapshot, files, policy, subject.now_ms)
+        facts.partitions, facts.files_a_day = hot.num_partitions, hot.files_a_day
+        facts.hot_partitions = len(hot.labels)
+        if "optimize" not in policy.actions or facts.problems:
+            return
+        plan = plan_optimize(snapshot, options, subject.now_ms, subject.context.warn, loaded=loaded)
+    except _REFUSALS as error:
+        if "optimize" in policy.actions:
+            facts.problems["optimize"] = error
+        return
+    _note_plan(facts, plan)
+    actions += find_optimize(subject, plan, hot)
+
+
+def _note_plan(facts: TableFacts, plan: OptimizePlan) -> None:
+    facts.small_files = plan.sizes_before.small_files
+    facts.small_bytes = plan.sizes_before.small_bytes
+    if plan.layout is not None:
+        facts.unclustered_bytes = plan.bytes_to_rewrite - plan.layout.placed_bytes
+        facts.expected_skipping = expected_skipping(
+            np.asarray(plan.layout.files_after, np.int64), len(plan.layout.request.columns)
+        )
+
+
+def expected_skipping(outputs: Any, columns: int) -> float | None:
+    """Return the share of files that a query by one of the columns would skip, on average.
+
+    Of ``k`` files placed by ``d`` columns, a query that names one value of one column reads about
+    ``k^(1 - 1/d)``, so it skips ``1 - k^(-1/d)`` of them.
+    """
+    total = int(outputs.sum()) if len(outputs) else 0
+    if not total:
+        return None
+    skipped = outputs * (1 - np.maximum(outputs, 1) ** (-1.0 / columns))
+    return round(float(skipped.sum() / total), 4)
+
+
+def _note_log(facts: TableFacts, subject: TableSubject, actions: list[Action]) -> None:
+    """Note the tail of the log, expired files of it, and manifests."""
+    snapshot, policy = subject.snapshot, subject.policy
+    facts.tail_commits = snapshot.version - snapshot.segment.checkpoint_version
+    if "checkpoint" in policy.actions:
+        _try(facts, "checkpoint", lambda: actions.extend(find_checkpoint(subject)))
+    if "log-cleanup" in policy.actions:
+
+        def clean() -> None:
+            facts.expired_log_files, found = find_cleanup(subject)
+            actions.extend(found)
+
+        _try(facts, "log-cleanup", clean)
+    if "manifest" in policy.actions:
+
+        def compare() -> None:
+            facts.has_manifests, facts.stale_manifests, found = find_manifest(subject)
+            actions.extend(found)
+
+        _try(facts, "manifest", compare)
+
+
+def _note_deletions(facts: TableFacts, subject: TableSubject, actions: list[Action]) -> None:
+    """Note what a vacuum would remove."""
+    if "vacuum" not in subject.policy.actions:
+        return
+
+    def plan() -> None:
+        found = find_vacuum(subject)
+        facts.reclaimable_files, facts.reclaimable_bytes = found.files, found.size_bytes
+        facts.orphans = found.orphans
+        actions.extend(found.actions)
+
+    _try(facts, "vacuum", plan)
+
+
+def _try(facts: TableFacts, name: str, look: Any) -> None:
+    """Look; a refusal is a problem of this action only."""
+    try:
+        look()
+    except _REFUSALS as error:
+        facts.problems[name] = error

@@ -1,0 +1,158 @@
+"""The result of ``maintain``: what was predicted and measured, and what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltactl.errors import DeltactlError
+from deltactl.operations.maintain.actions import Action, Effect, sum_effects
+from deltactl.operations.maintain.budget import Budget
+from deltactl.operations.maintain.observe import TableFacts
+from deltactl.operations.maintain.policy import ActionName
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one call of an operation, for one action or several partitions at once.
+
+    ``measured`` is ``None`` if it failed. ``note`` says what is worth knowing. ``was_done``: there
+    was nothing left to do, because another run, or an action before, had done it. ``is_stopped``:
+    the time or a signal ended it before the end.
+    """
+
+    name: ActionName
+    actions: tuple[Action, ...]
+    predicted: Effect
+    measured: Effect | None = None
+    versions: tuple[int, ...] = ()
+    note: str | None = None
+    error: DeltactlError | None = None
+    was_done: bool = False
+    is_stopped: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {
+            "action": self.name,
+            "ranks": [action.rank for action in self.actions if action.rank],
+            "partitions": sum(action.partition is not None for action in self.actions),
+            "predicted": self.predicted.to_dict(),
+            "measured": None if self.measured is None else self.measured.to_dict(),
+            "versions": list(self.versions),
+            "note": self.note,
+            "was_done": self.was_done,
+            "error": None if self.error is None else self.error.message,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """The result for one table.
+
+    ``actions`` are all that were due, with their state; ``outcomes`` what was done. ``errors`` are
+    all that failed, problems of actions that are on and not possible included.
+    """
+
+    facts: TableFacts
+    budget: Budget
+    actions: tuple[Action, ...]
+    outcomes: tuple[Outcome, ...] = ()
+    dry_run: bool = False
+    interrupted: bool = False
+    seconds: float = 0.0
+
+    @property
+    def version_before(self) -> int:
+        """Return the version that was observed."""
+        return self.facts.version
+
+    @property
+    def version_after(self) -> int:
+        """Return the last version that was committed, else the one that was observed."""
+        return max((v for it in self.outcomes for v in it.versions), default=self.facts.version)
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether anything may be done now, within the budget or not."""
+        return any(action.rank for action in self.actions)
+
+    @property
+    def errors(self) -> tuple[DeltactlError, ...]:
+        """Return all errors, those of the actions that were tried first."""
+        tried = [it.error for it in self.outcomes if it.error is not None]
+        return (*tried, *self.facts.problems.values())
+
+    @property
+    def left(self) -> tuple[Action, ...]:
+        """Return what was due and is not done."""
+        return tuple(action for action in self.actions if action.why_left is not None)
+
+    @property
+    def predicted(self) -> Effect:
+        """Return the sum of what was predicted: of what was done, or in a dry run would be.
+
+        What was done already is not part of it, as it is not part of what was measured.
+        """
+        if self.dry_run:
+            return sum_effects(it.predicted for it in self.actions if it.state == "planned")
+        done = (it for it in self.outcomes if it.measured is not None and not it.was_done)
+        return sum_effects(it.predicted for it in done)
+
+    @property
+    def measured(self) -> Effect:
+        """Return the sum of what was measured."""
+        return sum_effects(it.measured for it in self.outcomes if it.measured is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ``result`` of the JSON envelope; sizes in bytes, times in seconds."""
+        return {
+            "facts": self.facts.to_dict(),
+            "budget": {
+                "bytes": self.budget.bytes,
+                "time_ms": self.budget.time_ms,
+                "requests": self.budget.requests,
+            },
+            "due": self.is_due,
+            "actions": [action.to_dict() for action in self.actions],
+            "outcomes": [outcome.to_dict() for outcome in self.outcomes],
+            "problems": [
+                {"action": name, "code": error.code, "message": error.message}
+                for name, error in self.facts.problems.items()
+            ],
+            "totals": {
+                "predicted": self.predicted.to_dict(),
+                "measured": None if self.dry_run else self.measured.to_dict(),
+                "left": len(self.left),
+            },
+            "interrupted": self.interrupted,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MaintainReport:
+    """The result over all tables; ``errors`` are those of tables that could not be worked on.
+
+    ``note`` says that the budget is smaller than the smallest action, if it is.
+    """
+
+    tables: tuple[TableReport, ...] = ()
+    errors: Mapping[str, DeltactlError] = field(default_factory=dict)
+    note: str | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether anything may be done now."""
+        return any(table.is_due for table in self.tables)
+
+    @property
+    def predicted(self) -> Effect:
+        """Return the sum over all tables of what was predicted."""
+        return sum_effects(table.predicted for table in self.tables)
+
+    @property
+    def measured(self) -> Effect:
+        """Return the sum over all tables of what was measured."""
+        return sum_effects(table.measured for table in self.tables)

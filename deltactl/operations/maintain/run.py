@@ -1,0 +1,242 @@
+"""``maintain``: observe all tables, decide over all of them, act on each, report.
+
+observe (log, at most one listing) -> rank by benefit per cost, cut at the budget -> for each table
+optimize, checkpoint, manifest, log cleanup, vacuum -> compare what was predicted and measured.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Final
+
+from deltactl.clock import Clock
+from deltactl.errors import DeltactlError, UsageError, Warn, explain_foreign, ignore_warning
+from deltactl.log.stores.open import open_table_store
+from deltactl.operations.maintain.act import TableWork
+from deltactl.operations.maintain.actions import Action
+from deltactl.operations.maintain.budget import Spending
+from deltactl.operations.maintain.decide import Decision, decide
+from deltactl.operations.maintain.observe import RECORD, Observation, observe_table
+from deltactl.operations.maintain.options import MaintainOptions
+from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.maintain.rates import Rates
+from deltactl.operations.maintain.report import MaintainReport, Outcome, TableReport
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.turns import Holder, LastRun, hold_lease, write_last_run
+from deltactl.storage.read_only import ReadOnlyStore
+from deltactl.storage.store import Store
+from deltactl.units import format_count
+
+__all__ = ["MaintainOptions", "MaintainPolicy", "MaintainReport", "Maintenance", "maintain"]
+
+_log: Final = logging.getLogger(__name__)
+
+PolicyOf = Callable[[str], MaintainPolicy]
+"""Returns the policy of a table, by its address."""
+
+
+class Maintenance:
+    """One run over several tables, in three steps; tables may be processed in parallel threads.
+
+    ``observe`` each table, then ``decide`` once, then ``act`` on each table.
+    """
+
+    def __init__(self, options: MaintainOptions, clock: Clock) -> None:
+        """Start: the time of the budget counts from here."""
+        self.options, self._clock = options, clock
+        self.spending = Spending(options.budget, clock)
+        self.rates = Rates.load(options.rates_file)
+        self.observations: dict[str, Observation] = {}
+        self.errors: dict[str, DeltactlError] = {}
+        self.decision = Decision((), ())
+
+    def observe(
+        self, table: str, store: Store, policy: MaintainPolicy, context: RunContext
+    ) -> None:
+        """Observe a table; an error of it is kept for ``act``, and does not stop the others."""
+        if self.options.only is not None:
+            policy = replace(policy, actions=policy.actions & self.options.only)
+        try:
+            self.observations[table] = observe_table(table, store, policy, self.rates, context)
+        except Exception as error:
+            self.errors[table] = explain_foreign(f"the observation of {table}", error)
+
+    def decide(self, tables: Sequence[str]) -> list[str]:
+        """Choose the actions; return the tables in the order in which to act on them."""
+        seen = {table: self.observations[table] for table in tables if table in self.observations}
+        self.decision = decide(seen, self.spending, self.options.jobs)
+        _log.info(
+            "%s: %s chosen, %d left",
+            format_count(len(seen), "table"), format_count(len(self.decision.chosen), "action"),
+            len(self.decision.left),
+        )  # fmt: skip
+        return self.decision.order_tables(tables)
+
+    def has_work(self, table: str) -> bool:
+        """Return whether an action on the table was chosen."""
+        return any(action.table == table for action in self.decision.chosen)
+
+    def rest(self, table: str) -> TableReport:
+        """Return the report of a table for which nothing was chosen.
+
+        Raises:
+            DeltactlError: the table could not be observed.
+        """
+        if table in self.errors:
+            raise self.errors[table]
+        _, left = self.decision.of_table(table)
+        return TableReport(self.observations[table].facts, self.options.budget, tuple(left))
+
+    def act(self, table: str, store: Store, context: RunContext) -> TableReport:
+        """Do the chosen actions of a table.
+
+        Raises:
+            LeaseHeldError: another maintain works on the table.
+            DeltactlError: the table could not be observed.
+        """
+        chosen, left = self.decision.of_table(table)
+        if not chosen:
+            return self.rest(table)
+        observation = self.observations[table]
+        began = self._clock.monotonic()
+        holder = Holder.here(context.run_id or self._clock.new_id(), self._clock)
+        lease = hold_lease(store, RECORD, holder, clock=self._clock, warn=context.warn)
+        work = TableWork(
+            store, observation.facts, observation.policy, self.options, self.spending,
+            self.rates, replace(context, run_id=holder.run_id),
+            counts_requests=self.options.jobs == 1,
+        )  # fmt: skip
+        with lease if self.options.lease else nullcontext():
+            work.run(chosen)
+            report = TableReport(
+                observation.facts,
+                self.options.budget,
+                _settle(chosen, work, left),
+                tuple(work.outcomes),
+                interrupted=work.is_cancelled,
+                seconds=self._clock.monotonic() - began,
+            )
+            self._write_down(store, report, holder, context.warn)
+        return report
+
+    def preview(self, table: str) -> TableReport:
+        """Return what would be done to a table.
+
+        Raises:
+            DeltactlError: the table could not be observed.
+        """
+        if table in self.errors:
+            raise self.errors[table]
+        chosen, left = self.decision.of_table(table)
+        facts = self.observations[table].facts
+        return TableReport(facts, self.options.budget, (*chosen, *left), dry_run=True)
+
+    def finish(self) -> None:
+        """Remember the measured rates."""
+        self.rates.save(self.options.rates_file)
+
+    def _write_down(self, store: Store, report: TableReport, holder: Holder, warn: Warn) -> None:
+        """Record the run for the cool-down, if it did work and left none of it for later."""
+        is_whole = not (report.errors or report.interrupted) and all(
+            action.rank == 0 or action.state == "done" for action in report.actions
+        )
+        if not is_whole:
+            return
+        run = LastRun(holder.run_id, report.facts.table_id, holder.since_ms, self._clock.now_ms())
+        try:
+            write_last_run(store, RECORD, run)
+        except DeltactlError as error:
+            warn(f"the run could not be recorded for the cool-down: {error.message}")
+
+
+def _settle(
+    chosen: Sequence[Action], work: TableWork, left: Sequence[Action]
+) -> tuple[Action, ...]:
+    """Return the actions of a table with what came of each."""
+    settled: dict[tuple[int, str], Action] = {}
+    for action in work.left:
+        settled[action.rank, action.name] = action
+    for outcome in work.outcomes:
+        for action in outcome.actions:
+            settled[action.rank, action.name] = _with_state(action, outcome)
+    found = [settled.pop((action.rank, action.name)) for action in chosen]
+    return (*found, *settled.values(), *left)
+
+
+def _with_state(action: Action, outcome: Outcome) -> Action:
+    if outcome.error is not None:
+        return action.left(outcome.error.message, "failed")
+    if outcome.is_stopped:
+        return action.left(outcome.note or "stopped")
+    return replace(action, state="done")
+
+
+def maintain(
+    tables: Sequence[str],
+    policy: MaintainPolicy | Mapping[str, MaintainPolicy] | PolicyOf | None = None,
+    options: MaintainOptions | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    context: RunContext | None = None,
+    dry_run: bool = False,
+) -> MaintainReport:
+    """Do the most useful work on some tables, within a budget; see ``docs/maintain.md``.
+
+    Args:
+        tables: addresses, each once.
+        policy: for all tables, by address, or a function of the address; ``None``: the defaults.
+        options: of the run.
+        storage_options: settings of the tables' storage; never logged.
+        context: engine, clock, warnings; ``None``: the defaults.
+        dry_run: observe and decide only; write nothing.
+
+    Raises:
+        UsageError: there is no table, or one is named twice.
+    """
+    if not tables or len(set(tables)) < len(tables):
+        raise UsageError("maintain needs at least one table, and each once")
+    options = options or MaintainOptions()
+    context = context or RunContext.of(ignore_warning, storage_options=storage_options)
+    run = Maintenance(options, context.clock)
+    stores = {table: open_table_store(table, storage_options) for table in tables}
+    policy_of = _policy_function(policy)
+    with ThreadPoolExecutor(options.jobs, thread_name_prefix="deltactl-maintain") as pool:
+
+        def observe(table: str) -> None:
+            run.observe(table, ReadOnlyStore(stores[table]), policy_of(table), context)
+
+        list(pool.map(observe, tables))
+        ordered = run.decide(tables)
+        found: dict[str, TableReport] = {}
+
+        def act(table: str) -> None:
+            try:
+                found[table] = (
+                    run.preview(table) if dry_run else run.act(table, stores[table], context)
+                )
+            except DeltactlError as error:
+                run.errors[table] = error
+
+        list(pool.map(act, ordered))
+    if not dry_run:
+        run.finish()
+    reports = tuple(found[table] for table in tables if table in found)
+    return MaintainReport(reports, dict(run.errors), run.decision.note)
+
+
+def _policy_function(
+    policy: MaintainPolicy | Mapping[str, MaintainPolicy] | PolicyOf | None,
+) -> PolicyOf:
+    match policy:
+        case None:
+            return lambda _: MaintainPolicy()
+        case MaintainPolicy():
+            return lambda _: policy
+        case Mapping():
+            return lambda table: policy.get(table, MaintainPolicy())
+        case _:
+            return policy

@@ -1,0 +1,195 @@
+"""What is due besides optimize: a checkpoint, log cleanup, manifests, a vacuum."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from deltactl.errors import UnsupportedFeatureError
+from deltactl.log.upkeep.cleanup import plan_cleanup
+from deltactl.operations.checkpoint.plan import is_due
+from deltactl.operations.clone_notes import read_notes
+from deltactl.operations.maintain.actions import Action, Effect
+from deltactl.operations.maintain.candidates import TableSubject
+from deltactl.operations.manifest.content import load_table
+from deltactl.operations.manifest.options import ManifestOptions
+from deltactl.operations.manifest.plan import UNCHANGED, is_seen
+from deltactl.operations.manifest.refresh import AUTO_PROPERTY
+from deltactl.operations.manifest.run import generate_manifests
+from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.planner import Planner
+from deltactl.operations.vacuum.retention import resolve_retention
+from deltactl.operations.vacuum.run import find_refusal
+from deltactl.protocol.features import Operation, ensure_supported
+from deltactl.protocol.names import MANIFEST_DIR
+from deltactl.protocol.properties import ensure_valid_property
+from deltactl.units import format_count, format_size
+
+_FIRST_CHECKPOINT_BYTES: Final = 15_000
+_BYTES_A_FILE: Final = 250  # of a checkpoint, compressed
+_REQUESTS_A_RUN: Final = 10
+_NAMES_A_REQUEST: Final = 1000
+
+
+def find_checkpoint(subject: TableSubject) -> list[Action]:
+    """Return the checkpoint if it is due by the policy, or by the table's own interval."""
+    snapshot = subject.snapshot
+    segment = snapshot.segment
+    tail = snapshot.version - segment.checkpoint_version
+    after = subject.policy.checkpoint_after
+    interval = snapshot.properties.checkpoint_interval
+    by_table = is_due(segment.checkpoint_version, snapshot.version, interval)
+    if not (by_table if after is None else tail >= after):
+        return []
+    ensure_supported(snapshot.protocol, snapshot.metadata, Operation.CHECKPOINT)
+    tail_bytes = sum(info.size_bytes for info in segment.tail)
+    head_bytes = 0
+    if segment.checkpoint is not None:
+        head_bytes = sum(info.size_bytes for info in segment.checkpoint.files)
+    written = max(head_bytes, _FIRST_CHECKPOINT_BYTES)
+    written += _BYTES_A_FILE * snapshot.tail.adds.num_rows
+    requests = _REQUESTS_A_RUN + len(segment.tail)
+    cost = subject.predict(
+        "checkpoint", bytes_read=head_bytes + tail_bytes, bytes_written=written, requests=requests
+    )
+    saved = len(segment.tail) - (0 if segment.checkpoint else 1)
+    rule = f"the interval is {interval}" if after is None else f"checkpoint-after is {after}"
+    reason = f"{format_count(tail, 'commit')} since the last checkpoint; {rule}"
+    benefit = Effect(requests_saved=max(saved, 0))
+    return [Action(table=subject.table, name="checkpoint", reason=reason, predicted=cost + benefit)]
+
+
+def find_cleanup(subject: TableSubject) -> tuple[int, list[Action]]:
+    """Return how many log files are expired, and their deletion if there are enough.
+
+    Nothing but the listing is looked at while there are too few old commits.
+
+    Raises:
+        SafetyError: the table's retention is invalid, or protects its history.
+    """
+    snapshot, listing, policy = subject.snapshot, subject.listing, subject.policy
+    if not snapshot.properties.expired_log_cleanup:
+        return 0, []
+    with ensure_valid_property("delta.logRetentionDuration", "no history is deleted"):
+        cutoff_ms = subject.now_ms - snapshot.properties.log_retention_ms
+    newest = snapshot.segment.checkpoint_version
+    old = sum(1 for v, i in listing.commits.items() if v < newest and i.modified_ms < cutoff_ms)
+    if old < max(policy.min_log_files, 1):
+        return old, []
+    plan = plan_cleanup(snapshot, listing, subject.now_ms)
+    number = len(plan.files)
+    if number < max(policy.min_log_files, 1):
+        return number, []
+    requests = _REQUESTS_A_RUN + number // _NAMES_A_REQUEST
+    cost = subject.predict("log-cleanup", bytes_read=0, bytes_written=0, requests=requests)
+    benefit = Effect(files_removed=number, bytes_freed=plan.size_bytes)
+    files = format_count(number, "log file")
+    reason = f"{files} older than the log retention ({format_size(plan.size_bytes)})"
+    action = Action(
+        table=subject.table, name="log-cleanup", reason=reason, predicted=cost + benefit
+    )
+    return number, [action]
+
+
+def find_manifest(subject: TableSubject) -> tuple[bool, int | None, list[Action]]:
+    """Return whether there are manifests, how many are stale, and their refresh if some are.
+
+    Only tables that have manifests, or ask for them by their property, are looked at.
+
+    Raises:
+        UnsupportedFeatureError: the table asks for manifests, and they cannot describe it.
+    """
+    snapshot, store = subject.snapshot, subject.snapshot.store
+    asked = snapshot.properties.flag(AUTO_PROPERTY)
+    there = any(is_seen(name) for batch in store.walk(MANIFEST_DIR) for name in batch)
+    if not (asked or there):
+        return False, None, []
+    snapshot, live = load_table(store, None, subject.context.warn, snapshot)
+    try:
+        report = generate_manifests(
+            store,
+            ManifestOptions(check=True),
+            subject.context,
+            snapshot=snapshot,
+            live=live,
+            dry_run=True,
+        )
+    except UnsupportedFeatureError:
+        if asked:
+            raise
+        return True, None, []  # old manifests of a table that has them no more
+    stale = sum(row.state != UNCHANGED for row in report.plan.partitions)
+    if not stale:
+        return True, 0, []
+    requests = _REQUESTS_A_RUN + stale
+    cost = subject.predict("manifest", bytes_read=0, bytes_written=0, requests=requests)
+    reason = f"{format_count(stale, 'manifest')} not of version {snapshot.version}"
+    benefit = Effect(requests_saved=stale)
+    action = Action(table=subject.table, name="manifest", reason=reason, predicted=cost + benefit)
+    return True, stale, [action]
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumFinding:
+    """What a vacuum would remove; ``None`` where no listing was at hand to say it."""
+
+    files: int | None = None
+    size_bytes: int | None = None
+    orphans: int | None = None
+    actions: tuple[Action, ...] = ()
+
+
+def vacuum_options(retain_ms: int | None, *, lists: bool) -> VacuumOptions:
+    """Return the options of vacuum: never a retention below the table's, which it refuses."""
+    return VacuumOptions(retain_ms=retain_ms, mode="full" if lists else "auto")
+
+
+def find_vacuum(subject: TableSubject) -> VacuumFinding:
+    """Return what a vacuum would remove, and the vacuum if that is enough.
+
+    The files are listed only if the log cannot say it (no vacuum has been recorded, or its commits
+    are gone) and something may be old enough; ``list-files`` of the policy says otherwise.
+
+    Raises:
+        SafetyError: the policy's retention is less than the table's, or a rule refuses the vacuum.
+        UnsupportedFeatureError: a table feature forbids it.
+    """
+    snapshot, policy, context = subject.snapshot, subject.policy, subject.context
+    ensure_supported(snapshot.protocol, snapshot.metadata, Operation.VACUUM)
+    options = vacuum_options(policy.retain_ms, lists=policy.list_files == "always")
+    retention = resolve_retention(snapshot.properties, options, subject.now_ms)
+    clones = read_notes(snapshot.store)
+    planner = Planner(snapshot, subject.listing, options, retention, context, clones)
+    if planner.lists and not _may_list(subject, retention.cutoff_ms):
+        return VacuumFinding()
+    plan = planner.plan()
+    files, size = plan.files.num_rows, plan.size_bytes
+    orphans = None if plan.listed_files is None else plan.orphans
+    is_first = plan.bookmark is not None and plan.bookmark_before is None
+    is_worth = files > 0 and size >= policy.min_reclaim_bytes
+    if not (is_worth or is_first):
+        return VacuumFinding(files, size, orphans)
+    refusal = find_refusal(plan)
+    if refusal is not None:
+        raise refusal
+    looked = files if plan.listed_files is None else plan.listed_files // _NAMES_A_REQUEST
+    requests = _REQUESTS_A_RUN + looked + files // _NAMES_A_REQUEST
+    cost = subject.predict("vacuum", bytes_read=0, bytes_written=0, requests=requests)
+    # Later runs know what was removed from the log, and list no files.
+    saved = (plan.listed_files or 0) // _NAMES_A_REQUEST + 1 if is_first else 0
+    benefit = Effect(files_removed=files, bytes_freed=size, requests_saved=saved)
+    reason = f"{format_count(files, 'file')} past the retention ({format_size(size)})"
+    if not files:
+        reason = "no vacuum is recorded: later runs need no listing of the files"
+    action = Action(table=subject.table, name="vacuum", reason=reason, predicted=cost + benefit)
+    return VacuumFinding(files, size, orphans, (action,))
+
+
+def _may_list(subject: TableSubject, cutoff_ms: int) -> bool:
+    """Return whether a listing of all files is allowed, and could find something old."""
+    if subject.policy.list_files != "auto":
+        return subject.policy.list_files == "always"
+    listing = subject.listing
+    if listing.commits and min(listing.commits) == 0:
+        return listing.commits[0].modified_ms <= cutoff_ms
+    return True  # older commits are gone

@@ -1,0 +1,260 @@
+"""``deltactl maintain``: several tables, one plan; output, exit statuses, policy, metrics."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.storage.local.store import LocalStore
+from tests.cli.conftest import RunCli
+from tests.support.html_page import parse_page
+from tests.support.table_builder import Column, TableBuilder, commit_path
+
+
+def build(root: Path, files: int = 12) -> TableBuilder:
+    builder = TableBuilder(LocalStore(str(root)), [Column("id"), Column("part", "string")])
+    for number in range(files):
+        builder.append([{"id": number, "part": "a"}])
+    return builder
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two tables with work to do, and one that is broken."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("a", "b", "broken"):
+        build(tmp_path / name)
+    (tmp_path / "broken" / commit_path(3)).unlink()
+    return tmp_path
+
+
+def result(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text)["result"]
+    return found
+
+
+def test_a_check_tells_by_its_status(lake: Path, cli: RunCli) -> None:
+    assert cli("maintain", "a", "--check").code == 3
+    assert cli("maintain", "a", "b", "--check").code == 3
+    assert cli("maintain", "a", "broken", "--check").code == 1
+    assert cli("maintain", "a", "b").code == 0
+    done = cli("maintain", "a", "b", "--check")
+    assert done.code == 0
+    assert "nothing to do" in done.out
+
+
+def test_a_dry_run_gives_the_reasons_by_rank(lake: Path, cli: RunCli) -> None:
+    ran = cli("maintain", "a", "b", "--dry-run")
+    assert ran.code == 0
+    lines = [line.strip() for line in ran.out.splitlines()]
+    ranks = [line.split()[0] for line in lines if "checkpoint  " in line or "optimize  " in line]
+    assert ranks == ["1", "2", "3", "4"]
+    assert any(" a " in line and "optimize" in line for line in lines)
+    assert any(line.startswith("12 small files become 1") for line in lines)
+    assert any("commits since the last checkpoint; the interval is 10" in line for line in lines)
+    assert "  deltactl maintain a b" in ran.out.splitlines()
+    assert len(list((lake / "a/_delta_log").iterdir())) == 13
+
+
+def test_json_of_one_and_of_several(lake: Path, cli: RunCli) -> None:
+    planned = result(cli("maintain", "a", "--dry-run", "-o", "json").out)
+    assert planned["due"]
+    assert planned["totals"]["measured"] is None
+    assert sorted(it["rank"] for it in planned["actions"]) == [1, 2]
+    document = json.loads(cli("maintain", "a", "b", "-o", "json").out)
+    assert document["totals"]["measured"]["files_removed"] == 22
+    assert document["totals"]["predicted"]["files_removed"] == 22
+    assert [run["table"] for run in document["runs"]] == ["a", "b"]
+    outcome = document["runs"][0]["result"]["outcomes"][0]
+    assert outcome["measured"]["bytes_read"] == outcome["predicted"]["bytes_read"]
+
+
+@pytest.mark.parametrize("form", ["ndjson", "csv", "junit", "github"])
+def test_other_forms(lake: Path, cli: RunCli, form: str) -> None:
+    one = cli("maintain", "a", "--check", "-o", form)
+    assert one.code == 3
+    several = cli("maintain", "a", "b", "broken", "--check", "-o", form)
+    assert several.code == 1
+    if form == "junit":
+        assert 'failures="2" errors="1"' in several.out
+    if form == "github":
+        assert several.out.count("::error title=deltactl maintain") == 3
+
+
+def test_the_result_of_one_table_for_people(lake: Path, cli: RunCli) -> None:
+    ran = cli("maintain", "a")
+    assert ran.code == 0
+    assert ran.out.startswith("2 actions done: 11 files fewer")
+    assert "version 13" in ran.out
+
+
+def test_a_failure_does_not_stop_the_others(lake: Path, cli: RunCli) -> None:
+    ran = cli("maintain", "broken", "a", "absent", "-j", "2")
+    assert ran.code == 1
+    assert "done" in ran.out
+    assert ran.out.count("failed") >= 2
+    assert (lake / "a" / commit_path(13)).exists()
+
+
+def test_only_some_actions(lake: Path, cli: RunCli) -> None:
+    found = result(cli("maintain", "a", "--only", "checkpoint", "-o", "json").out)
+    assert [it["action"] for it in found["actions"]] == ["checkpoint"]
+    assert cli("maintain", "a", "--only", "tidy").code == 2
+    assert cli("maintain", "a", "--only", "").code == 2
+
+
+@pytest.mark.parametrize("budget", [["lots"], ["1GiB", "2GiB"], ["5"]])
+def test_what_is_no_budget(lake: Path, cli: RunCli, budget: list[str]) -> None:
+    words = [word for text in budget for word in ("--budget", text)]
+    ran = cli("maintain", "a", *words)
+    assert ran.code == 2
+    assert "--budget" in ran.err
+
+
+def test_a_budget_below_the_smallest_action(lake: Path, cli: RunCli) -> None:
+    ran = cli("maintain", "a", "b", "--budget", "10B")
+    assert ran.code == 0
+    assert "smaller than the smallest action" in ran.err
+    assert "over the budget of 10 B" in ran.out
+    assert not (lake / "a" / commit_path(13)).exists()
+
+
+def test_no_tables_and_no_match(lake: Path, cli: RunCli) -> None:
+    (lake / "none.txt").write_text("# none\n")
+    assert cli("maintain", "--tables-from", "none.txt").code == 2
+    assert cli("maintain", str(lake / "x*")).code == 1
+    assert cli("maintain").code == 2
+
+
+def write_policy(lake: Path, text: str) -> str:
+    (lake / "policy.toml").write_text(text)
+    return "policy.toml"
+
+
+def test_a_policy_by_pattern(lake: Path, cli: RunCli) -> None:
+    policy = write_policy(
+        lake,
+        """
+        [maintain]
+        actions = "optimize,checkpoint"
+        min-files = 3
+
+        [profiles.quiet]
+        tables = ["b"]
+
+        [profiles.quiet.maintain]
+        actions = ["checkpoint"]
+        checkpoint-after = 5
+        """,
+    )
+    ran = cli("maintain", "a", "b", "--policy", policy, "--dry-run", "-o", "json")
+    runs = {run["table"]: run["result"]["actions"] for run in json.loads(ran.out)["runs"]}
+    assert {it["action"] for it in runs["a"]} == {"optimize", "checkpoint"}
+    assert [it["reason"] for it in runs["b"]] == [
+        "13 commits since the last checkpoint; checkpoint-after is 5"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[maintain]\nwindows = '22:00-06:00'", "window"),
+        ("[maintain]\nwindow = 'at night'", "policy.toml: maintain.window"),
+        ("window = '22:00-06:00'", "there is no setting 'window'"),
+        ("[optimize]\nwindow = '22:00-06:00'", "optimize.window"),
+        ("[maintain]\nwhere = 'true'", "maintain.where"),
+        ("[maintain", "not TOML"),
+    ],
+)
+def test_what_is_wrong_in_a_policy_is_said(lake: Path, cli: RunCli, text: str, said: str) -> None:
+    ran = cli("maintain", "a", "--policy", write_policy(lake, text))
+    assert ran.code == 2
+    assert said in ran.err
+    assert not (lake / "a" / commit_path(13)).exists()
+
+
+def test_a_closed_window_is_no_failure(lake: Path, cli: RunCli) -> None:
+    # Between the two there is a minute that no clock shows while this runs.
+    policy = write_policy(lake, "[maintain]\nwindow = '00:00-00:01 Etc/GMT+12'\n")
+    ran = cli("maintain", "a", "--policy", policy, "--check")
+    if ran.code == 0:
+        assert "it opens at" in ran.out
+    assert ran.code in (0, 3)
+
+
+def test_config_shows_the_policy_and_its_origins(
+    lake: Path, cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = lake / "deltactl.toml"
+    file.write_text('[maintain]\nwindow = "22:00-06:00 Europe/Berlin"\nmin-files = 7\n')
+    monkeypatch.setenv("DELTACTL_CONFIG", str(file))
+    monkeypatch.setenv("DELTACTL_COOL_DOWN", "6h")
+    ran = cli("config", "--command", "maintain", "-o", "json")
+    rows = {row["setting"]: row for row in json.loads(ran.out)["result"]}
+    assert rows["window"]["value"] == "22:00-06:00 Europe/Berlin"
+    assert rows["window"]["name"] == f"{file}: maintain.window"
+    assert (rows["min-files"]["value"], rows["min-files"]["origin"]) == ("7", "file")
+    assert (rows["cool-down"]["value"], rows["cool-down"]["origin"]) == ("6h", "environment")
+    assert (rows["skip-hot"]["value"], rows["skip-hot"]["origin"]) == ("30min", "default")
+
+
+def test_metrics_are_written_by_a_rename(lake: Path, cli: RunCli) -> None:
+    target = lake / "metrics" / "deltactl.prom"
+    target.parent.mkdir()
+    ran = cli("maintain", "a", "broken", "--metrics", str(target))
+    assert ran.code == 1
+    text = target.read_text()
+    assert 'deltactl_small_files{table="a"} 12\n' in text
+    assert 'deltactl_exit_status{table="broken"} 1\n' in text
+    assert [path.name for path in target.parent.iterdir()] == ["deltactl.prom"]
+    assert target.stat().st_mode & stat.S_IROTH  # the exporter is another user
+    cli("maintain", "a", "--dry-run", "--metrics", str(target))
+    assert 'deltactl_small_files{table="a"} 1\n' in target.read_text()
+
+
+@pytest.mark.parametrize("name", ["-", "s3://b/m.prom", ".", "absent/m.prom"])
+def test_where_metrics_cannot_be(lake: Path, cli: RunCli, name: str) -> None:
+    ran = cli("maintain", "a", "--metrics", name)
+    assert ran.code == 2
+    assert not (lake / "a" / commit_path(13)).exists()
+
+
+def test_the_report_as_a_page(lake: Path, cli: RunCli) -> None:
+    cli("maintain", "a", "b", "broken", "--report", "planned.html", "--dry-run")
+    cli("maintain", "a", "b", "broken", "--report", "done.html")
+    for name in ("planned.html", "done.html"):
+        page = parse_page((lake / name).read_text())
+        assert page is not None
+    text = (lake / "done.html").read_text()
+    assert "Predicted and measured" in text
+    assert "Actions by rank" in (lake / "planned.html").read_text()
+
+
+def test_measured_rates_are_kept_in_the_cache(
+    lake: Path, cli: RunCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(lake / "cache"))
+    cli("maintain", "a", "--dry-run")
+    assert not (lake / "cache").exists()
+    cli("maintain", "a")
+    rates = json.loads((lake / "cache/deltactl/maintain-rates.json").read_text())
+    assert rates["rates"]["file/optimize"]["runs"] == 1
+    (lake / "cache/deltactl/maintain-rates.json").write_text("no JSON")
+    assert cli("maintain", "b").code == 0
+
+
+def test_a_lease_of_another_run(lake: Path, cli: RunCli) -> None:
+    folder = lake / "a/_deltactl/leases"
+    folder.mkdir(parents=True)
+    holder = {"run_id": "x", "host": "elsewhere", "pid": 1, "since_ms": 0, "expires_ms": 1 << 52}
+    (folder / "maintain.00000001.json").write_text(json.dumps(holder))
+    ran = cli("maintain", "a", "b")
+    assert ran.code == 4
+    assert "conflict" in ran.out
+    assert not (lake / "a" / commit_path(13)).exists()
+    assert cli("maintain", "a", "--no-lease").code == 0

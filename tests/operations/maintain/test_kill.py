@@ -1,0 +1,64 @@
+"""A process that is killed while it maintains tables: the next run comes to the same end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.maintain.options import MaintainOptions
+from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.maintain.run import maintain
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.scan import scan_snapshot
+from deltactl.storage.local.store import LocalStore
+from tests.operations.maintain.test_run import build
+from tests.support.table_builder import multiset
+
+PROGRAM = """
+import sys
+from deltactl.operations.maintain.run import maintain
+from deltactl.operations.maintain.policy import MaintainPolicy
+print("begun", flush=True)
+maintain(sys.argv[1:], MaintainPolicy(min_files=1))
+"""
+
+
+def shape(root: Path) -> list[tuple[str, int]]:
+    """Its live files, by partition and rows: what does not depend on chance."""
+    files = load_snapshot(LocalStore(str(root)), warn=lambda _: None).files
+    rows = zip(files["path"].to_pylist(), files["stats"].to_pylist(), strict=True)
+    return sorted((path.partition("/")[0], stats.count("numRecords")) for path, stats in rows)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("after_ms", [0, 40, 120, 250])
+def test_the_run_after_a_kill_ends_the_same(tmp_path: Path, after_ms: int) -> None:
+    roots = [tmp_path / f"t{number}" for number in range(4)]
+    builders = [build(root, commits=10) for root in roots]
+    addresses = [str(root) for root in roots]
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *addresses],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(after_ms / 1000)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    context = RunContext(warn=lambda _: None)
+    report = maintain(addresses, MaintainPolicy(min_files=1), MaintainOptions(), context=context)
+    assert not report.errors, report.errors
+    again = maintain(addresses, MaintainPolicy(min_files=1), MaintainOptions(), context=context)
+    assert not again.is_due
+    for root, builder in zip(roots, builders, strict=True):
+        assert shape(root) == [("part=a", 1), ("part=b", 1)]
+        snapshot = load_snapshot(LocalStore(str(root)), warn=lambda _: None)
+        assert multiset(scan_snapshot(snapshot).read_all().to_pylist()) == multiset(builder.rows())

@@ -1,0 +1,468 @@
+"""What maintain does to tables: order, limits, hot partitions, failures, resuming, leases."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltactl.errors import LeaseHeldError, UsageError
+from deltactl.log.snapshot import load_snapshot
+from deltactl.operations.maintain.budget import Budget
+from deltactl.operations.maintain.options import MaintainOptions
+from deltactl.operations.maintain.policy import MaintainPolicy
+from deltactl.operations.maintain.rates import Rates
+from deltactl.operations.maintain.report import MaintainReport, TableReport
+from deltactl.operations.maintain.run import Maintenance, maintain
+from deltactl.operations.run_context import RunContext
+from deltactl.operations.scan import scan_snapshot
+from deltactl.operations.turns import Holder, hold_lease, read_last_run
+from deltactl.operations.vacuum.options import VacuumOptions
+from deltactl.operations.vacuum.run import vacuum_table
+from deltactl.storage.local.store import LocalStore
+from deltactl.units import DAY_MS
+from tests.support.clock import FixedClock
+from tests.support.metered_store import MeteredStore, StorageUsage
+from tests.support.stores import MemoryStore
+from tests.support.table_builder import START_MS, Column, TableBuilder, commit_path, multiset
+
+HOUR_MS = 3_600_000
+COLUMNS = (Column("id"), Column("part", "string"))
+NOW_MS = START_MS + 30 * DAY_MS
+QUICK = MaintainPolicy(min_files=1, skip_hot_ms=HOUR_MS)
+
+
+def build(
+    root: Path,
+    commits: int = 12,
+    parts: str = "ab",
+    properties: dict[str, str] | None = None,
+    **options: Any,
+) -> TableBuilder:
+    """A table with a file in each partition for each commit."""
+    builder = TableBuilder(
+        LocalStore(str(root)), COLUMNS, partition_by=["part"], properties=properties, **options
+    )
+    for number in range(commits):
+        builder.append(*([{"id": number, "part": part}] for part in parts))
+    return builder
+
+
+def age(root: Path, before_ms: int = NOW_MS - 20 * DAY_MS) -> None:
+    """Give all files a time, a second apart, in the order of their names."""
+    for number, path in enumerate(sorted(root.rglob("*"), key=lambda it: it.name)):
+        if path.is_file():
+            os.utime(path, (before_ms / 1000 + number, before_ms / 1000 + number))
+
+
+def run(
+    *roots: Path,
+    policy: MaintainPolicy | Callable[[str], MaintainPolicy] = QUICK,
+    clock: FixedClock | None = None,
+    dry_run: bool = False,
+    **options: Any,
+) -> MaintainReport:
+    context = RunContext(warn=lambda _: None, clock=clock or FixedClock(NOW_MS))
+    return maintain(
+        [str(root) for root in roots],
+        policy,
+        MaintainOptions(**options),
+        context=context,
+        dry_run=dry_run,
+    )
+
+
+def run_now(root: Path, **options: Any) -> MaintainReport:
+    """Run by the clock of this machine, with ids of its own."""
+    context = RunContext(warn=lambda _: None)
+    return maintain([str(root)], QUICK, MaintainOptions(**options), context=context)
+
+
+def only(report: MaintainReport) -> TableReport:
+    assert not report.errors, report.errors
+    [table] = report.tables
+    return table
+
+
+def rows_of(root: Path) -> list[dict[str, Any]]:
+    snapshot = load_snapshot(LocalStore(str(root)), warn=lambda _: None)
+    found: list[dict[str, Any]] = scan_snapshot(snapshot).read_all().to_pylist()
+    return found
+
+
+def operations_of(root: Path) -> list[str]:
+    found = []
+    for path in sorted((root / "_delta_log").glob("*.json")):
+        for line in path.read_text().splitlines():
+            info = json.loads(line).get("commitInfo")
+            if info:
+                found.append(info["operation"])
+    return found
+
+
+def test_everything_that_is_due_in_the_safe_order(tmp_path: Path) -> None:
+    properties = {"delta.logRetentionDuration": "interval 2 days"}
+    builder = build(tmp_path, commits=30, properties=properties)
+    builder.checkpoint()
+    builder.remove(next(iter(builder.state.files))[0])
+    for number in range(10):
+        builder.append([{"id": 100 + number, "part": "a"}])
+    age(tmp_path)
+    policy = replace(QUICK, min_log_files=5)
+    table = only(run(tmp_path, policy=policy))
+    assert [o.name for o in table.outcomes] == ["optimize", "checkpoint", "log-cleanup", "vacuum"]
+    assert all(action.state == "done" for action in table.actions)
+    by_name = {outcome.name: outcome for outcome in table.outcomes}
+    # The commits of optimize and vacuum are followed by a checkpoint and a log cleanup themselves.
+    assert by_name["log-cleanup"].was_done
+    assert not list((tmp_path / "_delta_log").glob("00000000000000000020.json"))
+    for name in ("optimize", "vacuum"):
+        predicted, measured = by_name[name].predicted, by_name[name].measured
+        assert measured is not None
+        assert measured.files_removed == predicted.files_removed > 0
+        if name == "vacuum":
+            assert measured.bytes_freed == predicted.bytes_freed
+    assert multiset(rows_of(tmp_path)) == multiset(builder.rows())
+    assert not only(run(tmp_path, policy=policy)).is_due
+
+
+def test_a_dry_run_and_a_check_change_nothing(tmp_path: Path) -> None:
+    build(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    table = only(run(tmp_path, dry_run=True))
+    assert table.is_due
+    assert {action.state for action in table.actions} == {"planned"}
+    assert all(action.reason for action in table.actions)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_a_partition_that_is_being_written_to_is_left(tmp_path: Path) -> None:
+    builder = build(tmp_path)
+    builder.append([{"id": 99, "part": "b"}], modified_ms=NOW_MS - HOUR_MS + 1)
+    table = only(run(tmp_path))
+    [outcome] = [o for o in table.outcomes if o.name == "optimize"]
+    assert [action.partition for action in outcome.actions] == ["part=a"]
+    [left] = table.left
+    assert left.partition == "part=b"
+    assert "being written to" in str(left.why_left)
+    files = load_snapshot(LocalStore(str(tmp_path)), warn=print).files["path"].to_pylist()
+    assert sum(path.startswith("part=b") for path in files) == 13
+    # What optimize writes does not make a partition hot; after the hour the rest is done.
+    later = only(run(tmp_path, clock=FixedClock(NOW_MS + HOUR_MS)))
+    assert [a.partition for a in later.actions if a.name == "optimize"] == ["part=b"]
+    assert multiset(rows_of(tmp_path)) == multiset(builder.rows())
+
+
+def test_a_partition_is_chosen_by_any_spelling_of_its_name(tmp_path: Path) -> None:
+    values = ["a/b", "a%b", "ä =", None, ""]
+    builder = TableBuilder(LocalStore(str(tmp_path)), COLUMNS, partition_by=["part"])
+    for number in range(3):
+        builder.append(*([{"id": number, "part": value}] for value in values))
+    table = only(run(tmp_path))
+    assert not table.left
+    assert not only(run(tmp_path)).is_due
+    assert len(rows_of(tmp_path)) == 15
+
+
+def test_one_budget_over_all_tables(tmp_path: Path) -> None:
+    roots = [tmp_path / f"t{n}" for n in range(4)]
+    for root in roots:
+        build(root, commits=8)
+    whole = run(*roots, dry_run=True, only=frozenset({"optimize"})).predicted.bytes_read
+    report = run(*roots, budget=Budget(bytes=whole // 2), only=frozenset({"optimize"}))
+    assert 0 < report.measured.bytes_read <= whole // 2
+    left = [action for table in report.tables for action in table.left]
+    assert left
+    assert all("over the budget" in str(action.why_left) for action in left)
+    again = run(*roots, budget=Budget(bytes=whole), only=frozenset({"optimize"}))
+    assert again.measured.bytes_read + report.measured.bytes_read == whole
+
+
+def test_a_budget_that_is_too_small_is_said_and_is_no_failure(tmp_path: Path) -> None:
+    build(tmp_path)
+    report = run(tmp_path, budget=Budget(bytes=10), only=frozenset({"optimize"}))
+    assert "smaller than the smallest action" in str(report.note)
+    table = only(report)
+    assert table.is_due
+    assert not table.outcomes
+
+
+def test_the_time_of_the_budget_ends_what_runs(tmp_path: Path) -> None:
+    """The clock goes on while the first table is worked on: the second one is left."""
+    roots = [tmp_path / "a", tmp_path / "b"]
+    for root in roots:
+        build(root)
+    clock = FixedClock(NOW_MS, step_ms=1000)
+    report = run(*roots, clock=clock, budget=Budget(time_ms=25_000))
+    reasons = {a.why_left for table in report.tables for a in table.left}
+    assert any("time" in str(reason) or "stopped" in str(reason) for reason in reasons)
+    assert any(o.measured for table in report.tables for o in table.outcomes)
+
+
+def test_windows_and_cool_downs(tmp_path: Path) -> None:
+    build(tmp_path)
+    clock = FixedClock(NOW_MS)  # 22:13 UTC
+    closed = MaintainPolicy.of({"window": "06:00-22:00", "min-files": "1"})
+    table = only(run(tmp_path, policy=closed, clock=clock))
+    assert not table.is_due
+    assert not table.outcomes
+    assert all("it opens at" in str(action.why_left) for action in table.left)
+    opened = MaintainPolicy.of(
+        {"window": "06:00-22:00,22:10-23:00", "cool-down": "2h", "min-files": "1"}
+    )
+    assert only(run(tmp_path, policy=opened, clock=clock)).outcomes
+    last = read_last_run(LocalStore(str(tmp_path)), "maintain")
+    assert last is not None
+    assert last.started_ms == NOW_MS
+    _add_files(tmp_path)
+    cool = replace(QUICK, cool_down_ms=2 * HOUR_MS)
+    clock.advance(HOUR_MS)
+    waiting = only(run(tmp_path, policy=cool, clock=clock))
+    assert not waiting.is_due
+    assert "cool-down" in str(waiting.facts.closed)
+    clock.advance(HOUR_MS + 60_000)
+    assert only(run(tmp_path, policy=cool, clock=clock)).outcomes
+
+
+def _add_files(root: Path) -> None:
+    """Commit copies of the live files, as another writer might."""
+    log = root / "_delta_log"
+    version = max(int(path.name[:20]) for path in log.glob("*.json")) + 1
+    lines = []
+    for number, path in enumerate(sorted(root.glob("part=*/f*.parquet"))[:6]):
+        name = f"{path.parent.name}/again{number}.parquet"
+        (root / name).write_bytes(path.read_bytes())
+        add = {
+            "path": name,
+            "partitionValues": {"part": path.parent.name.removeprefix("part=")},
+            "size": path.stat().st_size,
+            "modificationTime": START_MS,
+            "dataChange": True,
+        }
+        lines.append(json.dumps({"add": add}))
+    (root / commit_path(version)).write_text("\n".join(lines))
+
+
+def test_a_failure_on_one_table_does_not_stop_the_others(tmp_path: Path) -> None:
+    broken, whole, absent = tmp_path / "broken", tmp_path / "whole", tmp_path / "absent"
+    build(broken)
+    (broken / commit_path(4)).unlink()
+    build(whole)
+    report = run(broken, whole, absent)
+    assert {error.code for error in report.errors.values()} == {"LOG_GAP", "NOT_A_TABLE"}
+    [table] = report.tables
+    assert table.outcomes
+
+
+def test_nothing_is_deleted_after_a_failure(tmp_path: Path) -> None:
+    builder = build(tmp_path)
+    live = [path for path, _ in builder.state.files]
+    builder.remove(live[0])
+    age(tmp_path)
+    (tmp_path / live[-1]).write_bytes(b"no parquet")
+    table = only(run(tmp_path))
+    failed = [action for action in table.actions if action.state == "failed"]
+    assert {action.name for action in failed} == {"optimize"}
+    [outcome] = [outcome for outcome in table.outcomes if outcome.name == "optimize"]
+    assert outcome.versions  # the other partition is committed
+    reasons = {action.name: action.why_left for action in table.left}
+    assert reasons["vacuum"] == "optimize failed, and nothing is deleted after a failure"
+    assert (tmp_path / live[0]).exists()
+    assert [error.exit_code for error in table.errors] == [5]
+
+
+def test_never_below_the_retention_of_the_table(tmp_path: Path) -> None:
+    builder = build(tmp_path)
+    gone = next(iter(builder.state.files))[0]
+    builder.remove(gone)
+    age(tmp_path, NOW_MS - 3 * DAY_MS)
+    for policy in (QUICK, replace(QUICK, retain_ms=DAY_MS)):
+        report = run(tmp_path, policy=policy)
+        assert (tmp_path / gone).exists()
+    assert [error.code for error in report.tables[0].errors] == ["SAFETY"]
+    age(tmp_path, NOW_MS - 9 * DAY_MS)
+    run(tmp_path, policy=replace(QUICK, retain_ms=20 * DAY_MS))
+    assert (tmp_path / gone).exists()
+    run(tmp_path)
+    assert not (tmp_path / gone).exists()
+
+
+def test_rows_are_placed_only_by_a_policy(tmp_path: Path) -> None:
+    statistics = json.dumps({"numRecords": 1, "minValues": {"id": 1}, "maxValues": {"id": 1}})
+    builder = TableBuilder(LocalStore(str(tmp_path)), COLUMNS[:1])
+    for number in range(12):
+        builder.append([{"id": number}], stats=statistics)
+    only(run(tmp_path))
+    assert set(re.findall(r'"clusterBy":"(.*?)"', _parameters(tmp_path))) == {"[]"}
+    for number in range(12):
+        builder_path = f"more{number}.parquet"
+        _append_file(tmp_path, builder_path)
+    policy = replace(QUICK, cluster_columns="id", min_unclustered_bytes=1)
+    table = only(run(tmp_path, policy=policy))
+    assert table.facts.unclustered_bytes
+    assert "not clustered by id" in table.actions[0].reason
+    assert len(rows_of(tmp_path)) == 24
+
+
+def _parameters(root: Path) -> str:
+    return "".join(path.read_text() for path in sorted((root / "_delta_log").glob("*.json")))
+
+
+def _append_file(root: Path, name: str) -> None:
+    source = sorted(root.glob("f*.parquet"))[0]
+    (root / name).write_bytes(source.read_bytes())
+    version = max(int(path.name[:20]) for path in (root / "_delta_log").glob("*.json")) + 1
+    add = {
+        "path": name,
+        "partitionValues": {},
+        "size": source.stat().st_size,
+        "modificationTime": START_MS,
+        "dataChange": True,
+        "stats": '{"numRecords":1}',
+    }
+    (root / commit_path(version)).write_text(json.dumps({"add": add}))
+
+
+def test_manifests_follow_an_optimize(tmp_path: Path) -> None:
+    build(tmp_path)
+    from deltactl.table import Table
+
+    Table(str(tmp_path)).generate_manifest()
+    table = only(run(tmp_path, only=frozenset({"optimize", "manifest"})))
+    assert [o.name for o in table.outcomes] == ["optimize", "manifest"]
+    live = load_snapshot(LocalStore(str(tmp_path)), warn=print).files["path"].to_pylist()
+    listed = (tmp_path / "_symlink_format_manifest/part=a/manifest").read_text()
+    assert any(path in listed for path in live)
+    assert not only(run(tmp_path, only=frozenset({"manifest"}))).is_due
+
+
+def test_two_at_once_do_no_work_twice(tmp_path: Path) -> None:
+    builder = build(tmp_path)
+    clock = FixedClock(NOW_MS)
+    store = LocalStore(str(tmp_path))
+    holder = replace(Holder.here("other", clock), pid=os.getpid())
+    with hold_lease(store, "maintain", holder, clock=clock, warn=print):
+        report = run(tmp_path)
+        [error] = report.errors.values()
+        assert isinstance(error, LeaseHeldError)
+        assert len(operations_of(tmp_path)) == 13
+        assert only(run(tmp_path, lease=False)).outcomes
+    # One that planned before the other ended finds nothing left to do.
+    late = tmp_path / "late"
+    build(late)
+    context = RunContext(warn=lambda _: None, clock=clock)
+    second = Maintenance(MaintainOptions(), clock)
+    second.observe(str(late), LocalStore(str(late)), QUICK, context)
+    second.decide([str(late)])
+    run(late)
+    before = operations_of(late)
+    table = second.act(str(late), LocalStore(str(late)), context)
+    assert "nothing is left to do" in {outcome.note for outcome in table.outcomes}
+    assert operations_of(late) == before
+    assert multiset(rows_of(tmp_path)) == multiset(builder.rows())
+
+
+def test_two_without_leases_lose_bins_at_most(tmp_path: Path) -> None:
+    builder = build(tmp_path, commits=20)
+    reports: list[MaintainReport] = []
+    threads = [
+        threading.Thread(target=lambda: reports.append(run_now(tmp_path, lease=False)))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    codes = {e.exit_code for r in reports for t in r.tables for e in t.errors}
+    assert codes <= {4, 5}
+    assert multiset(rows_of(tmp_path)) == multiset(builder.rows())
+    assert not only(run(tmp_path)).is_due
+
+
+def test_another_run_of_one_command_is_waited_for(tmp_path: Path) -> None:
+    build(tmp_path)
+    clock = FixedClock(NOW_MS)
+    store = LocalStore(str(tmp_path))
+    with hold_lease(store, "optimize", Holder.here("o", clock), clock=clock, warn=print):
+        table = only(run(tmp_path))
+    states = {action.name: action.state for action in table.actions}
+    assert states == {"optimize": "failed", "checkpoint": "done"}
+    assert [error.exit_code for error in table.errors] == [4]
+
+
+def test_no_table_and_twice_the_same_are_refused() -> None:
+    with pytest.raises(UsageError):
+        maintain([])
+    with pytest.raises(UsageError):
+        maintain(["/a", "/a"])
+
+
+def test_what_is_asked_of_a_store(tmp_path: Path) -> None:
+    """One listing of the log, its files once, few requests besides; all of it for a vacuum once."""
+    builder = TableBuilder(MemoryStore("s3://asked/t"), COLUMNS, partition_by=["part"])
+    for number in range(40):
+        builder.append([{"id": number, "part": "a"}])
+    builder.checkpoint()
+    builder.append([{"id": 41, "part": "a"}])
+    context = RunContext(warn=lambda _: None, clock=FixedClock(NOW_MS))
+
+    def observe() -> StorageUsage:
+        store = MeteredStore(builder.store)
+        seen = Maintenance(MaintainOptions(), FixedClock(NOW_MS))
+        seen.observe("t", store, QUICK, context)
+        assert not seen.errors
+        assert store.usage.puts == store.usage.deletes == 0
+        return store.usage
+
+    first = observe()
+    assert first.reads >= 40  # which files did commits remove, before the first vacuum?
+    vacuum_table(builder.store, VacuumOptions(), context)
+    usage = observe()
+    assert usage.lists <= 3, usage
+    assert usage.reads <= 8, usage
+
+
+def test_rates_are_learned_and_survive_anything_in_their_file(tmp_path: Path) -> None:
+    root, file = tmp_path / "t", tmp_path / "cache/rates.json"
+    build(root)
+    clock = FixedClock(NOW_MS, step_ms=7)
+    report = run(root, clock=clock, rates_file=file)
+    assert report.tables[0].outcomes
+    learned = Rates.load(file).found
+    assert learned["file/optimize"].runs == 1
+    for text in ("", "[]", "{}", '{"form": 1, "rates": {"x": {"seconds": "NaN"}}}'):
+        file.write_text(text)
+        assert Rates.load(file).found == {}
+    file.unlink()
+    assert Rates.load(file).found == {}
+
+
+def test_what_is_kept_of_a_table_does_not_grow_with_its_files() -> None:
+    """A fleet is observed in the memory of its largest table: only numbers remain."""
+    kept = []
+    for number, files in enumerate((100, 2000)):
+        builder = TableBuilder(MemoryStore(f"memory://kept-{number}/t"), COLUMNS)
+        [written] = builder.append([{"id": 1, "part": "a"}])
+        size = len(builder.store.read(written))
+        copies = [_another(f"copy-{n:05}.parquet", size) for n in range(files)]
+        builder.commit(*copies)
+        seen = Maintenance(MaintainOptions(), FixedClock(NOW_MS))
+        context = RunContext(warn=lambda _: None, clock=FixedClock(NOW_MS))
+        seen.observe("t", builder.store, QUICK, context)
+        [observation] = seen.observations.values()
+        assert observation.facts.num_files == files + 1
+        kept.append(len(pickle.dumps((observation.actions, observation.facts))))
+    assert kept[1] < kept[0] + 100
+
+
+def _another(name: str, size: int) -> dict[str, Any]:
+    values = {"path": name, "partitionValues": {}, "size": size, "modificationTime": START_MS}
+    return {"add": {**values, "dataChange": True, "stats": '{"numRecords":1}'}}

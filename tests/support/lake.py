@@ -1,0 +1,121 @@
+"""A lake of tables, by a seed: streams, appends, bulk loads, deletes, cold and broken ones.
+
+Which kind has which name is chance, so the order of names says nothing about what is worth work.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from deltactl.storage.local.store import LocalStore
+from tests.support.table_builder import Column, Row, TableBuilder, array_of, commit_path
+
+TARGET: Final = 256 * 1024
+"""The target size that each table's property names."""
+
+_DAY_S: Final = 86_400
+_KINDS: Final = ("stream", "append", "bulk", "deletes", "cold", "hot", "broken")
+_WEIGHTS: Final = (3, 3, 6, 2, 3, 1, 1)
+_COLUMNS: Final = (Column("id"), Column("part", "string"), Column("payload", array_of("long")))
+
+
+@dataclass(frozen=True)
+class LakeTable:
+    """A table of the lake, and what was written to it."""
+
+    name: str
+    kind: str
+    digest: tuple[int, int]
+
+
+def digest_rows(rows: Iterable[Row]) -> tuple[int, int]:
+    """Count rows and sum up their hashes: rows in any order, in little memory."""
+    sums = [zlib.crc32(repr(sorted(row.items())).encode()) for row in rows]
+    return len(sums), sum(sums)
+
+
+def build_lake(root: Path, number: int, seed: int) -> list[LakeTable]:
+    """Write a lake; each kind occurs, and the tables are in the order of their names."""
+    chance = random.Random(seed)
+    kinds = list(_KINDS) + chance.choices(_KINDS, _WEIGHTS, k=number - len(_KINDS))
+    chance.shuffle(kinds)
+    names = [f"t{n:03d}" for n in range(number)]
+    return [
+        _build(root / name, name, kind, chance) for name, kind in zip(names, kinds, strict=True)
+    ]
+
+
+def _build(root: Path, name: str, kind: str, chance: random.Random) -> LakeTable:
+    has_parts = kind in ("append", "deletes")
+    builder = TableBuilder(
+        LocalStore(str(root)),
+        _COLUMNS,
+        partition_by=["part"] if has_parts else [],
+        features=["deletionVectors"] if kind == "deletes" else [],
+        properties={"delta.targetFileSize": str(TARGET)},
+    )
+    writer = _Writer(builder, chance)
+    match kind:
+        case "stream" | "hot":
+            for _ in range(chance.randint(15, 30)):
+                writer.append([""] * 4, 300, 900, is_now=kind == "hot")
+        case "append":
+            for _ in range(chance.randint(6, 10)):
+                writer.append(["a", "b", "c"], 15_000, 40_000)
+        case "deletes":
+            for _ in range(6):
+                writer.append(["a", "b"], 20_000, 40_000)
+            builder.remove(*chance.sample(writer.paths, 4))
+            live = next(path for path in writer.paths if _is_live(builder, path))
+            builder.delete_rows(live, [0])
+        case "cold":
+            writer.append([""] * 3, TARGET, TARGET + 20_000)
+        case _:
+            for _ in range(chance.randint(5, 8)):
+                writer.append([""] * 4, 60_000, 110_000)
+    if kind != "hot":
+        _age(root, 30)
+    if kind == "broken":
+        (root / commit_path(2)).unlink()
+    return LakeTable(name, kind, digest_rows(builder.rows()))
+
+
+def _is_live(builder: TableBuilder, path: str) -> bool:
+    return any(path == live for live, _ in builder.state.files)
+
+
+class _Writer:
+    """Appends files of random numbers, which no codec makes smaller."""
+
+    def __init__(self, builder: TableBuilder, chance: random.Random) -> None:
+        self.builder, self.chance = builder, chance
+        self.paths: list[str] = []
+        self._id = 0
+
+    def append(self, parts: list[str], least: int, most: int, *, is_now: bool = False) -> None:
+        files = [self._rows(part, self.chance.randint(least, most)) for part in parts]
+        now_ms = int(time.time() * 1000) if is_now else None
+        self.paths += self.builder.append(*files, modified_ms=now_ms)
+
+    def _rows(self, part: str, size: int) -> list[Row]:
+        self._id += 2
+        count = max(size // 16, 1)  # 8 bytes each, in two rows
+        halves = [[self.chance.getrandbits(62) for _ in range(count)] for _ in range(2)]
+        return [
+            {"id": self._id + n, "part": part, "payload": half} for n, half in enumerate(halves)
+        ]
+
+
+def _age(root: Path, days: int) -> None:
+    """Give all files a time in the past, a second apart."""
+    began = time.time() - days * _DAY_S
+    for number, path in enumerate(sorted(root.rglob("*"), key=lambda it: it.name)):
+        if path.is_file():
+            os.utime(path, (began + number, began + number))
