@@ -13,7 +13,7 @@ from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import variable_name
 
 # Fixed, so that the same sources give the same bytes; moved with each release.
-_DATE: Final = "2026-11-21"
+_DATE: Final = "2026-11-24"
 
 _ABOUT: Final = (
     "Results go to standard output, everything else to standard error. Options below may stand "
