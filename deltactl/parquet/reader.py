@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,6 +36,7 @@ from deltactl.protocol.schema import Field, StructType, is_void
 from deltactl.storage.store import Store
 
 DEFAULT_BATCH_ROWS = 1 << 16
+_GROUPS_BYTES: Final = 32 << 20  # uncompressed, of the row groups that are read at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +199,7 @@ class RowReader:
         legacy = legacy_columns(parquet.metadata, names) if self.for_rewrite else frozenset()
         # Bins already run in parallel: threads inside each would only compete with them.
         chosen = sorted(names)
-        for batch in parquet.iter_batches(
-            batch_rows, row_groups=groups, columns=chosen, use_threads=False
-        ):
+        for batch in read_batches(parquet, groups, chosen, batch_rows, use_threads=False):
             _ensure_unambiguous(batch, legacy, file.path)
             arrays = [
                 constants[i].take_rows(batch.num_rows)
@@ -251,6 +251,42 @@ class RowReader:
                 yield pa.RecordBatch.from_struct_array(rows_only)
                 continue
             yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def read_batches(
+    parquet: pq.ParquetFile,
+    groups: Sequence[int] | None,
+    columns: Sequence[str],
+    batch_rows: int,
+    *,
+    use_threads: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of row groups, by default all, in little more memory than one of them takes.
+
+    Arrow keeps the bytes of all row groups that it was asked for until the last one is read.
+    """
+    for part in _divide_groups(parquet.metadata, groups):
+        yield from parquet.iter_batches(
+            batch_rows, row_groups=part, columns=columns, use_threads=use_threads
+        )
+
+
+def _divide_groups(
+    footer: pq.FileMetaData, groups: Sequence[int] | None
+) -> Iterator[Sequence[int] | None]:
+    if footer.num_row_groups <= 1:
+        yield groups
+        return
+    part: list[int] = []
+    size_bytes = 0
+    for group in range(footer.num_row_groups) if groups is None else groups:
+        part.append(group)
+        size_bytes += footer.row_group(group).total_byte_size
+        if size_bytes >= _GROUPS_BYTES:
+            yield part
+            part, size_bytes = [], 0
+    if part:
+        yield part
 
 
 def _ensure_unambiguous(batch: pa.RecordBatch, columns: Set[str], path: str) -> None:

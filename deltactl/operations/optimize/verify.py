@@ -21,7 +21,7 @@ from deltactl.errors import DataFileError, VerificationError
 from deltactl.parquet.data_file import DataFile
 from deltactl.parquet.open_files import naming_file, read_deletion_vector
 from deltactl.parquet.projection import Matcher, convert
-from deltactl.parquet.reader import RowReader
+from deltactl.parquet.reader import RowReader, read_batches
 from deltactl.protocol.arrow_schemas import PARQUET_FIELD_ID
 from deltactl.protocol.partitions import parse_partition_column
 from deltactl.protocol.schema import Field, PrimitiveType, is_variant, is_void
@@ -54,7 +54,7 @@ def ensure_equal_rows(
     with naming_file(output), store.open_input(output) as opened:
         parquet = pq.ParquetFile(opened)
         source.ensure_found(parquet.schema_arrow, output)
-        written = parquet.iter_batches(_ROWS, columns=names)
+        written = read_batches(parquet, None, names, _ROWS)
         for want, got in _aligned(expected, written, output):
             for name in names:
                 left, right = _comparable(want.column(name)), _comparable(got.column(name))
