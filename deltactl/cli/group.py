@@ -83,7 +83,7 @@ def load_command(spec: CommandSpec) -> Command:
     module = import_module(spec.module)
     command = build_command(module.command, spec.name)
     params = {param.name: param for param in command.params}
-    for options in _options_of(spec):
+    for options in options_of(spec):
         # The tables of `FleetOptions` take the place of the command's own argument.
         params |= {param.name: param for param in build_options(options)}
     command.params = list(params.values())
@@ -93,7 +93,7 @@ def load_command(spec: CommandSpec) -> Command:
     return command
 
 
-def _options_of(spec: CommandSpec) -> list[type[Options]]:
+def options_of(spec: CommandSpec) -> list[type[Options]]:
     """Return what a command takes besides its own options, in the order of its help."""
     groups: tuple[tuple[bool, type[Options]], ...] = (
         (spec.has_engine, EngineOptions),

@@ -77,18 +77,6 @@ def test_the_first_reason_to_stop_counts_and_a_signal_most() -> None:
 @pytest.mark.parametrize("spec", [s for s in COMMANDS if s.has_time_limit], ids=lambda s: s.name)
 def test_maintenance_commands_have_a_limit(cli: RunCli, spec: object, tmp_path: Path) -> None:
     name = spec.name  # type: ignore[attr-defined]
-    known = (
-        "optimize",
-        "vacuum",
-        "checkpoint",
-        "check",
-        "generate-manifest",
-        "restore",
-        "clone",
-        "convert",
-        "bundle",
-    )
-    assert name in known
     assert cli(name, str(tmp_path), "--timeout", "5").code == 2
 
 
