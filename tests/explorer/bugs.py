@@ -25,7 +25,7 @@ from deltactl.log.writing import rearrange as commit
 from deltactl.log.writing import restore
 from deltactl.log.writing.action_lines import NewFile, add_line
 from deltactl.log.writing.base import CommitBase
-from deltactl.log.writing.carry import Bin, Verdict, Winners
+from deltactl.log.writing.concurrent_deletes import Bin, Verdict, Winners
 from deltactl.log.writing.put import Sleep
 from deltactl.operations.checkpoint import run as checkpoint
 from deltactl.operations.checkpoint.write import write_checkpoint

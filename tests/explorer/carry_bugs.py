@@ -13,29 +13,29 @@ import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from deltactl.log.replay import Tail
-from deltactl.log.writing import carry
-from deltactl.log.writing.carry import Bin, Verdict, Winners
+from deltactl.log.writing import concurrent_deletes
+from deltactl.log.writing.concurrent_deletes import Bin, Verdict, Winners
 from deltactl.log.writing.vectors import VectorWriter
 from tests.explorer.bug import Bug
 
 
 def _forget_the_vector_read() -> AbstractContextManager[object]:
-    shift = carry.shift_positions
+    shift = concurrent_deletes.shift_positions
 
     def unranked(old: BitMap64, new: BitMap64, first_row: int) -> BitMap64:
         return shift(BitMap64(), new - old, first_row)
 
-    return patch.object(carry, "shift_positions", unranked)
+    return patch.object(concurrent_deletes, "shift_positions", unranked)
 
 
 def _start_a_row_late() -> AbstractContextManager[object]:
-    span = carry._Carried._span
+    span = concurrent_deletes._Carried._span
 
     def late(self: Any, row: int) -> tuple[int, int]:
         start, end = span(self, row)
         return (start + 1, end + 1) if row else (start, end)
 
-    return patch.object(carry._Carried, "_span", late)
+    return patch.object(concurrent_deletes._Carried, "_span", late)
 
 
 def _forget_earlier_vectors() -> AbstractContextManager[object]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from deltactl.log.writing.carry import Bin
+from deltactl.log.writing.concurrent_deletes import Bin
 from deltactl.protocol.arrow_schemas import STRING_MAP
 from deltactl.protocol.paths import encode_path
 

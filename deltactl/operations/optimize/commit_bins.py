@@ -20,7 +20,7 @@ from deltactl.errors import (
     explain_foreign,
 )
 from deltactl.log.snapshot import Snapshot
-from deltactl.log.writing.carry import Bin
+from deltactl.log.writing.concurrent_deletes import Bin
 from deltactl.log.writing.rearrange import Committed, Committer, Draft
 from deltactl.log.writing.run_tags import engine_info, run_tags
 from deltactl.operations.optimize.copy_groups import RewriteCounts

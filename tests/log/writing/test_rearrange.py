@@ -21,7 +21,7 @@ from deltactl.errors import (
 from deltactl.log.snapshot import Snapshot, load_snapshot
 from deltactl.log.writing import base as commit_base
 from deltactl.log.writing.action_lines import NewFile
-from deltactl.log.writing.carry import Bin
+from deltactl.log.writing.concurrent_deletes import Bin
 from deltactl.log.writing.rearrange import Committer, Draft
 from deltactl.protocol.stats import num_records
 from deltactl.storage.forwarding import ForwardingStore
