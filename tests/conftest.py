@@ -28,6 +28,10 @@ __all__ = [
 
 REPOSITORY = Path(__file__).parent.parent
 
+# After a test of Spark Connect, gRPC would start threads in each child of a fork, which end the
+# child as soon as it closes their descriptors: the next Java of the process would not start.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
+
 # Shared machines stall at times: a slow example is no bug.
 settings.register_profile("deltactl", deadline=None)
 settings.load_profile("deltactl")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from typing import Any, Final
@@ -56,6 +55,8 @@ def _share_free_memory() -> None:
     By default each thread has its own, whose free memory no other thread can use: a run that
     clusters 380 MB took 800 MB at its peak, and 490 MB with one arena, in the same time.
     """
+    import ctypes
+
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
         set_option(_M_ARENA_MAX, 1)

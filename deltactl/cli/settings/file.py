@@ -26,13 +26,15 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.settings.settable import SETTABLE
 from deltactl.cli.settings.sources import EnvironmentSource, Origin, Source
 from deltactl.errors import UsageError
-from deltactl.operations.maintain.policy import KEYS, PolicyKey
+
+if TYPE_CHECKING:
+    from deltactl.operations.maintain.policy import PolicyKey
 
 FILE_NAME: Final = "deltactl.toml"
 _VARIABLE: Final = "DELTACTL_CONFIG"
@@ -176,7 +178,11 @@ def load_config_file(path: Path, commands: Collection[str]) -> ConfigSource:
 
 def policy_keys(command: str) -> Mapping[str, PolicyKey]:
     """Return the keys that a section of a command may have and that are not options."""
-    return KEYS if command == "maintain" else {}
+    if command != "maintain":
+        return {}
+    from deltactl.operations.maintain.policy import KEYS
+
+    return KEYS
 
 
 def _check_section(
