@@ -44,6 +44,8 @@ pytestmark = [
     # Py4J leaves sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    # Tables of liquid clustering are rewritten too, whose rows it does not place.
+    pytest.mark.filterwarnings("ignore:--include-clustered is deprecated"),
 ]
 
 SLICE = ["mapping_name-cleaned"]
