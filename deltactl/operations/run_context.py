@@ -21,7 +21,7 @@ from deltactl.engine.base import (
     Worker,
 )
 from deltactl.engine.local import LocalEngine
-from deltactl.errors import Warn
+from deltactl.errors import DeltactlError, Warn
 from deltactl.log.writing.put import Sleep
 
 
@@ -85,6 +85,11 @@ class RunContext:
     def is_cancelled(self) -> bool:
         """Return whether nothing new may be started."""
         return self.cancel is not None and self.cancel.is_set()
+
+    def warn_of_refusal(self, refusal: DeltactlError | None) -> None:
+        """Warn in a dry run that a safety rule would refuse the real run; ``None``: none would."""
+        if refusal is not None:
+            self.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
 
     def run(self, worker: Worker[P, R], tasks: Iterable[Task[P]]) -> Iterator[Done[R] | Failed]:
         """Run tasks on the engine; see :meth:`deltactl.engine.base.Engine.run`."""

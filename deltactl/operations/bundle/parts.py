@@ -89,7 +89,7 @@ def collect_part(name: str, source: BundleSource, collect: Collect) -> Part:
     heard = replace(source, context=replace(source.context, warn=warnings.append))
     try:
         if source.context.is_cancelled:
-            raise InterruptedRunError("interrupted before it was begun")
+            raise InterruptedRunError("interrupted before it started")
         value = collect(heard)
     except Exception as error:
         return Part(name, error=describe_error(source.names, error))
@@ -155,7 +155,7 @@ def _read_commit(source: BundleSource, name: str) -> Part:
     target = f"log/{name.removeprefix(f'{LOG_DIR}/')}"
     try:
         if source.context.is_cancelled:
-            raise InterruptedRunError("interrupted before it was begun")
+            raise InterruptedRunError("interrupted before it started")
         return Part(target, data=redact_commit(source.names, source.store().read(name)))
     except Exception as error:
         return Part(target, error=describe_error(source.names, error))

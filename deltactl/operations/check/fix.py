@@ -142,8 +142,7 @@ def repair_paths(
     _ensure_one_remains(pairs, chosen)
     refusal = find_append_only_refusal(CommitBase.of(snapshot))
     if dry_run:
-        if refusal is not None:
-            context.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
+        context.warn_of_refusal(refusal)
         return report
     if refusal is not None:
         raise refusal

@@ -91,8 +91,7 @@ def restore_table(
     if refusal is None:
         _warn_of_append_only(plan, versions.current, context)
     if dry_run:
-        if refusal is not None:
-            context.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
+        context.warn_of_refusal(refusal)
         return report
     if refusal is not None:
         raise refusal

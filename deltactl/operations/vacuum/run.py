@@ -66,8 +66,7 @@ def vacuum_table(
     if skipped is not None:
         return VacuumReport(plan, context.engine.name, dry_run=dry_run, skipped=skipped)
     if dry_run or plan.is_empty:
-        if refusal is not None:
-            context.warn(f"a real run would be refused: {refusal.message}; {refusal.hint}")
+        context.warn_of_refusal(refusal)
         if not dry_run and plan.bookmark != plan.bookmark_before:
             write_bookmark(store, plan.bookmark)
         if not dry_run:

@@ -181,7 +181,7 @@ class _Job:
     placement: Placement
     attempt: int
     names: list[str] = field(default_factory=list)
-    """All outputs that were begun."""
+    """All outputs that were started."""
 
     def __post_init__(self) -> None:
         self._digester = FileDigester(self.spec.reader)
