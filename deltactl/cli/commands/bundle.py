@@ -96,7 +96,7 @@ def _choose_path(file: str | None, now_ms: int) -> Path:
     if "://" in file or path.is_dir() or not os.access(path.parent, os.W_OK):
         raise UsageError(
             f"--file {file!r} is not a file that can be written here",
-            hint="Name a file in an existing directory of this machine.",
+            hint="Specify a file in an existing directory of this machine.",
         )
     return path
 
@@ -186,7 +186,9 @@ def _present(
     session: Session, path: Path, size_bytes: int, parts: list[dict[str, Any]], *,
     include_names: bool,
 ) -> None:  # fmt: skip
-    error = session.find_interruption(f"{path} has what was collected before", is_part_done=True)
+    error = session.find_interruption(
+        f"{path} contains what was collected before the run stopped", is_part_done=True
+    )
     missing = [part for part in parts if part["error"] is not None]
     if missing and error is None:
         first = missing[0]

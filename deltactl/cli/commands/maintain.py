@@ -54,7 +54,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             "--budget",
             metavar="LIMIT",
-            help="Limit over all tables: 20GiB to read, 30min or 5000requests; may be repeated  "
+            help="Limit for all tables together: input bytes (20GiB), time (30min) or requests "
+            "(5000requests); may be repeated  "
             "[default: no limit]",
             show_default=False,
         ),

@@ -77,7 +77,7 @@ def find_started(target: Store) -> Started | None:
         for name in batch:
             if not name.startswith(f"{OWN_DIR}/"):
                 raise SafetyError(
-                    f"{target.uri} is neither empty nor an unfinished clone: it holds {name!r}",
+                    f"{target.uri} is neither empty nor an unfinished clone: it contains {name!r}",
                     hint=f"Choose an empty directory. If it is the rest of an unfinished "
                     f"clone without {STARTED}, delete it and rerun.",
                 )

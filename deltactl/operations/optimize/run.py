@@ -240,7 +240,7 @@ def execute_optimize(
                 break
             spec = build_spec(snapshot, again, options, run.run_id, context)
         except DeltactlError as error:
-            context.warn(f"the bins that other writers took were not planned again: {error}")
+            context.warn(f"the bins that other writers changed were not planned again: {error}")
             break
         if again.table_id != plan.table_id or run.rounds > _ROUNDS_AGAIN:
             break
@@ -287,9 +287,8 @@ def _find_shortfall(plan: OptimizePlan, options: OptimizeOptions) -> str | None:
         return None
     if need.skip is not None and plan.skipping is None:
         raise UsageError(
-            "--if-needed skip: the run places no rows, so there are no columns to look up",
-            hint="Add --cluster-by COLUMNS or --zorder-by COLUMNS, or remove it: the table has no "
-            "clustering columns of its own.",
+            "--if-needed skip needs clustering columns, but the table has none and none are given",
+            hint="Add --cluster-by COLUMNS or --zorder-by COLUMNS, or remove --if-needed skip.",
         )
     if plan.is_empty:
         return None

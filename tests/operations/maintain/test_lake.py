@@ -98,7 +98,7 @@ def prove(tmp_path: Path, number: int, seed: int) -> None:
         assert not found.errors
         if table.kind == "hot":
             assert not [o for o in found.outcomes if o.name == "optimize"]
-            assert "being written to" in str([a.why_left for a in found.left])
+            assert "recently written" in str([a.why_left for a in found.left])
         for outcome in found.outcomes:
             if outcome.name == "vacuum" and outcome.measured is not None:
                 assert outcome.measured.bytes_freed == outcome.predicted.bytes_freed
