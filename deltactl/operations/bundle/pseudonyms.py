@@ -67,7 +67,7 @@ class Pseudonyms:
         if not text:
             return ""
         if len(text) <= _MOST_NAME_CHARACTERS:  # words of longer texts would be nearly all words
-            self._seen.update(self._words.intersection(_WORD.findall(text.lower())))
+            self._seen |= self._words & set(_WORD.findall(text.lower()))
         digest = hmac.new(self._key, text.encode("utf-8", "surrogatepass"), hashlib.sha256)
         return "~" + digest.hexdigest()[:_DIGITS]
 
