@@ -13,11 +13,12 @@ import typer
 
 from deltactl.cli.exits import ExitCode, find_worst
 from deltactl.cli.options.common import DryRunOption, TableArgument
+from deltactl.cli.options.output_file import choose_output_file
 from deltactl.cli.output.output import OutputFormat
 from deltactl.cli.session import Session
 from deltactl.clock import SystemClock
 from deltactl.engine.memory import machine_memory_bytes
-from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
+from deltactl.errors import DeltactlError, PartialSuccessError
 from deltactl.operations.maintain.budget import parse_budget
 from deltactl.operations.maintain.options import MaintainOptions
 from deltactl.operations.maintain.policy import ACTIONS, MaintainPolicy, parse_actions
@@ -237,13 +238,7 @@ def _parse_options(params: dict[str, Any], session: Session, jobs: int) -> Maint
 def _parse_metrics(name: str | None) -> Path | None:
     if name is None:
         return None
-    path = Path(name)
-    if "://" in name or name == "-" or path.is_dir() or not path.parent.is_dir():
-        raise UsageError(
-            f"--metrics {name} is not a file in a directory that exists",
-            hint="Give a path on this machine, such as /var/lib/node_exporter/deltactl.prom.",
-        )
-    return path
+    return choose_output_file("--metrics", name, "/var/lib/node_exporter/deltactl.prom")
 
 
 def _policy_of(session: Session, table: str) -> MaintainPolicy:

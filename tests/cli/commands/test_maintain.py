@@ -217,7 +217,9 @@ def test_metrics_are_written_by_a_rename(lake: Path, cli: RunCli) -> None:
     assert 'deltactl_small_files{table="a"} 1\n' in target.read_text()
 
 
-@pytest.mark.parametrize("name", ["-", "s3://b/m.prom", ".", "absent/m.prom"])
+@pytest.mark.parametrize(
+    "name", ["-", "s3://b/m.prom", ".", "absent/m.prom", "b/m.prom", "/dev/null"]
+)
 def test_where_metrics_cannot_be(lake: Path, cli: RunCli, name: str) -> None:
     ran = cli("maintain", "a", "--metrics", name)
     assert ran.code == 2
