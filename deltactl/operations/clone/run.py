@@ -29,7 +29,13 @@ from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import ensure_apart, ensure_no_table_above, find_started
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
-from deltactl.operations.clone.shallow import ensure_present, look_again, noted, warn_of_vacuum
+from deltactl.operations.clone.shallow import (
+    ensure_no_vacuum,
+    ensure_present,
+    look_again,
+    noted,
+    warn_of_vacuum,
+)
 from deltactl.operations.clone.started import (
     STARTED,
     Started,
@@ -110,8 +116,9 @@ def clone_table(
     report = CloneReport(plan, target.uri, context.engine.name, context.engine.reason)
     if not options.deep:
         warn_of_vacuum(context)
-        ensure_present(snapshot, plan, context)
     if dry_run:
+        if not options.deep:
+            ensure_present(snapshot, plan, context)
         return replace(report, dry_run=True)
     target.ensure_put_if_absent()
     if not options.deep:
@@ -209,9 +216,12 @@ def _make_shallow(
         raise InterruptedRunError("interrupted; no table was made", hint="Rerun.")
     plan = report.plan
     with noted(snapshot, target, plan, context, leave=options.note) as notes:
+        if options.note:
+            ensure_no_vacuum(snapshot.store, plan)
+        ensure_present(snapshot, plan, context)
         _commit(target, plan, options, context)
     _follow(target, plan, context)
-    # A vacuum that began before the note removes files without knowing of the clone.
+    # A vacuum of another tool does not know of the note.
     gone = look_again(snapshot, plan, context)
     return replace(report, version_after=0, files_added=plan.num_files, notes=notes, gone=gone)
 

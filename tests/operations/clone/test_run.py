@@ -577,3 +577,37 @@ def test_our_vacuum_keeps_what_a_shallow_clone_needs(tmp_path: Path) -> None:
     with pytest.raises(SafetyError, match="the shallow clone .* cannot be read"):
         table.vacuum(options)
     assert len(list((tmp_path / "source").glob("*.parquet"))) == 3
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["at work", "ended"])
+def test_an_old_version_that_a_vacuum_at_work_may_be_removing(ended: bool) -> None:
+    builder = with_vectors()
+    builder.commit(operation="VACUUM START")
+    if ended:
+        builder.commit(operation="VACUUM END")
+        clone(builder.store, new_target(), deep=False, version=1)
+        return
+    target = new_target()
+    with pytest.raises(ConflictError, match="began in version 4, .* files of version 1;"):
+        clone(builder.store, target, deep=False, version=1)
+    assert read_notes(builder.store) == ()
+    assert names(target) == set()
+    clone(builder.store, new_target(), deep=False, version=1, note=False)
+    # What was live when it began, it keeps.
+    clone(builder.store, target, deep=False, version=3)
+    assert ids(target) == [1, 3, 9]
+
+
+def test_the_note_is_there_before_vacuums_are_looked_for() -> None:
+    builder = with_vectors()
+    looked: list[bool] = []
+
+    class Watched(ForwardingStore):
+        def list_from(self, prefix: str, start: str = "") -> Any:
+            if prefix == "_delta_log":
+                looked.append(bool(read_notes(builder.store)))
+            return super().list_from(prefix, start)
+
+    clone(Watched(builder.store), new_target(), deep=False)
+    assert looked[0] is False
+    assert looked[-1] is True
