@@ -77,7 +77,7 @@ def copy_all(
 def _run(
     source: Store, target: Store, tasks: LazyTasks[CopyTask], spec: CopySpec, context: RunContext
 ) -> Iterator[CopyResult]:
-    if len(tasks.weights) == 1:  # in this process, with the stores that are open
+    if len(tasks.weights) == 1 and context.engine.name == "local":  # with the stores that are open
         task = tasks.build(0)
         yield copy_batch(source, target, task, spec, may_exist=not spec.is_fresh)
         return

@@ -35,6 +35,7 @@ from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
 from deltactl.operations.clone.started import exclusive
 from deltactl.operations.clone.tasks import CopySpec
+from deltactl.operations.predicate.parse import parse_predicate
 from deltactl.operations.restore.state import is_same_state, restored_state
 from deltactl.operations.run_context import RunContext
 from deltactl.protocol.actions import DomainMetadata
@@ -132,8 +133,8 @@ def _plan(
     current = load_snapshot(target, warn=context.warn, listing=listing)
     ensure_supported(current.protocol, current.metadata, Operation.CLONE)
     past = find_past_clone(target, listing)
-    options = _with_past_options(options, past, target)
     snapshot = load_source(source, options, context)
+    options = _with_past_options(options, past, snapshot, target)
     _ensure_clone_of(current, snapshot, options)
     if not options.full:
         ensure_unchanged(current, listing, past, snapshot)
@@ -142,12 +143,15 @@ def _plan(
 
 
 def _with_past_options(
-    options: CloneOptions, past: PastClone | None, target: Store
+    options: CloneOptions, past: PastClone | None, source: Snapshot, target: Store
 ) -> CloneOptions:
     """Return the options with the predicate and the properties of the clone."""
     if past is None:
         return options
-    if options.where is not None and options.where != past.predicate and not options.full:
+    given = options.where
+    if given is not None:  # as it is in commits: another spelling is the same predicate
+        given = parse_predicate(given, source.metadata.partition_fields).sql
+    if given is not None and given != past.predicate and not options.full:
         raise SafetyError(
             f"{target.uri} was cloned "
             + ("with all partitions" if past.predicate is None else f"where {past.predicate}"),

@@ -207,6 +207,18 @@ def test_the_predicate_stays() -> None:
     assert ids(target) == [1, 3]
 
 
+@pytest.mark.parametrize("where", ["p is null", "p in ('b','c')", "p<>'a'", "p IS NULL"])
+def test_the_same_predicate_in_another_spelling(where: str) -> None:
+    builder = memory_table(Column("p", "string"), Column("id"), partition_by=["p"])
+    builder.append([{"p": None, "id": 1}], [{"p": "b", "id": 2}])
+    target = new_target()
+    sync(builder.store, target, where=where)
+    builder.append([{"p": None, "id": 3}], [{"p": "b", "id": 4}])
+    report = sync(builder.store, target, where=where)
+    assert report.files_added == 1
+    assert sync(builder.store, target).is_done
+
+
 def test_a_log_without_the_last_clone_is_refused() -> None:
     builder, target = with_vectors(), new_target()
     sync(builder.store, target)
