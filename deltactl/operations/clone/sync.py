@@ -137,7 +137,7 @@ def _plan(
     options = _with_past_options(options, past, snapshot, target)
     _ensure_clone_of(current, snapshot, options)
     if not options.full:
-        ensure_unchanged(current, listing, past, snapshot)
+        ensure_unchanged(current, listing, past, snapshot, context.warn)
     plan = plan_clone(snapshot, options, current.metadata.id)
     return _compare(current, snapshot, plan, past, options), options
 

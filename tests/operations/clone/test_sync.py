@@ -144,7 +144,7 @@ def _changed_domain(target: Store) -> None:
     ("change", "text"),
     [
         (_changed_rows, "rows were added or removed"),
-        (_changed_metadata, "properties or protocol"),
+        (_changed_metadata, "schema or properties were changed"),
         (_changed_domain, "its domain metadata"),
     ],
 )
@@ -162,6 +162,36 @@ def test_a_clone_that_was_changed_is_refused(change: Any, text: str) -> None:
     sync(source, target, full=True)
     assert ids(target) == [1, 2]
     assert keys(target) == keys(source)
+
+
+@pytest.mark.parametrize("change", [_changed_rows, _changed_metadata])
+def test_a_restore_of_the_clone_is_the_way_out(change: Any) -> None:
+    builder = memory_table()
+    builder.append([{"id": 1}])
+    source, target = builder.store, new_target()
+    sync(source, target)
+    change(target)
+    builder.append([{"id": 2}])
+    with pytest.raises(SafetyError) as raised:
+        sync(source, target)
+    assert "--to-version 0` to discard them" in (raised.value.hint or "")
+    Table("x", store=target).restore(0)
+    assert sync(source, target).files_added == 1
+    assert ids(target) == [1, 2]
+
+
+def test_no_restore_discards_a_new_protocol() -> None:
+    builder = memory_table()
+    source, target = builder.store, new_target()
+    sync(source, target)
+    upgrade = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 4}}
+    target.put(commit_path(1), json_lines(upgrade))
+    builder.append([{"id": 2}])
+    with pytest.raises(SafetyError, match="its protocol was changed") as raised:
+        sync(source, target)
+    assert "restore" not in (raised.value.hint or "")
+    sync(source, target, full=True)
+    assert ids(target) == [2]
 
 
 def test_other_sources_and_targets_are_refused() -> None:
