@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from deltactl.engine.base import LazyEngine
 from deltactl.errors import (
     ConflictError,
     InterruptedRunError,
@@ -24,7 +23,7 @@ from deltactl.operations.clone.commits import (
     describe_clone,
     find_past_clone,
 )
-from deltactl.operations.clone.copies import copy_all
+from deltactl.operations.clone.copies import copy_all, copy_engine
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.places import ensure_apart, ensure_no_table_above, find_started
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
@@ -103,7 +102,7 @@ def clone_table(
             dry_run=dry_run,
         )
     snapshot, plan = outlast_cleanup(lambda: _make_plan(source, options, context))
-    context = replace(context, engine=LazyEngine(context.source, plan.bytes_to_copy))
+    context = replace(context, engine=copy_engine(context))
     if listing.latest_version is not None:
         return _find_done(target, listing, plan, context, dry_run)
     ensure_no_table_above(target)

@@ -20,7 +20,7 @@ from deltactl.log.listing import list_log, outlast_cleanup
 from deltactl.log.snapshot import Snapshot
 from deltactl.operations.clone.copies import explain_missing
 from deltactl.operations.clone.plan import ClonePlan
-from deltactl.operations.clone_notes import CloneNote, drop_note, write_note
+from deltactl.operations.clone_notes import CloneNote, drop_note, drop_other_notes, write_note
 from deltactl.operations.restore.presence import PRESENCE_COLUMNS, Missing, find_missing
 from deltactl.operations.restore.vacuums import describe_start, find_open_vacuums
 from deltactl.operations.run_context import RunContext
@@ -86,7 +86,7 @@ def noted(
     """Note the clone in its source, and in the tables whose files the source itself refers to.
 
     Yields the addresses of the tables with a note; none unless ``leave``. If no clone is committed
-    in the context, the notes are deleted.
+    in the context, the notes are deleted, else those of others at the same address.
 
     Raises:
         SafetyError: a table cannot be written; no clone was made.
@@ -108,6 +108,9 @@ def noted(
         for store in begun:
             _drop(store, note)
         raise
+    for store in owners:
+        with suppress(DeltactlError):  # a vacuum names them
+            drop_other_notes(store, note)
 
 
 def _write(store: Store, note: CloneNote) -> None:

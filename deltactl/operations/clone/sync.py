@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltactl.engine.base import LazyEngine
 from deltactl.errors import SafetyError
 from deltactl.log.commits.file_actions import file_keys
 from deltactl.log.listing import list_log, outlast_cleanup
@@ -29,7 +28,7 @@ from deltactl.operations.clone.commits import (
     describe_clone,
     find_past_clone,
 )
-from deltactl.operations.clone.copies import copy_all
+from deltactl.operations.clone.copies import copy_all, copy_engine
 from deltactl.operations.clone.options import CloneOptions
 from deltactl.operations.clone.plan import ClonePlan, load_source, plan_clone
 from deltactl.operations.clone.report import CloneReport
@@ -76,7 +75,7 @@ def sync_clone(
     """
     update, options = outlast_cleanup(lambda: _plan(source, target, options, context))
     plan, before = update.plan, update.current.version
-    context = replace(context, engine=LazyEngine(context.source, plan.bytes_to_copy))
+    context = replace(context, engine=copy_engine(context))
     report = CloneReport(
         plan,
         target.uri,
