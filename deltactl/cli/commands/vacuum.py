@@ -323,16 +323,17 @@ def _undo(session: Session, table: str, run_id: str, dry_run: bool) -> None:
 
 def _forget(session: Session, table: str, clone: str, yes: bool, dry_run: bool) -> None:
     from deltactl.cli.pages.vacuum import render_forgotten_clone
-    from deltactl.operations.clone_notes import drop_note, get_note
+    from deltactl.operations.clone_notes import drop_note, find_notes
 
     store = session.open_table(table, read_only=dry_run)
-    note = get_note(store, clone, session.storage_options)
+    notes = find_notes(store, clone, session.storage_options)
+    note = notes[0]
     if not (yes or dry_run):
         text = f"Forget the shallow clone {note.clone_uri}? A vacuum may delete files that it uses."
         if not ask(session, text):
             raise SafetyError("not confirmed: the note was kept")
-    if not dry_run:
-        drop_note(store, note)
+    for each in () if dry_run else notes:
+        drop_note(store, each)
     session.present(
         lambda page: render_forgotten_clone(page, note, dry_run=dry_run),
         dry_run=dry_run,

@@ -18,10 +18,12 @@ from deltactl.errors import (
     UsageError,
     VersionNotFoundError,
 )
+from deltactl.log.listing import list_log
 from deltactl.operations.restore import presence
 from deltactl.operations.restore.options import RestoreOptions
 from deltactl.operations.restore.report import RestoreReport
 from deltactl.operations.restore.run import restore_table
+from deltactl.operations.restore.vacuums import find_open_vacuums
 from deltactl.operations.run_context import RunContext
 from deltactl.storage.forwarding import ForwardingStore
 from deltactl.storage.local.store import LocalStore
@@ -440,6 +442,15 @@ def test_a_vacuum_that_ended_is_not_told() -> None:
     warnings: list[str] = []
     restore(builder.store, 1, warnings)
     assert warnings == []
+
+
+def test_a_vacuum_that_was_killed_is_told_from_later_ones() -> None:
+    builder = with_vectors()
+    builder.commit(operation="VACUUM START", tags={"deltactl.runId": "killed"})
+    for run in ("second", "third"):
+        builder.commit(operation="VACUUM START", tags={"deltactl.runId": run})
+        builder.commit(operation="VACUUM END", tags={"deltactl.runId": run})
+    assert find_open_vacuums(builder.store, list_log(builder.store)) == (5,)
 
 
 def test_a_store_that_fails_after_the_commit_does_not_fail_the_run() -> None:
