@@ -71,6 +71,17 @@ def test_tags_that_would_not_be_exact_are_left_out() -> None:
     assert all(removes[path]["tags"].keys() >= OURS for path in others)
 
 
+def test_tags_of_an_earlier_remove_are_not_repeated() -> None:
+    """A file that was brought back with the tags of its ``remove``, and changed once more."""
+    race = race_with_vectors()
+    path = race.paths["a"][0]
+    old = {"compactedInto": '["gone.parquet"]', "compactionInfo": "[]", "x": "y"}
+    race.builder.commit({"add": {**race.builder.find(path), "tags": old}})
+    report = race.run(before_1=lambda: race.builder.delete_rows(path, [0]))
+    removes = {body["path"]: body for body in removed(race, report)}
+    assert removes[path]["tags"] == {"x": "y"}
+
+
 def test_other_tags_stay() -> None:
     race = race_with_vectors()
     path = race.paths["a"][0]
