@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
+from deltactl.operations.checkpoint.options import CheckpointOptions
 from deltactl.parquet.data_file import iter_data_files
 from deltactl.parquet.open_files import read_deletion_vector
 from deltactl.table import Table
@@ -93,6 +94,17 @@ def test_other_tags_stay() -> None:
 def test_tables_without_vectors_have_no_such_tags() -> None:
     race = Race("deletionVectors")
     assert not any("tags" in body for body in removed(race, race.run()))
+
+
+def test_log_compactions_keep_them() -> None:
+    race = race_with_vectors()
+    expected = {body["path"]: body["tags"] for body in removed(race, race.run())}
+    Table(race.store.uri, store=race.store).checkpoint(CheckpointOptions(compact_log=True))
+    (name,) = (n for n in race.store.contents() if n.endswith(".compacted.json"))
+    actions = [json.loads(line) for line in race.store.read(name).splitlines()]
+    found = [action["remove"] for action in actions if "remove" in action]
+    assert expected
+    assert {body["path"]: body["tags"] for body in found} == expected
 
 
 def test_checkpoints_leave_them_out() -> None:
