@@ -12,7 +12,7 @@ from deltactl.cli.options.values import parse_need
 from deltactl.cli.parsing.suggest import with_suggestion
 from deltactl.cli.session import Session
 from deltactl.engine.memory import machine_memory_bytes
-from deltactl.errors import DeltactlError, PartialSuccessError, UsageError
+from deltactl.errors import DeltactlError, PartialSuccessError, UsageError, join_reasons
 from deltactl.operations.optimize.options import (
     CODEC_LEVELS,
     DEFAULT_LAYOUT,
@@ -302,7 +302,7 @@ def _what_is_left(session: Session, report: OptimizeReport) -> PartialSuccessErr
     if report.conflicts:
         lost = sum(conflict.files for conflict in report.conflicts)
         return PartialSuccessError(
-            f"{_left(lost)}: {report.conflicts[0].reason}",
+            f"{_left(lost)}: {join_reasons([left.reason for left in report.conflicts])}",
             hint=f"Rerun for the rest. {committed}.",
         )
     return None

@@ -41,6 +41,7 @@ from deltactl.operations.skipping.report import LayoutReport
 from deltactl.operations.uploads import abort_ended_uploads
 from deltactl.parquet.data_file import DataFile, iter_data_files
 from deltactl.parquet.splice.legal import Reason, codec_of
+from deltactl.protocol.deletion_vectors import vector_files
 from deltactl.protocol.paths import ascii_directory, partition_directory
 from deltactl.storage.parallel import each_in_parallel
 from deltactl.storage.store import Store
@@ -238,6 +239,7 @@ def execute_optimize(
             if again.is_empty:
                 run.forget_lost()
                 break
+            vector_files(again.files["deletion_vector"])  # raises if there is one of another kind
             spec = build_spec(snapshot, again, options, run.run_id, context)
         except DeltactlError as error:
             context.warn(f"the bins that other writers changed were not planned again: {error}")
