@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltactl.operations.skipping.lookups import bytes_matrix
-from deltactl.parquet.digest import INTEGERS
+from deltactl.parquet.hashes import INTEGERS
 
 Ranks = npt.NDArray[np.int64]
 Values = npt.NDArray[Any]
