@@ -33,6 +33,7 @@ class LakeTable:
     name: str
     kind: str
     digest: tuple[int, int]
+    sums: tuple[int, ...]
 
 
 def digest_rows(rows: Iterable[Row]) -> tuple[int, int]:
@@ -41,18 +42,35 @@ def digest_rows(rows: Iterable[Row]) -> tuple[int, int]:
     return len(sums), sum(sums)
 
 
+SUMS: Final = (
+    "count(1)",
+    "sum(id)",
+    "sum(size(payload))",
+    "sum(payload[0] % 1000)",
+    "sum(payload[size(payload) - 1] % 1000)",
+)
+"""What a query on Spark gives for the same rows as ``sum_rows``."""
+
+
+def sum_rows(rows: Iterable[Row]) -> tuple[int, ...]:
+    """Return what ``SUMS`` gives: little to send, of tables that have much to read."""
+    known = [
+        (1, row["id"], len(row["payload"]), row["payload"][0] % 1000, row["payload"][-1] % 1000)
+        for row in rows
+    ]
+    return tuple(map(sum, zip(*known, strict=True)))
+
+
 def build_lake(root: Path, number: int, seed: int) -> list[LakeTable]:
     """Write a lake; each kind occurs, and the tables are in the order of their names."""
     chance = random.Random(seed)
     kinds = list(_KINDS) + chance.choices(_KINDS, _WEIGHTS, k=number - len(_KINDS))
     chance.shuffle(kinds)
     names = [f"t{n:03d}" for n in range(number)]
-    return [
-        _build(root / name, name, kind, chance) for name, kind in zip(names, kinds, strict=True)
-    ]
+    return [_build(root / name, kind, chance) for name, kind in zip(names, kinds, strict=True)]
 
 
-def _build(root: Path, name: str, kind: str, chance: random.Random) -> LakeTable:
+def _build(root: Path, kind: str, chance: random.Random) -> LakeTable:
     has_parts = kind in ("append", "deletes")
     builder = TableBuilder(
         LocalStore(str(root)),
@@ -84,7 +102,8 @@ def _build(root: Path, name: str, kind: str, chance: random.Random) -> LakeTable
         _age(root, 30)
     if kind == "broken":
         (root / commit_path(2)).unlink()
-    return LakeTable(name, kind, digest_rows(builder.rows()))
+    rows = builder.rows()
+    return LakeTable(root.name, kind, digest_rows(rows), sum_rows(rows))
 
 
 def _is_live(builder: TableBuilder, path: str) -> bool:
