@@ -84,6 +84,24 @@ def optimize_table(
         EngineUnavailableError: the engine cannot run here.
         DeltactlError: every bin failed; the first failure.
     """
+    report = try_optimize(store, options, context, dry_run=dry_run)
+    if report.error is not None:
+        raise report.error
+    return report
+
+
+def try_optimize(
+    store: Store,
+    options: OptimizeOptions,
+    context: RunContext,
+    *,
+    dry_run: bool = False,
+) -> OptimizeReport:
+    """Return what ``optimize_table`` does, also if every bin failed or was lost: see ``error``.
+
+    Raises:
+        DeltactlError: as ``optimize_table``, before a bin was rewritten.
+    """
     if options.codec in CODECS_SPARK_LACKS:
         context.warn(
             f"Apache Spark reads {options.codec} only if its codec is installed on the cluster"
