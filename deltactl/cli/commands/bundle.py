@@ -183,7 +183,9 @@ def _present(
     session: Session, path: Path, size_bytes: int, parts: list[dict[str, Any]], *,
     include_names: bool,
 ) -> None:  # fmt: skip
-    error = session.find_interruption(f"{path} has what was collected before", is_part_done=True)
+    error = session.find_interruption(
+        f"{path} contains what was collected before the run stopped", is_part_done=True
+    )
     missing = [part for part in parts if part["error"] is not None]
     if missing and error is None:
         first = missing[0]

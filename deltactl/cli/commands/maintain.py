@@ -55,7 +55,8 @@ def command(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             "--budget",
             metavar="LIMIT",
-            help="Limit over all tables: 20GiB to read, 30min or 5000requests; may be repeated  "
+            help="Limit for all tables together: input bytes (20GiB), time (30min) or requests "
+            "(5000requests); may be repeated  "
             "[default: no limit]",
             show_default=False,
         ),
@@ -198,11 +199,11 @@ def plan_ahead(
     try:
         yield ordered
     except BaseException as raised:
-        _finish(session, fleet, is_fleet=len(tables) > 1 and isinstance(raised, typer.Exit))
+        _finish(session, fleet, is_fleet=bool(session.outcomes) and isinstance(raised, typer.Exit))
         if metrics is not None and isinstance(raised, typer.Exit | DeltactlError):
             _try(lambda: _write_metrics(metrics, fleet), session)
         raise
-    _finish(session, fleet, is_fleet=len(tables) > 1)
+    _finish(session, fleet, is_fleet=bool(session.outcomes))
     if metrics is not None:
         try:
             _write_metrics(metrics, fleet)
@@ -279,7 +280,7 @@ def _sum_up(fleet: _Fleet) -> dict[str, Any]:
 
 
 def _finish(session: Session, fleet: _Fleet, *, is_fleet: bool) -> None:
-    """Remember the rates, and print the totals of several tables for people."""
+    """Remember the rates, and print the totals for people, unless one table is named."""
     from deltactl.cli.pages.maintain import render_totals
 
     if any(not report.dry_run for report in fleet.reports.values()):

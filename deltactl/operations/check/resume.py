@@ -96,7 +96,7 @@ class ResumeFile:
             raise UsageError(f"{self._path} was not written by a check: {error}") from error
         if head != self._head:
             raise UsageError(
-                f"{self._path} is about another check: {self._describe_differences(head)}",
+                f"{self._path} belongs to another check: {self._describe_differences(head)}",
                 hint="Rerun with the options of that check, or give --resume another FILE.",
             )
         return found
