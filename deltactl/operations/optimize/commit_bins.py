@@ -342,6 +342,9 @@ def commit_metrics(bins: Sequence[Bin]) -> Mapping[str, str]:
         "maxFileSize": quantile(1),
         "numDeletionVectorsRemoved": count_vectors(bins),
     }
+    carried = sum(file.deletion_vector is not None for bin_ in bins for file in bin_.added)
+    if carried:  # of other writers; named as in Delta's DELETE
+        metrics["numDeletionVectorsAdded"] = carried
     return {name: str(value) for name, value in metrics.items()}
 
 

@@ -60,6 +60,8 @@ def test_deleted_rows_are_carried_over(kind: str) -> None:
     stats = json.loads(output["stats"])
     assert (stats["numRecords"], stats["tightBounds"]) == (13, False)
     assert json.loads(added(race, report)["b"]["stats"])["tightBounds"] is True
+    info = race.read_commit(report.version_after)[0]["commitInfo"]
+    assert info["operationMetrics"]["numDeletionVectorsAdded"] == "1"
     removes = {body["path"]: body.get("deletionVector") for body in removed(race, report)}
     path = race.builder.find(race.paths["a"][1])
     assert removes[path["path"]] == path["deletionVector"]
